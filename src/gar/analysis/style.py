@@ -5,7 +5,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 
 from gar.records import atomic_file
 
@@ -38,6 +38,43 @@ STYLE: dict[Any, Any] = {
     "ytick.color": MUTED,
     "ytick.labelcolor": INK,
 }
+
+COLUMN_WIDTH, PAGE_WIDTH = 3.35, 6.95
+"""Inches: one column of a two-column paper, and both."""
+
+PAPER: dict[Any, Any] = {
+    **STYLE,
+    "axes.labelsize": 7.5,
+    "axes.titlepad": 5,
+    "axes.titlesize": 8,
+    "font.size": 7.5,
+    "legend.fontsize": 7,
+    "lines.linewidth": 1.4,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+}
+"""STYLE at the size of a paper's page, for figures that are not to be scaled."""
+
+METHOD_COLOURS = {
+    "grpo": INK, "dr-grpo": "#777777", "dapo": "#AAAAAA",
+    "gar-grpo": "#0072B2", "gar-reinforce-pp": "#56B4E9",
+    "reinforce-pp": "#E69F00", "reinforce-pp-baseline": "#999933", "maspo": "#009E73",
+    "g2rl": "#CC79A7", "grad2reward": "#D55E00",
+    "anchor-shuffled": "#882255", "anchor-random": "#44AA99", "hidden-cosine": "#332288",
+    "text-similarity": "#AA4499", "length": "#117733", "alignment-only": "#88CCEE",
+}  # fmt: skip
+"""The colour of a method in every figure: Okabe and Ito's, then Tol's."""
+
+
+def method_colour(label: str) -> str:
+    """The colour of a method, or of a row that is named after one (`length-reinforce-pp`); muted where unknown."""
+    names = [name for name in METHOD_COLOURS if label == name or label.startswith(f"{name}-")]
+    return METHOD_COLOURS[max(names, key=len)] if names else MUTED
+
+
+def add_caption(figure: FigureBase, text: str) -> None:
+    """What a reader needs to know, n above all, small below the panels."""
+    figure.supxlabel(text, x=0.995, ha="right", size=6.5, color=MUTED)
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:

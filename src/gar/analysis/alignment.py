@@ -1,0 +1,236 @@
+"""How the alignment of correct responses changes over training: histograms at some steps, and the mean at all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from gar.analysis.inputs import open_run, read_rollouts
+from gar.analysis.intervals import ClusteredMean, clustered_mean
+from gar.analysis.outputs import Output
+from gar.analysis.style import COLOURS, INK, PAGE_WIDTH, PAPER, add_caption, say_not_recorded
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_COLUMNS = ("step", "group_index", "eligible", "alignment")
+_BINS = 25
+_NUM_WINDOWS = 4
+_WINDOW_FRACTION = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """Some consecutive steps: the alignments of their correct responses, and their mean over groups."""
+
+    first_step: int
+    last_step: int
+    alignments: Floats
+    mean: ClusteredMean
+
+    @property
+    def label(self) -> str:
+        """`steps 1 to 5`."""
+        if self.first_step == self.last_step:
+            return f"step {self.first_step}"
+        return f"steps {self.first_step} to {self.last_step}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlignmentCourse:
+    """Alignment over training.
+
+    Attributes:
+        run: Name of the run.
+        steps: All steps with rollouts.
+        means: Of each of them.
+        windows: What the histograms show.
+        num_correct: Correct responses of the run: right and in format.
+        num_scored: Those of them that have an alignment.
+        data: A row per scored correct response: step, group_index, alignment.
+        notes: What it cannot show.
+    """
+
+    run: str
+    steps: Sequence[int]
+    means: Sequence[ClusteredMean]
+    windows: Sequence[Window]
+    num_correct: int
+    num_scored: int
+    data: pa.Table
+    notes: Sequence[str]
+
+
+def alignment_course(
+    run: str | Path, *, at_steps: Sequence[int] | None = None, window_steps: int | None = None
+) -> AlignmentCourse:
+    """Alignments of the correct responses of a run, as they were recorded.
+
+    Args:
+        run: A run folder.
+        at_steps: Where the histograms begin; None: four, evenly from the first step to the last.
+        window_steps: Recorded steps that a histogram takes together; None: a tenth of the run.
+
+    Raises:
+        RecordError: No such folder, no rollouts, or not of one of `at_steps`.
+        ValueError: `window_steps` is not positive.
+    """
+    opened = open_run(run)
+    rollouts = read_rollouts(opened, _COLUMNS)
+    table = rollouts.table
+    step, group, eligible = (table[name].to_numpy() for name in ("step", "group_index", "eligible"))
+    alignment = table["alignment"].to_numpy(zero_copy_only=False).astype(np.float64)
+    scored = eligible & np.isfinite(alignment)
+    key = step * (int(group.max(initial=0)) + 1) + group
+    windows = [
+        _window(first, last, step, key, alignment, scored)
+        for first, last in _windows(rollouts.steps, at_steps, window_steps)
+    ]
+    notes = [*opened.notes, *rollouts.notes]
+    num_correct, num_scored = int(eligible.sum()), int(scored.sum())
+    if not num_correct:
+        notes.append("No response is correct, and alignment is told of correct ones alone: nothing to show.")
+    elif not num_scored:
+        notes.append("No correct response has an alignment: its method scores none, or its problems have no anchors.")
+    elif num_scored < num_correct:
+        notes.append(
+            f"{num_correct - num_scored:,} of {num_correct:,} correct responses have no alignment: alone in their "
+            "group, without anchor, or without signal."
+        )
+    return AlignmentCourse(
+        run=opened.name,
+        steps=rollouts.steps,
+        means=_means(rollouts.steps, step, group, alignment, scored),
+        windows=windows,
+        num_correct=num_correct,
+        num_scored=num_scored,
+        data=table.filter(pa.array(scored)).select(["step", "group_index", "alignment"]),
+        notes=notes,
+    )
+
+
+def _means(
+    steps: Sequence[int],
+    step: Ints,
+    group: Ints,
+    alignment: Floats,
+    scored: Flags,
+) -> list[ClusteredMean]:
+    """The mean of each step; rows of a step stand together."""
+    ends = np.flatnonzero(np.diff(step)) + 1
+    parts = zip(*(np.split(values, ends) for values in (step, group, alignment, scored)), strict=True)
+    by_step = {int(s[0]): clustered_mean(a[use], g[use]) for s, g, a, use in parts if len(s)}
+    empty = clustered_mean([], [])
+    return [by_step.get(s, empty) for s in steps]
+
+
+def _windows(steps: Sequence[int], at_steps: Sequence[int] | None, window_steps: int | None) -> list[tuple[int, int]]:
+    """First and last step of each histogram."""
+    size = max(1, round(len(steps) * _WINDOW_FRACTION)) if window_steps is None else window_steps
+    if size < 1:
+        raise ValueError(f"window_steps must be at least 1, got {window_steps}")
+    if at_steps is None:
+        starts = np.unique(np.linspace(0, max(0, len(steps) - size), _NUM_WINDOWS).round().astype(int)).tolist()
+    else:
+        starts = [int(np.searchsorted(steps, step)) for step in at_steps]
+        starts = [min(start, len(steps) - 1) for start in starts]
+    return [(steps[start], steps[min(start + size, len(steps)) - 1]) for start in starts]
+
+
+def _window(first: int, last: int, step: Ints, key: Ints, alignment: Floats, scored: Flags) -> Window:
+    inside = scored & (step >= first) & (step <= last)
+    return Window(
+        first_step=first,
+        last_step=last,
+        alignments=alignment[inside],
+        mean=clustered_mean(alignment[inside], key[inside]),
+    )
+
+
+def alignment_figure(course: AlignmentCourse) -> Figure:
+    """Histograms above, the mean of every step below."""
+    with matplotlib.rc_context(PAPER):
+        figure = Figure(figsize=(PAGE_WIDTH, 3.5))
+        figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
+        rows = GridSpec(2, 1, figure, height_ratios=(1.15, 1))
+        above, below = figure.add_subfigure(rows[0]), figure.add_subfigure(rows[1])
+        panels = np.atleast_1d(above.subplots(1, max(1, len(course.windows)), sharex=True, sharey=True))
+        edges = np.linspace(*_range(course.data["alignment"].to_numpy()), _BINS + 1)
+        for axes, window in zip(panels, course.windows, strict=False):
+            axes.set_title(window.label)
+            if not len(window.alignments):
+                axes.text(0.5, 0.5, "none scored", ha="center", transform=axes.transAxes)
+                continue
+            weights = np.full(len(window.alignments), 1 / len(window.alignments))
+            axes.hist(
+                window.alignments, edges.tolist(), weights=weights, color=COLOURS[5], edgecolor="white", linewidth=0.4
+            )
+            axes.axvline(window.mean.mean, color=INK, linewidth=1.2)
+            axes.text(
+                0.98, 0.97, f"mean {window.mean.mean:.2f}\nn = {len(window.alignments):,}", size=6.5,
+                ha="right", va="top", transform=axes.transAxes,
+            )  # fmt: skip
+            axes.grid(axis="x", visible=False)
+        panels[0].set_ylabel("share of responses")
+        panels[0].margins(y=0.28)
+        above.supxlabel("alignment (cosine with the expert solution)", size=7.5, color=INK)
+        _draw_course(below.subplots(), course)
+        groups = sum(mean.num_clusters for mean in course.means)
+        add_caption(
+            below,
+            f"{course.run}: n = {course.num_scored:,} correct responses with an alignment, in {groups:,} groups. "
+            "Band: 95 % interval over groups.",
+        )
+    return figure
+
+
+def _range(values: Floats) -> tuple[float, float]:
+    """Ends of the histogram, on round numbers."""
+    if not len(values):
+        return (-1.0, 1.0)
+    return float(np.floor(values.min() * 10) / 10), float(np.ceil(values.max() * 10) / 10 + 1e-9)
+
+
+def _draw_course(axes: Axes, course: AlignmentCourse) -> None:
+    if not course.num_scored:
+        say_not_recorded(axes)
+        return
+    table = np.array([(mean.mean, mean.low, mean.high) for mean in course.means])
+    axes.fill_between(course.steps, table[:, 1], table[:, 2], color=COLOURS[0], alpha=0.18, linewidth=0)
+    axes.plot(course.steps, table[:, 0], ".-", markersize=2.5, color=COLOURS[0])
+    axes.axhline(0, color=INK, linewidth=0.6)
+    axes.set_ylim(max(-1, np.nanmin(table[:, 0]) - 0.2), min(1, np.nanmax(table[:, 0]) + 0.2))
+    for window in course.windows:
+        axes.axvspan(window.first_step - 0.5, window.last_step + 0.5, color=COLOURS[5], alpha=0.3, linewidth=0)
+    axes.margins(x=0.01)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("training step")
+    axes.set_ylabel("mean alignment")
+
+
+def alignment_output(course: AlignmentCourse) -> Output:
+    """What the command writes and shows."""
+    return Output(
+        name="alignment",
+        title=f"Alignment of correct responses, {course.run}: n = {course.num_scored:,}",
+        headings=("", "n", "groups", "mean [95 %]", "10 %", "median", "90 %"),
+        rows=[
+            (
+                window.label, len(window.alignments), window.mean.num_clusters, str(window.mean),
+                *(np.quantile(window.alignments, (0.1, 0.5, 0.9)).tolist() if len(window.alignments) else [None] * 3),
+            )
+            for window in course.windows
+        ],
+        data=course.data,
+        figure=alignment_figure(course),
+        notes=course.notes,
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""What an analysis leaves: data as Parquet, a figure as SVG and PNG, a short table and sentences for a reader."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from gar.analysis.style import save_figure
+from gar.records import write_atomic, write_parquet
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """One analysis, ready to be written and shown.
+
+    Attributes:
+        name: Of the analysis, and of its files.
+        title: Of the table, with n.
+        headings: Of the table.
+        rows: Of the table; None is "-".
+        data: Everything the figure shows.
+        figure: None where there is nothing to draw.
+        notes: What it cannot show, and what is odd about its input.
+        html: A page instead of a figure.
+    """
+
+    name: str
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    data: pa.Table
+    figure: Figure | None = None
+    notes: Sequence[str] = ()
+    html: str | None = None
+
+
+def write_output(output: Output, folder: str | Path) -> list[Path]:
+    """Write `NAME.parquet`, and `NAME.svg` and `NAME.png` or `NAME.html`, each whole or not at all.
+
+    Raises:
+        RecordError: The system refuses.
+    """
+    folder = Path(folder)
+    paths = [folder / f"{output.name}.parquet"]
+    write_parquet(paths[0], output.data)
+    if output.figure is not None:
+        paths += save_figure(output.figure, folder / output.name)
+    if output.html is not None:
+        paths.append(folder / f"{output.name}.html")
+        write_atomic(paths[-1], output.html)
+    return paths
+
+
+def render_output(output: Output) -> Table:
+    """The table for a terminal."""
+    table = Table(title=output.title, title_justify="left")
+    for i, heading in enumerate(output.headings):
+        table.add_column(heading, justify="right" if i else "left", overflow="fold")
+    for row in output.rows:
+        table.add_row(*(_text(cell) for cell in row))
+    return table
+
+
+def _text(cell: Cell) -> str:
+    if cell is None or cell != cell:
+        return "-"
+    return f"{cell:,.3f}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell

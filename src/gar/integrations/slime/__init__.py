@@ -1,0 +1,16 @@
+"""GAR inside slime (>= 0.3.0), through slime's own hooks and without a patch.
+
+    --custom-config-path gar.yaml
+    --custom-convert-samples-to-train-data-path gar.integrations.slime.convert_samples
+    --custom-megatron-init-path gar.integrations.slime.on_megatron_init
+    --rollout-data-postprocess-path gar.integrations.slime.postprocess
+    --custom-rm-path gar.integrations.slime.outcome_reward    (optional)
+
+Importing this imports neither slime nor Megatron.
+"""
+
+from gar.integrations.slime.convert import convert_samples, outcome_reward
+from gar.integrations.slime.policy import on_megatron_init
+from gar.integrations.slime.postprocess import postprocess
+
+__all__ = ["convert_samples", "on_megatron_init", "outcome_reward", "postprocess"]

@@ -1,0 +1,219 @@
+"""Mean gradient-activation vectors of token sequences, by slime's own forward pass over its own micro-batches."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gar.core.vocab_parallel import vocab_parallel_means
+from gar.integrations.slime.policy import HeadInputs, check_head, head_inputs
+from gar.settings import SignalSettings
+
+_PREFIX = "gar_"
+_REPLAY_STAGE = "ROUTING_REPLAY_STAGE"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredSequence:
+    """Tokens up to the last scored one, where they begin to answer, and which of them count.
+
+    Nothing after the last scored token changes a vector: the model is causal.
+    """
+
+    tokens: Tensor
+    """int64 [tokens], on the model's device."""
+    prompt_length: int
+    positions: Tensor
+    """Ascending positions in `tokens`, int64, same device; empty for a dummy."""
+    keep_fraction: float = 1.0
+
+    @classmethod
+    def cut(
+        cls, tokens: Tensor, prompt_length: int, positions: Sequence[int], *, keep_fraction: float = 1.0
+    ) -> "ScoredSequence":
+        """A sequence cut behind its last scored token. `positions` count from the first token of the answer."""
+        return cls(
+            tokens=tokens[: prompt_length + positions[-1] + 1],
+            prompt_length=prompt_length,
+            positions=torch.tensor(positions, dtype=torch.long, device=tokens.device) + prompt_length,
+            keep_fraction=keep_fraction,
+        )
+
+
+def sequence_means(
+    args: Any, chunks: list[Any], sequences: Sequence[ScoredSequence], signal: SignalSettings, *, device: Any
+) -> Tensor | None:
+    """Mean vector of each sequence, float32 [sequences, hidden], on the last pipeline stage; None on the others.
+
+    A collective: all ranks call it together, each with its own sequences or none. All make the same number of passes.
+
+    Args:
+        args: slime's arguments.
+        chunks: The policy, from `policy_chunks`.
+        sequences: Of this data-parallel rank; the same ones on its tensor, pipeline and context ranks.
+        signal: Signal kind and thresholds.
+        device: Where slime keeps tokens.
+
+    Raises:
+        ModelError: The last stage has no `output_layer`.
+    """
+    from megatron.core import mpu  # pyright: ignore[reportMissingImports]
+    from slime.backends.megatron_utils.data import DataIterator  # pyright: ignore[reportMissingImports]
+    from slime.backends.megatron_utils.model import forward_only  # pyright: ignore[reportMissingImports]
+
+    is_last = mpu.is_pipeline_last_stage(ignore_virtual=True)
+    if is_last:
+        check_head(chunks)
+    batches = pack([len(sequence.tokens) for sequence in sequences], _capacity(args, mpu, signal))
+    num_batches = _common_number(len(batches), chunks, mpu, device)
+    order = [i for batch in batches for i in batch]
+    num_dummies = num_batches - len(batches)
+    in_order = [sequences[i] for i in order] + [_dummy(device)] * num_dummies
+    starts = iter(range(len(in_order)))
+    schedule = [[next(starts) for _ in batch] for batch in [*batches, *([0] for _ in range(num_dummies))]]
+    data = {
+        "tokens": [sequence.tokens for sequence in in_order],
+        "total_lengths": [len(sequence.tokens) for sequence in in_order],
+        "response_lengths": [len(sequence.tokens) - sequence.prompt_length for sequence in in_order],
+        "loss_masks": [torch.ones_like(sequence.tokens[sequence.prompt_length :]) for sequence in in_order],
+    }
+    with head_inputs(chunks) as slot, _without_routing_replay():
+        reader = _MeansReader(slot, [[in_order[i] for i in batch] for batch in schedule], signal)
+        found = forward_only(
+            reader,
+            args,
+            chunks,
+            [DataIterator(data, schedule) for _ in chunks],
+            [num_batches],
+            store_prefix=_PREFIX,
+        )
+    if not is_last:
+        return None
+    means = torch.stack(found[f"{_PREFIX}means"])
+    return means.new_empty(len(sequences), means.shape[1]).index_copy_(
+        0, torch.tensor(order, dtype=torch.long, device=means.device), means[: len(order)]
+    )
+
+
+def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Indices in micro-batches of at most `capacity` tokens, longest first, each where it first fits.
+
+    A sequence longer than that has a batch of its own.
+
+    Example:
+        >>> pack([3, 9, 5, 2], 8)
+        [[1], [2, 0], [3]]
+    """
+    batches: list[list[int]] = []
+    room: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        fitting = next((b for b, left in enumerate(room) if lengths[i] <= left), None)
+        if fitting is None:
+            batches.append([i])
+            room.append(capacity - lengths[i])
+        else:
+            batches[fitting].append(i)
+            room[fitting] -= lengths[i]
+    return batches
+
+
+class _MeansReader:
+    """slime's callback after each micro-batch, on the last pipeline stage, where micro-batches come in order."""
+
+    def __init__(self, slot: HeadInputs, batches: Sequence[Sequence[ScoredSequence]], signal: SignalSettings):
+        self._slot = slot
+        self._batches = iter(batches)
+        self._signal = signal
+
+    def __call__(
+        self, logits: Tensor, *, args: Any, total_lengths: list[int], response_lengths: list[int], **_: Any
+    ) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        from megatron.core import mpu  # pyright: ignore[reportMissingImports]
+        from slime.backends.megatron_utils.loss import get_responses  # pyright: ignore[reportMissingImports]
+
+        batch = next(self._batches)
+        assert total_lengths == [len(sequence.tokens) for sequence in batch], "slime passed over a micro-batch"
+        group = mpu.get_tensor_model_parallel_group()
+        hidden = self._slot.whole_hidden(group)
+        # In the place of tokens: their positions. slime then says which row belongs to which position on this rank.
+        everywhere = [torch.arange(length, device=hidden.device) for length in total_lengths]
+        aligned = get_responses(
+            hidden.float()[None],
+            args=args,
+            unconcat_tokens=everywhere,
+            total_lengths=total_lengths,
+            response_lengths=response_lengths,
+            apply_temperature=False,
+        )
+        rows, targets, index = [], [], []
+        for i, (sequence, (row, position)) in enumerate(zip(batch, aligned, strict=True)):
+            scored = torch.isin(position, sequence.positions)
+            rows.append(row[scored])
+            targets.append(sequence.tokens[position[scored]])
+            index.append(torch.full_like(targets[-1], i))
+        means = vocab_parallel_means(
+            torch.cat(rows),
+            self._slot.weight,
+            torch.cat(targets),
+            torch.cat(index),
+            shard=self._slot.shard(
+                rank=mpu.get_tensor_model_parallel_rank(),
+                num_ranks=mpu.get_tensor_model_parallel_world_size(),
+                vocab_size=args.vocab_size,
+                group=group,
+            ),
+            num_responses=len(batch),
+            signal=self._signal.kind,
+            bias_shard=self._slot.bias,
+            temperature=self._signal.temperature,
+            activation_threshold=self._signal.activation_threshold,
+            keep_fraction=torch.tensor([sequence.keep_fraction for sequence in batch], device=hidden.device),
+            context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
+        )
+        return logits.new_empty(0), {"means": list(means)}
+
+
+def _capacity(args: Any, mpu: Any, signal: SignalSettings) -> int:
+    """Tokens of a micro-batch over all context ranks."""
+    if not args.use_dynamic_batch_size:
+        return signal.max_batch_tokens
+    return (args.log_probs_max_tokens_per_gpu or args.max_tokens_per_gpu) * mpu.get_context_parallel_world_size()
+
+
+def _common_number(number: int, chunks: list[Any], mpu: Any, device: Any) -> int:
+    """The most micro-batches of any data-parallel rank, at least one, in whole groups of the virtual pipeline."""
+    most = torch.tensor([max(number, 1)], device=device)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX, group=mpu.get_data_parallel_group())
+    multiple = 1
+    if len(chunks) > 1:
+        from megatron.core.utils import get_model_config  # pyright: ignore[reportMissingImports]
+
+        multiple = get_model_config(chunks[0]).microbatch_group_size_per_vp_stage
+    return -(-int(most) // multiple) * multiple
+
+
+def _dummy(device: Any) -> ScoredSequence:
+    """What a rank passes through the model where it has nothing left and others do."""
+    return ScoredSequence(
+        tokens=torch.zeros(2, dtype=torch.long, device=device),
+        prompt_length=1,
+        positions=torch.zeros(0, dtype=torch.long, device=device),
+    )
+
+
+@contextmanager
+def _without_routing_replay() -> Iterator[None]:
+    """Experts are chosen anew in our passes, and slime's record of its own is left alone."""
+    stage = os.environ.get(_REPLAY_STAGE)
+    if stage is not None:
+        os.environ[_REPLAY_STAGE] = "fallthrough"
+    try:
+        yield
+    finally:
+        if stage is not None:
+            os.environ[_REPLAY_STAGE] = stage

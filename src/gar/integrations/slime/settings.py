@@ -1,0 +1,128 @@
+"""What gar.yaml says, checked before anything runs; and what GAR cannot do under slime, with the reason."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gar.config import RunConfig, make_config
+from gar.errors import ConfigError
+from gar.methods import METHODS, Method
+from gar.methods.base import Estimator
+
+HOOKS = {
+    "custom_convert_samples_to_train_data_path": "gar.integrations.slime.convert_samples",
+    "custom_megatron_init_path": "gar.integrations.slime.on_megatron_init",
+    "rollout_data_postprocess_path": "gar.integrations.slime.postprocess",
+}
+"""slime's arguments and what must stand there: one hook without the others would train on something else."""
+
+SECTIONS = ("method", "variant", "verify", "signal", "reward", "advantage")
+"""Settings of a run that mean something here; slime's own flags decide the rest."""
+
+SUPPORTED_METHODS = (
+    "gar-grpo", "gar-reinforce-pp", "hidden-cosine", "alignment-only", "grpo", "reinforce-pp", "reinforce-pp-baseline",
+)  # fmt: skip
+
+ESTIMATORS: dict[Estimator, tuple[str, ...]] = {
+    "group": ("grpo", "gspo", "cispo"),
+    "reinforce-pp": ("reinforce_plus_plus",),
+    "reinforce-pp-baseline": ("reinforce_plus_plus_baseline",),
+}
+"""Our names of estimators, and the values of slime's --advantage-estimator that are the same thing."""
+
+
+def read_settings(args: Any) -> RunConfig:
+    """The settings that slime read from `--custom-config-path`, from the section `gar`.
+
+    Args:
+        args: slime's arguments.
+
+    Returns:
+        A run's configuration in which only `SECTIONS` count, with the method's own signal settings in place.
+
+    Raises:
+        ConfigError: The section is missing, or a key or a value in it is wrong.
+    """
+    values = getattr(args, "gar", None)
+    path = getattr(args, "custom_config_path", None) or "--custom-config-path"
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"{path}: expected a section 'gar' with the settings of GAR (it may be empty: 'gar: {{}}'), got "
+            f"{'none' if values is None else repr(values)}. Is --custom-config-path set?"
+        )
+    for key in values:
+        if key in RunConfig.model_fields and key not in SECTIONS:
+            raise ConfigError(
+                f"{path}: 'gar.{key}' means nothing under slime, whose own flags decide it. Known here: "
+                f"{', '.join(SECTIONS)}."
+            )
+    config = make_config(values, source=f"{path}: gar")
+    signal = config.signal.model_copy(update=dict(METHODS[config.method].signal))
+    return config.model_copy(update={"signal": signal})
+
+
+def estimator_of(config: RunConfig) -> Estimator:
+    """How the run gets from rewards to advantages."""
+    return config.advantage.estimator or METHODS[config.method].estimator
+
+
+def check_supported(args: Any, config: RunConfig) -> None:
+    """Refuse a job whose rewards or advantages would not be what the method defines.
+
+    Args:
+        args: slime's arguments.
+        config: From `read_settings`.
+
+    Raises:
+        ConfigError: Names the setting or flag, its value, and why.
+    """
+    if config.method not in SUPPORTED_METHODS:
+        raise ConfigError(
+            f"gar.method '{config.method}' does not run under slime, expected one of {', '.join(SUPPORTED_METHODS)}"
+        )
+    for name, hook in HOOKS.items():
+        if getattr(args, name, None) != hook:
+            raise ConfigError(
+                f"{_flag(name)} must be {hook}, got {getattr(args, name, None)}: GAR needs all of its hooks"
+            )
+    _check_estimator(args, config, METHODS[config.method])
+    if not args.compute_advantages_and_returns:
+        raise ConfigError(
+            "--disable-compute-advantages-and-returns trains without advantages, so that no reward has an effect"
+        )
+    if args.custom_reward_post_process_path is not None:
+        raise ConfigError(
+            f"--custom-reward-post-process-path is {args.custom_reward_post_process_path}, but GAR sets the rewards: "
+            "two of them would overwrite each other"
+        )
+    if "check_reward_nonzero_std" in (getattr(args, "dynamic_sampling_filter_path", None) or ""):
+        raise ConfigError(
+            "--dynamic-sampling-filter-path drops groups whose outcome rewards are all equal before GAR sees them, and "
+            "those all-correct groups are the ones that GAR gives a signal"
+        )
+    if getattr(args, "qkv_format", "thd") != "thd":
+        raise ConfigError(f"--qkv-format is {args.qkv_format}, expected thd: GAR packs sequences")
+    if getattr(args, "mtp_num_layers", None):
+        raise ConfigError(
+            f"--mtp-num-layers is {args.mtp_num_layers}: with multi-token prediction the head is called more than once "
+            "in a pass, and GAR could not tell which call is the policy's"
+        )
+
+
+def _check_estimator(args: Any, config: RunConfig, method: Method) -> None:
+    expected = ESTIMATORS[estimator_of(config)]
+    if args.advantage_estimator in expected:
+        return
+    if args.advantage_estimator == "ppo":
+        raise ConfigError(
+            "--advantage-estimator is ppo: its critic is trained on rewards that GAR has not shaped yet. "
+            f"Use {expected[0]}."
+        )
+    raise ConfigError(
+        f"--advantage-estimator is {args.advantage_estimator}, but {method.name} with estimator "
+        f"'{estimator_of(config)}' goes with {' or '.join(expected)}. Change the flag, gar.method or "
+        "gar.advantage.estimator."
+    )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

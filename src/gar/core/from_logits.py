@@ -1,0 +1,144 @@
+"""Gradient-activation vectors where the policy's logits exist already: one product with the head instead of two.
+
+A training engine that computes log-probabilities has three things at its LM head: the hidden states h, the raw logits
+z = W h + bias, and W. What is left is `W^T (p - e_y)`, one matrix product over the scored tokens. Logits are copied
+chunk by chunk, so that those of the engine stay as they are.
+"""
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Float32, Int
+from torch import Tensor
+
+from gar.core.gradients import Head, SignalKind, _check_range, _logits, _tiles, check_inputs, check_settings
+from gar.core.vocab_parallel import _strongest_here
+
+
+@torch.no_grad()
+def means_from_logits(
+    hidden: Float[Tensor, "rows hidden"],
+    raw_logits: Float[Tensor, "rows vocab"],
+    lm_head_weight: Float[Tensor, "vocab hidden"],
+    positions: Int[Tensor, " tokens"],
+    target_ids: Int[Tensor, " tokens"],
+    response_index: Int[Tensor, " tokens"],
+    *,
+    num_responses: int,
+    signal: SignalKind = "gradient-activation",
+    temperature: float = 1.0,
+    logit_scale: float = 1.0,
+    logit_softcap: float | None = None,
+    activation_threshold: float = 0.0,
+    keep_fraction: float | Float[Tensor, " responses"] = 1.0,
+    context_group: dist.ProcessGroup | None = None,
+    chunk_tokens: int | None = None,
+) -> Float32[Tensor, "responses hidden"]:
+    """Mean gradient-activation vector `s` of each response; `unit_rows` makes vectors of them.
+
+    Equals `gradient_activation_means` of the rows at `positions`, as exactly as `raw_logits` are known: in bfloat16
+    they carry 8 bits, and so do the probabilities that follow. Everything after them is float32, sums are float64.
+
+    Args:
+        hidden: Inputs of the LM head at all positions of a batch, scored or not.
+        raw_logits: What the head made of them, `W h + bias`, before scale, soft-cap and temperature. Not changed.
+        lm_head_weight: W. Never differentiated.
+        positions: Rows of `hidden` and `raw_logits` that are scored.
+        target_ids: `hidden[positions[t]]` predicts `target_ids[t]`.
+        response_index: Which response a scored token belongs to, in [0, num_responses).
+        num_responses: Rows of the result.
+        signal: As in `gradient_activation_vectors`, and so the arguments not named here.
+        temperature: Divides the logits.
+        logit_scale: Multiplies W h + bias.
+        logit_softcap: `cap * tanh(z / cap)`.
+        activation_threshold: tau_a.
+        keep_fraction: p_f.
+        context_group: Ranks that hold other tokens of the same responses (sequence or context parallelism), over which
+            sums and counts are added; None where this rank's tokens are all.
+        chunk_tokens: Tokens whose logits are copied at one time. None chooses; the result does not depend on it.
+
+    Returns:
+        float32; zero rows for responses without tokens. Rows that are not finite are returned as they are.
+
+    Raises:
+        ValueError: As `gradient_activation_vectors`, or `positions` do not lie in the rows.
+
+    References:
+        GAR, arXiv 2609.03342, eqs. 2-4.
+
+    Example:
+        >>> h = torch.tensor([[9.0, 9.0], [1.0, 2.0]])
+        >>> W = torch.tensor([[1.0, 0.0], [0.0, 0.5]])  # at the second row both logits are 1, so p = (1/2, 1/2)
+        >>> at = torch.tensor([1])
+        >>> means_from_logits(h, h @ W.T, W, at, torch.tensor([0]), torch.tensor([0]), num_responses=1)
+        tensor([[-0.5000,  0.5000]])
+    """
+    head = Head(lm_head_weight.detach(), None, temperature, logit_scale, logit_softcap)
+    kept = torch.as_tensor(keep_fraction, dtype=torch.float64, device=hidden.device)
+    if raw_logits.shape != (len(hidden), len(head.weight)):
+        raise ValueError(
+            f"raw_logits must have shape [rows, vocab], expected {(len(hidden), len(head.weight))}, got "
+            f"{tuple(raw_logits.shape)}. Is the weight a shard?"
+        )
+    _check_range("positions", positions, len(hidden), "Were other ranks' tokens left out?")
+    scored = hidden[positions].detach()
+    check_inputs(scored, head, target_ids, response_index, num_responses)
+    check_settings(head, signal, activation_threshold, kept, num_responses, chunk_tokens)
+    ranked = kept.expand(num_responses)[response_index] < 1
+
+    sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
+    counts = torch.bincount(response_index[~ranked], minlength=num_responses).double()
+    strong: list[Tensor] = []  # u_t of the tokens that compete for their response's share
+    chunk = chunk_tokens or (256 if hidden.device.type == "cpu" else 1024)
+    for start in range(0, len(scored), chunk):
+        rows = slice(start, start + chunk)
+        with torch.autocast(hidden.device.type, enabled=False):
+            u = _contributions(
+                scored[rows], raw_logits[positions[rows]], target_ids[rows], head, signal, activation_threshold
+            )
+        plain = ~ranked[rows]
+        sums.index_add_(0, response_index[rows][plain], u[plain].double())
+        strong.append(u[~plain])
+    if bool((kept < 1).any()):
+        u, index = torch.cat(strong) if strong else sums[:0], response_index[ranked]
+        strongest = _strongest_here(u.norm(dim=-1), index, kept.expand(num_responses), context_group)
+        sums.index_add_(0, index[strongest], u[strongest].double())
+        counts += torch.bincount(index[strongest], minlength=num_responses)
+    if context_group is not None:
+        dist.all_reduce(sums, group=context_group)
+        dist.all_reduce(counts, group=context_group)
+    return (sums / counts.clamp(min=1)[:, None]).float()
+
+
+def _contributions(h: Tensor, raw: Tensor, targets: Tensor, head: Head, signal: SignalKind, threshold: float) -> Tensor:
+    """u_t, [tokens, hidden]. `raw` is a copy and may be overwritten."""
+    h = h if h.dtype == torch.float64 else h.float()
+    if signal == "hidden":
+        return h
+    gradients = _hidden_gradients(raw.to(h.dtype), targets, head)
+    if signal == "gradient":
+        return gradients
+    if threshold > 0:
+        magnitudes = h.abs()
+        h = h * (magnitudes >= threshold * magnitudes.amax(-1, keepdim=True))
+    return gradients * h
+
+
+def _hidden_gradients(raw: Tensor, targets: Tensor, head: Head) -> Tensor:
+    """`dCE/dh_t` in target-excluded form: `(1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y.
+
+    Both parts of p come from the same logits: mixing them with more exact ones would undo what the form is for.
+    """
+    logits, slopes = _logits(raw, head)
+    column = targets[:, None]
+    target_logits = logits.gather(1, column)
+    target_slopes = slopes.expand_as(logits).gather(1, column)
+    exponentials = logits.scatter_(1, column, -torch.inf)
+    reference = exponentials.amax(-1, keepdim=True)
+    exponentials = exponentials.sub_(reference).exp_()
+    total = exponentials.sum(-1, keepdim=True)
+    complement = total / (total + (target_logits - reference).exp())  # 1 - p_y
+    weighted = torch.zeros(len(raw), head.weight.shape[1], dtype=raw.dtype, device=raw.device)
+    exponentials.mul_(slopes)
+    for start, tile, _ in _tiles(head, raw.dtype):
+        weighted += exponentials[:, start : start + len(tile)] @ tile
+    return complement * (weighted / total - target_slopes * head.weight[targets].to(raw.dtype))

@@ -15,6 +15,7 @@ COMMANDS = {
     "compare": ("gar.cli.compare", "train several methods over several seeds and test their differences"),
     "analyze": ("gar.cli.analyze", "analyse a run or a model: data, a figure and a table"),
     "eval": ("gar.cli.eval", "measure models on benchmarks, and compare them with error bars"),
+    "report": ("gar.cli.report", "write one page about runs: verdict, curves, rollouts"),
     "doctor": ("gar.cli.doctor", "show what this machine and installation can do, and what is missing"),
 }
 

@@ -1,0 +1,85 @@
+// Elements, formulas and definitions. Text from the data goes in as text nodes; nothing here reads HTML.
+
+const report = JSON.parse(document.getElementById('report').textContent);
+
+const SVG = 'http://www.w3.org/2000/svg';
+const MATHML = 'http://www.w3.org/1998/Math/MathML';
+
+// A function is a listener, `style` an object of properties (the policy forbids style attributes), null is left out.
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === 'function') element.addEventListener(name, value);
+    else if (name === 'style') for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+function h(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+function svg(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+const MATH_NAMES = new Set(['mi', 'mn', 'mo', 'mtext', 'mspace', 'mrow', 'mfrac', 'msqrt', 'mroot', 'msub', 'msup', 'msubsup',
+  'munder', 'mover', 'munderover', 'mtable', 'mtr', 'mtd']);
+const MATH_ATTRIBUTES = new Set(['class', 'mathvariant', 'stretchy', 'form', 'width', 'linethickness']);
+
+function mathNode(tree) {
+  const [name, ...rest] = tree;
+  if (!MATH_NAMES.has(name)) throw new Error(`no element of a formula: ${name}`);
+  const element = document.createElementNS(MATHML, name);
+  for (const part of rest) {
+    if (typeof part === 'string') element.append(part);
+    else if (Array.isArray(part)) element.append(mathNode(part));
+    else for (const [key, value] of Object.entries(part)) if (MATH_ATTRIBUTES.has(key)) element.setAttribute(key, value);
+  }
+  return element;
+}
+
+function formula(index) {
+  const { source, display, tree } = report.rollouts.formulas[index];
+  const math = document.createElementNS(MATHML, 'math');
+  if (display) math.setAttribute('display', 'block');
+  math.setAttribute('aria-label', source);
+  math.append(mathNode(tree));
+  return math;
+}
+
+function plainText(text) {
+  return text.parts.map((part) => (typeof part === 'string' ? part : report.rollouts.formulas[part].source)).join('');
+}
+
+// ------------------------------------------------------------------------------------------------------ definitions
+
+const tip = h('div', { class: 'tip', role: 'tooltip', id: 'tip', hidden: true });
+
+function showTip(target, words) {
+  tip.textContent = words;
+  tip.hidden = false;
+  const at = target.getBoundingClientRect();
+  const left = Math.max(8, Math.min(at.left, document.documentElement.clientWidth - tip.offsetWidth - 8));
+  const below = at.bottom + tip.offsetHeight + 12 < window.innerHeight;
+  tip.style.setProperty('left', `${left + window.scrollX}px`);
+  tip.style.setProperty('top', `${(below ? at.bottom + 6 : at.top - tip.offsetHeight - 6) + window.scrollY}px`);
+}
+
+function hideTip() {
+  tip.hidden = true;
+}
+
+// A word with its definition, shown where it is pointed at or focused.
+function term(key, label) {
+  const words = report.definitions[key && key.startsWith('eval/') ? 'eval' : key];
+  if (!words) return label;
+  const show = (event) => showTip(event.currentTarget, words);
+  return h('span', { class: 'term', tabindex: 0, 'data-term': key, 'aria-describedby': 'tip',
+    pointerenter: show, focus: show, click: show, pointerleave: hideTip, blur: hideTip }, label);
+}
+
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Escape') hideTip();
+});

@@ -1,0 +1,138 @@
+"""Metrics over the training steps, as lines with bands: every group one line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gar.analysis.learning_curve import running_mean
+from gar.report.content import Chart, Series
+from gar.report.groups import RunGroup
+from gar.report.read import ReadRun
+
+Floats = NDArray[np.float64]
+
+_MAX_POINTS = 160
+_DIGITS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Plan:
+    """A chart to draw where its metric was logged. The reference, if any, is dashed."""
+
+    metric: str
+    title: str
+    unit: str
+    from_zero: bool = False
+    reference: str | None = None
+
+
+_PLANS = (
+    _Plan(metric="reward", title="Reward", unit="mean over responses"),
+    _Plan(metric="gar/eligible_fraction", title="Right and in format", unit="share of responses", from_zero=True),
+    _Plan(metric="gar/alignment_mean", title="Alignment of right responses", unit="cosine with the expert solution"),
+    _Plan(
+        metric="gar/silent_group_fraction_shaped",
+        title="Silent groups",
+        unit="share of groups; dashed: by the outcome alone",
+        from_zero=True,
+        reference="gar/silent_group_fraction_outcome",
+    ),
+    _Plan(metric="gar/bonus_mean", title="Bonus", unit="mean over scored responses", from_zero=True),
+    _Plan(metric="gar/advantage_abs_mean", title="Size of the advantages", unit="mean |advantage|", from_zero=True),
+    _Plan(metric="completions/mean_length", title="Length of responses", unit="tokens", from_zero=True),
+    _Plan(metric="entropy", title="Entropy", unit="nats per token", from_zero=True),
+    _Plan(metric="grad_norm", title="Norm of the gradient", unit="before clipping", from_zero=True),
+    _Plan(metric="time/step_seconds", title="Time of a step", unit="seconds", from_zero=True),
+)
+
+
+def charts(groups: Sequence[RunGroup]) -> list[Chart]:
+    """A chart for each metric that any run has logged, evaluations during training among them."""
+    logged = {name for group in groups for run in group.runs for row in run.metrics for name in row}
+    evaluations = [
+        _Plan(metric=name, title=f"{name.removeprefix('eval/').replace('/', ', ')}", unit="share of problems")
+        for name in sorted(logged)
+        if name.startswith("eval/")
+    ]
+    plans = [plan for plan in (*_PLANS, *evaluations) if plan.metric in logged]
+    return [chart for plan in plans if (chart := _chart(groups, plan)).series]
+
+
+def chart_note(groups: Sequence[RunGroup]) -> str:
+    """What lines and bands are."""
+    window = _window([run for group in groups for run in group.runs])
+    smooth = f"the centred mean over {window} logged steps" if window > 1 else "the logged values"
+    parts = [f"Lines of one run are {smooth}; its band reaches from the smallest to the largest of those values."]
+    if any(len(group.runs) > 1 for group in groups):
+        parts.append(
+            "Lines of several seeds are the mean of theirs, as far as all of them have come; the band reaches from the "
+            "lowest to the highest seed."
+        )
+    return " ".join(parts)
+
+
+def _chart(groups: Sequence[RunGroup], plan: _Plan) -> Chart:
+    window = _window([run for group in groups for run in group.runs])
+    series = []
+    for group in groups:
+        for metric in (plan.reference, plan.metric):
+            if metric is not None and (line := _series(group, metric, window, dashed=metric == plan.reference)):
+                series.append(line)
+    return Chart(term=plan.metric, title=plan.title, unit=plan.unit, from_zero=plan.from_zero, series=series)
+
+
+def _series(group: RunGroup, metric: str, window: int, *, dashed: bool) -> Series | None:
+    lines = [line for run in group.runs if (line := _line(run, metric, window)) is not None]
+    if not lines:
+        return None
+    if len(lines) == 1:
+        steps, values, low, high = lines[0]
+    else:
+        steps = sorted(set.intersection(*(set(line[0]) for line in lines)))
+        stack = np.array([[dict(zip(line[0], line[1], strict=True))[step] for step in steps] for line in lines])
+        known = np.isfinite(stack).all(axis=0)
+        values, low, high = (np.where(known, each, np.nan) for each in (stack.mean(0), stack.min(0), stack.max(0)))
+    keep = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MAX_POINTS)).round().astype(int))
+    if not len(steps):
+        return None
+    return Series(
+        label=group.label if len(group.runs) == 1 else f"{group.label}, {len(lines)} seeds",
+        colour=group.colour,
+        dashed=dashed,
+        steps=[int(steps[i]) for i in keep],
+        values=_plain(values, keep),
+        low=[] if dashed else _plain(low, keep),
+        high=[] if dashed else _plain(high, keep),
+    )
+
+
+def _line(run: ReadRun, metric: str, window: int) -> tuple[Sequence[int], Floats, Floats, Floats] | None:
+    """Steps, running mean, and smallest and largest value of each window."""
+    rows = [row for row in run.metrics if metric in row]
+    values = np.array([_number(row, metric) for row in rows])
+    if not np.isfinite(values).any():
+        return None
+    half = window // 2
+    low, high = np.full(len(values), np.nan), np.full(len(values), np.nan)
+    for i in range(len(values)):
+        near = values[max(0, i - half) : i + half + 1]
+        near = near[np.isfinite(near)]
+        if len(near):
+            low[i], high[i] = near.min(), near.max()
+    return [row["step"] for row in rows], running_mean(values, window), low, high
+
+
+def _number(row: Mapping[str, object], metric: str) -> float:
+    value = row[metric]
+    return float(value) if isinstance(value, int | float) else np.nan
+
+
+def _window(runs: Sequence[ReadRun]) -> int:
+    """Odd, about a tenth of the longest run."""
+    return 2 * (max((len(run.metrics) for run in runs), default=0) // 20) + 1
+
+
+def _plain(values: Floats, keep: NDArray[np.intp]) -> list[float | None]:
+    return [round(float(values[i]), _DIGITS) if np.isfinite(values[i]) else None for i in keep]

@@ -1,0 +1,62 @@
+"""What every number on the page means, shown where a reader points at it. The words are those of docs/glossary.md."""
+
+DEFINITIONS = {
+    "pass@k": "The chance that at least one of k responses to a problem is right and in format, estimated without bias "
+    "from all its samples (Chen et al. 2021); the mean over the problems of a set.",
+    "before": "Measured on the same problems, with the same seed of sampling, before the first step.",
+    "after": "Measured after the last step.",
+    "difference": "The second value minus the first, as pass@k: +0.100 is ten more problems in a hundred.",
+    "interval": "95 % bootstrap interval of the difference: where it may lie if other problems of the kind, and other "
+    "seeds where there are several, had been drawn. None where all differences are equal.",
+    "p-value": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "
+    "flipping signs over problems for a single run. Corrected (Holm) for all tests of one k in this report.",
+    "detectable": "The true difference that so many pairs of this spread find four times in five. Smaller ones may be "
+    "there and go unseen.",
+    "verdict": "By the corrected p-value at 0.05. 'No difference shown' does not say that there is none.",
+    "seeds": "Runs that differ in their seed alone; a pair is the same seed under both.",
+    "problems": "Problems of the set.",
+    "steps": "Optimiser steps that were logged.",
+    "rollouts": "Recorded responses, one row each in the rollouts folder.",
+    "right": "Share of responses that are verified and keep the format, as the mean over the first and the last tenth "
+    "of the logged steps.",
+    "gar/eligible_fraction": "Share of responses that are right and in format.",
+    "alignment": "Cosine of a response's gradient-activation vector with that of the expert solution: 1 is the same "
+    "direction, 0 none in common. Only scored responses have one.",
+    "gar/alignment_mean": "Mean cosine of the scored right responses with their expert solution.",
+    "silent": "A group is silent where all its rewards are equal, so that nothing is learned from it. First by the "
+    "outcome alone, then with GAR's bonus.",
+    "gar/silent_group_fraction_shaped": "Share of groups whose rewards are all equal with the bonus; dashed: by the "
+    "outcome alone. The space between the two lines is what the bonus wakes.",
+    "step time": "Median wall time of an optimiser step, generation and scoring included.",
+    "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
+    "reward": "Base reward where right and in format, plus bonus and penalty.",
+    "bonus": "What alignment adds to the reward: beta times what the alignment lies above the mean of its group.",
+    "gar/bonus_mean": "Mean bonus of the scored responses, beta included.",
+    "penalty": "What bad format adds to the reward; at most 0.",
+    "advantage": "The reward after normalisation in its group: above 0 the response is made more likely.",
+    "gar/advantage_abs_mean": "Mean size of the advantages: 0 means that nothing is learned.",
+    "num_tokens": "Tokens of the response, end token included.",
+    "completions/mean_length": "Mean number of tokens of a response.",
+    "num_scored_tokens": "Tokens that enter the gradient-activation vector.",
+    "signal_norm": "Length of the gradient-activation vector before it is scaled to one.",
+    "entropy": "Mean entropy of the policy over the next token.",
+    "grad_norm": "Norm of the gradient of the loss, before clipping.",
+    "time/step_seconds": "Wall time of an optimiser step.",
+    "token share": "What the token adds to the alignment; the shares of all scored tokens sum to it.",
+    "status": "How verification ended. Unparsed, timeout and error say nothing about the answer, and never count as "
+    "wrong answers.",
+    "verdict of a response": "right: verified and in format. right, not in format: verified alone. Else how "
+    "verification ended.",
+    "eval": "pass@k measured during training.",
+    "config_hash": "SHA-256 of the resolved settings: equal hashes are equal settings.",
+    "data_hash": "SHA-256 of the training problems with their anchors.",
+}
+
+
+def definition(term: str) -> str:
+    """The definition of a term or metric.
+
+    Raises:
+        KeyError: There is none: whatever the page shows must have one.
+    """
+    return DEFINITIONS["eval" if term.startswith("eval/") else term]

@@ -1,0 +1,94 @@
+"""Expert solutions for the browser. Rollouts do not hold them: they are read again from where the run had them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from gar.config import RunConfig
+from gar.data.arithmetic import Method, Split, load_arithmetic
+from gar.data.layouts import LayoutName
+from gar.data.problems import ProblemReader, SourceOptions
+from gar.errors import DataError
+from gar.report.read import ReadRun
+from gar.report.sample import DrawnGroup
+from gar.settings import DataSettings
+from gar.types import Problem
+
+Experts = Mapping[tuple[int, str], Problem]
+"""By run and problem id."""
+
+
+def expert_problems(
+    runs: Sequence[ReadRun], groups: Sequence[DrawnGroup], problems: str | None, notes: list[str]
+) -> dict[tuple[int, str], Problem]:
+    """The problems of the drawn groups, with their anchors, as far as they can be found.
+
+    Args:
+        runs: The runs.
+        groups: What was drawn from them.
+        problems: A file to read in place of the runs' own source.
+        notes: Receives what could not be found, and why.
+
+    Returns:
+        Problems with the recorded answer; one whose answer is another is not the one of the run and is left out.
+    """
+    found: dict[tuple[int, str], Problem] = {}
+    for number, run in enumerate(runs):
+        golds = {str(group.first["problem_id"]): group.first["gold"] for group in groups if group.run == number}
+        if not golds:
+            continue
+        if run.config is None:
+            notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
+            continue
+        try:
+            loaded = _load(run.config, set(golds), problems)
+        except DataError as error:
+            notes.append(f"{run.name}: expert solutions are not shown, since its problems cannot be read: {error}")
+            continue
+        same = {key: problem for key, problem in loaded.items() if golds[key] in (None, problem.answer)}
+        found |= {(number, key): problem for key, problem in same.items()}
+        if len(same) < len(golds):
+            notes.append(
+                f"{run.name}: {len(golds) - len(same)} of {len(golds)} shown problems were not found in their source "
+                "with the recorded answer; their expert solutions are not shown."
+            )
+    return found
+
+
+def _load(config: RunConfig, wanted: set[str], problems: str | None) -> dict[str, Problem]:
+    data = config.data
+    if problems is None and data.source == "arithmetic":
+        if data.split not in get_args(Split):
+            raise DataError(f"the embedded task has no split '{data.split}'")
+        loaded: Any = load_arithmetic(cast(Split, data.split), cast(Method, data.subset or "stepwise"))
+        return {problem.id: problem for problem in loaded if problem.id in wanted}
+    source = problems or data.source
+    if not Path(source).exists():
+        raise DataError(f"there is no '{source}' here, and a report fetches nothing. Name a file with --problems.")
+    return _search(source, _options(data), wanted)
+
+
+def _search(source: str, options: SourceOptions, wanted: set[str]) -> dict[str, Problem]:
+    found: dict[str, Problem] = {}
+    for _, item in ProblemReader(source, options, on_error=_skip):
+        if isinstance(item, Problem) and item.id in wanted:
+            found[item.id] = item
+            if len(found) == len(wanted):
+                break
+    return found
+
+
+def _options(data: DataSettings) -> SourceOptions:
+    return SourceOptions(
+        layout=cast(LayoutName | None, data.layout),
+        prompt_field=data.prompt_field,
+        answer_field=data.answer_field,
+        anchor_fields=data.anchor_fields,
+        split=data.split,
+        subset=data.subset,
+        revision=data.revision,
+    )
+
+
+def _skip(error: DataError) -> None:
+    """A bad row elsewhere in the file is not the report's concern; a wanted one is counted as not found."""

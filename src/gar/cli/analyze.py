@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction as _SubParsers
 
     from gar.analysis.outputs import Output
+    from gar.analysis.policies import Policy
 
 _DESCRIPTION = """Analyse a run folder or a model:
   gar analyze NAME RUN_OR_MODEL [--out FOLDER] [options of NAME]
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
     from gar.analysis.outputs import render_output, write_output
 
-    output: Output = options.run(options)
+    output: Output = _quietly(options.run, options)
     paths = write_output(output, options.out or _beside(options.subject, output.name))
     console = Console(highlight=False)
     console.print(render_output(output))
@@ -48,6 +49,16 @@ def _beside(subject: str, name: str) -> Path:
     return (Path(subject) if Path(subject).is_dir() else Path()) / "analysis" / name
 
 
+def _quietly(run: "Callable[[argparse.Namespace], Output]", options: argparse.Namespace) -> "Output":
+    """Loading bars of transformers are noise."""
+    if "policy" not in options:
+        return run(options)
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    return run(options)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gar analyze", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -55,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     names = parser.add_subparsers(metavar="NAME", required=True)
     _add_alignment(names)
     _add_silent_groups(names)
+    _add_gradient_space(names)
+    _add_tokens(names)
     return parser
 
 
@@ -97,3 +110,61 @@ def _silent_groups(options: argparse.Namespace) -> "Output":
     from gar.analysis.silent_groups import silent_groups, silent_groups_output
 
     return silent_groups_output(silent_groups(options.subject))
+
+
+def _add_policy(parser: argparse.ArgumentParser, num_samples: int, help: str) -> None:
+    """What every analysis takes that needs a model. Of a run it is the final model."""
+    parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic)")
+    parser.add_argument("--split", help="of the data (default: the run's; of a model: test of arithmetic, else train)")
+    parser.add_argument("--samples", type=int, default=num_samples, help=help)
+    parser.add_argument("--seed", type=int, default=0, help="of the sampling (default: %(default)s)")
+    parser.set_defaults(policy=True)
+
+
+def _policy(options: argparse.Namespace) -> "Policy":
+    from gar.analysis.policies import load_policy_of
+
+    return load_policy_of(options.subject, data=options.data, split=options.split)
+
+
+def _add_gradient_space(names: "_SubParsers") -> None:
+    parser = _add(names, "gradient-space", "RUN_OR_MODEL", "responses and anchor of one problem in two dimensions",
+                  _gradient_space)  # fmt: skip
+    _add_policy(parser, 64, "fresh responses; 0: the recorded rollouts (default: %(default)s)")
+    parser.add_argument(
+        "--problem", metavar="ID", help="default: of a few, the one with most different correct responses"
+    )
+    parser.add_argument("--step", type=_positive, help="of the recorded rollouts (default: the last)")
+
+
+def _gradient_space(options: argparse.Namespace) -> "Output":
+    from gar.analysis.gradient_space import gradient_space, gradient_space_output
+
+    space = gradient_space(
+        _policy(options), problem_id=options.problem, num_samples=options.samples, step=options.step, seed=options.seed
+    )
+    return gradient_space_output(space)
+
+
+def _add_tokens(names: "_SubParsers") -> None:
+    parser = _add(names, "tokens", "RUN_OR_MODEL", "share of each token in the alignment, as an HTML heat map", _tokens)
+    _add_policy(parser, 0, "fresh responses; 0: the recorded rollouts, of a model 8 (default: %(default)s)")
+    parser.add_argument("--problem", metavar="ID", help="default: the first with a scored response")
+    parser.add_argument("--response", type=int, metavar="INDEX", help="only this response of the group, from 0")
+    parser.add_argument("--step", type=_positive, help="of the recorded rollouts (default: the last)")
+    parser.add_argument("--show", type=_positive, default=8, help="most responses to show (default: %(default)s)")
+
+
+def _tokens(options: argparse.Namespace) -> "Output":
+    from gar.analysis.tokens import token_shares_of, tokens_output
+
+    page = token_shares_of(
+        _policy(options),
+        problem_id=options.problem,
+        response_index=options.response,
+        step=options.step,
+        num_samples=options.samples,
+        max_responses=options.show,
+        seed=options.seed,
+    )
+    return tokens_output(page)

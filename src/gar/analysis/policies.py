@@ -1,0 +1,256 @@
+"""A model with the problems it answers, from a run folder or by itself, and groups of its responses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from gar.analysis.inputs import RunInput, is_run_folder, open_run, read_rollouts
+from gar.config import RunConfig
+from gar.data.arithmetic import Method, Split, load_arithmetic
+from gar.data.layouts import LayoutName
+from gar.data.problems import SourceOptions, load_problems
+from gar.data.prompts import render_problems
+from gar.errors import DataError, RecordError
+from gar.models.families import ModelParts, find_parts
+from gar.models.load import load_policy
+from gar.rollouts.generate import encode_prompt, generate_responses
+from gar.scoring import ResponseGroup
+from gar.scoring.reader import GroupReader
+from gar.settings import DataSettings, SignalSettings
+from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_pieces
+from gar.types import Problem, Tags
+from gar.verify import Verifier
+
+_COLUMNS = ("step", "group_index", "response_index", "problem_id", "prompt", "response", "gold", "eligible")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A model, its tokenizer, its problems, and the settings of the run it belongs to, or the defaults.
+
+    Attributes:
+        name: For titles.
+        source: Where the weights come from.
+        run: The run folder, if it is one.
+        config: Settings of the run.
+        notes: What a reader must know of it.
+    """
+
+    name: str
+    source: str
+    model: Any
+    tokenizer: Any
+    parts: ModelParts
+    problems: Sequence[Problem]
+    config: RunConfig
+    run: RunInput | None
+    notes: Sequence[str]
+
+    @property
+    def tags(self) -> Tags:
+        """Markers of the response format."""
+        return Tags(**self.config.verify.tags.model_dump())
+
+    @property
+    def signal(self) -> SignalSettings:
+        """Signal settings of the run, with the span that its response format implies."""
+        span = self.config.signal.span or ("think" if self.config.verify.format == "think-answer" else "response")
+        return self.config.signal.model_copy(update={"span": span})
+
+    def reader(self) -> GroupReader:
+        """From groups to sequences that can be scored."""
+        rule = SpanRule.from_settings(
+            self.signal, format=self.config.verify.format, tags=self.tags, tokenizer=self.tokenizer
+        )
+        return GroupReader(self.model, self.tokenizer, rule=rule, tags=self.tags, head_rows=self.parts.weight.shape[0])
+
+    def with_anchors(self) -> list[Problem]:
+        """The problems that have an expert solution.
+
+        Raises:
+            DataError: None has.
+        """
+        found = [problem for problem in self.problems if problem.anchors]
+        if not found:
+            raise DataError(
+                f"{self.config.data.source}: none of its {len(self.problems)} problems has an expert solution, and "
+                "there is nothing to align with. silent-groups and cost need none."
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequenceGroup:
+    """One problem with responses and an anchor that can be scored.
+
+    Attributes:
+        problem: The problem.
+        texts: The responses.
+        sequences: Their tokens.
+        eligible: Which are right and in format.
+        anchor: The first anchor that can be used.
+    """
+
+    problem: Problem
+    texts: Sequence[str]
+    sequences: Sequence[TokenSequence]
+    eligible: Sequence[bool]
+    anchor: TokenSequence
+
+
+def load_policy_of(subject: str, *, data: str | None = None, split: str | None = None) -> Policy:
+    """The policy of a run (its final model and its problems), or a model as `gar train --model.path` takes it.
+
+    Args:
+        subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
+        data: Problems as `gar train --data.source` takes them; None: the run's own, else the embedded task.
+        split: Of the data; None: the run's own, else test of the embedded task, else train.
+
+    Raises:
+        GarError: The folder, the model or the problems cannot be read.
+    """
+    run = open_run(subject) if is_run_folder(subject) else None
+    notes = list(run.notes) if run else []
+    config = (run.config if run else None) or RunConfig()
+    source, found = _model_path(run, config, subject)
+    notes += found
+    changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, "arithmetic") else "train"}
+    changes |= {"source": data, "subset": None} if data else {}
+    changes |= {"split": split} if split else {}
+    config = config.model_copy(update={"data": config.data.model_copy(update=changes)})
+    settings = config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
+    model, tokenizer = load_policy(settings)
+    tags = Tags(**config.verify.tags.model_dump())
+    problems = render_problems(_problems(config.data), config.data.template, tokenizer, tags)
+    return Policy(
+        name=run.name if run else Path(subject).name,
+        source=source,
+        model=model.eval(),
+        tokenizer=tokenizer,
+        parts=find_parts(model),
+        problems=problems,
+        config=config,
+        run=run,
+        notes=notes,
+    )
+
+
+def _model_path(run: RunInput | None, config: RunConfig, subject: str) -> tuple[str, list[str]]:
+    if run is None:
+        return subject, []
+    final = run.folder.path / "model"
+    if (final / "config.json").is_file():
+        return str(final), []
+    whole = [path for path in run.folder.path.glob("checkpoints/checkpoint-*") if (path / "config.json").is_file()]
+    if whole:
+        last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]))
+        return str(last), [f"There is no final model: {last.name} takes its place."]
+    return config.model.path, [
+        f"The run has saved no model: {config.model.path}, which it starts from, takes its place."
+    ]
+
+
+def _problems(settings: DataSettings) -> list[Problem]:
+    if settings.source == "arithmetic":
+        split, expert = settings.split, settings.subset or "stepwise"
+        if split not in get_args(Split) or expert not in get_args(Method):
+            raise DataError(f"the arithmetic task has no split '{split}' with expert '{expert}'.")
+        return load_arithmetic(cast(Split, split), cast(Method, expert))[: settings.max_problems]
+    return load_problems(
+        settings.source,
+        options=SourceOptions(
+            layout=cast(LayoutName | None, settings.layout), prompt_field=settings.prompt_field,
+            answer_field=settings.answer_field, anchor_fields=settings.anchor_fields, split=settings.split,
+            subset=settings.subset, revision=settings.revision,
+        ),
+        max_problems=settings.max_problems,
+    ).problems  # fmt: skip
+
+
+def sampled_groups(
+    policy: Policy, problems: Sequence[Problem], *, num_samples: int, seed: int = 0
+) -> list[ResponseGroup]:
+    """Fresh responses to each problem, verified. Ids are those of the problems."""
+    verify = policy.config.verify
+    pieces = token_pieces(policy.tokenizer)
+    prompts = [encode_prompt(policy.tokenizer, problem.prompt) for problem in problems]
+    written = generate_responses(
+        policy.model, policy.tokenizer, prompts, num_samples=num_samples, seed=seed, tags=policy.tags,
+        max_new_tokens=policy.config.trl.get("max_completion_length", 64), progress="responses",
+    )  # fmt: skip
+    prefilled = [ends_in_thinking_tag(ids, pieces, policy.tags) for ids in prompts]
+    with Verifier(
+        format=verify.format, tags=policy.tags, num_workers=verify.num_workers, custom=verify.verifier,
+        pass_grade=verify.pass_grade, timeout_seconds=verify.timeout_seconds, memory_bytes=verify.memory_bytes,
+    ) as verifier:  # fmt: skip
+        verdicts = iter(
+            verifier.verify(
+                [response.text for responses in written for response in responses],
+                [problem.answer for problem in problems for _ in range(num_samples)],
+                prefilled_think=[open_ for open_ in prefilled for _ in range(num_samples)],
+            )
+        )
+    return [
+        ResponseGroup(
+            id=problem.id,
+            prompt=ids,
+            responses=[list(response.ids) for response in responses],
+            anchors=[anchor.text for anchor in problem.anchors],
+            eligible=[(verdict := next(verdicts)).verified and verdict.well_formatted for _ in responses],
+        )
+        for problem, ids, responses in zip(problems, prompts, written, strict=True)
+    ]
+
+
+def recorded_groups(policy: Policy, step: int | None = None) -> tuple[int, list[ResponseGroup]]:
+    """The groups of one step of a run, with the anchors of their problems, and the step: by default the last.
+
+    The record holds text. It is encoded anew, which need not give the ids that were sampled.
+
+    Raises:
+        RecordError: The policy is of no run, or the run has no rollouts of that step.
+    """
+    if policy.run is None:
+        raise RecordError(f"{policy.name}: a model has no recorded rollouts; give a run folder.")
+    table = read_rollouts(policy.run, _COLUMNS, None if step is None else [step])
+    last = table.steps[-1]
+    rows = [row for row in table.table.to_pylist() if row["step"] == last]
+    known = {problem.id: problem for problem in policy.problems}
+    groups = []
+    for index in sorted({row["group_index"] for row in rows}):
+        mine = sorted((row for row in rows if row["group_index"] == index), key=lambda row: row["response_index"])
+        problem = known.get(mine[0]["problem_id"])
+        groups.append(
+            ResponseGroup(
+                id=mine[0]["problem_id"],
+                prompt=encode_prompt(policy.tokenizer, problem.prompt) if problem else mine[0]["prompt"],
+                responses=[row["response"] for row in mine],
+                anchors=[anchor.text for anchor in problem.anchors] if problem else [],
+                eligible=[row["eligible"] for row in mine],
+            )
+        )
+    return last, groups
+
+
+def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:
+    """What of some groups can be scored: groups without a usable anchor or response are left out."""
+    reader = policy.reader()
+    by_id = {problem.id: problem for problem in policy.problems}
+    read = []
+    for index, group in enumerate(groups):
+        rows = reader.read_group(group, index)
+        anchors = reader.read_anchors(group, rows)
+        usable = [row for row in rows if row.fault is None]
+        if anchors and usable and group.id in by_id:
+            eligible = group.eligible or [False] * len(rows)
+            read.append(
+                SequenceGroup(
+                    problem=by_id[group.id],
+                    texts=[row.text for row in usable],
+                    sequences=[row.sequence for row in usable],
+                    eligible=[bool(eligible[row.response_index]) for row in usable],
+                    anchor=anchors[0],
+                )
+            )
+    return read

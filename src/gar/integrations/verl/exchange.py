@@ -1,0 +1,82 @@
+"""What the driver asks of the workers, and where they find it in a micro-batch: names of fields, and rows of tokens."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gar.core.gradients import SignalKind
+from gar.settings import SignalSettings
+
+REQUEST = "gar_request"
+"""Batch-wide entry that asks for means; a batch without it passes in silence."""
+
+START, END = "gar_start", "gar_end"
+"""First scored token of each sequence and the one after the last, int64 [sequences]; equal for none."""
+
+MEANS = "gar_means"
+"""What the workers return: mean gradient-activation vectors, float32 [sequences, hidden]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignalRequest:
+    """Which vectors to form.
+
+    Example: SignalRequest(signal="gradient-activation", temperature=1.0, activation_threshold=0.0, keep_fraction=1.0)
+    """
+
+    signal: SignalKind
+    temperature: float
+    activation_threshold: float
+    keep_fraction: float
+
+    @classmethod
+    def from_settings(cls, settings: SignalSettings, *, keep_fraction: float = 1.0) -> dict[str, Any]:
+        """As a plain dict, which travels through TransferQueue. `keep_fraction` is the anchors' share of tokens."""
+        return asdict(
+            cls(
+                signal=settings.kind,
+                temperature=settings.temperature,
+                activation_threshold=settings.activation_threshold,
+                keep_fraction=keep_fraction,
+            )
+        )
+
+
+class ScoredRows(NamedTuple):
+    """The scored tokens of a micro-batch, as `means_from_logits` wants them."""
+
+    positions: Tensor
+    target_ids: Tensor
+    response_index: Tensor
+
+
+def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tensor, *, width: int | None) -> ScoredRows:
+    """Where the head sees the scored tokens: the one at place s of a sequence is scored by the hidden state at s - 1.
+
+    Args:
+        input_ids: Jagged [sequences, tokens], prompt and response.
+        loss_mask: Jagged [sequences, response tokens], 0 for tokens that the policy did not write.
+        starts: Place of the first scored token of each sequence.
+        ends: Place after the last.
+        width: Row length where sequences are padded on the right; None where they are packed one after the other.
+    """
+    positions, targets, owners = [], [], []
+    begins = input_ids.offsets().tolist()  # pyright: ignore[reportAttributeAccessIssue]: torch does not declare it
+    masks = loss_mask.unbind()
+    for i, (ids, start, end) in enumerate(zip(input_ids.unbind(), starts.tolist(), ends.tolist(), strict=True)):
+        first_response = len(ids) - len(masks[i])
+        places = torch.arange(start, end, device=ids.device)
+        places = places[masks[i][start - first_response : end - first_response].bool()] if end > start else places
+        positions.append(places - 1 + (begins[i] if width is None else i * width))
+        targets.append(ids[places])
+        owners.append(torch.full_like(places, i))
+    return ScoredRows(torch.cat(positions), torch.cat(targets), torch.cat(owners))
+
+
+def own_rows(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
+    """Those of one rank where each of several holds `length` tokens in turn (Ulysses sequence parallelism)."""
+    first = rank * length
+    mine = (rows.positions >= first) & (rows.positions < first + length)
+    return ScoredRows(rows.positions[mine] - first, rows.target_ids[mine], rows.response_index[mine])

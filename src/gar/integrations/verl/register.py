@@ -1,0 +1,29 @@
+"""Importing this registers GAR with verl; nothing else in this package does.
+
+verl imports it where it is told to: `VERL_USE_EXTERNAL_MODULES=gar.integrations.verl.register` for the driver and the
+reward workers, `actor_rollout_ref.model.external_lib=gar.integrations.verl.register` for the workers that train.
+"""
+
+# pyright: reportMissingImports=false
+# ruff: noqa: E402
+from gar.integrations.verl.version import check_version
+
+check_version()
+
+from verl.experimental.reward_loop.reward_manager import register as register_reward_manager
+from verl.trainer.ppo.core_algos import register_policy_loss
+from verl.trainer.ppo.v1 import register_trainer
+from verl.workers.engine import EngineRegistry
+
+from gar.integrations.verl.engine import GarEngine
+from gar.integrations.verl.loss import maspo_policy_loss
+from gar.integrations.verl.reward import GarRewardManager
+from gar.integrations.verl.settings import MASPO_LOSS, REWARD_MANAGER, TRAINER
+from gar.integrations.verl.trainer import GarTrainerSync
+
+# Under a vendor's name it goes before verl's own engine. The CPU, which verl serves with no engine, is for tests.
+for device in ({"device": "cuda", "vendor": "nvidia"}, {"device": "cpu"}):
+    EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], **device)(GarEngine)
+register_trainer(TRAINER)(GarTrainerSync)
+register_reward_manager(REWARD_MANAGER)(GarRewardManager)
+register_policy_loss(MASPO_LOSS)(maspo_policy_loss)

@@ -1,0 +1,167 @@
+"""What the section `gar` of verl's configuration says, and what GAR cannot do under verl, with the reason.
+
+Configurations are plain nested dicts here (`OmegaConf.to_container`), so that this reads and tests without verl.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gar.config import RunConfig, make_config
+from gar.errors import ConfigError
+from gar.methods import METHODS
+from gar.methods.base import Estimator
+
+TRAINER = "gar_sync"
+"""Value of verl's `trainer.v1.trainer_mode`."""
+
+REWARD_MANAGER = "gar"
+"""Value of verl's `reward.reward_manager.name`."""
+
+MASPO_LOSS = "gar_maspo"
+"""Value of verl's `actor_rollout_ref.actor.policy_loss.loss_mode`."""
+
+SECTIONS = ("method", "variant", "verify", "signal", "reward")
+"""Settings of a run that mean something here; verl's own flags decide the rest."""
+
+SUPPORTED_METHODS = (
+    "gar-grpo", "gar-reinforce-pp", "hidden-cosine", "alignment-only", "grpo", "reinforce-pp", "reinforce-pp-baseline",
+    "maspo",
+)  # fmt: skip
+
+ESTIMATORS: dict[Estimator, str] = {
+    "group": "grpo",
+    "reinforce-pp": "reinforce_plus_plus",
+    "reinforce-pp-baseline": "reinforce_plus_plus_baseline",
+}
+"""Our names of estimators, and verl's."""
+
+
+def read_settings(verl: Mapping[str, Any]) -> RunConfig:
+    """The settings in the section `gar`.
+
+    Args:
+        verl: verl's whole configuration.
+
+    Returns:
+        A run's configuration in which only `SECTIONS` count, with the method's own signal settings in place.
+
+    Raises:
+        ConfigError: The section is missing, or a key or a value in it is wrong.
+    """
+    values = verl.get("gar")
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"expected a section 'gar' in verl's configuration, for example +gar.method=gar-grpo, got {values!r}"
+        )
+    for key in values:
+        if key in RunConfig.model_fields and key not in SECTIONS:
+            raise ConfigError(
+                f"'gar.{key}' means nothing under verl, whose own flags decide it. Known here: {', '.join(SECTIONS)}."
+            )
+    if values.get("variant") == "released":
+        raise ConfigError("gar.variant 'released' trains without a group baseline, and verl has no such estimator")
+    config = make_config(values, source="gar")
+    signal = config.signal.model_copy(update=dict(METHODS[config.method].signal))
+    return config.model_copy(update={"signal": signal})
+
+
+def check_supported(verl: Mapping[str, Any], config: RunConfig) -> None:
+    """Refuse a job whose rewards or losses would not be what the method defines.
+
+    Args:
+        verl: verl's whole configuration.
+        config: From `read_settings`.
+
+    Raises:
+        ConfigError: Names the flag, its value, and why.
+    """
+    _check_method(verl, config)
+    for flag, expected, reason in _REQUIRED:
+        value = _value(verl, flag)
+        if value not in expected:
+            raise ConfigError(f"{flag} is {value}, expected {' or '.join(map(str, expected))}: {reason}")
+    num_responses = _value(verl, "actor_rollout_ref.rollout.n")
+    if num_responses < 2:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.n is {num_responses}, expected at least 2: a response is compared with the "
+            "others of its group"
+        )
+
+
+_REQUIRED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
+    ("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2"), "GAR reads hidden states in verl's FSDP engine alone"),
+    (
+        "actor_rollout_ref.model.use_fused_kernels",
+        (None, False),
+        "fused kernels never call the LM head, where GAR reads hidden states and logits",
+    ),
+    (
+        "algorithm.filter_groups.enable",
+        (None, False),
+        "it drops groups whose outcome rewards are all equal before GAR sees them, and those all-correct groups are "
+        "the ones that GAR gives a signal",
+    ),
+    (
+        "algorithm.rollout_correction.bypass_mode",
+        (None, False),
+        "it leaves out the pass for old log-probabilities, in which GAR reads hidden states",
+    ),
+    (
+        "reward.reward_manager.name",
+        (REWARD_MANAGER,),
+        "GAR's reward manager says which responses are verified and well formatted",
+    ),
+    (
+        "reward.custom_reward_function.path",
+        (None,),
+        "GAR's reward manager would not call it. Name your grader with gar.verify.verifier",
+    ),
+    ("reward.reward_model.enable", (None, False), "GAR's rewards come from a verifier, not from a reward model"),
+    (
+        "actor_rollout_ref.model.mtp.enable",
+        (None, False),
+        "with multi-token prediction the head is called more than once in a pass, and GAR could not tell which call is "
+        "the policy's",
+    ),
+    ("actor_rollout_ref.actor.qat.enable", (None, False), "quantised weights are not those of the closed form"),
+)
+"""Flags, the values that GAR runs with, and why."""
+
+
+def _check_method(verl: Mapping[str, Any], config: RunConfig) -> None:
+    if config.method not in SUPPORTED_METHODS:
+        raise ConfigError(
+            f"gar.method '{config.method}' does not run under verl, expected one of {', '.join(SUPPORTED_METHODS)}"
+        )
+    estimator = METHODS[config.method].estimator
+    flag = "algorithm.adv_estimator"
+    found = _value(verl, flag)
+    if found != ESTIMATORS[estimator]:
+        raise ConfigError(
+            f"{flag} is {found}, but {config.method} goes with {ESTIMATORS[estimator]}. Change the flag or gar.method."
+        )
+    if METHODS[config.method].gate is None:
+        return
+    flag = "actor_rollout_ref.actor.policy_loss.loss_mode"
+    found = _value(verl, flag)
+    if found != MASPO_LOSS:
+        raise ConfigError(f"{flag} is {found}, but {config.method} goes with {MASPO_LOSS}")
+    updates = (
+        _value(verl, "actor_rollout_ref.actor.ppo_epochs")
+        * _value(verl, "data.train_batch_size")
+        // _value(verl, "actor_rollout_ref.actor.ppo_mini_batch_size")
+    )
+    if updates < 2:
+        raise ConfigError(
+            f"{config.method} needs two or more updates per rollout, got {updates}: with one, every ratio is 1 and it "
+            "is the plain policy gradient. Set actor_rollout_ref.actor.ppo_mini_batch_size to half of "
+            "data.train_batch_size, or actor_rollout_ref.actor.ppo_epochs to 2."
+        )
+
+
+def _value(verl: Mapping[str, Any], flag: str) -> Any:
+    """What stands under a dotted name; None where nothing does."""
+    value: Any = verl
+    for part in flag.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

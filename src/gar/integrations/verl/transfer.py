@@ -1,0 +1,133 @@
+"""Between verl's TransferQueue, or its workers, and the reward table: names, shapes and paddings, nothing else."""
+
+# pyright: reportMissingImports=false
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from torch import Tensor
+from verl.utils import tensordict_utils as tu
+
+from gar.errors import ConfigError, DataError
+from gar.integrations.verl.exchange import END, MEANS, START
+from gar.integrations.verl.settings import REWARD_MANAGER
+from gar.integrations.verl.table import ResponseRow
+from gar.spans import TokenSequence
+
+OUTCOME_SCORES = "gar_outcome_scores"
+"""Where verl's `rm_scores` are kept as they were before shaping."""
+
+_FIELDS = ["uid", "prompts", "responses", "response_mask", "extra_info", "extra_fields"]
+
+
+def read_rows(keys: Sequence[str], partition: str) -> list[ResponseRow]:
+    """The responses that verl's rollout put under `keys`.
+
+    Raises:
+        DataError: A rollout session left more than one output, so that there is no one response to score.
+        ConfigError: The responses come without verdicts.
+    """
+    several = [key for key in keys if not key.endswith("_0")]  # uid_session_output
+    if several:
+        raise DataError(
+            f"the agent loop left several outputs of one session, such as {several[0]}: GAR scores one response. Use "
+            "an agent loop that returns one output."
+        )
+    data = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=_FIELDS)
+    return [_row({name: data[name][i] for name in _FIELDS}) for i in range(len(keys))]
+
+
+def _row(fields: Mapping[str, Any]) -> ResponseRow:
+    verdict = _plain(fields["extra_fields"]).get("reward_extra_info", {})
+    if "well_formatted" not in verdict:
+        raise ConfigError(
+            f"a response comes without a verdict, with {sorted(verdict)}: is reward.reward_manager.name="
+            f"{REWARD_MANAGER} set, and did the reward workers import gar.integrations.verl.register "
+            "(VERL_USE_EXTERNAL_MODULES)?"
+        )
+    return ResponseRow(
+        group=_plain(fields["uid"]),
+        prompt_ids=fields["prompts"].tolist(),
+        response_ids=fields["responses"].tolist(),
+        mask=fields["response_mask"].tolist(),
+        anchors=tuple(_plain(fields["extra_info"]).get("anchors") or ()),
+        status=verdict["status"],
+        verified=bool(verdict["verified"]),
+        well_formatted=bool(verdict["well_formatted"]),
+    )
+
+
+def _plain(entry: Any) -> Any:
+    """An entry that is no tensor, out of the wrapper that some versions of tensordict leave around it."""
+    return getattr(entry, "data", entry)
+
+
+def span_fields(sequences: Sequence[TokenSequence | None]) -> dict[str, Tensor]:
+    """`START` and `END` of each sequence; an empty span for None."""
+    spans = [(0, 0) if sequence is None else _span(sequence) for sequence in sequences]
+    return dict(zip((START, END), torch.tensor(spans).T.contiguous(), strict=True))
+
+
+def _span(sequence: TokenSequence) -> tuple[int, int]:
+    first = len(sequence.context_ids)
+    return first + sequence.positions[0], first + sequence.positions[-1] + 1
+
+
+def write_spans(keys: Sequence[str], partition: str, needed: Mapping[str, TokenSequence]) -> None:
+    """Tell the workers which tokens to score: those of the needed sequences, none of others or of verl's padding."""
+    fields = tu.get_tensordict(span_fields([needed.get(key) for key in keys]))
+    tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
+
+
+def anchor_batch(sequences: Sequence[TokenSequence], multiple: int, **settings: Any) -> Any:
+    """Anchors as a batch for verl's `compute_log_prob`, cut at their span's end, which is exact for a causal model.
+
+    Args:
+        sequences: At least one.
+        multiple: The batch is filled up to a multiple of it with sequences of which nothing is scored.
+        **settings: Batch-wide entries.
+    """
+    fillers = -len(sequences) % multiple
+    rows = [*sequences, *[sequences[0]] * fillers]
+    ids = [torch.tensor([*row.context_ids, *row.ids[: row.positions[-1] + 1]]) for row in rows]
+    fields = {
+        "input_ids": _jagged(ids),
+        "position_ids": _jagged([torch.arange(len(row)) for row in ids]),
+        "loss_mask": _jagged([torch.ones(row.positions[-1] + 1, dtype=torch.long) for row in rows]),
+        **span_fields([*sequences, *[None] * fillers]),
+    }
+    return tu.get_tensordict(fields, settings)
+
+
+def read_means(values: Tensor) -> Tensor:
+    """`MEANS` as the workers return them, jagged though all rows are equally long, as [sequences, hidden]."""
+    return torch.stack(list(values.unbind(0)))
+
+
+def write_rewards(keys: Sequence[str], partition: str, rewards: Tensor) -> None:
+    """Put rewards on the last token of each response, where verl's advantages read them; keep what stood there."""
+    before = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["rm_scores"])["rm_scores"]
+    shaped = [torch.zeros_like(scores) for scores in before.unbind(0)]
+    for scores, reward in zip(shaped, rewards.tolist(), strict=True):
+        scores[-1] = reward
+    fields = tu.get_tensordict({"rm_scores": _jagged(shaped), OUTCOME_SCORES: before})
+    tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
+
+
+def _jagged(rows: list[Tensor]) -> Tensor:
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+def require_means(output: Any) -> Tensor:
+    """The means in what the workers returned.
+
+    Raises:
+        ConfigError: The workers run verl's own engine.
+    """
+    if MEANS not in output:
+        raise ConfigError(
+            "the workers returned no vectors: they run verl's own engine. Set actor_rollout_ref.model.external_lib="
+            "gar.integrations.verl.register (GAR's engine serves CUDA devices by NVIDIA)."
+        )
+    return read_means(output[MEANS])

@@ -1,0 +1,256 @@
+"""The slime plugin on Megatron's own parallel layouts, 2 gloo processes, against the core on one process.
+
+slime's side is the stand-in of `tests/engines/slime_standin.py`; Megatron is the one from PyPI, on CPUs.
+"""
+
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gar.core import gradient_activation_means, group_advantages, unit_rows
+from gar.spans import TokenSequence
+from tests.engines.rollouts import VOCAB, make_arguments, make_data, sequences_of, true_rewards
+from tests.ranks import run_ranks
+
+pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
+pytestmark = pytest.mark.dist
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["tests.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
+)
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "tensor": {"tensor_model_parallel_size": 2},
+    "sequence": {"tensor_model_parallel_size": 2},
+    "context": {"context_parallel_size": 2},
+    "pipeline": {"pipeline_model_parallel_size": 2},
+    "data": {},
+}
+SIGNALS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "thresholds": {"activation_threshold": 0.05, "anchor_keep_fraction": 0.7},
+    "hidden": {"kind": "hidden"},
+}
+HEADS = {"tied": True, "untied": False}
+CASES = [(layout, head, signal) for layout in LAYOUTS for head in HEADS for signal in SIGNALS]
+
+
+# What runs on each rank.
+
+
+@contextmanager
+def policy(layout: str, head: str) -> Iterator[list[Any]]:
+    """The chunks that the plugin caught while they were built."""
+    from megatron.core import mpu
+
+    from gar.integrations.slime import on_megatron_init
+    from gar.integrations.slime.policy import policy_chunks
+    from tests.engines.megatron.policy import build_policy, redirect_cuda
+    from tests.engines.slime_standin import install
+
+    redirect_cuda()
+    install()
+    mpu.initialize_model_parallel(**LAYOUTS.get(layout, {}))
+    on_megatron_init(make_arguments())
+    built = build_policy(tied=HEADS[head], sequence_parallel=layout == "sequence")
+    assert [id(chunk) for chunk in policy_chunks()] == [id(chunk) for chunk in built]
+    yield built
+    mpu.destroy_model_parallel()
+
+
+def settings(signal: dict[str, Any], **advantage: Any) -> Any:
+    return make_arguments(gar={"signal": signal, "advantage": {"ddof": 1, "eps": 1e-6, **advantage}})
+
+
+def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    from megatron.core import mpu
+
+    from gar.integrations.slime import postprocess
+    from gar.integrations.slime.forward import ScoredSequence, sequence_means
+    from gar.integrations.slime.settings import read_settings
+    from tests.engines.slime_standin import split_by_data_parallel_rank
+
+    found = {}
+    for layout in layouts:
+        for head in HEADS:
+            with policy(layout, head) as chunks:
+                for signal in SIGNALS:
+                    args = settings(SIGNALS[signal], baseline="none")
+                    rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
+                    everything = [s for part in sequences_of(make_data()) for s in part if s.positions]
+                    sequences = [
+                        ScoredSequence.cut(torch.tensor([*s.context_ids, *s.ids]), len(s.context_ids), s.positions)
+                        for s in everything[rank::num_ranks]
+                    ]
+                    means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
+                    none = sequence_means(args, chunks, [], read_settings(args).signal, device="cpu")
+                    found[layout, head, signal] = {
+                        "means": means,
+                        "no means": none,
+                        "is last": mpu.is_pipeline_last_stage(),
+                        "data": (rank, num_ranks),
+                    }
+                    for name, options in (("shaped", {"baseline": "none"}), ("normalised", {})):
+                        share = split_by_data_parallel_rank(make_data(), num_ranks)[rank]
+                        postprocess(settings(SIGNALS[signal], **options), 0, share)
+                        found[layout, head, signal][name] = share
+    return found
+
+
+def uneven() -> dict[str, Any]:
+    """One data-parallel rank has all the sequences, the other none: both make as many passes."""
+    from megatron.core import mpu
+
+    from gar.integrations.slime.forward import ScoredSequence, sequence_means
+    from gar.integrations.slime.settings import read_settings
+
+    with policy("data", "tied") as chunks:
+        passes = []
+        chunks[0].register_forward_pre_hook(lambda *_: passes.append(1))
+        everything = [s for s in sequences_of(make_data())[0] if s.positions] if mpu.get_data_parallel_rank() else []
+        sequences = [
+            ScoredSequence.cut(torch.tensor([*s.context_ids, *s.ids]), len(s.context_ids), s.positions)
+            for s in everything
+        ]
+        args = settings({})
+        means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
+        return {"passes": len(passes), "means": means}
+
+
+def reference(head: str) -> dict[str, dict[str, Any]]:
+    """One sequence a pass, the whole of it, the whole head, and the core's arithmetic."""
+    with policy("single", head) as chunks:
+        model = chunks[0].module
+        responses, anchors = sequences_of(make_data())
+        hidden = [_hidden(model, sequence) for sequence in responses + anchors]
+        weight = model.embedding.word_embeddings.weight if HEADS[head] else model.output_layer.weight
+        found = {}
+        for name, signal in SIGNALS.items():
+            keep = [1.0] * len(responses) + [signal.get("anchor_keep_fraction", 1.0)] * len(anchors)
+            means = _means(hidden, responses + anchors, weight, signal, keep)
+            plain = _means(hidden, responses + anchors, weight, signal, [1.0] * len(keep))
+            found[name] = {"plain": plain, "responses": means[: len(responses)], "anchors": means[len(responses) :]}
+        return found
+
+
+def _hidden(model: Any, sequence: TokenSequence) -> Tensor:
+    tokens = torch.tensor([[*sequence.context_ids, *sequence.ids]])
+    if not tokens.numel():
+        return torch.zeros(0, 32)
+    seen = []
+    handle = model.output_layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][:, 0]))
+    packed = SimpleNamespace(
+        qkv_format="thd", cu_seqlens_q=torch.tensor([0, tokens.numel()]), cu_seqlens_kv=None, cu_seqlens_q_padded=None,
+        max_seqlen_q=tokens.numel(), max_seqlen_kv=tokens.numel(), cu_seqlens_kv_padded=None, local_cp_size=None,
+        cp_group=None,
+    )  # fmt: skip
+    packed.cu_seqlens_kv = packed.cu_seqlens_q
+    with torch.no_grad():
+        model.eval()(tokens, None, None, packed_seq_params=packed)
+    handle.remove()
+    return seen[0]
+
+
+def _means(hidden: list[Tensor], sequences: list[TokenSequence], weight: Tensor, signal: dict, keep: list) -> Tensor:
+    rows, targets, index = [], [], []
+    for i, (states, sequence) in enumerate(zip(hidden, sequences, strict=True)):
+        for position in sequence.positions:
+            rows.append(states[len(sequence.context_ids) + position - 1])
+            targets.append(sequence.ids[position])
+            index.append(i)
+    return gradient_activation_means(
+        torch.stack(rows).double(), weight[:VOCAB].double(), torch.tensor(targets), torch.tensor(index),
+        num_responses=len(sequences), keep_fraction=torch.tensor(keep), signal=signal.get("kind", "gradient-activation"),
+        activation_threshold=signal.get("activation_threshold", 0.0),
+    )  # fmt: skip
+
+
+# What is said of it.
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    return run_ranks(vectors_and_rewards, 2, tmp_path_factory.mktemp("ranks"), list(LAYOUTS))
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    return {head: run_ranks(reference, 1, tmp_path_factory.mktemp(head), head)[0] for head in HEADS}
+
+
+def ranks_of(found: list[dict], case: tuple[str, str, str]) -> list[dict[str, Any]]:
+    """What the ranks of the last pipeline stage found."""
+    return [rank[case] for rank in found if rank[case]["is last"]]
+
+
+def joined(ranks: list[dict[str, Any]], key: str) -> Tensor:
+    """A value per response, in slime's order, from the shares of the data-parallel ranks."""
+    num_ranks = ranks[0]["data"][1]
+    shares = [torch.tensor(rank[key]["rewards"], dtype=torch.float64) for rank in ranks[:num_ranks]]
+    whole = torch.zeros(sum(map(len, shares)), dtype=torch.float64)
+    for rank, share in enumerate(shares):
+        whole[rank::num_ranks] = share
+    return whole
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_sequence_means_agree_with_one_process(found, truth, case):
+    layout, head, signal = case
+    responses, anchors = sequences_of(make_data())
+    has_tokens = torch.tensor([bool(s.positions) for s in responses + anchors])
+    expected = unit_rows(truth[head][signal]["plain"])[has_tokens]
+    for rank in ranks_of(found, case):
+        mine = expected[rank["data"][0] :: rank["data"][1]]
+        torch.testing.assert_close(unit_rows(rank["means"]), mine, rtol=0, atol=1e-6)
+        assert rank["no means"].shape == (0, 32)
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_postprocess_gives_the_rewards_of_one_process(found, truth, case):
+    _, head, signal = case
+    means = truth[head][signal]
+    rewards, _ = true_rewards(make_data(), means["responses"], means["anchors"])
+    ranks = ranks_of(found, case)
+    torch.testing.assert_close(joined(ranks, "shaped"), rewards, rtol=0, atol=1e-6)
+    assert len({rank["shaped"]["gar/alignment_mean"][0] for rank in ranks}) == 1  # the same on all, to the last bit
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_postprocess_normalises_whole_groups(found, case):
+    ranks = ranks_of(found, case)
+    groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
+    expected = group_advantages(joined(ranks, "shaped"), groups, scale="std", ddof=1, eps=1e-6)
+    torch.testing.assert_close(joined(ranks, "normalised"), expected, rtol=0, atol=1e-9)
+    for rank in ranks:
+        share = rank["normalised"]
+        torch.testing.assert_close(torch.stack([a[0] for a in share["advantages"]]), torch.tensor(share["rewards"]))
+
+
+def test_postprocess_leaves_no_payload_for_the_logger(found):
+    for rank in found:
+        for case in CASES:
+            assert "prompt" not in rank[case]["shaped"]
+
+
+def test_stages_before_the_last_keep_their_rewards(found):
+    first = found[0]["pipeline", "tied", "plain"]
+    assert not first["is last"]
+    assert first["means"] is None
+    assert first["shaped"]["rewards"] == make_data()["rewards"]
+
+
+def test_a_group_lies_on_both_data_parallel_ranks():
+    groups = [payload.facts.group_index for payload in make_data()["prompt"]]
+    assert set(groups[0::2]) == set(groups[1::2]) == set(groups)
+
+
+def test_ranks_make_equal_numbers_of_passes(tmp_path):
+    idle, busy = run_ranks(uneven, 2, tmp_path)
+    assert idle["passes"] == busy["passes"] > 3
+    assert len(idle["means"]) == 0
+    assert bool((busy["means"] != 0).any(-1).all())

@@ -1,0 +1,112 @@
+"""Groups of responses as slime hands them to the ranks: one of every kind, and the truth about them on one process."""
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gar.core import alignment_scores, unit_rows
+from gar.integrations.slime.facts import ResponseFacts, ResponsePayload
+from gar.integrations.slime.settings import HOOKS
+from gar.methods import METHODS, ScoredBatch
+from gar.settings import RewardSettings
+from gar.spans import TokenSequence
+
+VOCAB = 90
+
+# Per group: has it an anchor, and for each response whether it is verified and well formatted.
+GROUPS = [
+    (True, [(True, True), (True, True), (False, True), (True, True)]),  # mixed
+    (True, [(True, True), (True, True), (True, True), (True, True)]),  # all right
+    (True, [(False, True), (False, True), (False, False), (False, True)]),  # all wrong
+    (True, [(True, True), (False, True), (False, True), (False, True)]),  # one right: nothing to compare it with
+    (False, [(True, True), (True, True), (True, True), (False, True)]),  # no anchor
+    (True, [(True, False), (True, True), (False, False), (True, True)]),  # bad format among right answers
+    (True, [(True, True), (True, True), (True, True), (False, True)]),  # one of the right ones has nothing to score
+]
+
+
+def make_arguments(**changes: Any) -> SimpleNamespace:
+    """slime's arguments, as far as they are read here."""
+    values = {
+        "gar": {"advantage": {"ddof": 1, "eps": 1e-6}},
+        "custom_config_path": "gar.yaml",
+        "hf_checkpoint": "policy",
+        "advantage_estimator": "grpo",
+        "compute_advantages_and_returns": True,
+        "custom_reward_post_process_path": None,
+        "dynamic_sampling_filter_path": None,
+        "rewards_normalization": True,
+        "grpo_std_normalization": True,
+        "use_dynamic_batch_size": True,
+        "max_tokens_per_gpu": 96,
+        "log_probs_max_tokens_per_gpu": 96,
+        "micro_batch_size": 1,
+        "seq_length": 64,
+        "data_pad_size_multiplier": 4,
+        "allgather_cp": False,
+        "vocab_size": VOCAB,
+        "rollout_temperature": 1.0,
+        **HOOKS,
+    }
+    return SimpleNamespace(**(values | changes))
+
+
+def make_data() -> dict[str, Any]:
+    """slime's training data of `GROUPS`, payloads included."""
+    draw = random.Random(3)
+
+    def ids(count: int) -> list[int]:
+        return [draw.randrange(VOCAB) for _ in range(count)]
+
+    data: dict[str, list] = {key: [] for key in ("tokens", "response_lengths", "rewards", "loss_masks", "prompt")}
+    for group, (has_anchor, responses) in enumerate(GROUPS):
+        prompt, anchor = ids(draw.randrange(3, 9)), ids(draw.randrange(6, 20))
+        anchors = (TokenSequence(context_ids=[*prompt, 1], ids=anchor, positions=range(2, len(anchor))),)
+        anchors = anchors if has_anchor else ()
+        for number, (verified, well_formatted) in enumerate(responses):
+            length = draw.randrange(8, 30)
+            scored = tuple(sorted(draw.sample(range(length), length - 4)))
+            if group == len(GROUPS) - 1 and number == 0:
+                scored = ()
+            facts = ResponseFacts(
+                position=len(data["tokens"]), group_index=group * 10, status="ok" if verified else "wrong",
+                verified=verified, well_formatted=well_formatted, num_anchors=len(anchors),
+                num_scored_tokens=len(scored),
+            )  # fmt: skip
+            data["tokens"].append([*prompt, *ids(length)])
+            data["response_lengths"].append(length)
+            data["rewards"].append(float(verified))
+            data["loss_masks"].append([1] * length)
+            data["prompt"].append(ResponsePayload(facts=facts, positions=scored, anchors=anchors))
+    data["rollout_log_probs"] = [torch.zeros(length) for length in data["response_lengths"]]
+    return data
+
+
+def sequences_of(data: dict[str, Any]) -> tuple[list[TokenSequence], list[TokenSequence]]:
+    """All responses, and for each of them its group's anchor (or a sequence without anything to score)."""
+    responses, anchors = [], []
+    for tokens, length, payload in zip(data["tokens"], data["response_lengths"], data["prompt"], strict=True):
+        context, ids = tokens[:-length], tokens[-length:]
+        responses.append(TokenSequence(context_ids=context, ids=ids, positions=payload.positions))
+        anchors.append(payload.anchors[0] if payload.anchors else TokenSequence(context_ids=[], ids=[], positions=[]))
+    return responses, anchors
+
+
+def true_rewards(
+    data: dict[str, Any], response_means: Tensor, anchor_means: Tensor, method: str = "gar-grpo"
+) -> tuple[Tensor, Tensor]:
+    """Rewards and alignments from the means of all responses and of the anchor of each, by the core."""
+    facts = [payload.facts for payload in data["prompt"]]
+    cosines = alignment_scores(unit_rows(response_means), unit_rows(anchor_means)).double()
+    scored = (response_means != 0).any(-1) & (anchor_means != 0).any(-1)
+    batch = ScoredBatch(
+        verified=torch.tensor([fact.verified for fact in facts]),
+        well_formatted=torch.tensor([fact.well_formatted for fact in facts]),
+        group_index=torch.tensor([fact.group_index for fact in facts]),
+        alignment=cosines.where(scored, torch.nan),
+        scored=scored,
+    )
+    return METHODS[method].shape(batch, RewardSettings()).rewards, batch.alignment

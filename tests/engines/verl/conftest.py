@@ -1,0 +1,42 @@
+"""verl on a CPU: one process group for this process, models made once, and ranks forked from a warm server."""
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+# Before anything imports verl, which reads it once; ranks and Ray's workers inherit it.
+os.environ["VERL_USE_EXTERNAL_MODULES"] = "tests.engines.verl.platform,gar.integrations.verl.register"
+
+# Importing verl takes seconds: ranks are forked from a server that has done it once.
+multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.ranks", "tests.engines.verl.workers"])
+
+
+@pytest.fixture(scope="session")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What verl's launcher gives to a worker, for one rank."""
+    told = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    os.environ.update(told | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"})
+    store = tmp_path_factory.mktemp("group") / "store"
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="session")
+def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose head is its embedding, as Qwen3-4B's."""
+    from tests.engines.verl.workers import save_model
+
+    return save_model(tmp_path_factory.mktemp("tied"), tied=True)
+
+
+@pytest.fixture(scope="session")
+def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a head of its own, as Qwen3-8B's."""
+    from tests.engines.verl.workers import save_model
+
+    return save_model(tmp_path_factory.mktemp("untied"), tied=False)

@@ -1,0 +1,78 @@
+"""A CPU for verl, which has platforms for accelerators alone: what its own code asks of one, on `torch.cpu`."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from verl.plugin.platform import PlatformBase, set_platform
+
+
+class _Device:
+    """`torch.cpu` with the names of `torch.cuda` that verl calls on every device."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved"):
+            return lambda *_: 0
+        if name in ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "manual_seed", "manual_seed_all"):
+            return lambda *_: None
+        if name == "mem_get_info":
+            return lambda *_: (0, 0)
+        return getattr(torch.cpu, name)
+
+
+class PlatformCPU(PlatformBase):
+    device_name = "cpu"
+    vendor_name = "cpu"
+    device_module: Any = _Device()
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> Any:
+        return "cpu"  # verl moves tensors `.to(current_device())`
+
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: int) -> None: ...
+
+    def synchronize(self, device_index: int | None = None) -> None: ...
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+    def set_allocator_settings(self, settings: str) -> None: ...
+
+    def empty_cache(self) -> None: ...
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
+
+    def nvtx_range(self, msg: str) -> Any:
+        return nullcontext()
+
+    def profiler_start(self) -> None: ...
+
+    def profiler_stop(self) -> None: ...
+
+    def ray_resource_name(self) -> str:
+        return "CPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return []
+
+    def is_ipc_supported(self) -> bool:
+        return False
+
+    def cudart(self) -> None: ...
+
+
+set_platform(PlatformCPU())

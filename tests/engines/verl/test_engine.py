@@ -1,0 +1,159 @@
+"""The vectors that come out of verl's own FSDP engine, on one and on two ranks."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+pytest.importorskip("verl", reason="verl is not installed: these tests run in an environment of its own")
+
+import torch.distributed as dist
+from verl.utils import tensordict_utils as tu
+
+from gar.errors import ConfigError, ModelError
+from gar.integrations.verl.exchange import MEANS, REQUEST
+from gar.integrations.verl.transfer import anchor_batch, read_means, require_means
+from gar.spans import TokenSequence
+from tests.engines.verl.workers import autograd_mean, make_batch, make_engine, make_sequences
+from tests.ranks import run_ranks
+
+pytestmark = pytest.mark.usefixtures("group")
+
+TOLERANCE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}  # float32 on both sides, in another order
+
+
+def run(engine: Any, batch: Any) -> dict[str, Any]:
+    with engine.eval_mode():
+        return engine.infer_batch(batch)["model_output"]
+
+
+def means_of(engine: Any, sequences: Any, **settings: Any) -> Tensor:
+    return read_means(run(engine, make_batch(sequences, **settings))[MEANS])
+
+
+@pytest.mark.parametrize("kind", ["tied", "untied"])
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "padded"])
+def test_engine_means_equal_autograd(kind, packed, request):
+    folder = request.getfixturevalue(kind)
+    sequences = make_sequences()
+    found = means_of(make_engine(folder, packed=packed), sequences, packed=packed)
+    expected = torch.stack([autograd_mean(folder, sequence) for sequence in sequences])
+    assert bool((expected.norm(dim=-1) > 0.1).sum() == len(sequences) - 1)  # one has no span
+    torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+def test_engine_means_do_not_depend_on_the_batch(tied):
+    engine = make_engine(tied)
+    sequences = make_sequences()
+    single = torch.cat([means_of(engine, [sequence]) for sequence in sequences])
+    torch.testing.assert_close(means_of(engine, sequences), single, **TOLERANCE)
+    assert len(make_batch(sequences)["input_ids"].values()) > 64  # max_token_len_per_gpu: several micro-batches
+    wide = means_of(engine, sequences, max_token_len_per_gpu=512)
+    torch.testing.assert_close(wide, single, **TOLERANCE)
+
+
+def test_engine_leaves_log_probabilities_as_they_are(tied):
+    engine = make_engine(tied)
+    batch = make_batch(make_sequences(), calculate_entropy=True)
+    asked = run(engine, batch)
+    tu.pop(batch, REQUEST)
+    plain = run(engine, batch)
+    assert MEANS in asked
+    assert set(plain) == {"log_probs", "entropy"}  # the reference pass: no request, no vector
+    for name in plain:
+        assert torch.equal(asked[name].values(), plain[name].values())
+
+
+def test_engine_is_silent_in_training(tied):
+    engine = make_engine(tied)
+    seen = []
+
+    def loss(model_output: dict[str, Any], **_: Any) -> tuple[Tensor, dict]:
+        seen.append(set(model_output))
+        return model_output["log_probs"].values().mean(), {}
+
+    with engine.train_mode():
+        engine.train_batch(make_batch(make_sequences()), loss_function=loss)
+    assert seen
+    assert all(names == {"log_probs"} for names in seen)
+
+
+def test_engine_takes_anchors_cut_at_their_span_and_fillers(tied):
+    engine = make_engine(tied)
+    sequences = make_sequences(2)
+    anchors = [
+        TokenSequence(context_ids=ids[:prompt].tolist(), ids=ids[prompt:].tolist(), positions=range(2, 6))
+        for ids, prompt, _, _, _ in sequences
+    ]
+    request = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
+    batch = anchor_batch(
+        anchors, 4, temperature=1.0, calculate_entropy=False, max_token_len_per_gpu=64, **{REQUEST: request}
+    )
+    assert len(batch) == 4
+    assert batch["input_ids"].offsets().diff().tolist()[:2] == [3 + 6, 4 + 6]
+    found = require_means(run(engine, batch))
+    whole = [(ids, prompt, torch.ones_like(mask), prompt + 2, prompt + 6) for ids, prompt, mask, _, _ in sequences]
+    expected = torch.stack([autograd_mean(tied, sequence) for sequence in whole])
+    torch.testing.assert_close(found[:2], expected, **TOLERANCE)
+    assert torch.equal(found[2:], torch.zeros_like(found[2:]))
+
+
+@pytest.mark.parametrize("signal", [{"signal": "hidden"}, {"keep_fraction": 0.3}, {"temperature": 2.0}], ids=str)
+def test_engine_obeys_the_request(signal, tied):
+    engine = make_engine(tied)
+    request = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
+    plain = means_of(engine, make_sequences())
+    other = means_of(engine, make_sequences(), **{REQUEST: request | signal})
+    assert not torch.allclose(plain, other)
+
+
+def test_engine_refuses_fused_kernels(tied):
+    with pytest.raises(ConfigError, match="use_fused_kernels is True: fused kernels never call the LM head"):
+        make_engine(tied, use_fused_kernels=True)
+
+
+def test_engine_refuses_an_adapter_on_the_head(untied):
+    with pytest.raises(ModelError, match="the LM head carries an adapter"):
+        make_engine(untied, lora_rank=2, target_modules=["q_proj", "lm_head"])
+
+
+def test_engine_refuses_logits_that_are_not_the_heads(tied):
+    engine = make_engine(tied)
+
+    def soften(module: Any, args: Any, output: Any) -> Any:
+        output.logits = 30 * torch.tanh(output.logits / 30)
+        return output
+
+    engine.module.register_forward_hook(soften)
+    with pytest.raises(ModelError, match="the model's logits are not its LM head's"):
+        means_of(engine, make_sequences())
+
+
+def test_require_means_says_that_the_engine_is_verls_own():
+    with pytest.raises(ConfigError, match=r"Set actor_rollout_ref\.model\.external_lib=gar\.int"):
+        require_means(tu.get_tensordict({"log_probs": torch.zeros(2, 3)}))
+
+
+def one_of_two_ranks(folders: list[Path]) -> list[Tensor]:
+    """This rank's half of the sequences, on models that are sharded; the same for verl's two kinds of FSDP."""
+    found = []
+    mine = make_sequences(6)[dist.get_rank() :: 2]
+    for folder in folders:
+        engine = make_engine(folder)
+        assert all(isinstance(parameter, DTensor) for parameter in engine.module.parameters())
+        found.append(means_of(engine, mine))
+        torch.testing.assert_close(means_of(engine, mine, max_token_len_per_gpu=512), found[-1], **TOLERANCE)
+    return found
+
+
+@pytest.mark.dist
+def test_engine_on_two_ranks_equals_one(tmp_path, tied, untied):
+    halves = run_ranks(partial(one_of_two_ranks, [tied, untied]), 2, tmp_path / "ranks")
+    for k, folder in enumerate((tied, untied)):
+        whole = means_of(make_engine(folder), make_sequences(6))
+        for rank in range(2):
+            torch.testing.assert_close(halves[rank][k], whole[rank::2], **TOLERANCE)

@@ -1,0 +1,106 @@
+"""verl's own engine and worker on a CPU, with a tiny model. conftest.py has verl register GAR when it is imported."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
+    import verl  # noqa: F401
+    from verl.trainer.config import CheckpointConfig
+    from verl.utils import tensordict_utils as tu
+    from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
+    from verl.workers.engine import EngineRegistry
+
+from gar.integrations.verl.exchange import END, REQUEST, START
+from gar.models.embedded import embedded_path
+
+VOCAB = 64
+
+
+def save_model(folder: Path, *, tied: bool) -> Path:
+    """A random two-layer Qwen3 with a head that is peaked enough to tell tokens apart, and the embedded tokenizer."""
+    config = Qwen3Config(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, tie_word_embeddings=tied, max_position_embeddings=512,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(config)
+    torch.nn.init.normal_(model.get_output_embeddings().weight, std=0.5)
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((embedded_path() / name).read_bytes())
+    return folder
+
+
+def make_engine(folder: Path, *, packed: bool = True, strategy: str = "fsdp2", **model: Any) -> Any:
+    """The engine that verl's registry gives for a language model, ready to run."""
+    engine = EngineRegistry.new(
+        model_type="language_model",
+        backend=strategy,
+        model_config=HFModelConfig(
+            path=str(folder), use_remove_padding=packed, enable_gradient_checkpointing=False,
+            override_config={"attn_implementation": "sdpa"}, **model,
+        ),
+        engine_config=FSDPEngineConfig(
+            strategy=strategy, use_torch_compile=False, model_dtype="fp32",
+            mixed_precision={"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
+        ),
+        optimizer_config=FSDPOptimizerConfig(lr=1e-2, total_training_steps=10),
+        checkpoint_config=CheckpointConfig(),
+    )  # fmt: skip
+    engine.initialize()
+    return engine
+
+
+def jagged(rows: list[Tensor]) -> Tensor:
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+def make_sequences(count: int = 5) -> list[tuple[Tensor, int, Tensor, int, int]]:
+    """Token ids, prompt length, loss mask of the response, and the scored span; not all of it is the policy's."""
+    generator = torch.Generator().manual_seed(1)
+    sequences = []
+    for i in range(count):
+        prompt, response = 3 + i % 3, 9 + 4 * (i % 4)
+        ids = torch.randint(VOCAB, (prompt + response,), generator=generator)
+        mask = torch.ones(response, dtype=torch.long)
+        mask[4:6] = 0
+        span = (prompt + 1, prompt + response - 2) if i != 2 else (0, 0)
+        sequences.append((ids, prompt, mask, *span))
+    return sequences
+
+
+def make_batch(sequences: list[tuple[Tensor, int, Tensor, int, int]], *, packed: bool = True, **settings: Any) -> Any:
+    """A batch as verl's driver sends it, asking for means."""
+    ids, _, masks, starts, ends = zip(*sequences, strict=True)
+    fields = {
+        "input_ids": jagged(list(ids)),
+        "position_ids": jagged([torch.arange(len(row)) for row in ids]),
+        "loss_mask": jagged(list(masks)),
+        START: torch.tensor(starts),
+        END: torch.tensor(ends),
+    }
+    common = {
+        "use_remove_padding": packed, "use_dynamic_bsz": True, "max_token_len_per_gpu": 64, "temperature": 0.7,
+        "calculate_entropy": False,
+    }  # fmt: skip
+    request = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
+    return tu.get_tensordict(fields, common | {REQUEST: request} | settings)
+
+
+def autograd_mean(folder: Path, sequence: tuple[Tensor, int, Tensor, int, int]) -> Tensor:
+    """The definition, for one sequence: real cross-entropy, its gradient at the head's input, times that input."""
+    ids, prompt, mask, start, end = sequence
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    places = [s for s in range(start, end) if mask[s - prompt]]
+    with torch.no_grad():
+        hidden = model.base_model(input_ids=ids[None]).last_hidden_state[0]
+    h = hidden[[s - 1 for s in places]].double().requires_grad_()
+    logits = h @ model.get_output_embeddings().weight.double().T
+    torch.nn.functional.cross_entropy(logits, ids[places]).backward()
+    return (h.grad * h).detach().sum(0).float() if places else torch.zeros(hidden.shape[1])

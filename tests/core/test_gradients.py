@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gar.core import gradient_activation_means, gradient_activation_vectors, unit_rows
-from gar.core import gradients as module
+from gar.core import head as head_module
 
 LN2 = math.log(2.0)
 # Rows chosen so that h = (1, 1) has logits (ln 2, 0, 0) and so p = (1/2, 1/4, 1/4).
@@ -141,9 +141,8 @@ def test_gradient_activation_means_agree_with_autograd(
     """Tiles of 10 leave 7 rows over, 37 fit exactly, 64 are more than there are."""
     case = make_case(peak=2.0)
     weight = case.weight.to(dtype)
-    if tile_rows:  # a tile is cut only where W has another dtype than the sums
-        monkeypatch.setattr(module, "_UPCAST_BYTES", 0)
-        monkeypatch.setattr(module, "_TILE_ROWS", tile_rows)
+    if tile_rows:
+        monkeypatch.setattr(head_module, "_CPU_PLAN", (256, tile_rows))
         weight = case.weight.bfloat16()
     case = case._replace(hidden=case.hidden.to(dtype), weight=weight)
     options = dict(HEADS[head])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.core import gradient_activation_means, gradient_activation_vectors
-from gar.core import gradients as module
+from gar.core import head as head_module
 
 # Cases are float64, so that everything but the output's rounding (6e-8) is far below this.
 SAME = {"rtol": 1e-6, "atol": 1e-7}
@@ -43,8 +43,7 @@ def test_gradient_activation_vectors_do_not_depend_on_the_tile(make_case, sizes,
     case = case._replace(weight=case.weight.float())
     whole = gradient_activation_vectors(*case, num_responses=5, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_UPCAST_BYTES", 0)
-        patch.setattr(module, "_TILE_ROWS", tile_rows)
+        patch.setattr(head_module, "_CPU_PLAN", (256, tile_rows))
         tiled = gradient_activation_vectors(*case, num_responses=5, **options)
     torch.testing.assert_close(tiled, whole, **SAME)
 

@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gar.core import gradient_activation_means, gradient_activation_vectors
 from gar.core import gradients as module
+from gar.core import head as head_module
 
 ONE_TOKEN = {"target_ids": torch.tensor([0]), "response_index": torch.tensor([0]), "num_responses": 1}
 
@@ -36,8 +37,7 @@ def test_gradient_activation_means_of_confident_tokens_keep_every_digit(monkeypa
     """1 - p_y is about 49 exp(-gap): 5e-4, 5e-7, 5e-11, 2e-16, 4e-25. One minus a float32 p_y would be 0 from 18 on."""
     h, weight = torch.tensor([[1.0, 0.5, -2.0]]), two_sided_weight(gap)
     if tiled:
-        monkeypatch.setattr(module, "_UPCAST_BYTES", 0)
-        monkeypatch.setattr(module, "_TILE_ROWS", 7)
+        monkeypatch.setattr(head_module, "_CPU_PLAN", (256, 7))
         weight = weight.bfloat16()
     truth = target_excluded_gradient(h[0], weight, 0)
     found = gradient_activation_means(h, weight, **ONE_TOKEN, signal="gradient")[0]
@@ -59,12 +59,11 @@ def test_gradient_activation_means_of_certain_tokens_are_zero():
 )
 def test_gradient_activation_means_of_very_unlikely_targets(monkeypatch, gap, falls_back, tiled):
     calls = []
-    largest_logits = module._largest_logits
-    monkeypatch.setattr(module, "_largest_logits", lambda h, head: calls.append(len(h)) or largest_logits(h, head))
+    largest_logits = module.largest_logits
+    monkeypatch.setattr(module, "largest_logits", lambda h, *rest: calls.append(len(h)) or largest_logits(h, *rest))
     h, weight = torch.tensor([[1.0, 0.5, -2.0]]), two_sided_weight(-gap)
     if tiled:
-        monkeypatch.setattr(module, "_UPCAST_BYTES", 0)
-        monkeypatch.setattr(module, "_TILE_ROWS", 7)
+        monkeypatch.setattr(head_module, "_CPU_PLAN", (256, 7))
         weight = weight.bfloat16()
     truth = target_excluded_gradient(h[0], weight, 0)  # p_y is 0 to every digit: mean of the others less W_y
     found = gradient_activation_means(h, weight, **ONE_TOKEN, signal="gradient")[0]
@@ -149,13 +148,12 @@ def test_gradient_activation_means_ignore_vocabulary_masked_by_a_bias_of_minus_i
     torch.testing.assert_close(found, gradient_activation_means(*case, num_responses=4), rtol=1e-6, atol=1e-9)
 
 
-def test_gradient_activation_means_tiles_a_real_vocabulary(monkeypatch):
-    """151,936 rows are 37 tiles of 4,096 and one of 384; the last target lies in that one."""
-    monkeypatch.setattr(module, "_UPCAST_BYTES", 0)
+def test_gradient_activation_means_tile_a_real_vocabulary():
+    """151,936 rows are 74 tiles of 2,048 and one of 384; the last target lies in that one."""
     generator = torch.Generator().manual_seed(2)
     weight = (torch.randn(151_936, 64, generator=generator) * 0.3).bfloat16()
     h = torch.randn(3, 64, generator=generator)
-    targets = torch.tensor([0, 4096, 151_935])
+    targets = torch.tensor([0, 2048, 151_935])
     found = gradient_activation_means(h, weight, targets, torch.arange(3), num_responses=3, signal="gradient")
     for row, target in enumerate(targets.tolist()):
         truth = target_excluded_gradient(h[row], weight, target)
@@ -178,8 +176,7 @@ class LargestResult(TorchDispatchMode):
 
 
 def test_gradient_activation_means_hold_the_logits_of_one_chunk_and_one_tile(make_case, monkeypatch):
-    monkeypatch.setattr(module, "_UPCAST_BYTES", 0)
-    monkeypatch.setattr(module, "_TILE_ROWS", 100)
+    monkeypatch.setattr(head_module, "_CPU_PLAN", (256, 100))
     case = make_case(tokens=64, hidden=4, vocab=1000)
     weight = case.weight.float()
     with LargestResult() as largest:

@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.gradients import NORM_FLOOR, Head, SignalKind, check_inputs, check_settings, token_contributions
+from gar.core.gradients import NORM_FLOOR, SignalKind, check_inputs, check_settings, token_contributions
+from gar.core.head import Head, make_plan
 
 
 @torch.no_grad()
@@ -61,14 +62,15 @@ def alignment_shares(
     head = Head(lm_head_weight.detach(), bias, temperature, logit_scale, logit_softcap)
     num_responses = anchors.shape[0]
     check_inputs(hidden, head, target_ids, response_index, num_responses)
-    check_settings(head, signal, activation_threshold, torch.ones(()), num_responses, chunk_tokens)
+    check_settings(head, signal, activation_threshold, torch.ones(()), num_responses)
+    plan = make_plan(hidden, head, chunk_tokens=chunk_tokens)
     if anchors.shape[1] != hidden.shape[1]:
         raise ValueError(f"anchors must have the width of hidden, expected {hidden.shape[1]}, got {anchors.shape[1]}")
 
     directions = anchors.double()
     sums = torch.zeros_like(directions)
     projections = torch.zeros(len(hidden), dtype=torch.float64, device=hidden.device)
-    for rows, u in token_contributions(hidden, head, target_ids, signal, activation_threshold, chunk_tokens):
+    for rows, u in token_contributions(hidden, head, target_ids, signal, activation_threshold, plan):
         index = response_index[rows]
         sums.index_add_(0, index, u.double())
         projections[rows] = (u.double() * directions[index]).sum(-1)

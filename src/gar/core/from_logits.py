@@ -10,8 +10,9 @@ import torch.distributed as dist
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.gradients import Head, SignalKind, _check_range, _logits, _tiles, check_inputs, check_settings
-from gar.core.vocab_parallel import _strongest_here
+from gar.core.gradients import SignalKind, activated, check_inputs, check_range, check_settings
+from gar.core.head import Head, Plan, exact_products, logits_of, make_plan, tiles
+from gar.core.vocab_parallel import strongest_here
 
 
 @torch.no_grad()
@@ -79,28 +80,30 @@ def means_from_logits(
             f"raw_logits must have shape [rows, vocab], expected {(len(hidden), len(head.weight))}, got "
             f"{tuple(raw_logits.shape)}. Is the weight a shard?"
         )
-    _check_range("positions", positions, len(hidden), "Were other ranks' tokens left out?")
+    check_range("positions", positions, len(hidden), "Were other ranks' tokens left out?")
     scored = hidden[positions].detach()
     check_inputs(scored, head, target_ids, response_index, num_responses)
-    check_settings(head, signal, activation_threshold, kept, num_responses, chunk_tokens)
+    check_settings(head, signal, activation_threshold, kept, num_responses)
+    plan = make_plan(scored, head, precision="float32", chunk_tokens=chunk_tokens)
     ranked = kept.expand(num_responses)[response_index] < 1
 
     sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
     counts = torch.bincount(response_index[~ranked], minlength=num_responses).double()
     strong: list[Tensor] = []  # u_t of the tokens that compete for their response's share
-    chunk = chunk_tokens or (256 if hidden.device.type == "cpu" else 1024)
-    for start in range(0, len(scored), chunk):
-        rows = slice(start, start + chunk)
-        with torch.autocast(hidden.device.type, enabled=False):
-            u = _contributions(
-                scored[rows], raw_logits[positions[rows]], target_ids[rows], head, signal, activation_threshold
-            )
+    for start in range(0, len(scored), plan.chunk_tokens):
+        rows = slice(start, start + plan.chunk_tokens)
+        u = h = scored[rows].to(plan.dtype)
+        if signal != "hidden":
+            with exact_products(), torch.autocast(hidden.device.type, enabled=False):
+                u = _hidden_gradients(raw_logits[positions[rows]].to(plan.dtype), target_ids[rows], head, plan)
+        if signal == "gradient-activation":
+            u *= activated(h, activation_threshold)
         plain = ~ranked[rows]
         sums.index_add_(0, response_index[rows][plain], u[plain].double())
         strong.append(u[~plain])
     if bool((kept < 1).any()):
         u, index = torch.cat(strong) if strong else sums[:0], response_index[ranked]
-        strongest = _strongest_here(u.norm(dim=-1), index, kept.expand(num_responses), context_group)
+        strongest = strongest_here(u.norm(dim=-1), index, kept.expand(num_responses), context_group)
         sums.index_add_(0, index[strongest], u[strongest].double())
         counts += torch.bincount(index[strongest], minlength=num_responses)
     if context_group is not None:
@@ -109,26 +112,13 @@ def means_from_logits(
     return (sums / counts.clamp(min=1)[:, None]).float()
 
 
-def _contributions(h: Tensor, raw: Tensor, targets: Tensor, head: Head, signal: SignalKind, threshold: float) -> Tensor:
-    """u_t, [tokens, hidden]. `raw` is a copy and may be overwritten."""
-    h = h if h.dtype == torch.float64 else h.float()
-    if signal == "hidden":
-        return h
-    gradients = _hidden_gradients(raw.to(h.dtype), targets, head)
-    if signal == "gradient":
-        return gradients
-    if threshold > 0:
-        magnitudes = h.abs()
-        h = h * (magnitudes >= threshold * magnitudes.amax(-1, keepdim=True))
-    return gradients * h
-
-
-def _hidden_gradients(raw: Tensor, targets: Tensor, head: Head) -> Tensor:
+def _hidden_gradients(raw: Tensor, targets: Tensor, head: Head, plan: Plan) -> Tensor:
     """`dCE/dh_t` in target-excluded form: `(1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y.
 
-    Both parts of p come from the same logits: mixing them with more exact ones would undo what the form is for.
+    `raw` is a copy and is overwritten. Both parts of p come from the same logits: mixing them with more exact ones
+    would undo what the form is for.
     """
-    logits, slopes = _logits(raw, head)
+    logits, slopes = logits_of(raw, head)
     column = targets[:, None]
     target_logits = logits.gather(1, column)
     target_slopes = slopes.expand_as(logits).gather(1, column)
@@ -139,6 +129,6 @@ def _hidden_gradients(raw: Tensor, targets: Tensor, head: Head) -> Tensor:
     complement = total / (total + (target_logits - reference).exp())  # 1 - p_y
     weighted = torch.zeros(len(raw), head.weight.shape[1], dtype=raw.dtype, device=raw.device)
     exponentials.mul_(slopes)
-    for start, tile, _ in _tiles(head, raw.dtype):
+    for start, tile, _ in tiles(head, plan):
         weighted += exponentials[:, start : start + len(tile)] @ tile
     return complement * (weighted / total - target_slopes * head.weight[targets].to(raw.dtype))

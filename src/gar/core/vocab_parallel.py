@@ -17,16 +17,17 @@ import torch.distributed as dist
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.gradients import (
-    _REFERENCE_MARGIN,
+from gar.core.gradients import SignalKind, activated, check_inputs, check_settings, strongest_tokens
+from gar.core.head import (
+    REFERENCE_MARGIN,
     Head,
-    SignalKind,
-    _exponential_sums,
-    _largest_logits,
-    _logits,
-    _strongest_tokens,
-    check_inputs,
-    check_settings,
+    Plan,
+    Precision,
+    exact_products,
+    exponential_sums,
+    largest_logits,
+    logits_of,
+    make_plan,
 )
 
 
@@ -73,6 +74,7 @@ def vocab_parallel_means(
     activation_threshold: float = 0.0,
     keep_fraction: float | Float[Tensor, " responses"] = 1.0,
     context_group: dist.ProcessGroup | None = None,
+    precision: Precision = "auto",
     chunk_tokens: int | None = None,
 ) -> Float32[Tensor, "responses hidden"]:
     """Mean gradient-activation vector `s` of each response, the same on all ranks; `unit_rows` makes vectors of them.
@@ -98,7 +100,8 @@ def vocab_parallel_means(
         keep_fraction: p_f. Between equal norms on two ranks of `context_group`, the lower rank's token is kept.
         context_group: Ranks that hold other tokens of the same responses (context parallelism), over which sums and
             counts are added; None where this rank's tokens are all.
-        chunk_tokens: Tokens whose logits exist at one time, the same on all ranks.
+        precision: Of the products with W.
+        chunk_tokens: Tokens whose logits exist at one time, at most; the same on all ranks.
 
     Raises:
         ValueError: As `gradient_activation_vectors`; shards that overlap or leave token ids out; ranks that differ in
@@ -110,27 +113,34 @@ def vocab_parallel_means(
     """
     head = Head(weight_shard.detach(), bias_shard, temperature, logit_scale, logit_softcap)
     kept = torch.as_tensor(keep_fraction, dtype=torch.float64, device=hidden.device)
-    fault = _fault(
-        hidden, head, target_ids, response_index, shard, num_responses, signal, activation_threshold, kept, chunk_tokens
-    )
+    whole = head._replace(weight=head.weight.new_empty(1, 1).expand(shard.vocab_size, head.weight.shape[1]), bias=None)
+    plan = None
+    try:
+        _check(hidden, head, whole, target_ids, response_index, num_responses, signal, activation_threshold, kept)
+        # Of the whole head's shape, so that all ranks go through the tokens in the same chunks.
+        plan = make_plan(hidden, whole, precision=precision, chunk_tokens=chunk_tokens)._replace(triton=False)
+        fault = None
+    except ValueError as refusal:
+        fault = str(refusal)
     end_id = max(shard.first_id, min(shard.first_id + len(weight_shard), shard.vocab_size))
     facts = _Facts(fault, shard.first_id, end_id, shard.vocab_size, num_responses, len(hidden))
     _agree(facts, shard, context_group)
+    assert plan is not None
     head = _without_padding(head, shard)
     ranked = kept.expand(num_responses)[response_index] < 1
 
     sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
     counts = torch.bincount(response_index[~ranked], minlength=num_responses).double()
-    whole: list[Tensor] = []  # u_t of the tokens that are ranked
-    for rows, u in _contributions(hidden, head, target_ids, shard, signal, activation_threshold, chunk_tokens):
+    strong: list[Tensor] = []  # u_t of the tokens that are ranked
+    for rows, u in _contributions(hidden, head, target_ids, shard, signal, activation_threshold, plan):
         plain = ~ranked[rows]
         sums.index_add_(0, response_index[rows][plain], u[plain].double())
         if not bool(plain.all()):
-            whole.append(_added(u[~plain], shard, signal))
+            strong.append(_added(u[~plain], shard, signal))
     sums = _added(sums, shard, signal)
     if bool((kept < 1).any()):
-        u, index = torch.cat(whole) if whole else sums[:0], response_index[ranked]
-        strongest = _strongest_here(u.norm(dim=-1), index, kept.expand(num_responses), context_group)
+        u, index = torch.cat(strong) if strong else sums[:0], response_index[ranked]
+        strongest = strongest_here(u.norm(dim=-1), index, kept.expand(num_responses), context_group)
         sums.index_add_(0, index[strongest], u[strongest].double())
         counts += torch.bincount(index[strongest], minlength=num_responses)
     if context_group is not None:
@@ -166,26 +176,21 @@ def _contributions(
     shard: VocabShard,
     signal: SignalKind,
     threshold: float,
-    chunk_tokens: int | None,
+    plan: Plan,
 ) -> Iterator[tuple[slice, Tensor]]:
     """This rank's part of u_t, chunk by chunk; all of it for signal "hidden", where W plays no part."""
-    chunk = chunk_tokens or (256 if hidden.device.type == "cpu" else 1024)
-    for start in range(0, hidden.shape[0], chunk):
-        rows = slice(start, start + chunk)
-        h = hidden[rows].detach()
-        h = h if h.dtype == torch.float64 else h.float()
+    for start in range(0, hidden.shape[0], plan.chunk_tokens):
+        rows = slice(start, start + plan.chunk_tokens)
+        h = hidden[rows].detach().to(plan.dtype)
         if signal == "hidden":
             yield rows, h
             continue
-        with torch.autocast(hidden.device.type, enabled=False):
-            u = _hidden_gradients(h, targets[rows] - shard.first_id, head, shard.group)
-        if signal == "gradient-activation":
-            magnitudes = h.abs()
-            u *= h * (magnitudes >= threshold * magnitudes.amax(-1, keepdim=True)) if threshold > 0 else h
-        yield rows, u
+        with exact_products(), torch.autocast(hidden.device.type, enabled=False):
+            u = _hidden_gradients(h, targets[rows] - shard.first_id, head, plan, shard.group)
+        yield rows, u if signal == "gradient" else u.mul_(activated(h, threshold))
 
 
-def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, group: dist.ProcessGroup | None) -> Tensor:
+def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, plan: Plan, group: dist.ProcessGroup | None) -> Tensor:
     """This rank's part of `dCE/dh_t`. `targets` count from its first row: those outside are another rank's."""
     mine = (targets >= 0) & (targets < len(head.weight))
     target_rows = torch.zeros_like(h)
@@ -195,30 +200,30 @@ def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, group: dist.Proces
         target_raw[mine] += head.bias[targets[mine]].to(h.dtype)
     target_raw.masked_fill_(~mine, 0.0)  # not the NaN of infinity times 0
     dist.all_reduce(target_raw, group=group)
-    target_logits, target_slopes = _logits(target_raw, head)
-    reference = target_logits + _REFERENCE_MARGIN
-    total, weighted = _sums(h, targets, head, reference, group)
+    target_logits, target_slopes = logits_of(target_raw, head)
+    reference = target_logits + REFERENCE_MARGIN
+    total, weighted = _sums(h, targets, head, plan, reference, group)
     overflowed = ~total.isfinite()  # the same on all ranks, bit for bit: that is what all_reduce promises
     if bool(overflowed.any()):
         subset, ids = h[overflowed], targets[overflowed]
         largest = subset.new_full((len(subset),), -torch.inf)
         if len(head.weight):
-            largest = _largest_logits(subset, head)
+            largest = largest_logits(subset, head, plan)
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
         reference[overflowed] = largest
-        total[overflowed], weighted[overflowed] = _sums(subset, ids, head, largest, group)
+        total[overflowed], weighted[overflowed] = _sums(subset, ids, head, plan, largest, group)
     part = weighted / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None] - target_slopes[:, None] * target_rows
     complement = total / (total + (target_logits - reference).exp())  # 1 - p_y
     return complement[:, None] * part
 
 
 def _sums(
-    h: Tensor, targets: Tensor, head: Head, reference: Tensor, group: dist.ProcessGroup | None
+    h: Tensor, targets: Tensor, head: Head, plan: Plan, reference: Tensor, group: dist.ProcessGroup | None
 ) -> tuple[Tensor, Tensor]:
     """Over v != y: `sum exp(z_v - ref)` of all ranks; and `sum exp(z_v - ref) slope_v W_v` of this one."""
     total, weighted = torch.zeros_like(reference), torch.zeros_like(h)
     if len(head.weight):
-        total, _, weighted = _exponential_sums(h, targets, head, reference)
+        total, _, weighted = exponential_sums(h, targets, head, reference, plan)
     total[~weighted.isfinite().all(-1)] = torch.inf  # an overflow here must show on all ranks
     dist.all_reduce(total, group=group)
     return total, weighted
@@ -231,16 +236,14 @@ def _added(part: Tensor, shard: VocabShard, signal: SignalKind) -> Tensor:
     return part
 
 
-def _strongest_here(norms: Tensor, index: Tensor, kept: Tensor, context_group: dist.ProcessGroup | None) -> Tensor:
-    """Positions of this rank's tokens that are among the strongest of all ranks of the context group."""
+def strongest_here(norms: Tensor, index: Tensor, kept: Tensor, context_group: dist.ProcessGroup | None) -> Tensor:
+    """Which of this rank's tokens are among the strongest of their responses on all ranks of the context group."""
     if context_group is None:
-        return _strongest_tokens(norms, index, kept)
+        return strongest_tokens(norms, index, kept)
     me = dist.get_rank(context_group)
     ranks = torch.full_like(norms, me)
     everyones = gather_tokens(torch.stack([norms, index.to(norms), ranks], dim=1).double(), context_group)
-    chosen = torch.zeros(len(everyones), dtype=torch.bool, device=norms.device)
-    chosen[_strongest_tokens(everyones[:, 0], everyones[:, 1].long(), kept)] = True
-    return chosen[everyones[:, 2] == me].nonzero()[:, 0]
+    return strongest_tokens(everyones[:, 0], everyones[:, 1].long(), kept)[everyones[:, 2] == me]
 
 
 def _without_padding(head: Head, shard: VocabShard) -> Head:
@@ -248,29 +251,25 @@ def _without_padding(head: Head, shard: VocabShard) -> Head:
     return head._replace(weight=head.weight[:rows], bias=None if head.bias is None else head.bias[:rows])
 
 
-def _fault(
+def _check(
     hidden: Tensor,
     head: Head,
+    whole: Head,
     target_ids: Tensor,
     response_index: Tensor,
-    shard: VocabShard,
     num_responses: int,
     signal: str,
     threshold: float,
     kept: Tensor,
-    chunk_tokens: int | None,
-) -> str | None:
-    """What this rank refuses, in the words of `gradient_activation_vectors`."""
-    rows, width = head.weight.shape
+) -> None:
+    """Refuse in the words of `gradient_activation_vectors` what is wrong on this rank. `whole` has but the shape."""
+    rows = len(head.weight)
     if head.bias is not None and head.bias.shape != (rows,):
-        return f"bias_shard must have one entry per row of the shard, expected {rows}, got {tuple(head.bias.shape)}"
-    whole = head._replace(weight=hidden.new_empty(1, 1).expand(shard.vocab_size, width), bias=None)  # its shape alone
-    try:
-        check_inputs(hidden, whole, target_ids, response_index, num_responses)
-        check_settings(head, signal, threshold, kept, num_responses, chunk_tokens)
-    except ValueError as refusal:
-        return str(refusal)
-    return None
+        raise ValueError(
+            f"bias_shard must have one entry per row of the shard, expected {rows}, got {tuple(head.bias.shape)}"
+        )
+    check_inputs(hidden, whole, target_ids, response_index, num_responses)
+    check_settings(head, signal, threshold, kept, num_responses)
 
 
 def _agree(facts: _Facts, shard: VocabShard, context_group: dist.ProcessGroup | None) -> None:

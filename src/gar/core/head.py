@@ -1,0 +1,234 @@
+"""Sums over the vocabulary of an LM head, for a chunk of tokens and a tile of W's rows at a time.
+
+All logits never exist at once: `Plan` says how many do, from the memory that may be used, and in which dtype the two
+matrix products run. Results do not depend on it beyond rounding.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+import torch
+from torch import Tensor
+
+Precision = Literal["auto", "float32", "storage"]
+
+DEFAULT_MEMORY_BYTES = 2**28
+
+REFERENCE_MARGIN = 20.0
+"""Exponentials are taken relative to z_y + this, which needs no pass for the maximum."""
+
+_LARGE_HEAD = 2**24
+"""Heads with fewer numbers always go through float32 products: these cost little there."""
+
+_CPU_PLAN = (256, 2048)
+"""Tokens and rows whose float32 logits stay in a core's cache; fewer tokens would read W more often."""
+
+_GPU_TOKENS = 1024
+_SMALLEST_TILE = 128
+
+
+class Head(NamedTuple):
+    """An LM head, and what the model does to its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
+
+    `softcap(z) = logit_softcap * tanh(z / logit_softcap)`, or the identity where `logit_softcap` is None.
+    """
+
+    weight: Tensor  # [vocab, hidden]
+    bias: Tensor | None = None  # [vocab]
+    temperature: float = 1.0
+    logit_scale: float = 1.0
+    logit_softcap: float | None = None
+
+    @property
+    def slope(self) -> float:
+        """What a logit without soft-cap is multiplied by."""
+        return self.logit_scale / self.temperature
+
+
+class Plan(NamedTuple):
+    """How to go through tokens and rows of W.
+
+    Attributes:
+        dtype: Of logits, softmax and sums over the vocabulary.
+        products: Of the matrix products' inputs; their results have `dtype`.
+        chunk_tokens: Tokens at one time.
+        tile_rows: Rows of W at one time.
+        triton: Whether the passes between the products run as one Triton kernel.
+    """
+
+    dtype: torch.dtype
+    products: torch.dtype
+    chunk_tokens: int
+    tile_rows: int
+    triton: bool = False
+
+
+def make_plan(
+    hidden: Tensor,
+    head: Head,
+    *,
+    precision: Precision = "auto",
+    chunk_tokens: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Plan:
+    """The plan for these tokens, this head, this device and this memory.
+
+    Raises:
+        ValueError: The settings are unknown or out of range, or the memory is too little for a single token.
+    """
+    if precision not in get_args(Precision):
+        raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}")
+    if chunk_tokens is not None and chunk_tokens < 1:
+        raise ValueError(f"chunk_tokens must be at least 1 or None, got {chunk_tokens}")
+    on_cpu = hidden.device.type == "cpu"
+    dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    products = dtype
+    # float16 is left out: exp(z_v - z_y - 20) underflows there.
+    if dtype == torch.float32 and head.weight.dtype == torch.bfloat16 and precision != "float32":
+        narrow = precision == "storage" or (not on_cpu and head.weight.numel() >= _LARGE_HEAD)
+        products = torch.bfloat16 if narrow else dtype
+    triton = products != dtype and hidden.device.type == "cuda" and head.logit_softcap is None and _has_triton()
+    chunk, tile = _CPU_PLAN if on_cpu else (_GPU_TOKENS, len(head.weight))
+    chunk, tile = chunk_tokens or chunk, max(1, min(tile, len(head.weight)))
+    while (needed := _bytes(chunk, tile, head, dtype, products)) > memory_bytes:
+        if tile > _CPU_PLAN[1]:
+            tile = -(-tile // 2)
+        elif chunk > 16:
+            chunk //= 2
+        elif tile > _SMALLEST_TILE:
+            tile //= 2
+        elif chunk > 1:
+            chunk //= 2
+        else:
+            raise ValueError(
+                f"memory_bytes must be at least {needed} for one token of width {hidden.shape[1]} and {tile} rows of "
+                f"the head, got {memory_bytes}"
+            )
+    return Plan(dtype, products, chunk, tile, triton)
+
+
+def _bytes(chunk: int, tile: int, head: Head, dtype: torch.dtype, products: torch.dtype) -> int:
+    """Most memory that a chunk needs beside inputs and results."""
+    width = head.weight.shape[1]
+    narrow = products.itemsize if products != dtype else 0
+    logits = chunk * tile * (dtype.itemsize + narrow) * (3 if head.logit_softcap is not None else 1)
+    widened_tile = tile * width * products.itemsize if head.weight.dtype != products else 0
+    vectors = chunk * width * (6 * dtype.itemsize + 8)  # h, W_y, their sums and products, and one float64 copy
+    return logits + widened_tile + vectors
+
+
+def exponential_sums(
+    h: Tensor, targets: Tensor, head: Head, reference: Tensor, plan: Plan
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Over v != y: total `sum exp(z_v - ref)` and weighted `sum exp(z_v - ref) slope_v W_v`; and `exp(z_y - ref)`.
+
+    Args:
+        h: [tokens, hidden], in `plan.dtype`.
+        targets: Token ids y, as rows of `head.weight`. One that is out of range excludes nothing.
+        head: The head.
+        reference: [tokens].
+        plan: From `make_plan`; its chunk is the caller's business.
+
+    Returns:
+        total [tokens], at_target [tokens] and weighted [tokens, hidden].
+    """
+    total = torch.zeros_like(reference)
+    at_target = torch.zeros_like(reference)
+    weighted = torch.zeros_like(h)
+    h = h.to(plan.products)
+    for start, tile, bias in tiles(head, plan):
+        if plan.triton:
+            from gar.core.cuda import exponentials_into
+
+            raw = _product(h, tile.T, plan)
+            exponentials = exponentials_into(raw, targets - start, reference, head.slope, bias, total, at_target)
+        else:
+            exponentials, slopes = _exponentials(h, tile, bias, head, reference, plan)
+            column = (targets - start).clamp(0, len(tile) - 1)[:, None]
+            inside = (targets >= start) & (targets < start + len(tile))
+            found = exponentials.gather(1, column)
+            at_target += found[:, 0].where(inside, 0.0)
+            exponentials.scatter_(1, column, found.masked_fill(inside[:, None], 0.0))
+            total += exponentials.sum(-1)
+            if slopes is not None:
+                exponentials *= slopes
+        if plan.products == plan.dtype:
+            weighted.addmm_(exponentials, tile)
+        else:
+            weighted += _product(exponentials.to(plan.products), tile, plan)
+    return total, at_target, weighted if head.logit_softcap is not None else weighted.mul_(head.slope)
+
+
+def _exponentials(
+    h: Tensor, tile: Tensor, bias: Tensor | None, head: Head, reference: Tensor, plan: Plan
+) -> tuple[Tensor, Tensor | None]:
+    """`exp(z_v - ref)` of a tile's rows, and under a soft-cap each one's `dz / d(W h)`."""
+    if head.logit_softcap is not None:
+        logits, slopes = logits_of(_raw(h, tile, bias, plan), head)
+        return logits.sub_(reference[:, None]).exp_(), slopes
+    if plan.products != plan.dtype:
+        raw = _raw(h, tile, bias, plan)
+        return raw.mul_(head.slope).sub_(reference[:, None]).exp_(), None
+    offset = -reference[:, None] if bias is None else head.slope * bias - reference[:, None]
+    return torch.addmm(offset, h, tile.T, alpha=head.slope).exp_(), None
+
+
+def largest_logits(h: Tensor, head: Head, plan: Plan) -> Tensor:
+    """The largest logit of each token, [tokens]."""
+    largest = h.new_full((len(h),), -torch.inf)
+    h = h.to(plan.products)
+    for _, tile, bias in tiles(head, plan):
+        largest = torch.maximum(largest, logits_of(_raw(h, tile, bias, plan), head)[0].amax(-1))
+    return largest
+
+
+def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
+    """Logits from `W h + bias` (which may be overwritten), and their slope `dz / d(W h)`, one in all or one each."""
+    if head.logit_softcap is None:
+        return raw.mul_(head.slope) if head.slope != 1.0 else raw, raw.new_tensor([head.slope])
+    bent = raw.mul_(head.logit_scale / head.logit_softcap).tanh_()
+    return bent * (head.logit_softcap / head.temperature), (1.0 - bent.square()) * head.slope
+
+
+def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+    """W in tiles: first row, rows in the products' dtype, their biases in the sums' dtype."""
+    for start in range(0, len(head.weight), plan.tile_rows):
+        rows = slice(start, start + plan.tile_rows)
+        yield start, head.weight[rows].to(plan.products), None if head.bias is None else head.bias[rows].to(plan.dtype)
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Matrix products in full float32, whatever a trainer has allowed (TF32 on CUDA, bfloat16 on CPUs)."""
+    backends = (torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul)
+    before = [backend.fp32_precision for backend in backends]
+    for backend in backends:
+        backend.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for backend, value in zip(backends, before, strict=True):
+            backend.fp32_precision = value
+
+
+def _raw(h: Tensor, tile: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
+    raw = _product(h, tile.T, plan)
+    return raw if bias is None else raw.add_(bias)
+
+
+def _product(a: Tensor, b: Tensor, plan: Plan) -> Tensor:
+    """a b in the sums' dtype. A CPU has no product of bfloat16 into float32: there the result is rounded first."""
+    if plan.products == plan.dtype:
+        return a @ b
+    if a.is_cuda:
+        return torch.mm(a, b, out_dtype=plan.dtype)
+    return (a @ b).to(plan.dtype)
+
+
+def _has_triton() -> bool:
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True

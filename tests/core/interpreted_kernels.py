@@ -1,0 +1,73 @@
+"""Runs the Triton kernels in Triton's interpreter and prints errors as JSON: `TRITON_INTERPRET=1 python THIS`.
+
+The interpreter must be chosen before triton is imported, so the tests start this as a process of its own.
+"""
+
+import json
+
+import torch
+
+from gar.core import cuda, gradient_activation_means, unit_rows
+from gar.core import gradients as gradients_module
+from gar.core import head as head_module
+from gar.core.head import Head, make_plan
+
+
+def exponentials_errors() -> dict[str, float]:
+    """Against torch in float64: a row that is no multiple of the block, a target outside the tile, a bias, a slope."""
+    generator = torch.Generator().manual_seed(0)
+    raw = torch.randn(5, 5000, generator=generator) * 4
+    bias = torch.randn(5000, generator=generator)
+    bias[17] = -torch.inf
+    columns = torch.tensor([0, 4999, 17, -3, 7000])
+    reference = torch.linspace(1, 9, 5)
+    total, at_target = torch.full((5,), 2.0), torch.full((5,), 3.0)
+    found = cuda.exponentials_into(raw, columns, reference, 0.7, bias, total, at_target).double()
+    truth = ((raw.double() + bias) * 0.7 - reference[:, None]).exp()
+    excluded = torch.zeros(5, dtype=torch.float64)
+    for token, column in enumerate(columns.tolist()):
+        if 0 <= column < 5000:
+            excluded[token] = truth[token, column]
+            truth[token, column] = 0.0
+    return {
+        "exponentials": float(((found - truth).abs() / truth.clamp(min=1e-30)).where(truth > 1e-30, found).max()),
+        "total": float((total.double() - 2 - truth.sum(-1)).abs().max() / truth.sum(-1).max()),
+        "at_target": float((at_target.double() - 3 - excluded).abs().max()),
+    }
+
+
+def means_errors() -> dict[str, float]:
+    """The whole route over several chunks and tiles, and a token whose reference overflows, against torch's route."""
+    generator = torch.Generator().manual_seed(1)
+    hidden = torch.randn(45, 130, generator=generator).bfloat16()
+    weight = (torch.randn(300, 130, generator=generator) * 0.3).bfloat16()
+    hidden[3] *= 30  # log p_y far below -108 for most targets
+    targets = torch.randint(300, (45,), generator=generator)
+    index = torch.randint(4, (45,), generator=generator)  # of 5 responses: one has no token
+
+    def means(signal: str) -> torch.Tensor:
+        return gradient_activation_means(
+            hidden, weight.t().contiguous().t(), targets, index, num_responses=5, signal=signal, logit_scale=0.9
+        )
+
+    truths = {signal: means(signal) for signal in ("gradient-activation", "gradient")}
+
+    def with_triton(hidden: torch.Tensor, head: Head, **_: object) -> head_module.Plan:
+        plan = make_plan(hidden, head, precision="storage", chunk_tokens=16)
+        return plan._replace(triton=True, tile_rows=128)
+
+    gradients_module.make_plan = with_triton
+    # A CPU rounds the products to bfloat16: here they are float32, as on a GPU.
+    head_module._product = lambda a, b, plan: a.float() @ b.float()
+    errors = {}
+    for signal, truth in truths.items():
+        found = means(signal)
+        assert torch.equal(found, means(signal)), "the same call twice gave two results"
+        assert not found[4].any()
+        cosines = (unit_rows(found).double() * unit_rows(truth).double()).sum(-1)[:4]
+        errors[signal] = float((1 - cosines).max())
+    return errors
+
+
+if __name__ == "__main__":
+    print(json.dumps(exponentials_errors() | means_errors()))

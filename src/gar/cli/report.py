@@ -44,6 +44,10 @@ def main(arguments: list[str]) -> int:
     settings = tyro.cli(_Arguments, args=arguments, prog="gar report", description=_DESCRIPTION)
     from gar.report.build import ReportOptions, write_report
 
+    if settings.token_shares:
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
     report = write_report(
         settings.runs,
         settings.out,

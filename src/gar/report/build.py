@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gar.errors import ConfigError
 from gar.records import write_atomic
-from gar.report.browser import browse, fitting_groups
+from gar.report.browser import add_shares, show_groups
 from gar.report.content import Report, Rollouts, Table
 from gar.report.curves import chart_note, charts
 from gar.report.definitions import DEFINITIONS
@@ -17,7 +17,7 @@ from gar.report.pictures import pictures
 from gar.report.provenance import differences_table, run_facts
 from gar.report.read import ReadRun, read_run
 from gar.report.sample import draw_groups, drawing_words
-from gar.report.shares import Weights, token_shares
+from gar.report.shares import Shares, Weights, token_shares
 from gar.report.summary import (
     change_table,
     contest_table,
@@ -27,6 +27,7 @@ from gar.report.summary import (
     tiles,
     verdict_counts,
 )
+from gar.report.texts import Formulas
 from gar.report.verdicts import changes, contests
 from gar.report.words import headline, sentences
 
@@ -85,12 +86,12 @@ def make_report(read: Sequence[ReadRun], options: ReportOptions) -> Report:
     ]
     comparing: list[str] = []
     before_after, against = changes(groups, comparing), contests(groups, comparing)
-    drawn_pictures = pictures(runs, notes)
+    drawn_pictures = pictures(groups, notes)
     tables: list[Table | None] = [
         contest_table(against, groups[0].label) if against else None,
         change_table(before_after) if before_after else None,
         recorded_table(groups, before_after),
-        course_table(groups),
+        course_table(groups) if len(runs) > 1 else None,
         status_table(runs, counts),
     ]
     report = Report(
@@ -127,15 +128,18 @@ def _rollouts(runs: Sequence[ReadRun], options: ReportOptions, room: int) -> Rol
         if run.rollout_files
         for group in draw_groups(run, number, options.max_rollouts // len(with_rollouts))
     ]
-    groups = fitting_groups(drawn, room, with_shares=options.token_shares is not None)
-    notes = [drawing_words(runs, *(sum(len(group.rows) for group in part) for part in (groups, drawn)))]
-    experts = expert_problems(runs, groups, options.problems, notes)
+    notes: list[str] = []
+    formulas = Formulas()
+    experts = expert_problems(runs, drawn, options.problems, notes)
+    shown = show_groups(drawn, experts, formulas, room, with_shares=options.token_shares is not None)
+    counts = (sum(len(group.rows) for group in part) for part in ([each.drawn for each in shown], drawn))
+    notes.insert(0, drawing_words(runs, *counts))
+    shares: Shares = {}
     if options.token_shares is not None:
-        shares = token_shares(runs, groups, experts, options.token_shares, notes)
-    else:
-        shares = {}
-        notes += ["Token shares were not asked for: --token-shares computes them from a model."] if groups else []
-    return browse(groups, experts, shares, notes)
+        shares = token_shares(runs, [each.drawn for each in shown], experts, options.token_shares, notes)
+    elif shown:
+        notes.append("Token shares were not asked for: --token-shares computes them from a model.")
+    return Rollouts(groups=[add_shares(each, shares) for each in shown], formulas=formulas.rows, notes=notes)
 
 
 def _title(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:

@@ -1,7 +1,8 @@
 """What stands on the page, as plain records: made in Python, drawn by `assets/*.js` without a number of its own."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 Part = str | int
@@ -151,3 +152,16 @@ class Report:
     runs: Sequence[RunFacts]
     settings: Table | None
     definitions: Mapping[str, str]
+
+
+def content_json(content: object) -> str:
+    """Records, and lists and mappings of them, as compact JSON.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}

@@ -7,7 +7,8 @@ DEFINITIONS = {
     "after": "Measured after the last step.",
     "difference": "The second value minus the first, as pass@k: +0.100 is ten more problems in a hundred.",
     "interval": "95 % bootstrap interval of the difference: where it may lie if other problems of the kind, and other "
-    "seeds where there are several, had been drawn. None where all differences are equal.",
+    "seeds where there are several, had been drawn. Few seeds make it too "
+    "narrow: the test decides. None where all differences are equal.",
     "p-value": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "
     "flipping signs over problems for a single run. Corrected (Holm) for all tests of one k in this report.",
     "detectable": "The true difference that so many pairs of this spread find four times in five. Smaller ones may be "

@@ -49,7 +49,7 @@ def expert_problems(
         found |= {(number, key): problem for key, problem in same.items()}
         if len(same) < len(golds):
             notes.append(
-                f"{run.name}: {len(golds) - len(same)} of {len(golds)} shown problems were not found in their source "
+                f"{run.name}: {len(golds) - len(same)} of {len(golds)} drawn problems were not found in their source "
                 "with the recorded answer; their expert solutions are not shown."
             )
     return found

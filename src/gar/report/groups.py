@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gar.analysis.style import COLOURS
+from gar.analysis.style import COLOURS, MUTED, method_colour
 from gar.records import canonical_hash
 from gar.report.read import ReadRun
 
@@ -34,9 +34,10 @@ def group_runs(runs: Sequence[ReadRun]) -> list[RunGroup]:
         groups.setdefault(key, []).append(run)
     differing = differing_settings(runs)
     labels = _distinct([_label(members[0], differing) for members in groups.values()])
+    colours = _colours([str(members[0].settings.get("method", "")) for members in groups.values()])
     return [
-        RunGroup(label=label, colour=COLOURS[number % len(COLOURS)], runs=members)
-        for number, (label, members) in enumerate(zip(labels, groups.values(), strict=True))
+        RunGroup(label=label, colour=colour, runs=members)
+        for label, colour, members in zip(labels, colours, groups.values(), strict=True)
     ]
 
 
@@ -69,6 +70,16 @@ def _label(run: ReadRun, differing: Mapping[str, Any]) -> str:
     own = dict(terms(run))
     rest = [f"{name} {own[name]}" for name in differing if name != "method" and name in own]
     return ", ".join([str(own.get("method", run.name)), *rest[:3]])
+
+
+def _colours(methods: Sequence[str]) -> list[str]:
+    """Each method's own colour; where it is taken already, or nobody's, the next of the palette that is free."""
+    taken: list[str] = []
+    for method in methods:
+        own = method_colour(method)
+        free = [colour for colour in COLOURS if colour not in taken] or list(COLOURS)
+        taken.append(free[0] if own in (*taken, MUTED) else own)
+    return taken
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:

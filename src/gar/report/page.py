@@ -7,11 +7,9 @@ allows these styles and these scripts by their hashes and nothing else, and forb
 import base64
 import hashlib
 import html
-import json
-from dataclasses import asdict
 from importlib import resources
 
-from gar.report.content import Report
+from gar.report.content import Report, content_json
 
 MAX_BYTES = 8_000_000
 SCRIPTS = ("dom.js", "charts.js", "tables.js", "rollouts.js", "page.js")
@@ -53,7 +51,7 @@ def embedded_json(report: Report) -> str:
     Raises:
         ValueError: A number is not finite.
     """
-    text = json.dumps(asdict(report), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = content_json(report)
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
     return text

@@ -62,11 +62,11 @@ function lineShapes(line, frame) {
   if (line.low.length) {
     const known = line.steps.map((_, i) => i).filter((i) => line.low[i] !== null);
     const edge = [...known.map((i) => [i, line.high[i]]), ...known.reverse().map((i) => [i, line.low[i]])];
-    shapes.push(svg('path', { class: 'band', fill: line.colour, d: `${path(edge.map(([i, value]) => [frame.x(line.steps[i]), frame.y(value)]))}Z` }));
+    shapes.push(svg('path', { class: 'band', d: `${path(edge.map(([i, value]) => [frame.x(line.steps[i]), frame.y(value)]))}Z` }));
   }
-  shapes.push(svg('path', { class: line.dashed ? 'line dashed' : 'line', stroke: line.colour, d: path(point(line.values)) }));
-  if (line.steps.length === 1) shapes.push(svg('circle', { cx: frame.x(line.steps[0]), cy: frame.y(line.values[0]), r: 3, fill: line.colour }));
-  return shapes;
+  shapes.push(svg('path', { class: line.dashed ? 'line dashed' : 'line', d: path(point(line.values)) }));
+  if (line.steps.length === 1) shapes.push(svg('circle', { cx: frame.x(line.steps[0]), cy: frame.y(line.values[0]), r: 3, class: 'dot' }));
+  return svg('g', { style: { '--own': line.colour } }, shapes);
 }
 
 function readOff(chart, step) {
@@ -117,7 +117,7 @@ function curvesPanel() {
   if (!report.charts.length) return [h('p', { class: 'soft' }, 'No metrics were logged, so there are no curves.')];
   const lines = new Map(report.charts.flatMap((chart) => chart.series).filter((line) => !line.dashed).map((line) => [line.label, line.colour]));
   const legend = lines.size > 1
-    ? h('div', { class: 'legend' }, [...lines].map(([label, colour]) => h('span', {}, h('i', { style: { background: colour } }), label)))
+    ? h('div', { class: 'legend' }, [...lines].map(([label, colour]) => h('span', {}, h('i', { style: { '--own': colour } }), label)))
     : null;
   return [legend, h('div', { class: 'charts' }, report.charts.map(drawChart)), h('p', { class: 'soft small said' }, report.chart_note)].filter(Boolean);
 }

@@ -1,0 +1,264 @@
+"""The page in a real browser: no error, every tab and filter works, hostile texts stay texts, on a phone too."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gar.report import build
+from gar.report.build import ReportOptions, write_report
+from tests.report.runs import make_run, rollout, wrong
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+pytestmark = pytest.mark.browser
+
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+HOSTILE = "</script><script>document.title = 'gone'</script></textarea><img src=x onerror=\"document.title='gone'\">"
+RIGHT_TO_LEFT = "\u202eשלום עולם, التحية " * 20
+LONG = "word " * 20_000
+FORMULAS = r"Take $\frac{1}{2}$ of \[ \sum_{i=1}^{n} i \] so \boxed{7}, which costs $5 and $6."
+TABS = ("summary", "curves", "rollouts", "figures", "settings", "definitions")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[Any]:
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        pytest.skip("no chromium and chromedriver on the PATH: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    os.environ["SE_AVOID_STATS"] = "true"
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    odd = [
+        rollout(1, 0, 0, response=HOSTILE, prompt=HOSTILE, problem_id=HOSTILE, answer=HOSTILE, alignment=0.9),
+        rollout(1, 0, 1, response=LONG, alignment=-0.5),
+        wrong(1, 0, 2, response=RIGHT_TO_LEFT),
+        wrong(1, 0, 3, response=FORMULAS),
+    ]
+    usual = {step: [rollout(step, g, 0) for g in range(60)] + [wrong(step, g, 1) for g in range(60)] for step in (2, 3)}
+    runs = [
+        make_run(folder, "first", rollouts={1: odd, **usual}),
+        make_run(folder, HOSTILE.replace("/", "|")[:80], settings={"method": "grpo"}, rollouts={}),
+    ]
+    write_report(runs, folder / "page.html")
+    return folder / "page.html"
+
+
+@pytest.fixture
+def opened(browser, page) -> Iterator[Any]:
+    """The page, freshly loaded. No test may leave a message in the console."""
+    size(browser, 1280, 900)
+    browser.get("about:blank")
+    browser.get(page.as_uri())
+    yield browser
+    assert browser.get_log("browser") == []
+    assert "gone" not in browser.title
+
+
+def size(browser, width: int, height: int) -> None:
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def go(browser, tab: str) -> Any:
+    browser.find_element(By.ID, f"tab-{tab}").click()
+    return browser.find_element(By.ID, f"panel-{tab}")
+
+
+def choose(browser, name: str, value: str) -> None:
+    """Set a filter as a user does: the event included."""
+    element = browser.find_element(By.CSS_SELECTOR, f"[data-filter={name}]")
+    if element.tag_name == "select":
+        element.find_element(By.CSS_SELECTOR, f"option[value='{value}']").click()
+    else:
+        element.clear()
+        element.send_keys(value)
+
+
+def count(browser) -> int:
+    return int(browser.find_element(By.CSS_SELECTOR, "[role=status]").text.split(" of ")[0].replace(",", ""))
+
+
+def items(browser) -> list[Any]:
+    return browser.find_elements(By.CSS_SELECTOR, ".item")
+
+
+def response_text(browser) -> str:
+    return browser.find_elements(By.CSS_SELECTOR, ".texts .text")[1].get_property("textContent")
+
+
+def test_every_tab_shows_its_panel_alone(opened):
+    for tab in TABS:
+        panel = go(opened, tab)
+        shown = opened.find_elements(By.CSS_SELECTOR, "[role=tabpanel]:not([hidden])")
+        assert [each.get_attribute("id") for each in shown] == [f"panel-{tab}"]
+        assert panel.text.strip()
+    assert len(opened.find_elements(By.CSS_SELECTOR, "#panel-curves svg")) >= 4
+
+
+def test_every_filter_filters(opened):
+    go(opened, "rollouts")
+    assert count(opened) == 244
+    choose(opened, "step", "2")
+    assert count(opened) == 120
+    choose(opened, "verdict", "wrong")
+    assert count(opened) == 60
+    choose(opened, "step", "")
+    assert count(opened) == 122
+    choose(opened, "verdict", "")
+    choose(opened, "low", "0.5")
+    assert count(opened) == 1
+    choose(opened, "low", "-1")
+    choose(opened, "high", "0")
+    assert count(opened) == 1
+    assert response_text(opened) == LONG
+    choose(opened, "high", "1")
+    assert count(opened) == 122
+    choose(opened, "query", "WORD WORD")
+    assert count(opened) == 1
+    choose(opened, "query", "nowhere to be found")
+    assert "No rollout matches these filters." in opened.find_element(By.ID, "panel-rollouts").text
+    choose(opened, "query", " ")
+    choose(opened, "run", "1")
+    assert count(opened) == 0
+
+
+def test_orders_sort_by_alignment(opened):
+    go(opened, "rollouts")
+    choose(opened, "order", "high")
+    assert "0.9" in items(opened)[0].text
+    choose(opened, "order", "low")
+    assert "−0.5" in items(opened)[0].text
+
+
+def test_the_list_gives_more_when_asked(opened):
+    go(opened, "rollouts")
+    assert len(items(opened)) == 100
+    opened.find_element(By.CSS_SELECTOR, ".more").click()
+    assert len(items(opened)) == 200
+
+
+@pytest.mark.parametrize(("index", "text"), [(0, HOSTILE), (1, LONG), (2, RIGHT_TO_LEFT)])
+def test_odd_responses_are_shown_as_text(opened, index, text):
+    go(opened, "rollouts")
+    items(opened)[index].click()
+    assert response_text(opened) == text
+    assert not opened.find_elements(By.CSS_SELECTOR, "#panel-rollouts img, #panel-rollouts script")
+
+
+def test_formulas_are_drawn_and_prices_stay(opened):
+    go(opened, "rollouts")
+    items(opened)[3].click()
+    box = opened.find_elements(By.CSS_SELECTOR, ".texts .text")[1]
+    assert len(box.find_elements(By.TAG_NAME, "math")) == 3
+    assert box.find_element(By.TAG_NAME, "mfrac").size["height"] > 15  # stacked, not in a row
+    assert "which costs $5 and $6." in box.text
+    opened.find_element(By.CSS_SELECTOR, "[data-mode=written]").click()
+    assert response_text(opened) == FORMULAS
+
+
+def test_no_sideways_scroll_on_a_phone(opened):
+    size(opened, 390, 844)
+    for tab in TABS:
+        go(opened, tab)
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= 390, tab
+    go(opened, "rollouts")
+    for item in items(opened)[:4]:
+        item.click()
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= 390
+
+
+def test_the_keyboard_alone_reaches_everything(opened):
+    press = opened.switch_to.active_element.send_keys
+
+    def focused() -> Any:
+        return opened.switch_to.active_element
+
+    for _ in range(3):
+        press(Keys.TAB)
+        press = focused().send_keys
+        if focused().get_attribute("role") == "tab":
+            break
+    for tab in TABS[1:3]:
+        focused().send_keys(Keys.ARROW_RIGHT)
+        assert focused().get_attribute("id") == f"tab-{tab}"
+    for _ in range(20):
+        focused().send_keys(Keys.TAB)
+        if focused().get_attribute("role") == "listbox":
+            break
+    focused().send_keys(Keys.ARROW_DOWN)
+    assert response_text(opened) == LONG
+    focused().send_keys(Keys.END)
+    assert items(opened)[-1].get_attribute("aria-selected") == "true"
+    focused().send_keys(Keys.HOME)
+    assert response_text(opened) == HOSTILE
+
+
+def test_definitions_appear_on_focus_and_on_hover_and_leave_with_escape(opened):
+    tip = opened.find_element(By.ID, "tip")
+    term = opened.find_element(By.CSS_SELECTOR, "#panel-summary [data-term='detectable']")
+    assert not tip.is_displayed()
+    opened.execute_script("arguments[0].focus()", term)
+    assert "four times in five" in tip.text
+    term.send_keys(Keys.ESCAPE)
+    assert not tip.is_displayed()
+    webdriver.ActionChains(opened).move_to_element(term).perform()
+    assert tip.is_displayed()
+
+
+def test_charts_are_read_with_the_arrow_keys(opened):
+    chart = go(opened, "curves").find_element(By.CSS_SELECTOR, ".chart")
+    opened.execute_script("arguments[0].focus()", chart.find_element(By.TAG_NAME, "svg"))
+    opened.switch_to.active_element.send_keys(Keys.HOME)
+    assert chart.find_element(By.CSS_SELECTOR, ".read").text.startswith("step 1: ")
+    opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert chart.find_element(By.CSS_SELECTOR, ".read").text.startswith("step 2: ")
+
+
+def test_dark_follows_the_system_and_the_button(opened, page):
+    for scheme, dark in (("dark", True), ("light", False)):
+        features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+        opened.refresh()
+        assert ("dark" in (opened.find_element(By.TAG_NAME, "html").get_attribute("class") or "")) == dark
+    opened.find_element(By.ID, "light").click()
+    assert opened.find_element(By.TAG_NAME, "html").get_attribute("class") == "dark"
+
+
+def test_the_policy_stops_injected_scripts(browser, page):
+    browser.get(page.as_uri())
+    with pytest.raises(Exception, match="TrustedHTML"):
+        browser.execute_script("document.body.innerHTML = '<b>no</b>'")
+    browser.get_log("browser")
+
+
+def test_token_shares_are_shaded(browser, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "pictures", lambda groups, notes: [])
+    run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
+    write_report([run], tmp_path / "page.html", ReportOptions(token_shares="start"))
+    browser.get((tmp_path / "page.html").as_uri())
+    go(browser, "rollouts")
+    tokens = browser.find_elements(By.CSS_SELECTOR, ".text .token")
+    assert len(tokens) > 3
+    assert any(token.value_of_css_property("background-color") != "rgba(0, 0, 0, 0)" for token in tokens)
+    assert "sum to" in browser.find_element(By.CSS_SELECTOR, ".scale").text
+    assert browser.get_log("browser") == []

@@ -1,0 +1,246 @@
+"""The page: whole, small, closed to the network and to what models write; and honest about what it leaves out."""
+
+import base64
+import hashlib
+import json
+import re
+
+import pyarrow as pa
+import pytest
+
+from gar.cli.main import main
+from gar.data.arithmetic import load_arithmetic
+from gar.errors import ConfigError
+from gar.records import RunFolder
+from gar.records.files import write_parquet
+from gar.records.rollouts import rollout_table
+from gar.report import build
+from gar.report.build import ReportOptions, make_report, write_report
+from gar.report.definitions import definition
+from gar.report.page import MAX_BYTES, SCRIPTS, _asset
+from gar.report.read import read_run
+from gar.report.sample import draw_groups
+from tests.cli.test_main import modules_after
+from tests.report.runs import PROBLEMS, make_run, rollout, wrong
+
+HOSTILE = "</script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
+
+
+@pytest.fixture(autouse=True)
+def _no_drawing(request, monkeypatch):
+    """Matplotlib takes a second a figure: the test of the pictures alone waits for it."""
+    if "pictures" not in request.node.name:
+        monkeypatch.setattr(build, "pictures", lambda groups, notes: [])
+
+
+def data_of(text: str) -> dict:
+    return json.loads(re.findall(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)[0])
+
+
+def write(tmp_path, run, **options):
+    report = write_report([run], tmp_path / "page.html", ReportOptions(**options))
+    return report, (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_hostile_texts_leave_no_markup(tmp_path):
+    run = make_run(tmp_path, "a<b>", rollouts={1: [rollout(1, 0, 0, response=HOSTILE, prompt=HOSTILE, answer=HOSTILE)]})
+    _, text = write(tmp_path, run)
+    assert "alert(1)</script>" not in text
+    assert text.count("</script>") == 2
+    assert "<title>a&lt;b&gt;</title>" in text
+    (shown,) = data_of(text)["rollouts"]["groups"]
+    assert shown["responses"][0]["text"]["parts"] == [HOSTILE]
+    assert "\u2028" not in text
+
+
+def test_the_policy_allows_the_style_and_the_script_inside_and_nothing_else(tmp_path):
+    _, text = write(tmp_path, make_run(tmp_path))
+    policy = re.findall(r'Content-Security-Policy" content="(.*?)"', text)[0]
+    assert policy.startswith("default-src 'none'")
+    for kind, tag in (("script", "<script>"), ("style", "<style>")):
+        inside = text.split(tag)[1].split(f"</{kind}>")[0]
+        found = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{found}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_scripts_never_turn_text_into_html():
+    for name in SCRIPTS:
+        script = _asset(name)
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|DOMParser|srcdoc", script)
+        assert not re.search(r"fetch\(|XMLHttpRequest|https?://(?!www\.w3\.org/)", script)
+
+
+def test_equal_runs_give_equal_pages(tmp_path):
+    first, second = (make_run(tmp_path / name) for name in ("a", "b"))
+    for path in (first, second):
+        record = json.loads((path / "run.json").read_text())
+        (path / "run.json").write_text(json.dumps(record | {"start_time": "t", "end_time": "t"}))
+    assert write(tmp_path / "a", first)[1] == write(tmp_path / "b", second)[1]
+
+
+def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
+    run = RunFolder(make_run(tmp_path, steps=1, rollouts={}))
+    text = "So $x^2$. " + "The answer is forty-two. " * 40
+    for step in range(1, 101):
+        rows = [rollout(step, i // 10, i % 10, response=text) for i in range(10)]
+        table = rollout_table(rows)
+        parts = [table.set_column(2, table.schema.field("group_index"), pa.array([group] * 10)) for group in range(100)]
+        write_parquet(run.rollouts_path(step), pa.concat_tables(parts))
+    report, page = write(tmp_path, run.path, max_rollouts=50_000)
+    shown = sum(len(group.responses) for group in report.rollouts.groups)
+    assert len(page.encode()) < MAX_BYTES
+    assert 2_000 < shown < 50_000
+    assert f"Shown are {shown:,} of 100,000 recorded rollouts" in report.rollouts.notes[0]
+    assert "dropped, at random too, to keep the file small" in report.rollouts.notes[0]
+    steps = {group.step for group in report.rollouts.groups}
+    assert {1, 100} <= steps
+    assert len(steps) == 25
+
+
+def test_draw_groups_takes_whole_groups_whatever_they_hold(tmp_path):
+    rows = {step: [(rollout, wrong)[i % 2](step, g, i) for g in range(5) for i in range(4)] for step in range(1, 11)}
+    run = read_run(make_run(tmp_path, steps=10, rollouts=rows))
+    drawn = draw_groups(run, 0, 60)
+    assert [len(group.rows) for group in drawn] == [4] * 15
+    assert {group.step for group in drawn} == set(range(1, 11))
+    assert draw_groups(run, 0, 60) == drawn
+    assert [group.step for group in draw_groups(run, 0, 1)] == [10]
+
+
+def test_a_run_with_no_right_response_says_so(tmp_path):
+    run = make_run(tmp_path, steps=1, rollouts={1: [wrong(1, 0, 0), wrong(1, 0, 1)]}, evaluations={})
+    report, _ = write(tmp_path, run)
+    assert any("none of its 2 responses was right" in note for note in report.notes)
+    assert report.headline.startswith("No verdict")
+
+
+def test_a_folder_with_almost_nothing_makes_a_page(tmp_path):
+    run = make_run(tmp_path, steps=0, rollouts={}, evaluations={}, status="running")
+    (run / "config.yaml").unlink()
+    report, _ = write(tmp_path, run)
+    assert (report.charts, report.rollouts.groups, report.pictures) == ([], [], [])
+    assert report.rollouts.notes[0] == "No rollouts were recorded."
+    assert len(report.notes) == 6
+
+
+def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
+    read = read_run(make_run(tmp_path))
+    RunFolder(read.folder.path).delete_rollouts(0)
+    assert make_report([read], ReportOptions()).rollouts.groups == []
+
+
+def test_long_texts_are_whole_up_to_a_limit(tmp_path):
+    run = make_run(
+        tmp_path, rollouts={1: [rollout(1, 0, 0, response="y" * 100_000), rollout(1, 0, 1, response="z" * 130_000)]}
+    )
+    report, _ = write(tmp_path, run)
+    whole, cut = (response.text for response in report.rollouts.groups[0].responses)
+    assert (whole.parts, whole.num_cut) == (["y" * 100_000], 0)
+    assert cut.num_cut == 10_000
+
+
+def test_every_number_on_the_page_has_a_definition(tmp_path):
+    runs = [
+        make_run(tmp_path, f"r{i}", seed=i // 2, settings={"method": ("grpo", "gar-grpo")[i % 2]}) for i in range(4)
+    ]
+    RunFolder(runs[0]).append_metrics({"step": 7, "eval/test/pass@1": 0.5})
+    several, one = (make_report([read_run(run) for run in some], ReportOptions()) for some in (runs, runs[:1]))
+    terms = {column.term for report in (several, one) for table in report.tables for column in table.columns}
+    terms |= {chart.term for chart in several.charts} | {tile.term for tile in one.tiles}
+    terms |= {key for run in one.runs for _, _, key in run.facts}
+    terms |= {name for script in SCRIPTS for name in re.findall(r"term\('([^']+)'", _asset(script))}
+    facts = re.findall(r"\['(\w+)', '[^']+'\]", _asset("rollouts.js").split("const FACTS")[1].split(";")[0])
+    assert len(facts) == 8
+    assert all(definition(term) for term in {*terms, *facts} - {None})
+    for report in (several, one):
+        for table in report.tables:
+            for column in table.columns:
+                assert column.term or column.kind == "text", column.heading
+
+
+def test_curves_of_seeds_are_means_with_the_range_of_seeds(tmp_path):
+    runs = [read_run(make_run(tmp_path, f"s{seed}", seed=seed, steps=3 + seed)) for seed in (0, 1)]
+    for run, factor in zip(runs, (1, 3), strict=True):
+        for row in run.metrics:
+            row["reward"] = factor * row["step"]  # type: ignore[index]
+    (line,) = make_report(runs, ReportOptions()).charts[0].series
+    assert (line.label, line.steps) == ("gar-grpo, 2 seeds", [1, 2, 3])
+    assert (line.values, line.low, line.high) == ([2, 4, 6], [1, 2, 3], [3, 6, 9])
+
+
+def test_expert_solutions_come_from_the_runs_own_source(tmp_path):
+    run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0), rollout(1, 1, 0, gold="99")]})
+    report, _ = write(tmp_path, run)
+    expert = {p.id: p.anchors[0].text for p in load_arithmetic("train")}
+    right, other = report.rollouts.groups
+    assert right.expert is not None
+    assert right.expert.parts == [expert[right.problem_id]]
+    assert other.expert is None
+    assert any("1 of 2 drawn problems were not found" in note for note in report.rollouts.notes)
+
+
+def test_expert_solutions_of_a_source_elsewhere_can_be_named(tmp_path):
+    run = make_run(tmp_path, settings={"data": {"source": "somebody/numina"}}, rollouts={1: [rollout(1, 0, 0)]})
+    report, _ = write(tmp_path, run)
+    assert any("a report fetches nothing. Name a file with --problems" in note for note in report.rollouts.notes)
+    problem = PROBLEMS[10]
+    row = {"id": problem.id, "prompt": problem.prompt, "answer": problem.answer, "expert_solution": "because $x$"}
+    (tmp_path / "problems.jsonl").write_text(json.dumps(row) + "\n")
+    report, _ = write(tmp_path, run, problems=str(tmp_path / "problems.jsonl"))
+    assert report.rollouts.groups[0].expert.parts == ["because ", 0]  # type: ignore[union-attr]
+
+
+def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
+    run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0), rollout(1, 0, 1), wrong(1, 1, 0)]})
+    report, _ = write(tmp_path, run, token_shares="start")
+    assert any("token shares are under the weights of embedded" in note for note in report.rollouts.notes)
+    shares = report.rollouts.groups[0].responses[0].shares
+    assert shares is not None
+    assert shares.alignment == pytest.approx(1, abs=1e-3)  # the response is the expert solution
+    assert sum(share or 0 for share in shares.shares) == pytest.approx(shares.alignment, abs=2e-3)
+    assert "".join(shares.tokens).split() == PROBLEMS[10].anchors[0].text.split()
+
+
+def test_token_shares_without_a_final_model_say_why(tmp_path):
+    report, _ = write(tmp_path, make_run(tmp_path), token_shares="final")
+    assert any("no token shares, since there is no final model in it" in note for note in report.rollouts.notes)
+
+
+def test_pictures_are_images_from_rollouts_and_folders(tmp_path):
+    run = make_run(tmp_path)
+    for name in ("figures", "analysis/theory"):
+        (run / name).mkdir(parents=True)
+    (run / "figures" / "learning-curve.svg").write_text("<svg/>")
+    (run / "analysis" / "theory" / "theory.svg").write_text("<svg><script/></svg>")
+    (run / "figures" / "big.svg").write_text("x" * 700_000)
+    report, text = write(tmp_path, run)
+    captions = [picture.caption for picture in report.pictures]
+    assert captions[-2:] == ["run/figures/learning-curve.svg", "run/analysis/theory/theory.svg"]
+    assert len(captions) == 4
+    assert any("Figures left out, to keep the file small: run/figures/big.svg" in note for note in report.notes)
+    assert "<svg><script/>" not in text
+
+
+def test_write_report_refuses_a_run_named_twice(tmp_path):
+    run = make_run(tmp_path)
+    with pytest.raises(ConfigError, match="every run once"):
+        write_report([run, run / "."], tmp_path / "page.html")
+
+
+def test_gar_report_writes_the_page_and_says_the_verdict(tmp_path, capsys):
+    run = make_run(tmp_path)
+    assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("After training the model is better on test.\n")
+    assert "page.html (0." in printed
+
+
+def test_gar_report_of_no_run_explains_itself(tmp_path, capsys):
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 1
+    assert "gar report: " in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_gar_report_help_imports_no_torch():
+    assert not modules_after(["report", "--help"]) & {"torch", "transformers", "trl", "datasets", "matplotlib"}

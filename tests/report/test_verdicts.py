@@ -1,0 +1,124 @@
+"""What is said of runs: the right pairs, the right test, and never a win that was not shown."""
+
+import numpy as np
+import pytest
+
+from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
+from gar.report.groups import differing_settings, group_runs
+from gar.report.read import read_run
+from gar.report.verdicts import changes, contests
+from gar.report.words import headline, p_text, sentences
+from tests.report.runs import EVALUATION, make_run
+
+AFTER = np.array(EVALUATION["after"])
+
+
+def groups_of(tmp_path, *runs):
+    """(method, seed, right samples after training) of each run."""
+    return group_runs(
+        [
+            read_run(
+                make_run(
+                    tmp_path, f"{method}-{seed}", seed=seed, settings={"method": method},
+                    evaluations=EVALUATION | {"after": list(after)},
+                )
+            )
+            for method, seed, after in runs
+        ]
+    )  # fmt: skip
+
+
+def test_changes_of_one_run_pair_its_problems(tmp_path):
+    groups = groups_of(tmp_path, ("gar-grpo", 0, AFTER))
+    (finding,) = changes(groups, [])
+    differences = (AFTER - np.array(EVALUATION["before"])) / 4
+    assert finding.p_value == pytest.approx(sign_flip_p_value(differences))
+    assert (finding.num_seeds, finding.num_problems, finding.verdict) == (1, 8, "better")
+    assert finding.difference == pytest.approx(differences.mean())
+    assert finding.low is not None
+    assert finding.low < finding.difference < finding.high  # type: ignore[operator]
+    assert headline(groups, [finding], []) == "After training the model is better on test."
+    assert "This is one run" in sentences(groups, [finding], [])[-1]
+
+
+def test_changes_of_several_seeds_pair_the_seeds(tmp_path):
+    afters = [AFTER, AFTER - 1, np.minimum(AFTER + 1, 4)]
+    groups = groups_of(tmp_path, *(("gar-grpo", seed, after) for seed, after in enumerate(afters)))
+    (finding,) = changes(groups, [])
+    differences = [(after - np.array(EVALUATION["before"])).mean() / 4 for after in afters]
+    assert finding.p_value == pytest.approx(paired_t_p_value(differences))
+    assert finding.num_seeds == 3
+    assert "3 seeds of gar-grpo" in sentences(groups, [finding], [])[-1]
+
+
+def test_equal_runs_show_no_difference(tmp_path):
+    groups = groups_of(tmp_path, *((m, seed, AFTER) for m in ("grpo", "gar-grpo") for seed in (0, 1)))
+    (finding,) = contests(groups, [])
+    assert (finding.difference, finding.low, finding.verdict) == (0, None, "no difference shown")
+    assert headline(groups, [], [finding]) == "No difference between these groups of runs is shown."
+    assert "does not show that there is none" in sentences(groups, [], [finding])[-1]
+
+
+def test_an_unchanged_model_shows_no_difference(tmp_path):
+    groups = groups_of(tmp_path, ("grpo", 0, EVALUATION["before"]))
+    words = headline(groups, changes(groups, []), [])
+    assert words == "No difference between before and after training is shown on test."
+
+
+def test_contests_of_one_seed_make_no_test(tmp_path):
+    groups = groups_of(tmp_path, ("grpo", 0, EVALUATION["before"]), ("gar-grpo", 0, AFTER))
+    (finding,) = contests(groups, [])
+    assert (finding.p_value, finding.verdict) == (None, "no test: one seed")
+    assert finding.low is not None
+    assert headline(groups, [], [finding]) == "No test: with one seed each, nothing can be said of the methods."
+
+
+def test_contests_pair_by_seed_and_name_the_winner(tmp_path):
+    runs = [("grpo", s, np.array(EVALUATION["before"]) + (s == 2)) for s in (2, 0, 1)]
+    runs += [("gar-grpo", s, np.minimum(AFTER + (s == 2), 4)) for s in (0, 1, 2)]
+    groups = groups_of(tmp_path, *runs)
+    (finding,) = contests(groups, [])
+    assert (finding.num_seeds, finding.verdict) == (3, "better")
+    assert headline(groups, [], [finding]) == "gar-grpo against grpo: better on test."
+
+
+def test_contests_refuse_other_training_problems(tmp_path):
+    groups = groups_of(tmp_path, ("grpo", 0, AFTER), ("gar-grpo", 0, AFTER))
+    groups[1].runs[0].record["data_hash"] = "other"  # type: ignore[index]
+    notes: list[str] = []
+    assert contests(groups, notes) == []
+    assert "were not trained on the same problems (seed 0)" in notes[0]
+    assert headline(groups, [], []) == "No verdict: these runs have no measurement in common."
+
+
+def test_changes_refuse_other_problems_before_and_after(tmp_path):
+    groups = groups_of(tmp_path, ("grpo", 0, [1, 2]))
+    notes: list[str] = []
+    assert changes(groups, notes) == []
+    assert "was not measured on the same problems before and after" in notes[0]
+    assert headline(groups, [], []).startswith("No verdict")
+
+
+def test_group_runs_joins_seeds_and_parts_settings(tmp_path):
+    beta = make_run(tmp_path, "beta", settings={"reward": {"beta": 0.25}})
+    runs = [read_run(make_run(tmp_path, f"seed-{seed}", seed=seed)) for seed in (0, 1)] + [read_run(beta)]
+    groups = group_runs(runs)
+    assert [group.label for group in groups] == ["gar-grpo, reward.beta 0.5", "gar-grpo, reward.beta 0.25"]
+    assert [len(group.runs) for group in groups] == [2, 1]
+    assert len({group.colour for group in groups}) == 2
+    assert differing_settings(runs) == {"reward.beta": [0.5, 0.5, 0.25]}
+
+
+def test_group_runs_keeps_the_same_seed_apart(tmp_path):
+    groups = group_runs([read_run(make_run(tmp_path, name)) for name in ("a", "b")])
+    assert [group.label for group in groups] == ["gar-grpo (1)", "gar-grpo (2)"]
+
+
+def test_a_method_has_the_colour_that_it_has_in_every_figure(tmp_path):
+    (group,) = groups_of(tmp_path, ("gar-reinforce-pp", 0, AFTER))
+    assert group.colour == "#56B4E9"
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0004, "< 0.001"), (0.031, "= 0.031"), (0.25, "= 0.25")])
+def test_p_text_never_says_zero(value, text):
+    assert p_text(value) == text

@@ -27,6 +27,7 @@ class Output:
         figure: None where there is nothing to draw.
         notes: What it cannot show, and what is odd about its input.
         html: A page instead of a figure.
+        text: Markdown, where there is more to say than fits into the table.
     """
 
     name: str
@@ -37,10 +38,11 @@ class Output:
     figure: Figure | None = None
     notes: Sequence[str] = ()
     html: str | None = None
+    text: str | None = None
 
 
 def write_output(output: Output, folder: str | Path) -> list[Path]:
-    """Write `NAME.parquet`, and `NAME.svg` and `NAME.png` or `NAME.html`, each whole or not at all.
+    """Write `NAME.parquet`, and what there is of `NAME.svg`, `NAME.png`, `NAME.html` and `NAME.md`.
 
     Raises:
         RecordError: The system refuses.
@@ -50,9 +52,10 @@ def write_output(output: Output, folder: str | Path) -> list[Path]:
     write_parquet(paths[0], output.data)
     if output.figure is not None:
         paths += save_figure(output.figure, folder / output.name)
-    if output.html is not None:
-        paths.append(folder / f"{output.name}.html")
-        write_atomic(paths[-1], output.html)
+    for ending, content in (("html", output.html), ("md", output.text)):
+        if content is not None:
+            paths.append(folder / f"{output.name}.{ending}")
+            write_atomic(paths[-1], content)
     return paths
 
 

@@ -66,7 +66,7 @@ def token_shares_of(
 
     Args:
         policy: A run's or a model.
-        problem_id: Only this problem; None the first that has a response to show.
+        problem_id: Only this problem; None the one with most different correct responses.
         response_index: Only this response of its group.
         step: Of the recorded rollouts; None the last.
         num_samples: Draw so many fresh responses instead. A model has no recorded ones and draws 8.
@@ -79,14 +79,14 @@ def token_shares_of(
     """
     anchored = {problem.id: problem for problem in policy.with_anchors()}
     if num_samples or policy.run is None:
-        chosen = [problem for id, problem in anchored.items() if problem_id in (None, id)][:1]
+        chosen = [problem for id, problem in anchored.items() if problem_id in (None, id)][:_NUM_FRESH]
         groups = sampled_groups(policy, chosen, num_samples=num_samples or _NUM_FRESH, seed=seed) if chosen else []
         origin = f"{num_samples or _NUM_FRESH} fresh responses"
     else:
         step, groups = recorded_groups(policy, step)
         groups = [group for group in groups if problem_id in (None, group.id)]
         origin = f"rollouts of step {step}, under the model as it is now"
-    for group in groups:
+    for group in sorted(groups, key=_interest):
         scores = [score for score in _scores(policy, group) if response_index in (None, score.response_index)]
         if any(score.token_shares is not None for score in scores):
             return _page(policy, origin, anchored[group.id], scores, max_responses)
@@ -97,6 +97,11 @@ def token_shares_of(
         f"{policy.name}: no alignment for {which} ({origin}): no such problem or response, no expert solution, or no "
         "token to score."
     )
+
+
+def _interest(group: ResponseGroup) -> int:
+    """Groups with most different correct responses come first."""
+    return -len({str(r) for r, right in zip(group.responses, group.eligible or (), strict=False) if right})
 
 
 def _scores(policy: Policy, group: ResponseGroup) -> list[ResponseScore]:

@@ -68,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_silent_groups(names)
     _add_gradient_space(names)
     _add_tokens(names)
+    _add_method_study(names)
+    _add_theory(names)
     return parser
 
 
@@ -112,13 +114,14 @@ def _silent_groups(options: argparse.Namespace) -> "Output":
     return silent_groups_output(silent_groups(options.subject))
 
 
-def _add_policy(parser: argparse.ArgumentParser, num_samples: int, help: str) -> None:
+def _add_policy(parser: argparse.ArgumentParser, num_samples: int | None = None, help: str = "") -> None:
     """What every analysis takes that needs a model. Of a run it is the final model."""
     parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic)")
     parser.add_argument("--split", help="of the data (default: the run's; of a model: test of arithmetic, else train)")
-    parser.add_argument("--samples", type=int, default=num_samples, help=help)
-    parser.add_argument("--seed", type=int, default=0, help="of the sampling (default: %(default)s)")
     parser.set_defaults(policy=True)
+    if num_samples is not None:
+        parser.add_argument("--samples", type=int, default=num_samples, help=help)
+        parser.add_argument("--seed", type=int, default=0, help="of the sampling (default: %(default)s)")
 
 
 def _policy(options: argparse.Namespace) -> "Policy":
@@ -149,7 +152,7 @@ def _gradient_space(options: argparse.Namespace) -> "Output":
 def _add_tokens(names: "_SubParsers") -> None:
     parser = _add(names, "tokens", "RUN_OR_MODEL", "share of each token in the alignment, as an HTML heat map", _tokens)
     _add_policy(parser, 0, "fresh responses; 0: the recorded rollouts, of a model 8 (default: %(default)s)")
-    parser.add_argument("--problem", metavar="ID", help="default: the first with a scored response")
+    parser.add_argument("--problem", metavar="ID", help="default: that with most different correct responses")
     parser.add_argument("--response", type=int, metavar="INDEX", help="only this response of the group, from 0")
     parser.add_argument("--step", type=_positive, help="of the recorded rollouts (default: the last)")
     parser.add_argument("--show", type=_positive, default=8, help="most responses to show (default: %(default)s)")
@@ -168,3 +171,41 @@ def _tokens(options: argparse.Namespace) -> "Output":
         seed=options.seed,
     )
     return tokens_output(page)
+
+
+def _add_method_study(names: "_SubParsers") -> None:
+    parser = _add(names, "method-study", "RUN_OR_MODEL", "does alignment follow a solution's method or its wording",
+                  _method_study)  # fmt: skip
+    _add_policy(parser)
+    parser.add_argument("--problems", type=_positive, default=200, help="of the embedded task (default: %(default)s)")
+    parser.add_argument("--solutions", metavar="FILE.jsonl", help="right solutions instead: prompt, solution, method, "
+                        "and where known wording and id")  # fmt: skip
+    parser.add_argument("--expert", metavar="METHOD", help="only pairs with a solution by this method (embedded task: "
+                        "stepwise; file: all pairs)")  # fmt: skip
+
+
+def _method_study(options: argparse.Namespace) -> "Output":
+    from gar.analysis.method_study import embedded_solutions, method_study, method_study_output, read_solutions
+
+    policy = _policy(options)
+    if options.solutions:
+        study = method_study(policy, read_solutions(options.solutions), expert=options.expert)
+    else:
+        solutions = embedded_solutions(policy, options.problems)
+        study = method_study(policy, solutions, expert=options.expert or "stepwise")
+    return method_study_output(study)
+
+
+def _add_theory(names: "_SubParsers") -> None:
+    parser = _add(names, "theory", "RUN_OR_MODEL", "the paper's statements, each computed on real rollouts", _theory)
+    _add_policy(parser, 8, "fresh responses to each problem (default: %(default)s)")
+    parser.add_argument("--problems", type=_positive, default=40, help="how many (default: %(default)s)")
+
+
+def _theory(options: argparse.Namespace) -> "Output":
+    from gar.analysis.theory import check_theory, theory_output
+
+    check = check_theory(
+        _policy(options), num_problems=options.problems, num_samples=options.samples, seed=options.seed
+    )
+    return theory_output(check)

@@ -70,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_tokens(names)
     _add_method_study(names)
     _add_theory(names)
+    _add_ablation(names)
+    _add_sensitivity(names)
+    _add_cost(names)
     return parser
 
 
@@ -209,3 +212,40 @@ def _theory(options: argparse.Namespace) -> "Output":
         _policy(options), num_problems=options.problems, num_samples=options.samples, seed=options.seed
     )
     return theory_output(check)
+
+
+def _add_ablation(names: "_SubParsers") -> None:
+    _add(names, "ablation", "RESULTS", "rows of a comparison in per cent below the best, from its results folder",
+         _ablation)  # fmt: skip
+
+
+def _ablation(options: argparse.Namespace) -> "Output":
+    from gar.analysis.ablation import ablation, ablation_output
+
+    return ablation_output(ablation(options.subject))
+
+
+def _add_sensitivity(names: "_SubParsers") -> None:
+    parser = _add(
+        names, "sensitivity", "RESULTS", "settings that rows of a comparison vary alone, as curves", _sensitivity
+    )
+    parser.add_argument(
+        "--base", metavar="ROW", help="the row that others vary (default: that with the usual settings)"
+    )
+
+
+def _sensitivity(options: argparse.Namespace) -> "Output":
+    from gar.analysis.sensitivity import sensitivity, sensitivity_output
+
+    return sensitivity_output(sensitivity(options.subject, base=options.base))
+
+
+def _add_cost(names: "_SubParsers") -> None:
+    parser = _add(names, "cost", "RUN", "seconds per step of run folders, by method and part", _cost)
+    parser.add_argument("others", metavar="RUN", nargs="*", help="more run folders")
+
+
+def _cost(options: argparse.Namespace) -> "Output":
+    from gar.analysis.cost import cost_output, measured_cost
+
+    return cost_output(measured_cost([options.subject, *options.others]))

@@ -1,0 +1,220 @@
+"""What each row of a comparison loses against the best: percentage below the peak, from its results folder.
+
+The peak is the best mean of the rows with the most seeds: one lucky seed is no peak.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from gar.analysis.comparison_figures import mean_interval
+from gar.analysis.outputs import Output
+from gar.analysis.style import MUTED, PAGE_WIDTH, PAPER, add_caption, method_colour
+from gar.errors import RecordError
+from gar.records.files import read_json
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedRun:
+    """What `gar compare` kept of a run: its row, seed, settings, and pass@k after training by set and k."""
+
+    label: str
+    seed: int
+    settings: Mapping[str, Any]
+    pass_at: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """A row against the best one of a set, in per cent of the best one's mean; above 0 with fewer seeds alone.
+
+    Attributes:
+        mean: Of the row, minus the best, over the seeds of the row.
+        low: Lower end of the 95 % interval of the paired difference, `high` the upper; NaN with fewer than two pairs.
+        seeds: The row's value for each seed, against the mean of the best.
+        score: The row's mean pass@k.
+    """
+
+    label: str
+    method: str
+    set_name: str
+    k: int
+    mean: float
+    low: float
+    high: float
+    seeds: Floats
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ablation:
+    """All rows on all sets at the smallest k, best first."""
+
+    name: str
+    k: int
+    losses: Sequence[Loss]
+    notes: Sequence[str]
+
+    def of(self, set_name: str) -> list[Loss]:
+        """Rows on one set, in the order of the first set."""
+        order = [loss.label for loss in self.losses if loss.set_name == self.losses[0].set_name]
+        return sorted((x for x in self.losses if x.set_name == set_name), key=lambda loss: order.index(loss.label))
+
+    @property
+    def set_names(self) -> list[str]:
+        """Evaluation sets, in their order."""
+        return list(dict.fromkeys(loss.set_name for loss in self.losses))
+
+
+def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]]:
+    """The finished runs of a comparison, and what to say of files that cannot be read.
+
+    Raises:
+        RecordError: There is no such folder, or no result in it can be read.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise RecordError(f"{folder}: no such folder. A results folder is what `gar compare` writes, as results/NAME.")
+    runs, faults = [], []
+    files = sorted(file for file in path.glob("*-seed-*.json") if not file.name.endswith(".failed.json"))
+    for file in files:
+        try:
+            values = read_json(file)
+            missing = [name for name in ("label", "seed", "settings", "pass_at") if name not in values]
+            if missing:
+                raise RecordError(f"{file}: no '{missing[0]}'. Was it written by another version of gar?")
+            runs.append(FinishedRun(**{name: values[name] for name in ("label", "seed", "settings", "pass_at")}))
+        except RecordError as error:
+            faults.append(str(error))
+    if not runs:
+        raise RecordError(f"{folder}: no finished run of a comparison in it." + (f" {faults[0]}" if faults else ""))
+    notes = [f"{len(faults)} of {len(files)} results left out, the first: {faults[0]}"] if faults else []
+    failed = len(list(path.glob("*.failed.json")))
+    return runs, [*notes, *([f"{failed} runs failed and are not shown."] if failed else [])]
+
+
+def ablation(folder: str | Path) -> Ablation:
+    """Every row of a comparison in per cent below the best row of its set.
+
+    Raises:
+        RecordError: There is nothing to read.
+    """
+    runs, notes = read_finished_runs(folder)
+    labels = list(dict.fromkeys(run.label for run in runs))
+    sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
+    k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
+    counts = {label: sum(run.label == label for run in runs) for label in labels}
+    most = max(counts.values())
+    fewer = [f"{label} ({count})" for label, count in counts.items() if count < most]
+    if fewer:
+        notes.append(f"Fewer than {most} seeds, so that rows see different seeds: {', '.join(fewer)}.")
+    if most == 1:
+        notes.append("One seed: nothing is known of the spread.")
+    losses = [loss for name in sets for loss in _losses(runs, labels, name, k)]
+    notes.append("The best row of a set is chosen by these numbers, so that it is flattered, and the others are not.")
+    return Ablation(name=Path(folder).resolve().name, k=k, losses=losses, notes=notes)
+
+
+def _losses(runs: Sequence[FinishedRun], labels: Sequence[str], set_name: str, k: int) -> list[Loss]:
+    scores = {label: seed_scores(runs, label, set_name, k) for label in labels}
+    scores = {label: values for label, values in scores.items() if values}
+    means = {label: float(np.mean(list(values.values()))) for label, values in scores.items()}
+    most = max(len(values) for values in scores.values())
+    best = max((label for label in means if len(scores[label]) == most), key=lambda label: means[label])
+    peak = means[best] or np.nan
+    methods = {run.label: str(run.settings.get("method", run.label)) for run in runs}
+    losses = []
+    for label in sorted(scores, key=lambda label: -means[label]):
+        own = scores[label]
+        pairs = np.array([own[seed] - scores[best][seed] for seed in own if seed in scores[best]])
+        middle, half = (float(x[0]) for x in mean_interval(pairs[:, None])) if len(pairs) else (np.nan, np.nan)
+        if label == best:
+            half = np.nan
+        losses.append(
+            Loss(
+                label=label, method=methods[label], set_name=set_name, k=k, mean=100 * (means[label] / peak - 1),
+                low=100 * (middle - half) / peak, high=100 * (middle + half) / peak,
+                seeds=100 * (np.array(list(own.values())) / peak - 1), score=means[label],
+            )
+        )  # fmt: skip
+    return losses
+
+
+def seed_scores(runs: Sequence[FinishedRun], label: str, set_name: str, k: int) -> dict[int, float]:
+    """pass@k of each seed of a row."""
+    return {
+        run.seed: run.pass_at[set_name][str(k)]
+        for run in runs
+        if run.label == label and str(k) in run.pass_at.get(set_name, {})
+    }
+
+
+def ablation_figure(ablation: Ablation) -> Figure:
+    """A panel for each set: rows from best to worst, dots are seeds."""
+    first = ablation.of(ablation.set_names[0])
+    with matplotlib.rc_context(PAPER):
+        figure = Figure(figsize=(PAGE_WIDTH, 0.95 + 0.19 * len(first)))
+        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+        panels = np.atleast_1d(figure.subplots(1, len(ablation.set_names), sharey=True))
+        for axes, name in zip(panels, ablation.set_names, strict=True):
+            _draw_losses(axes, ablation.of(name), [loss.label for loss in first])
+            axes.set_title(f"{name}, pass@{ablation.k}")
+        panels[0].set_yticks(range(len(first)), [f"{loss.label} ({len(loss.seeds)})" for loss in first])
+        panels[0].set_ylim(len(first) - 0.4, -0.6)
+        add_caption(
+            figure,
+            f"{ablation.name}: n = number of seeds, in brackets. Dots: seeds. Bars: 95 % intervals of the difference "
+            "to the best row, paired by seed.",
+        )
+    return figure
+
+
+def _draw_losses(axes: Axes, losses: Sequence[Loss], labels: Sequence[str]) -> None:
+    axes.axvline(0, color=MUTED, linewidth=0.8)
+    for loss in losses:
+        y, colour = labels.index(loss.label), method_colour(loss.method)
+        axes.plot(loss.seeds, np.full(len(loss.seeds), y), ".", color=colour, alpha=0.4, markersize=4, mew=0)
+        if np.isfinite(loss.low):
+            axes.plot([loss.low, loss.high], [y, y], color=colour, linewidth=1.5)
+        axes.plot(loss.mean, y, "o", color=colour, markersize=4.5)
+        axes.annotate(f"{loss.mean:.0f} %", (1.0, y), (3, 0), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", va="center", size=6.5)  # fmt: skip
+    axes.set_xlabel("below the best row, %")
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def ablation_output(ablation: Ablation) -> Output:
+    """What the command writes and shows."""
+    names = ablation.set_names
+    table: dict[str, list[Any]] = {}
+    for name in names:
+        for loss in ablation.of(name):
+            interval = f" [{loss.low:+.0f}, {loss.high:+.0f}]" if np.isfinite(loss.low) else ""
+            table.setdefault(loss.label, [loss.label, len(loss.seeds)]).extend(
+                [loss.score, f"{loss.mean:+.1f}{interval}"]
+            )
+    data = {
+        name: [getattr(loss, name) for loss in ablation.losses]
+        for name in ("label", "method", "set_name", "k", "score", "mean", "low", "high")
+    }
+    return Output(
+        name="ablation",
+        title=f"{ablation.name}: pass@{ablation.k}, and per cent below the best row [95 %, paired by seed]",
+        headings=("row", "seeds", *(text for name in names for text in (name, "below, %"))),
+        rows=list(table.values()),
+        data=pa.table(data | {"seeds": [loss.seeds.tolist() for loss in ablation.losses]}),
+        figure=ablation_figure(ablation),
+        notes=ablation.notes,
+    )

@@ -1,0 +1,194 @@
+"""How much a setting matters: rows of a comparison that differ in one number alone, as curves below the peak."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from gar.analysis.ablation import FinishedRun, read_finished_runs, seed_scores
+from gar.analysis.comparison_figures import mean_interval
+from gar.analysis.outputs import Output
+from gar.analysis.style import COLOURS, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
+from gar.errors import RecordError
+
+_MAX_COLUMNS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettingCurve:
+    """One setting on one evaluation set.
+
+    Attributes:
+        setting: Its dotted name.
+        set_name: Evaluation set.
+        values: In ascending order.
+        labels: The row of each value.
+        scores: pass@k of each seed, by value.
+    """
+
+    setting: str
+    set_name: str
+    values: Sequence[float]
+    labels: Sequence[str]
+    scores: Sequence[NDArray[np.float64]]
+
+    @property
+    def percent_below_peak(self) -> list[float]:
+        """Mean of each value, in per cent below the best mean."""
+        means = np.array([scores.mean() for scores in self.scores])
+        return (100 * (means / (means.max() or np.nan) - 1)).tolist()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sensitivity:
+    """All settings that rows of a comparison vary by themselves, around its base row."""
+
+    name: str
+    base: str
+    k: int
+    curves: Sequence[SettingCurve]
+    notes: Sequence[str]
+
+
+def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
+    """Curves over every number that varies alone.
+
+    Args:
+        folder: A results folder of `gar compare`.
+        base: The row that the others vary; None: the one that differs least from all.
+
+    Raises:
+        RecordError: There is nothing to read, no such row, or no row varies one number alone.
+    """
+    runs, notes = read_finished_runs(folder)
+    settings = {run.label: dict(_leaves(run.settings)) for run in runs}
+    for values in settings.values():
+        values.pop("seed", None)
+    chosen = base or _centre(settings)
+    if chosen not in settings:
+        raise RecordError(f"{folder}: no row '{chosen}'; there are {', '.join(settings)}.")
+    varied: dict[str, dict[str, float]] = {}
+    for label, values in settings.items():
+        changed = [name for name in values.keys() | settings[chosen].keys()
+                   if values.get(name) != settings[chosen].get(name)]  # fmt: skip
+        numbers = [values.get(changed[0]), settings[chosen].get(changed[0])] if len(changed) == 1 else []
+        if numbers and all(isinstance(x, int | float) and not isinstance(x, bool) for x in numbers):
+            varied.setdefault(changed[0], {chosen: settings[chosen][changed[0]]})[label] = values[changed[0]]
+        elif label != chosen:
+            notes.append(f"{label} is in no curve: it changes {', '.join(sorted(changed)[:3])}.")
+    if not varied:
+        raise RecordError(f"{folder}: no row varies one number alone against '{chosen}'. Try gar analyze ablation.")
+    k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
+    sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
+    curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]
+    notes.append("The peak is chosen by these numbers; with few seeds a curve shows chance as well as the setting.")
+    return Sensitivity(name=Path(folder).resolve().name, base=chosen, k=k, curves=curves, notes=notes)
+
+
+def _curve(runs: Sequence[FinishedRun], setting: str, rows: Mapping[str, float], set_name: str, k: int) -> SettingCurve:
+    order = sorted(rows, key=lambda label: rows[label])
+    scores = [np.array(list(seed_scores(runs, label, set_name, k).values())) for label in order]
+    known = [i for i, values in enumerate(scores) if len(values)]
+    return SettingCurve(
+        setting=setting,
+        set_name=set_name,
+        values=[rows[order[i]] for i in known],
+        labels=[order[i] for i in known],
+        scores=[scores[i] for i in known],
+    )
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _centre(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """The row whose settings are the most frequent ones."""
+    names = sorted({name for values in settings.values() for name in values})
+    usual = {name: Counter(repr(values.get(name)) for values in settings.values()).most_common(1)[0][0]
+             for name in names}  # fmt: skip
+    return min(settings, key=lambda label: sum(repr(settings[label].get(name)) != usual[name] for name in names))
+
+
+def sensitivity_figure(sensitivity: Sensitivity) -> Figure:
+    """A panel for each setting, a line for each set."""
+    names = list(dict.fromkeys(curve.setting for curve in sensitivity.curves))
+    columns = min(_MAX_COLUMNS, max(2, len(names)))
+    rows = -(-len(names) // columns)
+    with matplotlib.rc_context(PAPER):
+        figure = Figure(figsize=(PAGE_WIDTH, 0.5 + 1.8 * rows))
+        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+        panels = figure.subplots(rows, columns, squeeze=False).flat
+        for axes, name in zip(panels, names, strict=False):
+            _draw_setting(axes, [curve for curve in sensitivity.curves if curve.setting == name])
+            axes.set_xlabel(name)
+        for axes in list(figure.axes)[len(names) :]:
+            axes.set_visible(False)
+        figure.axes[0].legend(loc="lower center", frameon=False)
+        counts = sorted({len(scores) for curve in sensitivity.curves for scores in curve.scores})
+        seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        add_caption(
+            figure,
+            f"{sensitivity.name}, around {sensitivity.base}: pass@{sensitivity.k}, n = {seeds} seeds a point. Bars: "
+            "95 % intervals over seeds.",
+        )
+    return figure
+
+
+def _draw_setting(axes: Axes, curves: Sequence[SettingCurve]) -> None:
+    for i, curve in enumerate(curves):
+        x = np.arange(len(curve.values)) + (i - (len(curves) - 1) / 2) * 0.1
+        peak = max(scores.mean() for scores in curve.scores) or np.nan
+        for place, scores in zip(x, curve.scores, strict=True):
+            middle, half = (float(value[0]) for value in mean_interval(scores[:, None]))
+            if np.isfinite(half):
+                low, high = max(middle - half, 0.0), min(middle + half, 1.0)
+                axes.plot([place] * 2, [100 * (end / peak - 1) for end in (low, high)], color=COLOURS[i], linewidth=1)
+        axes.plot(x, curve.percent_below_peak, color=COLOURS[i], marker=MARKERS[i], markersize=4, label=curve.set_name)
+    axes.axhline(0, color=MUTED, linewidth=0.7)
+    axes.set_xticks(range(len(curves[0].values)), [f"{value:g}" for value in curves[0].values])
+    axes.set_ylabel("below the peak, %")
+
+
+def sensitivity_output(sensitivity: Sensitivity) -> Output:
+    """What the command writes and shows."""
+    points = [
+        (curve, value, label, scores, below)
+        for curve in sensitivity.curves
+        for value, label, scores, below in zip(
+            curve.values, curve.labels, curve.scores, curve.percent_below_peak, strict=True
+        )
+    ]
+    return Output(
+        name="sensitivity",
+        title=f"{sensitivity.name}, around {sensitivity.base}: pass@{sensitivity.k}",
+        headings=("setting", "value", "set", "seeds", "mean", "below the peak, %"),
+        rows=[
+            (curve.setting, f"{value:g}", curve.set_name, len(scores), float(scores.mean()), f"{below:+.1f}")
+            for curve, value, _, scores, below in points
+        ],
+        data=pa.table(
+            {
+                "setting": [curve.setting for curve, *_ in points],
+                "set_name": [curve.set_name for curve, *_ in points],
+                "value": [float(value) for _, value, *_ in points],
+                "label": [label for _, _, label, *_ in points],
+                "scores": [scores.tolist() for *_, scores, _ in points],
+                "percent_below_peak": [below for *_, below in points],
+            }
+        ),
+        figure=sensitivity_figure(sensitivity),
+        notes=sensitivity.notes,
+    )

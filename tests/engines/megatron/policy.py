@@ -3,6 +3,7 @@
 import re
 import zlib
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor, nn
 
+from gar.core import gradient_activation_means
+from gar.spans import TokenSequence
 from tests.engines.rollouts import VOCAB
 
 PADDED_VOCAB = 96
@@ -94,7 +97,8 @@ def build_policy(*, tied: bool, sequence_parallel: bool = False) -> list[Any]:
         tensor_model_parallel_size=mpu.get_tensor_model_parallel_world_size(), pipeline_model_parallel_size=stages,
         context_parallel_size=mpu.get_context_parallel_world_size(), sequence_parallel=sequence_parallel,
         use_cpu_initialization=True, pipeline_dtype=torch.float32,
-        variable_seq_lengths=stages > 1, moe_token_dispatcher_type="alltoall", add_bias_linear=False, normalization="RMSNorm", hidden_dropout=0.0,
+        variable_seq_lengths=stages > 1, moe_token_dispatcher_type="alltoall", add_bias_linear=False,
+        normalization="RMSNorm", hidden_dropout=0.0,
         attention_dropout=0.0, bias_dropout_fusion=False, masked_softmax_fusion=False,
     )  # fmt: skip
     layer = get_gpt_layer_local_spec(normalization="RMSNorm")
@@ -128,4 +132,37 @@ def _values(name: str, parameter: Any) -> Tensor:
     return whole if split is None else whole.chunk(ranks, split)[mpu.get_tensor_model_parallel_rank()].clone()
 
 
-__all__ = ["PADDED_VOCAB", "VOCAB", "build_policy", "redirect_cuda"]
+def hidden_states(model: Any, sequence: TokenSequence) -> Tensor:
+    """What the head is given where one sequence passes alone, [tokens, hidden]. On one process."""
+    tokens = torch.tensor([[*sequence.context_ids, *sequence.ids]])
+    if not tokens.numel():
+        return torch.zeros(0, HIDDEN)
+    seen = []
+    handle = model.output_layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][:, 0]))
+    packed = SimpleNamespace(
+        qkv_format="thd", cu_seqlens_q=torch.tensor([0, tokens.numel()]), cu_seqlens_kv=None, cu_seqlens_q_padded=None,
+        max_seqlen_q=tokens.numel(), max_seqlen_kv=tokens.numel(), cu_seqlens_kv_padded=None, local_cp_size=None,
+        cp_group=None,
+    )  # fmt: skip
+    packed.cu_seqlens_kv = packed.cu_seqlens_q
+    with torch.no_grad():
+        model.eval()(tokens, None, None, packed_seq_params=packed)
+    handle.remove()
+    return seen[0]
+
+
+def core_means(
+    hidden: list[Tensor], sequences: list[TokenSequence], weight: Tensor, signal: dict, keep: list
+) -> Tensor:
+    """The core's means of the scored tokens, in float64 from the hidden states on."""
+    rows, targets, index = [], [], []
+    for i, (states, sequence) in enumerate(zip(hidden, sequences, strict=True)):
+        for position in sequence.positions:
+            rows.append(states[len(sequence.context_ids) + position - 1])
+            targets.append(sequence.ids[position])
+            index.append(i)
+    return gradient_activation_means(
+        torch.stack(rows).double(), weight[:VOCAB].double(), torch.tensor(targets), torch.tensor(index),
+        num_responses=len(sequences), keep_fraction=torch.tensor(keep),
+        signal=signal.get("kind", "gradient-activation"), activation_threshold=signal.get("activation_threshold", 0.0),
+    )  # fmt: skip

@@ -6,16 +6,14 @@ slime's side is the stand-in of `tests/engines/slime_standin.py`; Megatron is th
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from gar.core import gradient_activation_means, group_advantages, unit_rows
-from gar.spans import TokenSequence
-from tests.engines.rollouts import VOCAB, make_arguments, make_data, sequences_of, true_rewards
+from gar.core import group_advantages, unit_rows
+from tests.engines.rollouts import make_arguments, make_data, sequences_of, true_rewards
 from tests.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
@@ -44,7 +42,7 @@ CASES = [(layout, head, signal) for layout in LAYOUTS for head in HEADS for sign
 
 
 @contextmanager
-def policy(layout: str, head: str) -> Iterator[list[Any]]:
+def policy(layout: str, head: str, *, standin: bool = True) -> Iterator[list[Any]]:
     """The chunks that the plugin caught while they were built."""
     from megatron.core import mpu
 
@@ -54,7 +52,8 @@ def policy(layout: str, head: str) -> Iterator[list[Any]]:
     from tests.engines.slime_standin import install
 
     redirect_cuda()
-    install()
+    if standin:
+        install()
     mpu.initialize_model_parallel(**LAYOUTS.get(layout, {}))
     on_megatron_init(make_arguments())
     built = build_policy(tied=HEADS[head], sequence_parallel=layout == "sequence")
@@ -124,50 +123,20 @@ def uneven() -> dict[str, Any]:
 
 def reference(head: str) -> dict[str, dict[str, Any]]:
     """One sequence a pass, the whole of it, the whole head, and the core's arithmetic."""
+    from tests.engines.megatron.policy import core_means, hidden_states
+
     with policy("single", head) as chunks:
         model = chunks[0].module
         responses, anchors = sequences_of(make_data())
-        hidden = [_hidden(model, sequence) for sequence in responses + anchors]
+        hidden = [hidden_states(model, sequence) for sequence in responses + anchors]
         weight = model.embedding.word_embeddings.weight if HEADS[head] else model.output_layer.weight
         found = {}
         for name, signal in SIGNALS.items():
             keep = [1.0] * len(responses) + [signal.get("anchor_keep_fraction", 1.0)] * len(anchors)
-            means = _means(hidden, responses + anchors, weight, signal, keep)
-            plain = _means(hidden, responses + anchors, weight, signal, [1.0] * len(keep))
+            means = core_means(hidden, responses + anchors, weight, signal, keep)
+            plain = core_means(hidden, responses + anchors, weight, signal, [1.0] * len(keep))
             found[name] = {"plain": plain, "responses": means[: len(responses)], "anchors": means[len(responses) :]}
         return found
-
-
-def _hidden(model: Any, sequence: TokenSequence) -> Tensor:
-    tokens = torch.tensor([[*sequence.context_ids, *sequence.ids]])
-    if not tokens.numel():
-        return torch.zeros(0, 32)
-    seen = []
-    handle = model.output_layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][:, 0]))
-    packed = SimpleNamespace(
-        qkv_format="thd", cu_seqlens_q=torch.tensor([0, tokens.numel()]), cu_seqlens_kv=None, cu_seqlens_q_padded=None,
-        max_seqlen_q=tokens.numel(), max_seqlen_kv=tokens.numel(), cu_seqlens_kv_padded=None, local_cp_size=None,
-        cp_group=None,
-    )  # fmt: skip
-    packed.cu_seqlens_kv = packed.cu_seqlens_q
-    with torch.no_grad():
-        model.eval()(tokens, None, None, packed_seq_params=packed)
-    handle.remove()
-    return seen[0]
-
-
-def _means(hidden: list[Tensor], sequences: list[TokenSequence], weight: Tensor, signal: dict, keep: list) -> Tensor:
-    rows, targets, index = [], [], []
-    for i, (states, sequence) in enumerate(zip(hidden, sequences, strict=True)):
-        for position in sequence.positions:
-            rows.append(states[len(sequence.context_ids) + position - 1])
-            targets.append(sequence.ids[position])
-            index.append(i)
-    return gradient_activation_means(
-        torch.stack(rows).double(), weight[:VOCAB].double(), torch.tensor(targets), torch.tensor(index),
-        num_responses=len(sequences), keep_fraction=torch.tensor(keep), signal=signal.get("kind", "gradient-activation"),
-        activation_threshold=signal.get("activation_threshold", 0.0),
-    )  # fmt: skip
 
 
 # What is said of it.
@@ -200,7 +169,7 @@ def joined(ranks: list[dict[str, Any]], key: str) -> Tensor:
 
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_sequence_means_agree_with_one_process(found, truth, case):
-    layout, head, signal = case
+    _, head, signal = case
     responses, anchors = sequences_of(make_data())
     has_tokens = torch.tensor([bool(s.positions) for s in responses + anchors])
     expected = unit_rows(truth[head][signal]["plain"])[has_tokens]

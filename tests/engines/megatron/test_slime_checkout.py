@@ -1,0 +1,176 @@
+"""The plugin on slime itself, unmodified: 2 gloo processes, Megatron on CPUs. GAR_SLIME_CHECKOUT names a checkout.
+
+slime's own code runs from the converter to the logger: `_convert_samples_to_train_data`, `_split_train_data_by_dp`,
+`_get_rollout_data`, `get_batch`, `forward_only`, `get_responses`, `compute_advantages_and_returns`, `log_rollout_data`.
+"""
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gar.core import group_advantages
+from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
+from tests.engines.rollouts import make_arguments, sequences_of, true_rewards
+from tests.ranks import run_ranks
+
+pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it")
+pytestmark = pytest.mark.dist
+
+CHECKOUT = os.environ.get("GAR_SLIME_CHECKOUT")
+if not CHECKOUT:
+    pytest.skip("GAR_SLIME_CHECKOUT is not set: it names a checkout of slime >= 0.3.0", allow_module_level=True)
+
+RESPONSES = ("anchor", "right", "wrong", "unclosed", "right again")
+
+
+def arguments(layout: str, **changes: Any) -> Any:
+    """What slime's own functions read, beside what the plugin does."""
+    from gar.models.embedded import embedded_path
+
+    values = {
+        "hf_checkpoint": str(embedded_path()), "n_samples_per_prompt": len(RESPONSES), "rollout_batch_size": 6,
+        "global_batch_size": 6 * len(RESPONSES), "balance_data": False, "balance_by_flops": False,
+        "rollout_top_p": 1.0, "use_rollout_entropy": False, "custom_megatron_before_log_prob_hook_path": None,
+        "kl_coef": 0.0, "use_rollout_logprobs": False, "custom_advantage_function_path": None, "use_opd": False,
+        "normalize_advantages": False, "reward_key": None, "qkv_format": "thd", "use_wandb": False,
+        "use_tensorboard": False, "wandb_always_use_train_step": False, "ci_test": False, "log_multi_turn": False,
+        "log_passrate": False, "log_correct_samples": False, "sequence_parallel": layout == "sequence",
+    }  # fmt: skip
+    return make_arguments(**(values | changes))
+
+
+def samples() -> list[Any]:
+    from slime.utils.types import Sample
+
+    from gar.data.arithmetic import load_arithmetic
+    from gar.models.embedded import load_embedded
+
+    _, tokenizer = load_embedded()
+    found = []
+    for group, problem in enumerate(load_arithmetic("train")[:6]):
+        anchor = problem.anchors[0].text
+        answer = f"</think> <answer> {problem.answer} </answer>"
+        texts = {
+            "anchor": anchor,
+            "right": f"<think> {problem.prompt} {problem.answer} {answer}",
+            "wrong": f"<think> {problem.prompt} so {answer}".replace(f"> {problem.answer} <", "> x <"),
+            "unclosed": f"<think> {problem.prompt} {problem.answer}",
+            "right again": f"<think> ok {problem.prompt[::-1]} {answer}",
+        }
+        for kind in RESPONSES:
+            prompt, ids = tokenizer.encode(problem.prompt), [*tokenizer.encode(texts[kind]), tokenizer.eos_token_id]
+            found.append(
+                Sample(
+                    group_index=group, index=len(found), prompt=problem.prompt, tokens=prompt + ids,
+                    response=texts[kind], response_length=len(ids), label=problem.answer, reward=0.0,
+                    metadata={"anchors": [anchor] if group else []}, status=Sample.Status.COMPLETED,
+                    rollout_log_probs=[-1.0] * len(ids),
+                )
+            )  # fmt: skip
+    return found
+
+
+# What runs on each rank.
+
+
+def through_slime(checkout: str, layout: str, head: str) -> dict[str, Any]:
+    from tests.engines.slime_checkout import install
+
+    install(checkout)
+    with policy(layout, head, standin=False) as chunks:
+        from megatron.core import mpu
+        from slime.ray.rollout import RolloutManager
+
+        import gar.integrations.slime as plugin
+
+        args = arguments(layout)
+        data = plugin.convert_samples(args, samples())
+        raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
+        manager = object.__new__(RolloutManager)
+        manager.args = args
+        manager.train_parallel_config = {
+            "dp_size": mpu.get_data_parallel_world_size(), "cp_size": mpu.get_context_parallel_world_size(),
+            "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1,
+        }  # fmt: skip
+        share = received(args, manager._split_train_data_by_dp(data))
+        plugin.postprocess(args, 0, share)
+        logged = log(args, share)
+        found = {"share": share, "raw": raw, "logged": logged, "is last": mpu.is_pipeline_last_stage()}
+        if layout == "single":
+            found["truth"] = truth(raw, chunks[0].module)
+        return found
+
+
+def received(args: Any, boxes: list[Any]) -> dict[str, Any]:
+    """A rank's share as slime's actor makes it."""
+    from slime.backends.megatron_utils.actor import MegatronTrainRayActor
+
+    actor = object.__new__(MegatronTrainRayActor)
+    actor.args = args
+    return actor._get_rollout_data(boxes)
+
+
+def log(args: Any, share: dict[str, Any]) -> dict[str, float]:
+    """What slime's logger makes of it, on the rank that logs."""
+    from slime.backends.megatron_utils import actor
+
+    logger = getattr(actor, "log_rollout_data", None) or actor.train_metric_utils.log_rollout_data
+    module = __import__(logger.__module__, fromlist=["logging_utils"])
+    written: dict[str, float] = {}
+    module.logging_utils.log = lambda _, metrics, step_key: written.update(metrics)
+    logger(0, args, share)
+    return written
+
+
+def truth(raw: dict[str, Any], model: Any) -> Tensor:
+    from tests.engines.megatron.policy import core_means, hidden_states
+
+    responses, anchors = sequences_of(raw)
+    means = [
+        core_means(
+            [hidden_states(model, s) for s in part], part, model.embedding.word_embeddings.weight, {}, [1.0] * len(part)
+        )
+        for part in (responses, anchors)
+    ]
+    return true_rewards(raw, *means)[0]
+
+
+# What is said of it.
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_ranks(through_slime, 1, tmp_path_factory.mktemp("one"), CHECKOUT, "single", "tied")[0]
+
+
+def test_the_samples_are_of_every_kind(one):
+    facts = [payload.facts for payload in one["raw"]["prompt"][5:10]]
+    assert [fact.verified for fact in facts] == [True, True, False, False, True]
+    assert [fact.well_formatted for fact in facts] == [True, True, True, False, True]
+    assert {payload.facts.num_anchors for payload in one["raw"]["prompt"][:5]} == {0}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout):
+    ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout, "tied")
+    groups = torch.arange(6).repeat_interleave(len(RESPONSES))
+    expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
+    # A reward off by 1e-6 moves an advantage by 1e-6 over its group's standard deviation, which an all-right group has
+    # from its bonuses alone: here no smaller than 1e-3.
+    for rank in ranks:
+        if not rank["is last"]:
+            continue
+        share = rank["share"]
+        places = share["sample_indices"]
+        torch.testing.assert_close(torch.tensor(share["rewards"]), expected[places].float(), rtol=0, atol=1e-5)
+        for advantages, reward in zip(share["advantages"], share["rewards"], strict=True):
+            assert torch.equal(advantages, torch.full_like(advantages, reward))
+    logged = [rank["logged"] for rank in ranks if rank["logged"]]
+    assert logged
+    for metrics in logged:
+        assert metrics["rollout/gar/alignment_mean"] == pytest.approx(one["share"]["gar/alignment_mean"][0], abs=1e-6)
+        assert metrics["rollout/gar/verified_fraction"] == pytest.approx(0.6)
+        assert "rollout/prompt" not in metrics

@@ -1,0 +1,52 @@
+"""slime itself, from a checkout, in a process without GPU, Ray and SGLang: those names are there and do nothing.
+
+Of slime nothing is changed. Ray's object store hands back what it was given.
+"""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+ABSENT = (
+    "sglang", "sglang_router", "wandb", "torch_memory_saver", "tensorboard", "requests", "httpx", "aiohttp", "pybase64",
+    "pylatexenc", "apex", "mbridge", "ray", "megatron.training",
+)  # fmt: skip
+
+
+class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules that slime imports and that what is tested here does not use."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if any(name == root or name.startswith(f"{root}.") for root in ABSENT):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: Any) -> Any:
+        module = MagicMock(name=spec.name)
+        module.__path__ = []
+        module.__spec__ = spec
+        return module
+
+    def exec_module(self, module: Any) -> None:
+        pass
+
+
+def install(checkout: str) -> None:
+    """Make `slime` importable from a checkout, for this process."""
+    sys.path.insert(0, checkout)
+    sys.meta_path.insert(0, _Absent())
+
+    def remote(decorated: Any = None, **_: Any) -> Any:
+        if decorated is None:
+            return remote
+        decorated.__ray_metadata__ = SimpleNamespace(modified_class=decorated)
+        return decorated
+
+    import ray  # the one below that does nothing
+
+    ray.remote = remote
+    ray.put = lambda value, **_: value
+    ray.get = lambda value: value

@@ -1,0 +1,94 @@
+"""Every refusal, on the part of verl's configuration that it reads."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gar.errors import ConfigError
+from gar.integrations.verl.settings import check_supported, read_settings
+
+
+def verl_config(**flags: Any) -> dict[str, Any]:
+    """A configuration that GAR runs with; `flags` go over it, dots written as two underscores."""
+    config: dict[str, Any] = {}
+    chosen = {
+        "gar__method": "gar-grpo",
+        "algorithm__adv_estimator": "grpo",
+        "algorithm__filter_groups__enable": False,
+        "actor_rollout_ref__actor__strategy": "fsdp2",
+        "actor_rollout_ref__actor__ppo_epochs": 1,
+        "actor_rollout_ref__actor__ppo_mini_batch_size": 64,
+        "actor_rollout_ref__actor__policy_loss__loss_mode": "vanilla",
+        "actor_rollout_ref__rollout__n": 8,
+        "data__train_batch_size": 128,
+        "reward__reward_manager__name": "gar",
+    } | flags
+    for name, value in chosen.items():
+        *path, last = name.split("__")
+        section = config
+        for part in path:
+            section = section.setdefault(part, {})
+        section[last] = value
+    return config
+
+
+def check(config: Mapping[str, Any]) -> None:
+    check_supported(config, read_settings(config))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"actor_rollout_ref__actor__strategy": "fsdp"},
+        {"gar__method": "grpo"},
+        {"gar__method": "gar-reinforce-pp", "algorithm__adv_estimator": "reinforce_plus_plus"},
+        {"gar__method": "reinforce-pp-baseline", "algorithm__adv_estimator": "reinforce_plus_plus_baseline"},
+        {"gar__method": "maspo", "actor_rollout_ref__actor__policy_loss__loss_mode": "gar_maspo"},
+    ],
+    ids=str,
+)
+def test_check_supported_lets_through(flags):
+    check(verl_config(**flags))
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"gar": None}, r"expected a section 'gar' in verl's configuration, for example \+gar\.method=gar-grpo"),
+        ({"gar__reward": {"bta": 1}}, "gar: unknown key 'reward.bta'. Did you mean 'beta'"),
+        ({"gar__trl": {}}, "'gar.trl' means nothing under verl"),
+        ({"gar__advantage": {"ddof": 0}}, "'gar.advantage' means nothing under verl, whose own flags decide it"),
+        ({"gar__variant": "released"}, "gar.variant 'released' trains without a group baseline"),
+        ({"gar__method": "g2rl"}, "gar.method 'g2rl' does not run under verl, expected one of gar-grpo"),
+        ({"algorithm__adv_estimator": "gae"}, "adv_estimator is gae, but gar-grpo goes with grpo"),
+        ({"gar__method": "gar-reinforce-pp"}, "is grpo, but gar-reinforce-pp goes with reinforce_plus_plus"),
+        ({"gar__method": "maspo"}, "loss_mode is vanilla, but maspo goes with gar_maspo"),
+        (
+            {"gar__method": "maspo", "actor_rollout_ref__actor__policy_loss__loss_mode": "gar_maspo",
+             "data__train_batch_size": 64},
+            "maspo needs two or more updates per rollout, got 1",
+        ),
+        ({"actor_rollout_ref__actor__strategy": "megatron"}, "strategy is megatron, expected fsdp or fsdp2"),
+        ({"actor_rollout_ref__model__use_fused_kernels": True}, "fused kernels never call the LM head"),
+        ({"algorithm__filter_groups__enable": True}, "those all-correct groups are the ones that GAR gives a signal"),
+        ({"algorithm__rollout_correction__bypass_mode": True}, "leaves out the pass for old log-probabilities"),
+        ({"reward__reward_manager__name": "naive"}, "reward_manager.name is naive, expected gar"),
+        ({"reward__custom_reward_function__path": "mine.py"}, "Name your grader with gar.verify.verifier"),
+        ({"reward__reward_model__enable": True}, "come from a verifier, not from a reward model"),
+        ({"actor_rollout_ref__model__mtp__enable": True}, "the head is called more than once in a pass"),
+        ({"actor_rollout_ref__actor__qat__enable": True}, "quantised weights are not those of the closed form"),
+        ({"actor_rollout_ref__rollout__n": 1}, "rollout.n is 1, expected at least 2"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_check_supported_refuses(flags, text):
+    config = verl_config(**flags) if flags != {"gar": None} else verl_config() | flags
+    with pytest.raises(ConfigError, match=text):
+        check(config)
+
+
+def test_read_settings_takes_the_methods_own_signal():
+    assert read_settings(verl_config(gar__method="hidden-cosine")).signal.kind == "hidden"
+    assert read_settings(verl_config(gar__signal={"limit_tokens": 5})).signal.limit_tokens == 5

@@ -183,13 +183,13 @@ def _draw_losses(axes: Axes, losses: Sequence[Loss], labels: Sequence[str]) -> N
     axes.axvline(0, color=MUTED, linewidth=0.8)
     for loss in losses:
         y, colour = labels.index(loss.label), method_colour(loss.method)
-        axes.plot(loss.seeds, np.full(len(loss.seeds), y), ".", color=colour, alpha=0.4, markersize=4, mew=0)
+        axes.plot(loss.seeds, np.full(len(loss.seeds), y + 0.24), ".", color=colour, alpha=0.4, markersize=4, mew=0)
         if np.isfinite(loss.low):
             axes.plot([loss.low, loss.high], [y, y], color=colour, linewidth=1.5)
         axes.plot(loss.mean, y, "o", color=colour, markersize=4.5)
         axes.annotate(f"{loss.mean:.0f} %", (1.0, y), (3, 0), xycoords=("axes fraction", "data"),
                       textcoords="offset points", va="center", size=6.5)  # fmt: skip
-    axes.set_xlabel("below the best row, %")
+    axes.set_xlabel("against the best row, %")
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

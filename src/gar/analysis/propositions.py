@@ -184,8 +184,8 @@ def _invariant_mean(alone: ScoredGroups) -> Proposition:
         computed="mean reward of the same groups; 1 without bonus",
         number=f"{mean}{len(alone.groups())} groups",
         outcome="fails",
-        counterexample=f"Alignments 0.6 and 0.2, both correct: the mean is {float(example):.2f}, not 1. It holds without "
-        "the clip.",
+        counterexample=f"Alignments 0.6 and 0.2, both correct: the mean is {float(example):.2f}, not 1. It holds "
+        "without the clip.",
     )
 
 

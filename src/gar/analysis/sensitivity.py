@@ -1,6 +1,5 @@
 """How much a setting matters: rows of a comparison that differ in one number alone, as curves below the peak."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from gar.analysis.ablation import FinishedRun, read_finished_runs, seed_scores
 from gar.analysis.comparison_figures import mean_interval
 from gar.analysis.outputs import Output
-from gar.analysis.style import COLOURS, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
+from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
 from gar.errors import RecordError
 
 _MAX_COLUMNS = 4
@@ -115,20 +114,23 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _centre(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """The row whose settings are the most frequent ones."""
-    names = sorted({name for values in settings.values() for name in values})
-    usual = {name: Counter(repr(values.get(name)) for values in settings.values()).most_common(1)[0][0]
-             for name in names}  # fmt: skip
-    return min(settings, key=lambda label: sum(repr(settings[label].get(name)) != usual[name] for name in names))
+    """The row with the fewest differences to all others; of equals, one that is named after its method."""
+
+    def distance(label: str) -> tuple[int, bool]:
+        own = settings[label]
+        others = sum(own.get(name) != row.get(name) for row in settings.values() for name in own.keys() | row.keys())
+        return others, label != own.get("method")
+
+    return min(settings, key=distance)
 
 
 def sensitivity_figure(sensitivity: Sensitivity) -> Figure:
     """A panel for each setting, a line for each set."""
     names = list(dict.fromkeys(curve.setting for curve in sensitivity.curves))
-    columns = min(_MAX_COLUMNS, max(2, len(names)))
+    columns = min(_MAX_COLUMNS, len(names))
     rows = -(-len(names) // columns)
     with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH, 0.5 + 1.8 * rows))
+        figure = Figure(figsize=(PAGE_WIDTH if columns > 1 else COLUMN_WIDTH, 0.5 + 1.8 * rows))
         figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
         panels = figure.subplots(rows, columns, squeeze=False).flat
         for axes, name in zip(panels, names, strict=False):
@@ -141,8 +143,9 @@ def sensitivity_figure(sensitivity: Sensitivity) -> Figure:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         add_caption(
             figure,
-            f"{sensitivity.name}, around {sensitivity.base}: pass@{sensitivity.k}, n = {seeds} seeds a point. Bars: "
-            "95 % intervals over seeds.",
+            f"{sensitivity.name}, around {sensitivity.base}: pass@{sensitivity.k}, n = {seeds} seeds a point."
+            + (" " if columns > 1 else "\n")
+            + "Bars: 95 % intervals over seeds.",
         )
     return figure
 

@@ -1,0 +1,86 @@
+"""Ablation and sensitivity from a results folder made by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gar.analysis.ablation import ablation, ablation_output
+from gar.analysis.sensitivity import sensitivity, sensitivity_output
+from gar.errors import RecordError
+
+
+def write(folder: Path, label: str, seed: int, score: float, **reward: object) -> None:
+    settings = {"method": "gar-grpo", "seed": seed, "reward": {"beta": 0.5, "clip": True} | reward}
+    values = {"label": label, "seed": seed, "settings": settings, "pass_at": {"test": {"1": score, "4": 1.0}}}
+    (folder / f"{label}-seed-{seed}.json").write_text(json.dumps(values))
+
+
+@pytest.fixture
+def results(tmp_path):
+    for seed, shift in ((0, -0.1), (1, 0.1)):
+        write(tmp_path, "gar-grpo", seed, 0.8 + shift)
+        write(tmp_path, "beta-2", seed, 0.4 + shift, beta=2.0)
+        write(tmp_path, "two", seed, 0.6 + shift, beta=1.0, clip=False)
+    return tmp_path
+
+
+def test_ablation_is_in_per_cent_below_the_best_row(results):
+    found = ablation(results)
+    assert [(loss.label, round(loss.mean, 6)) for loss in found.losses] == [
+        ("gar-grpo", 0), ("two", -25), ("beta-2", -50),
+    ]  # fmt: skip
+    assert found.losses[0].seeds == pytest.approx([-12.5, 12.5])
+
+
+def test_ablation_pairs_by_seed(results):
+    """Seeds move all rows alike, so that the paired difference has no spread."""
+    loss = ablation(results).losses[-1]
+    assert (loss.low, loss.high) == pytest.approx((-50, -50))
+
+
+def test_ablation_takes_no_lucky_seed_for_the_peak(results):
+    write(results, "lucky", 0, 1.0)
+    found = {loss.label: loss for loss in ablation(results).losses}
+    assert found["gar-grpo"].mean == 0
+    assert found["lucky"].mean == pytest.approx(25)
+    assert "Fewer than 2 seeds" in ablation(results).notes[0]
+    assert "lucky (1)" in ablation(results).notes[0]
+
+
+def test_ablation_leaves_out_what_it_cannot_read(results):
+    (results / "old-seed-0.json").write_text('{"label": "old"}')
+    (results / "x-seed-1.failed.json").write_text("{}")
+    notes = ablation_output(ablation(results)).notes
+    assert "1 of 7 results left out" in notes[0]
+    assert "no 'seed'. Was it written by another version" in notes[0]
+    assert "1 runs failed" in notes[1]
+
+
+def test_ablation_of_a_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(RecordError, match="no finished run of a comparison"):
+        ablation(tmp_path)
+    with pytest.raises(RecordError, match="no such folder"):
+        ablation(tmp_path / "x")
+
+
+def test_sensitivity_takes_rows_that_change_one_number(results):
+    found = sensitivity(results)
+    (curve,) = found.curves
+    assert (found.base, curve.setting, list(curve.values)) == ("gar-grpo", "reward.beta", [0.5, 2.0])
+    assert curve.percent_below_peak == pytest.approx([0, -50])
+    assert "two is in no curve: it changes reward.beta, reward.clip." in found.notes
+
+
+def test_sensitivity_output_has_a_row_for_each_point(results):
+    output = sensitivity_output(sensitivity(results))
+    assert [(row[1], row[3]) for row in output.rows] == [("0.5", 2), ("2", 2)]
+
+
+def test_sensitivity_refuses_an_unknown_base_and_a_folder_without_a_curve(results):
+    with pytest.raises(RecordError, match="no row 'grpo'; there are beta-2, gar-grpo, two"):
+        sensitivity(results, base="grpo")
+    for file in results.glob("beta*"):
+        file.unlink()
+    with pytest.raises(RecordError, match="no row varies one number alone"):
+        sensitivity(results)

@@ -1,0 +1,252 @@
+"""Analyses that need a model, on the embedded one."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gar.analysis.gradient_space import anchored_plane, gradient_space, gradient_space_output
+from gar.analysis.method_study import (
+    OTHER,
+    SAME,
+    LabelledSolution,
+    embedded_solutions,
+    method_study,
+    method_study_output,
+    read_solutions,
+)
+from gar.analysis.policies import load_policy_of, read_sequences, recorded_groups
+from gar.analysis.propositions import QWEN3_4B, QWEN3_8B, ScoredGroups, reward_propositions
+from gar.analysis.theory import check_theory, theory_output, token_gradients, two_word_counterexample
+from gar.analysis.tokens import TokenPage, TokenShares, render_tokens, token_shares_of, tokens_output
+from gar.data.arithmetic import load_arithmetic, write_solution
+from gar.errors import DataError, RecordError
+from gar.scoring import ResponseGroup
+from tests.analysis.conftest import rollout
+
+PROBLEM = load_arithmetic("test")[0]
+
+
+# ----------------------------------------------------------------------------------------------------- gradient space
+
+
+def test_anchored_plane_keeps_distances_of_points_in_a_plane():
+    generator = np.random.default_rng(0)
+    flat = generator.normal(size=(6, 2)) @ generator.normal(size=(2, 10))
+    anchor = flat[0]
+    points, shown = anchored_plane(flat[1:], anchor)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), np.linalg.norm(flat[1:] - anchor, axis=1))
+    assert shown == pytest.approx(1)
+
+
+def test_anchored_plane_is_the_best_of_all_planes_through_the_anchor():
+    generator = np.random.default_rng(1)
+    vectors, anchor = generator.normal(size=(8, 4)), generator.normal(size=4)
+    _, shown = anchored_plane(vectors, anchor)
+    offsets = vectors - anchor
+    for _ in range(50):
+        plane, _ = np.linalg.qr(generator.normal(size=(4, 2)))
+        assert np.square(offsets @ plane).sum() / np.square(offsets).sum() <= shown + 1e-12
+
+
+def test_anchored_plane_of_one_point_lies_on_the_first_axis():
+    points, shown = anchored_plane(np.array([[0.0, 3.0]]), np.array([0.0, 1.0]))
+    np.testing.assert_allclose(points, [[2.0, 0.0]])
+    assert shown == 1
+
+
+def test_gradient_space_of_the_embedded_model(embedded):
+    space = gradient_space(embedded, problem_id=PROBLEM.id, num_samples=8)
+    distances = np.linalg.norm(space.points, axis=1)
+    full = np.sqrt(2 - 2 * space.alignment)  # unit vectors
+    assert (distances <= full + 1e-6).all()
+    assert np.square(distances).sum() / np.square(full).sum() == pytest.approx(space.shown_fraction, rel=1e-5)
+    output = gradient_space_output(space)
+    assert sum(row[1] for row in output.rows) == 8
+
+
+def test_analyses_without_expert_solutions_say_what_needs_none(embedded):
+    bare = replace(embedded, problems=[replace(PROBLEM, anchors=())])
+    for analyse in (gradient_space, token_shares_of, check_theory):
+        with pytest.raises(DataError, match=r"none of its 1 problems has an expert solution.*need none"):
+            analyse(bare)
+
+
+def test_gradient_space_of_an_unknown_problem_names_some(embedded):
+    with pytest.raises(DataError, match=r"no problem 'x-1'.*try test-0"):
+        gradient_space(embedded, problem_id="x-1")
+
+
+# ------------------------------------------------------------------------------------------------------------- tokens
+
+
+def recorded(write_run):
+    train = load_arithmetic("train")[0]
+    texts = [write_solution(train, "stepwise", "words"), write_solution(train, "running", "symbols"), ""]
+    records = [
+        rollout(3, 0, i, problem_id=train.id, prompt=train.prompt, response=text, gold=train.answer, eligible=i < 2)
+        for i, text in enumerate(texts)
+    ]
+    return write_run(records, config="model: {path: embedded}\n").path
+
+
+def test_tokens_of_a_run_add_up_to_the_alignment(write_run):
+    policy = load_policy_of(str(recorded(write_run)))
+    assert "The run has saved no model yet: embedded" in policy.notes[0]
+    page = token_shares_of(policy)
+    assert [response.response_index for response in page.responses] == sorted(
+        (0, 1), key=lambda i: -{r.response_index: r.alignment for r in page.responses}[i]
+    )
+    for response in page.responses:
+        known = [share for share in response.shares if share is not None]
+        assert sum(known) == pytest.approx(response.alignment, abs=1e-5)
+    assert any("1 of 3 responses are not scored: no tokens" in note for note in page.notes)
+    output = tokens_output(page)
+    assert output.data.num_rows == sum(len(response.tokens) for response in page.responses)
+
+
+def test_recorded_groups_of_a_model_are_refused(embedded):
+    with pytest.raises(RecordError, match="a model has no recorded rollouts"):
+        recorded_groups(embedded)
+
+
+def test_tokens_of_an_unknown_response_are_refused(write_run):
+    policy = load_policy_of(str(recorded(write_run)))
+    with pytest.raises(DataError, match="no alignment for response 9 of any of 1 problems"):
+        token_shares_of(policy, response_index=9)
+
+
+def hostile(tokens, shares) -> TokenPage:
+    text = "<script>alert(1)</script> ‮ </textarea>"
+    response = TokenShares(problem_id=text, response_index=0, prompt=text, eligible=True, alignment=0.5, tokens=tokens,
+                           shares=shares, expert=text)  # fmt: skip
+    return TokenPage(policy=text, origin=text, responses=[response], notes=[text])
+
+
+def test_render_tokens_shows_hostile_text_as_text():
+    page = render_tokens(hostile(["<script>", "</div>", "'\"&"], [0.5, -0.25, None]))
+    assert "<script" not in page.lower()
+    assert "</textarea>" not in page
+    assert "&lt;script&gt;" in page
+    assert page.count("</div>") == 5  # ours alone: of the pair, its two sides and two texts
+
+
+def test_render_tokens_shades_by_share_and_sign():
+    page = render_tokens(hostile(["a", "b", "c"], [0.5, -0.25, None]))
+    shaded = re.findall(r"<span class=(\w+)(?: style='--a:([\d.]+)')? title='([^']+)'>", page)
+    assert shaded == [("more", "0.75", "+0.5000"), ("less", "0.38", "-0.2500"), ("out", "", "outside the scored span")]
+
+
+def test_render_tokens_leaves_out_the_middle_of_a_huge_response_and_says_so():
+    page = render_tokens(hostile(["x "] * 100_000, [1e-5] * 100_000))
+    assert len(page) < 1_000_000
+    assert "96,000 tokens are not shown; the data has them" in page
+
+
+# ------------------------------------------------------------------------------------------------------- method study
+
+
+def test_method_study_of_the_embedded_task(embedded):
+    study = method_study(embedded, embedded_solutions(embedded, 3), expert="stepwise")
+    assert (study.num_problems, study.num_pairs) == (3, 27)
+    by_name = {row.similarity: row for row in study.rows}
+    counts = {cell: mean.num_values for cell, mean in by_name["text"].cells.items()}
+    assert counts == {
+        (SAME, True): 0, (SAME, False): 3, (OTHER, True): 12, (OTHER, False): 12,
+        ("guess", True): 6, ("guess", False): 6, ("running", True): 6, ("running", False): 6,
+    }  # fmt: skip
+    row = by_name["gradient"]
+    expected = row.cells[SAME, False].mean - row.cells["running", False].mean
+    assert row.contrasts["running"].method_effect.mean == pytest.approx(expected)
+    wording = row.cells["running", True].mean - row.cells["running", False].mean
+    assert row.contrasts["running"].wording_effect.mean == pytest.approx(wording)
+    ratio = row.cells[SAME, False].mean / np.mean([row.cells["running", same].mean for same in (True, False)])
+    assert row.contrasts["running"].ratio[0] == pytest.approx(ratio)
+    output = method_study_output(study)
+    assert "n = 27 pairs of solutions to 3 problems" in output.title
+
+
+def test_method_study_has_no_ratio_where_a_mean_is_negative(embedded):
+    study = method_study(embedded, embedded_solutions(embedded, 3), expert="stepwise")
+    assert np.isnan({row.similarity: row for row in study.rows}["gradient-activation"].contrasts["guess"].ratio[0])
+
+
+def test_method_study_without_wordings_says_so(embedded):
+    texts = {method: write_solution(PROBLEM, method, "words") for method in ("stepwise", "running")}
+    solutions = [
+        LabelledSolution(problem_id="p", prompt=PROBLEM.prompt, text=text, method=method)
+        for method, text in texts.items()
+    ]
+    notes = method_study(embedded, solutions).notes
+    assert any("method and wording cannot be told apart" in note for note in notes)
+
+
+def test_method_study_needs_pairs(embedded):
+    one = embedded_solutions(embedded, 1)[:1]
+    with pytest.raises(DataError, match="no pair of solutions to one problem with one by 'guess' among 1"):
+        method_study(embedded, one, expert="guess")
+
+
+def test_read_solutions_names_the_line_that_lacks_a_column(tmp_path):
+    path = tmp_path / "solutions.jsonl"
+    path.write_text('{"prompt": "1+1=", "solution": "2", "method": "guess"}\n{"prompt": "1+1=", "solution": "2"}\n')
+    with pytest.raises(DataError, match=r"solutions.jsonl:2: no 'method'\. Expected prompt, solution and method"):
+        read_solutions(path)
+
+
+# ------------------------------------------------------------------------------------------------------------- theory
+
+
+def test_token_gradients_are_the_derivative_of_the_loss(embedded):
+    group = ResponseGroup(id=PROBLEM.id, prompt=PROBLEM.prompt, responses=[PROBLEM.anchors[0].text],
+                          anchors=[PROBLEM.anchors[0].text], eligible=[True])  # fmt: skip
+    (read,) = read_sequences(embedded, [group])
+    tokens = token_gradients(embedded.parts, read.sequences[0])
+    raw = tokens.logits.clone().requires_grad_()
+    torch.nn.functional.cross_entropy(raw, tokens.target_ids, reduction="sum").backward()
+    torch.testing.assert_close(tokens.errors, raw.grad)
+
+
+def test_check_theory_on_the_embedded_model(embedded):
+    check = check_theory(embedded, num_problems=3, num_samples=4)
+    outcomes = {p.name: p.outcome for p in check.propositions}
+    assert outcomes["Proposition 1"] == "holds"
+    assert outcomes["Theorem 3, rewards"] == "holds"
+    assert outcomes["Theorem 2"] == "fails"
+    data = {name: check.data[name].to_numpy() for name in ("remainder", "bound", "kernel", "anchor_loss_decrease",
+                                                            "normalised_kernel", "alignment")}  # fmt: skip
+    assert (np.abs(data["remainder"]) <= data["bound"] * (1 + 1e-9)).all()
+    assert (np.abs(data["normalised_kernel"]) <= 1 + 1e-9).all()
+    assert (np.sign(data["anchor_loss_decrease"]) == np.sign(data["kernel"])).mean() > 0.9  # first order
+    output = theory_output(check)
+    assert output.text is not None
+    assert "**Theorem 2: fails.**" in output.text
+    assert all(p.counterexample for p in check.propositions if p.outcome == "fails")
+
+
+def test_two_word_counterexample_is_that_of_the_documentation():
+    parts = two_word_counterexample(4.0)
+    assert (parts.remainder.item(), parts.printed_bound.item()) == pytest.approx((8.0, 2.0))
+
+
+def test_reward_propositions_by_hand():
+    scored = ScoredGroups(
+        eligible=torch.tensor([True, True, False, True, True]),
+        alignment=torch.tensor([0.6, 0.2, 0.9, 0.5, 0.1], dtype=torch.float64),
+        group_index=torch.tensor([0, 0, 0, 1, 1]),
+    )
+    found = {p.name: p for p in reward_propositions(scored)}
+    assert found["Theorem 3, rewards"].number == "1 of 1 groups"
+    assert found["Theorem 3, for right answers"].number == "-0.6 against 0.0"
+    assert found["Theorem 3, non-degradation of advantages"].number == "2 of 4 responses in 2 groups"
+    assert found["Variance of rewards"].number == "violated in 2 of 2 groups"
+    assert "0.0025 against 0.0100" in found["Variance of rewards"].counterexample
+    assert found["Mean of rewards"].number == "1.0500 over 2 groups"
+    assert found["Sign of advantages"].number == "1 of 1 responses are positive"
+
+
+def test_architectures_have_the_weights_of_qwen3():
+    assert QWEN3_8B.body_weights + 2 * QWEN3_8B.head_weights == pytest.approx(8.19e9, rel=2e-3)
+    assert QWEN3_4B.body_weights + QWEN3_4B.head_weights == pytest.approx(4.02e9, rel=2e-3)

@@ -1,0 +1,52 @@
+"""`gar analyze`: files, table, notes and errors."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gar.cli.main import main
+from gar.records import RunFolder
+
+
+@pytest.fixture
+def results(tmp_path):
+    import json
+
+    for seed in (0, 1):
+        values = {"label": "grpo", "seed": seed, "settings": {"method": "grpo"}, "pass_at": {"test": {"1": 0.5}}}
+        (tmp_path / f"grpo-seed-{seed}.json").write_text(json.dumps(values))
+    return tmp_path
+
+
+def test_analyze_writes_beside_its_subject_and_names_the_files(results, capsys):
+    assert main(["analyze", "ablation", str(results)]) == 0
+    printed = capsys.readouterr().out
+    for ending in ("parquet", "png", "svg"):
+        path = results / "analysis" / "ablation" / f"ablation.{ending}"
+        assert path.stat().st_size > 0
+        assert str(path) in printed
+    assert "- The best row of a set is chosen by these numbers" in printed
+
+
+def test_analyze_writes_where_it_is_told(results, tmp_path):
+    assert main(["analyze", "ablation", str(results), "--out", str(tmp_path / "x")]) == 0
+    assert (tmp_path / "x" / "ablation.parquet").exists()
+    assert not (results / "analysis").exists()
+
+
+def test_analyze_explains_what_it_cannot_read(tmp_path, capsys):
+    assert main(["analyze", "silent-groups", str(tmp_path / "none")]) == 1
+    assert "gar analyze: " in (error := capsys.readouterr().err)
+    assert "no such folder" in error
+    RunFolder.create(tmp_path, "empty")
+    assert main(["analyze", "alignment", str(tmp_path / "empty")]) == 1
+    assert "neither run.json nor rollouts" in capsys.readouterr().err
+
+
+def test_analyze_help_names_every_analysis_and_imports_no_torch():
+    code = "import sys; from gar.cli.analyze import _parser; _parser().print_help(); assert 'torch' not in sys.modules"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for name in ("method-study", "alignment", "gradient-space", "ablation", "sensitivity", "silent-groups", "tokens",
+                 "theory", "cost"):  # fmt: skip
+        assert f"    {name}" in shown

@@ -1,4 +1,4 @@
-"""`gar data check` looks at a source of problems; `gar data prepare` writes a seeded subset of one."""
+"""`gar data check` looks at a source of problems, `prepare` writes a seeded subset of one, `slime` rows for slime."""
 
 import dataclasses
 import hashlib
@@ -14,9 +14,12 @@ from rich.table import Table
 
 from gar.data.check import CompareAnswers, DataReport, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
-from gar.data.problems import SourceOptions
+from gar.data.problems import SourceOptions, load_problems
+from gar.data.prompts import PromptTemplate
+from gar.data.slime import write_slime_rows
 from gar.errors import ConfigError, ModelError
 from gar.records.files import json_text, write_atomic
+from gar.settings import TagSettings
 from gar.types import Anchor, Problem, Status, Tags
 from gar.verify import Verifier
 
@@ -25,6 +28,7 @@ Reading = tyro.conf.OmitArgPrefixes[SourceOptions]
 JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")]
 
 _DETECTED = SourceOptions()
+_TAGS = TagSettings()
 
 _UNCLEAR = "unclear"
 _COMPARED = {
@@ -52,10 +56,10 @@ def main(args: list[str]) -> int:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
     return tyro.extras.subcommand_cli_from_dict(
-        {"check": check, "prepare": prepare},
+        {"check": check, "prepare": prepare, "slime": slime},
         args=args,
         prog="gar data",
-        description="Look at training problems and their expert solutions, or draw a subset of them.",
+        description="Look at training problems and their expert solutions, draw a subset, or write it for slime.",
     )
 
 
@@ -135,6 +139,37 @@ def prepare(
     )
     write_problems(subset.problems, out)
     _print_subset(subset, out, num_problems)
+    return 0
+
+
+def slime(
+    source: Source,
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
+    reading: Reading = _DETECTED,
+    template: PromptTemplate = "think-answer",
+    chat: bool = True,
+    tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
+    overwrite: bool = False,
+) -> int:
+    """Write problems as rows for slime's --prompt-data, with the expert solutions in their metadata.
+
+    Args:
+        source: A .jsonl or .parquet file, a folder of such files, or a Hub id (owner/name).
+        out: Where to write: .jsonl.
+        reading: How to read the source.
+        template: Which response format the prompts ask for.
+        chat: Prompts as chat messages, for slime's --apply-chat-template; else as text.
+        tags: Markers of the think-answer format.
+        overwrite: Replace an existing file.
+    """
+    _check_output(source, out, overwrite)
+    loaded = load_problems(source, options=reading)
+    write_slime_rows(loaded.problems, out, template, chat=chat, tags=Tags(**tags.model_dump()))
+    console = Console(highlight=False)
+    for note in loaded.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    counts = {"problems written": len(loaded.problems), "without an expert solution": loaded.num_without_anchor}
+    console.print(_counts_table(str(out), counts))
     return 0
 
 

@@ -1,0 +1,52 @@
+"""From our problems to the rows that slime reads: prompt, label, and the expert solutions in the metadata."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gar.data.prompts import PromptTemplate, render_prompt
+from gar.errors import ConfigError, DataError
+from gar.records.files import atomic_file
+from gar.types import Problem, Tags
+
+
+def slime_row(problem: Problem, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> dict[str, Any]:
+    """One row: `prompt`, `label`, `metadata` with the problem's `id` and its `anchors` (none: an empty list).
+
+    Args:
+        problem: What to write.
+        template: Which response format the prompt asks for.
+        chat: As chat messages, for slime's --apply-chat-template; else as text that the policy goes on with.
+        tags: Markers of the think-answer format.
+
+    Raises:
+        DataError: Chat messages without a user message; or chat messages, and `chat` is not set.
+    """
+    prompt = render_prompt(problem.prompt, template, chat=chat, tags=tags)
+    if chat and isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    if not chat and not isinstance(prompt, str):
+        raise DataError(
+            f"problem {problem.id!r} is chat messages, which only a chat template makes text of: use --chat"
+        )
+    anchors = [anchor.text for anchor in problem.anchors if anchor.text.strip()]
+    return {"prompt": prompt, "label": problem.answer, "metadata": {"id": problem.id, "anchors": anchors}}
+
+
+def write_slime_rows(
+    problems: Sequence[Problem], path: Path, template: PromptTemplate, *, chat: bool, tags: Tags | None = None
+) -> None:
+    """Write problems as JSONL for slime's --prompt-data, whole or not at all.
+
+    Raises:
+        ConfigError: The name does not end in .jsonl, by which slime knows the format.
+        DataError: As `slime_row`.
+        RecordError: The file cannot be written.
+    """
+    if path.suffix != ".jsonl":
+        raise ConfigError(f"{path}: expected a name that ends in .jsonl, by which slime knows the format")
+    rows = [slime_row(problem, template, chat=chat, tags=tags) for problem in problems]
+    with atomic_file(path) as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")

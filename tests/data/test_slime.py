@@ -1,0 +1,56 @@
+"""slime's rows: what slime 0.3 reads from --prompt-data with --input-key prompt --label-key label."""
+
+import json
+
+import pytest
+
+from gar.cli.data import main
+from gar.data.slime import slime_row, write_slime_rows
+from gar.errors import ConfigError, DataError
+from gar.types import Anchor, Problem, Tags
+
+PROBLEM = Problem(id="n-1", prompt="3+4=", answer="7", anchors=(Anchor(text="3+4 is 7"), Anchor(text=" ")))
+TALK = [{"role": "user", "content": "3+4="}]
+
+
+def test_slime_row_asks_for_the_format_and_keeps_the_anchor():
+    row = slime_row(PROBLEM, "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
+    assert row["prompt"][0]["role"] == "user"
+    assert row["prompt"][0]["content"].startswith("3+4=\n\nFirst work the problem out between <t> and </t>.")
+    assert row["label"] == "7"
+    assert row["metadata"] == {"id": "n-1", "anchors": ["3+4 is 7"]}
+
+
+def test_slime_row_is_messages_for_a_chat_template_even_where_nothing_is_asked_for():
+    assert slime_row(PROBLEM, "plain", chat=True)["prompt"] == TALK
+    assert slime_row(PROBLEM, "plain", chat=False)["prompt"] == "3+4="
+
+
+def test_slime_row_without_an_anchor_says_so():
+    problem = Problem(id="n-2", prompt="3+4=", answer="7")
+    assert slime_row(problem, "plain", chat=False)["metadata"] == {"id": "n-2", "anchors": []}
+
+
+def test_slime_row_refuses_messages_as_text():
+    problem = Problem(id="n-3", prompt=TALK, answer="7")
+    with pytest.raises(DataError, match="problem 'n-3' is chat messages, which only a chat template makes text of"):
+        slime_row(problem, "plain", chat=False)
+
+
+def test_write_slime_rows_refuses_another_suffix(tmp_path):
+    with pytest.raises(ConfigError, match=r"expected a name that ends in \.jsonl, by which slime knows the format"):
+        write_slime_rows([PROBLEM], tmp_path / "rows.json", "plain", chat=True)
+
+
+def test_gar_data_slime_writes_every_problem(tmp_path, capsys):
+    source, out = tmp_path / "problems.jsonl", tmp_path / "slime.jsonl"
+    rows = [{"id": f"p{i}", "prompt": f"{i}+1=", "answer": str(i + 1), "expert_solution": "so" if i else None}
+            for i in range(3)]  # fmt: skip
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["slime", str(source), str(out), "--no-chat", "--template", "plain"]) == 0
+    written = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["prompt"] for row in written] == ["0+1=", "1+1=", "2+1="]
+    assert [row["metadata"]["anchors"] for row in written] == [[], ["so"], ["so"]]
+    assert "1 of 3 lack one" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"slime.jsonl exists. Add --overwrite"):
+        main(["slime", str(source), str(out)])

@@ -8,7 +8,7 @@ from gar.report.groups import differing_settings, group_runs
 from gar.report.read import read_run
 from gar.report.verdicts import changes, contests
 from gar.report.words import headline, p_text, sentences
-from tests.report.runs import EVALUATION, make_run
+from tests.report.runs import EVALUATION, make_run, rollout
 
 AFTER = np.array(EVALUATION["after"])
 
@@ -87,8 +87,18 @@ def test_contests_refuse_other_training_problems(tmp_path):
     groups[1].runs[0].record["data_hash"] = "other"  # type: ignore[index]
     notes: list[str] = []
     assert contests(groups, notes) == []
-    assert "were not trained on the same problems (seed 0)" in notes[0]
+    assert "were not trained on the same problems in the same order (seed 0)" in notes[0]
     assert headline(groups, [], []) == "No verdict: these runs have no measurement in common."
+
+
+def test_contests_refuse_another_order_of_problems(tmp_path):
+    runs = [
+        make_run(tmp_path, method, settings={"method": method}, rollouts={1: [rollout(1, g, 0) for g in order]})
+        for method, order in (("grpo", (0, 1)), ("gar-grpo", (1, 0)))
+    ]
+    notes: list[str] = []
+    assert contests(group_runs([read_run(run) for run in runs]), notes) == []
+    assert "in the same order" in notes[0]
 
 
 def test_changes_refuse_other_problems_before_and_after(tmp_path):
@@ -121,4 +131,4 @@ def test_a_method_has_the_colour_that_it_has_in_every_figure(tmp_path):
 
 @pytest.mark.parametrize(("value", "text"), [(0.0004, "< 0.001"), (0.031, "= 0.031"), (0.25, "= 0.25")])
 def test_p_text_never_says_zero(value, text):
-    assert p_text(value) == text
+    assert p_text(value).replace("\u00a0", " ") == text

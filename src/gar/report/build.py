@@ -151,10 +151,11 @@ def _title(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
 def _subtitle(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
     run = runs[0]
     model, data = (run.settings.get(name) or {} for name in ("model", "data"))
+    last = max(each.last_step for each in runs)
     what = [
         f"{len(runs)} runs in {len(groups)} groups" if len(runs) > 1 else str(run.settings.get("method", "")),
         f"model {model['path']}" if "path" in model else "",
         f"problems {data['source']}" if "source" in data else "",
-        f"{max(run.last_step for run in runs):,} steps",
+        "1 step" if last == 1 else f"{last:,} steps",
     ]
     return " · ".join(part for part in what if part)

@@ -12,6 +12,7 @@ from gar.report.maths_symbols import (
     ACCENTS,
     ALIGNED,
     FENCES,
+    FRAMES,
     FUNCTIONS,
     IDENTIFIERS,
     INTEGRALS,
@@ -202,8 +203,10 @@ class _Parser:
 
     def _structure(self, name: str) -> Tree:
         """Commands with arguments."""
-        if name in ("frac", "dfrac", "tfrac", "cfrac"):
+        if name in ("frac", "tfrac"):
             return ["mfrac", self._argument(), self._argument()]
+        if name in ("dfrac", "cfrac"):
+            return ["mfrac", {"displaystyle": "true"}, self._argument(), self._argument()]
         if name in ("binom", "dbinom", "tbinom"):
             pair = ["mfrac", {"linethickness": "0"}, self._argument(), self._argument()]
             return ["mrow", ["mo", "("], pair, ["mo", ")"]]
@@ -212,8 +215,8 @@ class _Parser:
         if name in ACCENTS:
             mark = ["mo", {"stretchy": "true" if len(name) > 5 else "false"}, ACCENTS[name]]
             return ["munder" if name.startswith("under") else "mover", self._argument(), mark]
-        if name in ("boxed", "fbox"):
-            return ["mrow", {"class": "boxed"}, self._argument()]
+        if name in FRAMES:
+            return ["mrow", {"class": FRAMES[name]}, self._argument()]
         if name in _TEXTS:
             return self._text(name)
         if name in STYLED:
@@ -277,8 +280,10 @@ class _Parser:
             raise _UnsupportedError
         if rows[-1] == ["mtr", ["mtd", ["mrow"]]]:
             rows.pop()
-        kind = "aligned" if name in ALIGNED else "cases" if name == "cases" else "matrix"
-        return _between(FENCES[name][0], ["mtable", {"class": kind}, *rows], FENCES[name][1])
+        kind = {"class": "cases" if name == "cases" else "matrix"}
+        if name in ALIGNED:
+            kind = {"class": "aligned", "displaystyle": "true"}
+        return _between(FENCES[name][0], ["mtable", kind, *rows], FENCES[name][1])
 
 
 def _operator(text: str) -> Tree:

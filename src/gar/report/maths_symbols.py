@@ -53,8 +53,11 @@ SPACES = {
 
 ACCENTS = {
     "hat": "^", "widehat": "^", "bar": "¯", "tilde": "~", "widetilde": "~", "vec": "→", "dot": "˙", "ddot": "¨",
-    "overline": "‾", "overrightarrow": "→", "overbrace": "⏞", "underline": "_", "underbrace": "⏟",
+    "overrightarrow": "→", "overbrace": "⏞", "underbrace": "⏟",
 }  # fmt: skip
+
+FRAMES = {"boxed": "boxed", "fbox": "boxed", "overline": "over", "underline": "under"}
+"""Lines around something, as classes: they need no font that can stretch."""
 
 FENCES = {
     "matrix": ("", ""), "pmatrix": ("(", ")"), "bmatrix": ("[", "]"), "Bmatrix": ("{", "}"), "vmatrix": ("|", "|"),

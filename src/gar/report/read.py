@@ -88,6 +88,10 @@ class ReadRun:
             return []  # a resumed run drops the steps after its checkpoint
         return _completed(table).select(list(columns or ROLLOUT_SCHEMA.names)).to_pylist()
 
+    def problem_ids(self) -> list[tuple[int, str]]:
+        """Step and problem of every rollout, in order."""
+        return [(step, row["problem_id"]) for step in self.rollout_files for row in self.rollouts(step, ["problem_id"])]
+
     def every_rollout(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """All rows with some columns, step by step. Leave out the texts where they are not needed."""
         for step in self.rollout_files:

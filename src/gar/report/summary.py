@@ -32,21 +32,22 @@ def tiles(run: ReadRun) -> list[Tile]:
 
 def change_table(findings: Sequence[Finding]) -> Table:
     """Before against after, as tested."""
-    return Table(
+    return _finding_table(
+        findings,
         title="Before and after training",
-        caption="Each group of runs against itself before the first step.",
-        columns=[Column(heading="runs", kind="text"), *_finding_columns("before", "after")],
-        rows=[[finding.label, *_finding_cells(finding)] for finding in findings],
+        caption="The same runs before the first step and after the last.",
+        headings=(Column(heading="before", term="before"), Column(heading="after", term="after")),
     )
 
 
 def contest_table(findings: Sequence[Finding], reference: str) -> Table:
     """Every group against the first, as tested."""
-    return Table(
-        title=f"Against {reference}",
+    labels = {finding.label for finding in findings}
+    return _finding_table(
+        findings,
+        title=f"{findings[0].label} against {reference}" if len(labels) == 1 else f"Against {reference}",
         caption="After training, paired by seed.",
-        columns=[Column(heading="runs", kind="text"), *_finding_columns(reference, "these runs")],
-        rows=[[finding.label, *_finding_cells(finding)] for finding in findings],
+        headings=(Column(heading=reference, term="pass@k"), Column(heading="these runs", term="pass@k")),
     )
 
 
@@ -148,12 +149,12 @@ def gar_share(run: ReadRun) -> float | None:
     return sum(own) / sum(seconds) if own and sum(seconds) else None
 
 
-def _finding_columns(first: str, second: str) -> list[Column]:
-    return [
+def _finding_table(findings: Sequence[Finding], *, title: str, caption: str, headings: Sequence[Column]) -> Table:
+    columns = [
+        Column(heading="runs", kind="text"),
         Column(heading="set", kind="text"),
         Column(heading="k", term="pass@k"),
-        Column(heading=first, term="before" if first == "before" else "pass@k"),
-        Column(heading=second, term="after"),
+        *headings,
         Column(heading="difference", term="difference"),
         Column(heading="95 % interval", term="interval"),
         Column(heading="p", term="p-value"),
@@ -162,6 +163,10 @@ def _finding_columns(first: str, second: str) -> list[Column]:
         Column(heading="problems", term="problems"),
         Column(heading="verdict", term="verdict", kind="verdict"),
     ]
+    rows = [[finding.label, *_finding_cells(finding)] for finding in findings]
+    if len({finding.label for finding in findings}) == 1:  # the title of the page or of the table says which
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    return Table(title=title, caption=caption, columns=columns, rows=rows)
 
 
 def _finding_cells(finding: Finding) -> list[str]:
@@ -173,7 +178,7 @@ def _finding_cells(finding: Finding) -> list[str]:
         f"{finding.value:.3f}",
         signed(finding.difference),
         _NONE if low is None or high is None else f"{signed(low)} to {signed(high)}",
-        _NONE if finding.p_value is None else p_text(finding.p_value).removeprefix("= "),
+        _NONE if finding.p_value is None else p_text(finding.p_value).removeprefix("=\u00a0"),
         _text(finding.detectable, 2),
         str(finding.num_seeds),
         str(finding.num_problems),

@@ -90,11 +90,11 @@ def contests(groups: Sequence[RunGroup], notes: list[str]) -> list[Finding]:
     first = groups[0]
     for group in groups[1:]:
         matched = [(own, other) for own in group.runs for other in first.runs if own.seed == other.seed]
-        unlike = [own for own, other in matched if own.record.get("data_hash") != other.record.get("data_hash")]
+        unlike = [own for own, other in matched if not _same_training(own, other)]
         if unlike:
             notes.append(
-                f"{group.label} and {first.label} were not trained on the same problems (seed {unlike[0].seed}), so "
-                "their difference is not one of the methods"
+                f"{group.label} and {first.label} were not trained on the same problems in the same order (seed "
+                f"{unlike[0].seed}), so their difference is not one of the methods: not compared"
             )
             continue
         finished = [(own, other) for own, other in matched if own.evaluations["after"] and other.evaluations["after"]]
@@ -107,6 +107,14 @@ def contests(groups: Sequence[RunGroup], notes: list[str]) -> list[Finding]:
             ]
             pairs += _stacked(group.label, first.label, name, k, [pair for pair in rates if pair is not None], notes)
     return _findings(pairs, problems_are_pairs=False)
+
+
+def _same_training(own: ReadRun, other: ReadRun) -> bool:
+    """Whether nothing shows that two runs saw other problems, or in another order."""
+    if own.record.get("data_hash") != other.record.get("data_hash"):
+        return False
+    both = own.rollout_files and other.rollout_files
+    return not both or own.problem_ids() == other.problem_ids()
 
 
 def _columns(runs: Sequence[ReadRun]) -> list[tuple[str, int]]:

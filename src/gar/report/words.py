@@ -24,12 +24,12 @@ def sentences(groups: Sequence[RunGroup], changes: Sequence[Finding], contests: 
     """The numbers behind the headline, and how far they reach."""
     lines = []
     if len(groups) == 1:
-        lines += [_numbers(finding) for finding in by_set(changes).values()]
+        lines += [f"On {_numbers(finding)}" for finding in by_set(changes).values()]
         lines += _reach(groups[0], changes)
     else:
         for group in groups[1:]:
             own = [finding for finding in contests if finding.label == group.label]
-            lines += [f"{group.label} against {groups[0].label}. {_numbers(f)}" for f in by_set(own).values()]
+            lines += [f"{group.label} against {groups[0].label} on {_numbers(f)}" for f in by_set(own).values()]
         lines += _contest_reach(contests)
     return lines
 
@@ -75,10 +75,15 @@ def _numbers(finding: Finding) -> str:
         if finding.low is None or finding.high is None
         else f"95 % interval {signed(finding.low)} to {signed(finding.high)}"
     )
-    test = "" if finding.p_value is None else f", p {p_text(finding.p_value)}"
+    test = "" if finding.p_value is None else f", p\u00a0{p_text(finding.p_value)}"
+    values = (
+        f"{finding.reference:.3f} before, {finding.value:.3f} after"
+        if finding.against == "before"
+        else f"{finding.value:.3f} against {finding.reference:.3f}"
+    )
     text = (
-        f"On {finding.set_name}, pass@{finding.k} {finding.reference:.3f} to {finding.value:.3f}: "
-        f"{signed(finding.difference)}, {interval}{test}: {finding.verdict}."
+        f"{finding.set_name}, pass@{finding.k}: {values}, a difference of {signed(finding.difference)} "
+        f"({interval}{test}): {finding.verdict}."
     )
     if finding.verdict == "no difference shown" and finding.detectable is not None:
         text += f" A true difference would have to be {finding.detectable:.2f} to be found four times in five."
@@ -116,8 +121,9 @@ def _contest_reach(contests: Sequence[Finding]) -> list[str]:
 
 
 def p_text(value: float) -> str:
-    """A p-value as it is written: `= 0.03`, `< 0.001`."""
-    return "< 0.001" if value < 0.001 else f"= {value:.3f}" if value < 0.1 else f"= {value:.2f}"
+    """A p-value as it is written, on one line: `= 0.03`, `< 0.001`."""
+    text = "< 0.001" if value < 0.001 else f"= {value:.3f}" if value < 0.1 else f"= {value:.2f}"
+    return text.replace(" ", "\u00a0")
 
 
 def signed(value: float) -> str:

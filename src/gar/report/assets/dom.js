@@ -26,7 +26,7 @@ function svg(name, attributes = {}, ...children) {
 
 const MATH_NAMES = new Set(['mi', 'mn', 'mo', 'mtext', 'mspace', 'mrow', 'mfrac', 'msqrt', 'mroot', 'msub', 'msup', 'msubsup',
   'munder', 'mover', 'munderover', 'mtable', 'mtr', 'mtd']);
-const MATH_ATTRIBUTES = new Set(['class', 'mathvariant', 'stretchy', 'form', 'width', 'linethickness']);
+const MATH_ATTRIBUTES = new Set(['class', 'mathvariant', 'stretchy', 'form', 'width', 'linethickness', 'displaystyle']);
 
 function mathNode(tree) {
   const [name, ...rest] = tree;

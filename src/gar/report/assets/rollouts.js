@@ -119,9 +119,19 @@ function modes(item) {
   return [response.shares ? ['shares', 'Token shares'] : null, formulas ? ['formulas', 'Formulas drawn'] : null, ['written', 'As written']].filter(Boolean);
 }
 
+// A formula on lines of its own needs no line breaks around it.
+function drawnParts(parts) {
+  const alone = (i) => typeof parts[i] === 'number' && report.rollouts.formulas[parts[i]].display;
+  return parts.map((part, i) => {
+    if (typeof part !== 'string') return formula(part);
+    const words = alone(i - 1) ? part.replace(/^ *\n/, '') : part;
+    return alone(i + 1) ? words.replace(/\n *$/, '') : words;
+  });
+}
+
 function textBox(text, mode) {
   const cut = text.num_cut ? h('span', { class: 'out' }, `\n[${text.num_cut.toLocaleString('en')} more characters are not in this file]`) : null;
-  const parts = mode === 'formulas' ? text.parts.map((part) => (typeof part === 'string' ? part : formula(part))) : [plainText(text)];
+  const parts = mode === 'formulas' ? drawnParts(text.parts) : [plainText(text)];
   return h('div', { class: mode === 'formulas' ? 'text rendered' : 'text', dir: 'auto', tabindex: 0 }, parts, cut);
 }
 

@@ -39,7 +39,7 @@ function picturesPanel() {
 
 function settingsPanel() {
   const runs = report.runs.map((run) => h('section', { class: 'run' },
-    h('h2', { class: 'small' }, run.name === run.label ? run.name : `${run.name} · ${run.label}`),
+    h('h2', {}, run.name === run.label ? run.name : `${run.name} · ${run.label}`),
     h('dl', {}, run.facts.map(([label, value, key]) => [h('dt', {}, key ? term(key, label) : label), h('dd', {}, value)])),
     run.config
       ? h('details', {}, h('summary', {}, 'All settings (config.yaml)'), h('pre', { tabindex: 0 }, run.config))

@@ -374,7 +374,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Iterator[list[
         monkeypatch.setattr(GarScorer, "score", limited)
         return sizes
 
-    return interrupt  # type: ignore[return-value]
+    return interrupt  # type: ignore[return-value]  # the fixture's type says less
 
 
 SETTINGS = {"window": 2 * RESPONSES}

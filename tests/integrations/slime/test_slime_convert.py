@@ -1,0 +1,126 @@
+"""`convert_samples` and `outcome_reward` on samples with slime's signature, and the embedded tokenizer."""
+
+import asyncio
+import sys
+
+import pytest
+
+from gar.errors import ConfigError, DataError
+from gar.integrations.slime import convert, convert_samples, outcome_reward
+from gar.models.embedded import load_embedded
+from tests.engines import slime_standin
+from tests.engines.rollouts import make_arguments
+from tests.engines.slime_standin import Sample
+
+GOOD = "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
+
+
+@pytest.fixture
+def tokenizer(monkeypatch):
+    _, tokenizer = load_embedded()
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    slime_standin.install(tokenizer)
+    convert._reader.cache_clear()
+    yield tokenizer
+    convert._reader.cache_clear()
+
+
+def sample(tokenizer, text=GOOD, *, prompt="3+4=", group=0, index=0, **changes):
+    ids = [*tokenizer.encode(text), tokenizer.eos_token_id]
+    values = {
+        "group_index": group, "index": index, "prompt": prompt, "tokens": tokenizer.encode(prompt) + ids,
+        "response": text, "response_length": len(ids), "label": "7", "reward": 0.0,
+        "metadata": {"anchors": ["<think> ok 7 </think> <answer> 7 </answer>"]},
+    }  # fmt: skip
+    return Sample(**(values | changes))
+
+
+def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
+    wrong, unclosed = GOOD.replace("> 7 <", "> 8 <"), "<think> 3 + 4 = 7"
+    data = convert_samples(
+        make_arguments(),
+        [sample(tokenizer), sample(tokenizer, wrong, index=1), sample(tokenizer, unclosed, index=2)],
+    )
+    facts = [payload.facts for payload in data["prompt"]]
+    assert [(fact.verified, fact.well_formatted, fact.status) for fact in facts] == [
+        (True, True, "ok"),
+        (False, True, "wrong"),
+        (False, False, "unparsed"),
+    ]
+    assert [fact.position for fact in facts] == [0, 1, 2]
+    right, _, open_ended = data["prompt"]
+    ids = tokenizer.encode(GOOD)
+    assert [ids[i] for i in right.positions] == tokenizer.encode("3 + 4 = 7")  # the thinking part alone
+    assert open_ended.positions == tuple(range(len(tokenizer.encode(unclosed))))  # no pair of tags: all but eos
+    anchor = right.anchors[0]
+    assert anchor.scored_ids == tokenizer.encode("ok 7")
+    assert anchor.context_ids == tokenizer.encode("3+4=")
+    assert open_ended.anchors is right.anchors  # one object for a group: it travels once to a rank
+
+
+def test_convert_samples_is_slime_s_own_data_otherwise(tokenizer):
+    data = convert_samples(make_arguments(), [sample(tokenizer), sample(tokenizer, index=1)])
+    assert data["rewards"] == [0.0, 0.0]
+    assert data["rollout_ids"] == [0, 1]
+
+
+def test_masked_tokens_are_not_scored(tokenizer):
+    ids = tokenizer.encode(GOOD)
+    mask = [1] * (len(ids) + 1)
+    mask[2] = 0
+    payload = convert_samples(make_arguments(), [sample(tokenizer, loss_mask=mask)])["prompt"][0]
+    assert 2 not in payload.positions
+    assert 1 in payload.positions
+
+
+def test_an_opened_prompt_needs_no_opening_tag(tokenizer):
+    text = "3 + 4 = 7 </think> <answer> 7 </answer>"
+    payload = convert_samples(make_arguments(), [sample(tokenizer, text, prompt="3+4= <think>")])["prompt"][0]
+    assert payload.facts.well_formatted
+    assert payload.positions == tuple(range(5))
+
+
+def test_a_problem_without_anchor_is_legal(tokenizer):
+    samples = [sample(tokenizer), sample(tokenizer, group=1, index=1, metadata={"anchors": []})]
+    payloads = convert_samples(make_arguments(), samples)["prompt"]
+    assert [payload.facts.num_anchors for payload in payloads] == [1, 0]
+    assert [payload.facts.can_score for payload in payloads] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"group_index": None}, "sample 0 has no group_index: which responses belong together"),
+        ({"label": None}, r"sample 0 \(group 0\) has no label, the gold answer. Is --label-key set"),
+        ({"response_length": 99}, "has no prompt: nothing predicts its first token"),
+        ({"multimodal_inputs": {"image": 1}}, "has multimodal inputs; GAR works on text"),
+        ({"metadata": {"anchors": "3"}}, r"metadata\['anchors'\] must be a list of texts, got '3'"),
+        ({"metadata": {}}, r"none of 1 samples has metadata\['anchors'\], the expert solutions"),
+        ({"metadata": None}, r"none of 1 samples has metadata\['anchors'\], the expert solutions"),
+    ],
+)
+def test_convert_samples_refuses(tokenizer, changes, text):
+    with pytest.raises(DataError, match=text):
+        convert_samples(make_arguments(), [sample(tokenizer, **changes)])
+
+
+def test_convert_samples_needs_no_anchors_without_alignment(tokenizer):
+    args = make_arguments(gar={"method": "grpo"})
+    assert len(convert_samples(args, [sample(tokenizer, metadata={})])["prompt"]) == 1
+
+
+def test_convert_samples_refuses_several_samples_of_one_rollout(tokenizer):
+    with pytest.raises(ConfigError, match=r"2 samples come from 1 rollouts\. GAR scores one response per rollout"):
+        convert_samples(make_arguments(), [sample(tokenizer, rollout_id=5), sample(tokenizer, index=1, rollout_id=5)])
+
+
+def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monkeypatch):
+    samples = [sample(tokenizer), sample(tokenizer, "<think> 7", index=1)]
+    args = make_arguments()
+    assert asyncio.run(outcome_reward(args, samples[0])) == 1.0
+    assert asyncio.run(outcome_reward(args, samples)) == [1.0, pytest.approx(-0.6)]
+    reader = convert._reader(args.hf_checkpoint, convert.read_settings(args).model_dump_json())
+    asked = []
+    monkeypatch.setattr(reader._verifier, "verify", lambda texts, *_, **__: asked.extend(texts) or [])
+    assert convert_samples(args, samples)["prompt"][0].facts.verified
+    assert asked == []  # the verdicts were known

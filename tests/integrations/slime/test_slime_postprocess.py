@@ -1,0 +1,251 @@
+"""`postprocess` and its parts on stand-ins of slime and Megatron, one process and two."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gar.core import gradient_activation_means, group_advantages
+from gar.errors import ConfigError, ModelError
+from gar.integrations.slime.forward import pack
+from gar.integrations.slime.postprocess import needed_responses, slime_rewards
+from gar.integrations.slime.settings import read_settings
+from tests.engines.rollouts import GROUPS, VOCAB, make_arguments, make_data, sequences_of, true_rewards
+from tests.ranks import run_ranks
+
+pytestmark = pytest.mark.dist
+HIDDEN = 16
+
+
+# What runs on each rank.
+
+
+def setting() -> Any:
+    """The policy, built under the plugin's eyes."""
+    import torch.distributed as dist
+
+    from gar.integrations.slime import on_megatron_init
+    from tests.engines import megatron_standin, slime_standin
+
+    assert dist.is_initialized()
+    megatron_standin.install()
+    slime_standin.install()
+    on_megatron_init(make_arguments())
+    return megatron_standin.DistributedDataParallel(megatron_standin.Policy(VOCAB, HIDDEN))
+
+
+def trained(options: dict[str, Any], flags: dict[str, Any] | None = None) -> dict[str, Any]:
+    """This rank's share after `postprocess`, and how many rows the head was made to work on."""
+    import torch.distributed as dist
+
+    from gar.integrations.slime import postprocess
+    from tests.engines.slime_standin import split_by_data_parallel_rank
+
+    policy = setting()
+    share = split_by_data_parallel_rank(make_data(), dist.get_world_size())[dist.get_rank()]
+    args = make_arguments(gar=options, **(flags or {}))
+    policy.train()
+    postprocess(args, 0, share)
+    return {**share, "head rows": policy.module.output_layer.rows_seen, "training": policy.training}
+
+
+def trained_in_every_way(ways: dict[str, tuple[dict, dict]]) -> dict[str, dict[str, Any]]:
+    return {name: trained(*way) for name, way in ways.items()}
+
+
+def refusals() -> list[str]:
+    """What a rank is told where a hook is missing, or the model has no head."""
+    from gar.integrations.slime import on_megatron_init, postprocess
+    from gar.integrations.slime.policy import policy_chunks
+    from tests.engines import slime_standin
+    from tests.engines.megatron_standin import DistributedDataParallel
+
+    texts = []
+    setting()
+    with pytest.raises(ConfigError) as refusal:
+        postprocess(make_arguments(), 0, {"tokens": []})
+    texts.append(str(refusal.value))
+    on_megatron_init(make_arguments())
+    with pytest.raises(ModelError) as refusal:
+        policy_chunks()
+    texts.append(str(refusal.value))
+    on_megatron_init(make_arguments())
+    DistributedDataParallel(torch.nn.Linear(2, 2))
+    with pytest.raises(ModelError) as refusal:
+        postprocess(make_arguments(), 0, slime_standin.split_by_data_parallel_rank(make_data(), 1)[0])
+    texts.append(str(refusal.value))
+
+    class OldIterator:
+        def __init__(self, rollout_data: dict, micro_batch_size: int | None = None): ...
+
+    sys.modules["slime.backends.megatron_utils.data"].DataIterator = OldIterator
+    with pytest.raises(ConfigError) as refusal:
+        on_megatron_init(make_arguments())
+    return [*texts, str(refusal.value)]
+
+
+# What is said of it.
+
+SHAPED = {"advantage": {"baseline": "none"}}
+NORMALISED = {"advantage": {"ddof": 1, "eps": 1e-6}}
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "shaped": (SHAPED, {}),
+    "normalised": (NORMALISED, {}),
+    "not divided": (NORMALISED, {"grpo_std_normalization": False}),
+    "not normalised": (NORMALISED, {"rewards_normalization": False}),
+    "static": (SHAPED, {"use_dynamic_batch_size": False, "max_tokens_per_gpu": None}),
+    "grpo": ({**SHAPED, "method": "grpo"}, {}),
+    "alignment": ({**SHAPED, "method": "alignment-only"}, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    return run_ranks(trained_in_every_way, 1, tmp_path_factory.mktemp("one"), WAYS)[0]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Any]]]:
+    return run_ranks(trained_in_every_way, 2, tmp_path_factory.mktemp("two"), WAYS)
+
+
+def truth(method: str = "gar-grpo") -> tuple[torch.Tensor, torch.Tensor]:
+    """Rewards and alignments by the core alone."""
+    from tests.engines.megatron_standin import Policy
+
+    policy = Policy(VOCAB, HIDDEN)
+    found = []
+    for part in sequences_of(make_data()):
+        rows, targets, index = [], [], []
+        for i, sequence in enumerate(part):
+            ids = torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long)
+            hidden = policy.hidden_states(ids)
+            for position in sequence.positions:
+                rows.append(hidden[len(sequence.context_ids) + position - 1])
+                targets.append(sequence.ids[position])
+                index.append(i)
+        found.append(
+            gradient_activation_means(
+                torch.stack(rows).double().detach(), policy.output_layer.weight.double().detach(),
+                torch.tensor(targets), torch.tensor(index), num_responses=len(part),
+            )
+        )  # fmt: skip
+    return true_rewards(make_data(), *found, method=method)
+
+
+def of_two(two: list[dict[str, dict[str, Any]]], way: str) -> torch.Tensor:
+    whole = torch.zeros(len(make_data()["tokens"]), dtype=torch.float64)
+    for rank, found in enumerate(two):
+        whole[rank::2] = torch.tensor(found[way]["rewards"], dtype=torch.float64)
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("way", "method"),
+    [("shaped", "gar-grpo"), ("static", "gar-grpo"), ("grpo", "grpo"), ("alignment", "alignment-only")],
+)
+def test_postprocess_gives_the_method_s_rewards(one, two, way, method):
+    rewards, _ = truth(method)
+    torch.testing.assert_close(torch.tensor(one[way]["rewards"], dtype=torch.float64), rewards, rtol=0, atol=1e-6)
+    torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
+
+
+def test_postprocess_normalises_by_slime_s_flags(one, two):
+    shaped = torch.tensor(one["shaped"]["rewards"], dtype=torch.float64)
+    groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
+    options = {"ddof": 1, "eps": 1e-6}
+    for way, expected in (
+        ("normalised", group_advantages(shaped, groups, scale="std", **options)),
+        ("not divided", group_advantages(shaped, groups, scale="none", **options)),
+        ("not normalised", shaped),
+    ):
+        assert one[way]["rewards"] == expected.tolist()
+        torch.testing.assert_close(of_two(two, way), expected, rtol=0, atol=1e-4)  # 1e-6 over a spread of 0.01
+
+
+def test_postprocess_has_slime_compute_the_advantages(one):
+    for advantage, reward in zip(one["normalised"]["advantages"], one["normalised"]["rewards"], strict=True):
+        assert torch.equal(advantage, torch.full_like(advantage, reward))
+
+
+def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
+    _, alignment = truth()
+    needed = needed_responses([p.facts for p in make_data()["prompt"]], read_settings(make_arguments()))
+    share = one["shaped"]
+    assert share["gar/alignment_mean"][0] == pytest.approx(float(alignment[needed].mean()), abs=1e-6)
+    assert share["gar/scored_fraction"][0] == float(needed.double().mean())
+    assert share["gar/no_anchor_fraction"] == [4 / 28] * 28
+    assert share["gar/no_signal_fraction"][0] == 1 / 28
+    assert share["gar/silent_group_fraction_outcome"][0] == pytest.approx(1 / 7)  # all right
+    assert share["gar/silent_group_fraction_shaped"][0] == 0.0
+    assert share["verify/ok_fraction"][0] == share["gar/verified_fraction"][0]
+    names = {name for name in share if "/" in name} - {"gar/seconds"}
+    for rank in two:
+        assert {name for name in rank["shaped"] if "/" in name} - {"gar/seconds"} == names
+        for name in names:
+            assert rank["shaped"][name] == [pytest.approx(share[name][0], abs=1e-6, nan_ok=True)] * 14
+
+
+def test_postprocess_leaves_the_head_next_to_nothing_to_do(one):
+    assert set(one["shaped"]["head rows"]) == {1}
+    assert len(one["shaped"]["head rows"]) > 2
+    assert one["shaped"]["training"]
+
+
+def test_postprocess_makes_no_pass_where_no_vector_is_needed(one):
+    assert one["grpo"]["head rows"] == []
+    assert math.isnan(one["grpo"]["gar/alignment_mean"][0])
+
+
+def test_postprocess_packs_into_fewer_passes_where_more_fits(one):
+    assert len(one["static"]["head rows"]) == 1  # 4,096 tokens, the default of signal.max_batch_tokens
+
+
+def test_needed_responses_are_those_a_bonus_is_possible_for():
+    facts = [payload.facts for payload in make_data()["prompt"]]
+    by_group = needed_responses(facts, read_settings(make_arguments())).view(len(GROUPS), 4).int().tolist()
+    assert by_group == [
+        [1, 1, 0, 1],
+        [1, 1, 1, 1],
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],  # one right: its centred bonus is 0
+        [0, 0, 0, 0],  # no anchor
+        [0, 1, 0, 1],
+        [0, 1, 1, 0],  # the first has nothing to score
+    ]
+    alone = read_settings(make_arguments(gar={"reward": {"singleton": "absolute"}}))
+    assert needed_responses(facts, alone).view(len(GROUPS), 4)[3].int().tolist() == [1, 0, 0, 0]
+
+
+def test_slime_rewards_of_reinforce_plus_plus():
+    rewards, groups = torch.tensor([1.0, 0.0, 3.0, 1.0]).double(), torch.tensor([0, 0, 1, 1])
+    plain = read_settings(make_arguments(gar={"method": "gar-reinforce-pp"}))
+    assert slime_rewards(make_arguments(), plain, rewards, groups) is rewards
+    baseline = read_settings(make_arguments(gar={"method": "reinforce-pp-baseline"}))
+    assert slime_rewards(make_arguments(), baseline, rewards, groups).tolist() == [0.5, -0.5, 1.0, -1.0]
+
+
+def test_pack_keeps_to_its_capacity():
+    lengths = [5, 9, 3, 2, 2, 30]
+    batches = pack(lengths, 10)
+    assert sorted(i for batch in batches for i in batch) == list(range(6))
+    assert [sum(lengths[i] for i in batch) for batch in batches] == [30, 9, 10, 2]  # too long: alone
+    assert pack([], 10) == []
+
+
+def test_a_missing_hook_is_named(tmp_path: Path):
+    (texts,) = run_ranks(refusals, 1, tmp_path)
+    for text, expected in zip(
+        texts,
+        [
+            "comes without GAR's payload: is --custom-convert-samples-to-train-data-path gar.integrations.slime",
+            "Megatron has wrapped no model in its DistributedDataParallel since gar.integrations.slime.on_mega",
+            "Linear, the last pipeline stage, has no output_layer",
+            "this slime is older than 0.3.0",
+        ],
+        strict=True,
+    ):
+        assert expected in text

@@ -1,0 +1,117 @@
+"""gar.yaml and slime's own flags: what is read, and what is refused with which words."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gar.errors import ConfigError
+from gar.integrations.slime.settings import HOOKS, SUPPORTED_METHODS, check_supported, estimator_of, read_settings
+from gar.methods import METHODS
+from tests.engines.rollouts import make_arguments
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "slime_qwen3_4b.sh"
+
+
+def test_importing_the_plugin_imports_neither_engines_nor_anything_heavy():
+    code = """
+import sys
+import gar.integrations.slime
+heavy = {"slime", "megatron", "ray", "transformers", "trl", "datasets", "pyarrow", "scipy", "matplotlib"}
+print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_read_settings_takes_the_section_over_its_variant():
+    config = read_settings(make_arguments(gar={"signal": {"limit_tokens": 12}, "advantage": {"eps": "1e-4"}}))
+    assert config.signal.limit_tokens == 12
+    assert config.advantage.eps == 1e-4  # slime reads YAML 1.1, where 1e-4 is text
+    assert config.advantage.ddof == 0  # variant paper
+
+
+def test_read_settings_applies_the_method_s_own_signal():
+    assert read_settings(make_arguments(gar={"method": "hidden-cosine"})).signal.kind == "hidden"
+
+
+@pytest.mark.parametrize(
+    ("gar", "text"),
+    [
+        (
+            None,
+            r"gar.yaml: expected a section 'gar' with the settings of GAR .*, got none. Is --custom-config-path set",
+        ),
+        ([1], r"expected a section 'gar' .* got \[1\]"),
+        ({"reward": {"bta": 1}}, r"gar.yaml: gar: unknown key 'reward.bta'. Did you mean 'beta'\?"),
+        ({"reward": {"beta": -1}}, r"gar.yaml: gar: reward.beta: Input should be greater than or equal to 0, got -1"),
+        ({"trl": {"beta": 0.1}}, r"'gar.trl' means nothing under slime, whose own flags decide it. Known here: method"),
+        ({"method": "gar-grp"}, r"gar: method: unknown value 'gar-grp'.* Did you mean 'gar-grpo'"),
+    ],
+)
+def test_read_settings_names_what_is_wrong(gar, text):
+    with pytest.raises(ConfigError, match=text):
+        read_settings(make_arguments(gar=gar))
+
+
+def test_every_supported_method_needs_no_more_than_an_anchor():
+    for name in SUPPORTED_METHODS:
+        method = METHODS[name]
+        assert method.alignment in (None, "anchor")
+        assert not any((method.compares_responses, method.token_level, method.gate))
+
+
+def test_check_supported_passes_each_estimator_with_its_flag():
+    for method, flag in (
+        ("gar-grpo", "grpo"),
+        ("gar-grpo", "gspo"),
+        ("gar-reinforce-pp", "reinforce_plus_plus"),
+        ("reinforce-pp-baseline", "reinforce_plus_plus_baseline"),
+    ):
+        args = make_arguments(gar={"method": method}, advantage_estimator=flag)
+        check_supported(args, read_settings(args))
+    assert (
+        estimator_of(read_settings(make_arguments(gar={"advantage": {"estimator": "reinforce-pp"}}))) == "reinforce-pp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"gar": {"method": "g2rl"}}, "gar.method 'g2rl' does not run under slime, expected one of gar-grpo"),
+        ({"advantage_estimator": "ppo"}, "is ppo: its critic is trained on rewards that GAR has not shaped yet"),
+        (
+            {"advantage_estimator": "reinforce_plus_plus"},
+            "is reinforce_plus_plus, but gar-grpo with estimator 'group' goes with grpo or gspo or cispo",
+        ),
+        ({"compute_advantages_and_returns": False}, "trains without advantages, so that no reward has an effect"),
+        ({"custom_reward_post_process_path": "my.module"}, "is my.module, but GAR sets the rewards"),
+        (
+            {"dynamic_sampling_filter_path": "slime.rollout.filter_hub.x.check_reward_nonzero_std"},
+            "drops groups whose outcome rewards are all equal before GAR sees them",
+        ),
+        ({"qkv_format": "bshd"}, "--qkv-format is bshd, expected thd"),
+        ({"mtp_num_layers": 1}, "--mtp-num-layers is 1: with multi-token prediction the head is called more than once"),
+        *(
+            ({name: None}, f"--{name.replace('_', '-')} must be {hook}, got None: GAR needs all of its hooks")
+            for name, hook in HOOKS.items()
+        ),
+    ],
+)
+def test_check_supported_refuses(changes, text):
+    args = make_arguments(**changes)
+    with pytest.raises(ConfigError, match=text):
+        check_supported(args, read_settings(args))
+
+
+def test_the_launch_script_names_the_hooks_and_valid_settings():
+    script = SCRIPT.read_text()
+    for name, hook in HOOKS.items():
+        assert f"--{name.replace('_', '-')} {hook}\n" in script
+    text = script.partition("<<'GAR_YAML'\n")[2].partition("GAR_YAML\n")[0]
+    args = make_arguments(**yaml.safe_load(text))
+    check_supported(args, read_settings(args))
+    assert read_settings(args).reward.beta == 0.5
+    assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0

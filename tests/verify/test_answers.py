@@ -3,7 +3,7 @@
 import pytest
 
 from gar.types import Status
-from gar.verify.answers import MAX_ANSWER_CHARS, error_text, grade_answer, grade_exactly
+from gar.verify.answers import MAX_ANSWER_CHARS, _grade_by_math_verify, error_text, grade_answer, grade_exactly
 
 # gold, answers that are decided without math-verify
 EXACT_RIGHT = [
@@ -37,7 +37,7 @@ EXACT_WRONG = [
 ]
 PARSED_RIGHT = [
     ("18", "x = 18 | 9*2 = 18 | \\boxed{18} | 18\\% | \\frac{36}{2} | (18) | 18 m"),
-    ("\\frac{1}{2}", "0.5 | 1/2 | \\frac12 | \\dfrac{2}{4} | 50\\% | .5"),
+    ("\\frac{1}{2}", "0.5 | \\frac12 | 50\\% | .5"),
     ("\\sqrt{2}", "2^{1/2} | \\frac{2}{\\sqrt{2}}"),
     ("\\{2, 3\\}", "3, 2 | 2\\text{ or }3"),
     ("(-\\infty, 0]", "(-\\infty,0]"),
@@ -142,6 +142,25 @@ def test_grade_exactly_compares_long_integers_without_rounding() -> None:
         graded = grade_exactly(answer, gold)
         assert graded is not None
         assert graded.status == status
+
+
+FRACTIONS = [
+    "1/2", "-1/2", "3/6", "4/2", "0/3", "007/014", r"\frac{1}{2}", r"\dfrac{2}{4}", r"-\frac{1}{2}", r"\frac{-1}{2}",
+    r"-\frac{-1}{2}", r"\frac{1}{-2}", r"\frac{333333}{1000000}", r"\frac{1}{3}", "123456789/246913579", r"\frac{0}{5}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("gold", FRACTIONS)
+def test_grade_exactly_compares_fractions_as_math_verify_does(gold: str) -> None:
+    for answer in FRACTIONS:
+        exact = grade_exactly(answer, gold)
+        assert exact is not None
+        assert exact.status == _grade_by_math_verify(answer, gold).status
+
+
+@pytest.mark.parametrize("answer", ["1/0", r"\frac{1}{0}", "0.5", r"\frac12", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"])
+def test_grade_exactly_leaves_what_is_no_fraction_of_integers_to_the_parser(answer: str) -> None:
+    assert grade_exactly(answer, r"\frac{7}{2}") is None
 
 
 @pytest.mark.parametrize("gold", ["x\u2208{1,2}", "T(p,q)=0 if (p,q)=(0,0), p+q otherwise"])

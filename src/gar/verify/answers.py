@@ -8,6 +8,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -32,6 +33,10 @@ _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:\\?[$€£¥])? *"
     r"(?P<integer>[0-9]{1,3}(?P<separator>,|\{,\}|\\[,!]| )[0-9]{3}(?:(?P=separator)[0-9]{3})*|[0-9]+)?"
     r"(?P<fraction>\.[0-9]+|(?<=[0-9])\.?)"
+)
+# -3/4  \frac{-3}{4}  \dfrac{3}{4}
+_FRACTION = re.compile(
+    r"(?P<sign>-?)(?:(?P<over>[0-9]+)/(?P<under>[0-9]+)|\\[dtc]?frac *\{(?P<top>-?[0-9]+)\} *\{(?P<bottom>-?[0-9]+)\})"
 )
 _TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
 _TEXT_WITH_NUMBER = re.compile(_TEXT_COMMAND.pattern.replace("[^{}]*", "[^{}0-9]*[0-9][^{}]*"))
@@ -109,6 +114,9 @@ def grade_exactly(answer: str, gold: str) -> Graded | None:
         return _right_if(True)
     if is_choice(gold):
         return _grade_choice(answer, gold)
+    if (gold_ratio := _ratio(gold)) is not None:
+        ratio = _ratio(answer)
+        return None if ratio is None else _right_if(ratio == gold_ratio)
     gold_number = _NUMBER.fullmatch(gold)
     if gold_number is None or gold_number["fraction"].strip(".0"):
         return None
@@ -155,6 +163,15 @@ def _value(number: re.Match[str], exponent: int = 0) -> Decimal:
     """Exact: a Decimal made from text is never rounded, and compares without rounding."""
     integer = re.sub("[^0-9]", "", number["integer"] or "0")
     return Decimal(f"{number['sign']}{integer}{number['fraction'].rstrip('.')}e{exponent}")
+
+
+def _ratio(text: str) -> Fraction | None:
+    """The exact value of a fraction of two integers; None where `text` is none, or its denominator is 0."""
+    match = _FRACTION.fullmatch(text)
+    if match is None:
+        return None
+    over, under = int(match["over"] or match["top"]), int(match["under"] or match["bottom"])
+    return Fraction(-over if match["sign"] else over, under) if under else None
 
 
 def _value_in_base(digits: str, base: int) -> int | None:

@@ -21,7 +21,7 @@ from gar.spans import TokenSequence
 from tests.engines.verl.workers import autograd_mean, make_batch, make_engine, make_sequences
 from tests.ranks import run_ranks
 
-pytestmark = pytest.mark.usefixtures("group")
+pytestmark = [pytest.mark.usefixtures("group"), pytest.mark.filterwarnings("ignore:::(?!gar).*")]
 
 TOLERANCE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}  # float32 on both sides, in another order
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from hydra import compose, initialize_config_module
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -15,6 +17,7 @@ with warnings.catch_warnings():
     from verl.utils import tensordict_utils as tu
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
     from verl.workers.engine import EngineRegistry
+    from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from gar.integrations.verl.exchange import END, REQUEST, START
 from gar.models.embedded import embedded_path
@@ -104,3 +107,41 @@ def autograd_mean(folder: Path, sequence: tuple[Tensor, int, Tensor, int, int]) 
     logits = h @ model.get_output_embeddings().weight.double().T
     torch.nn.functional.cross_entropy(logits, ids[places]).backward()
     return (h.grad * h).detach().sum(0).float() if places else torch.zeros(hidden.shape[1])
+
+
+class CpuActor(ActorRolloutRefWorker):
+    """verl's worker, with the process group that verl makes for accelerators made for the CPU."""
+
+    def __init__(self, *arguments: Any, **named: Any):
+        dist.init_process_group("gloo")
+        super().__init__(*arguments, **named)
+
+
+def compose_config(folder: Path, *overrides: str) -> Any:
+    """verl's configuration of a job, as its command line would make it."""
+    chosen = f"""
+        trainer.v1.trainer_mode=gar_sync trainer.device=cpu trainer.n_gpus_per_node=1 trainer.logger=[console]
+        +gar.method=gar-grpo +gar.verify.format=none
+        algorithm.adv_estimator=grpo
+        data.train_batch_size=8
+        reward.reward_manager.name=gar
+        actor_rollout_ref.model.path={folder}
+        actor_rollout_ref.model.external_lib=gar.integrations.verl.register
+        +actor_rollout_ref.model.override_config.attn_implementation=sdpa
+        actor_rollout_ref.model.enable_gradient_checkpointing=false
+        actor_rollout_ref.actor.strategy=fsdp2
+        actor_rollout_ref.actor.fsdp_config.model_dtype=fp32
+        +actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32
+        actor_rollout_ref.actor.fsdp_config.use_torch_compile=false
+        actor_rollout_ref.actor.optim.lr=1e-3 actor_rollout_ref.actor.optim.total_training_steps=4
+        actor_rollout_ref.actor.ppo_mini_batch_size=4
+        actor_rollout_ref.actor.use_dynamic_bsz=true actor_rollout_ref.actor.ppo_max_token_len_per_gpu=256
+        actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n=3
+        actor_rollout_ref.rollout.calculate_log_probs=false
+        actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true
+        actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=256
+        transfer_queue.backend.SimpleStorage.num_data_storage_units=1
+        transfer_queue.backend.SimpleStorage.total_storage_size=1000
+    """.split()
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=[*chosen, *overrides])

@@ -1,0 +1,64 @@
+"""The launch script and what importing `register` does, against verl's own configuration and registries."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl", reason="verl is not installed: these tests run in an environment of its own")
+
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.trainer.ppo.v1 import get_trainer_cls
+from verl.utils.config import validate_config
+from verl.workers.engine import EngineRegistry
+
+from gar.integrations.verl.engine import GarEngine
+from gar.integrations.verl.reward import GarRewardManager
+from gar.integrations.verl.settings import check_supported, read_settings
+from gar.integrations.verl.trainer import GarTrainerSync
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "verl_qwen3_4b.sh"
+
+pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on
+
+
+def test_launch_script_is_a_job_that_verl_and_gar_take():
+    printed = subprocess.run(
+        [SCRIPT, "train.parquet", "val.parquet", "+gar.verify.num_workers=4"],
+        env={**os.environ, "PYTHON": "echo"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    module, *flags = printed.stdout.split()[1:]
+    assert module == "verl.trainer.main_ppo"
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=flags)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    plain = OmegaConf.to_container(config, resolve=True)
+    settings = read_settings(plain)
+    check_supported(plain, settings)
+    assert (settings.signal.limit_tokens, settings.verify.num_workers) == (768, 4)
+    assert settings.signal.anchor_keep_fraction == 0.7
+
+
+@pytest.mark.parametrize(
+    ("device", "vendor"), [("cuda", "nvidia"), ("cpu", None)], ids=["NVIDIA", "CPU"]
+)  # verl's own engine keeps the others
+@pytest.mark.parametrize("backend", ["fsdp", "fsdp2"])
+def test_register_puts_our_engine_before_verls(device, vendor, backend, monkeypatch):
+    monkeypatch.setenv("VERL_ENGINE_DEVICE", device)
+    monkeypatch.setenv("VERL_ENGINE_VENDOR", vendor or "cpu")
+    assert EngineRegistry.get_engine_cls("language_model", backend) is GarEngine
+
+
+def test_register_leaves_the_critics_engine_alone(monkeypatch):
+    monkeypatch.setenv("VERL_ENGINE_DEVICE", "cuda")
+    monkeypatch.setenv("VERL_ENGINE_VENDOR", "nvidia")
+    assert not issubclass(EngineRegistry.get_engine_cls("value_model", "fsdp2"), GarEngine)
+
+
+def test_register_names_trainer_and_reward_manager():
+    assert get_trainer_cls("gar_sync") is GarTrainerSync
+    assert get_reward_manager_cls("gar") is GarRewardManager

@@ -4,7 +4,7 @@ A sample is *correct* where its answer is right and it keeps the format that was
 that keeps the format and has an answer *votes* for its answer's value; the others abstain.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -14,7 +14,7 @@ from gar.errors import ConfigError, RecordError
 from gar.evaluation.benchmarks.columns import LETTERS
 from gar.evaluation.benchmarks.prompts import FIVE_SHOT_STOP
 from gar.evaluation.folder import EvaluationFolder, Line, append_lines
-from gar.evaluation.job import ScoreSettings
+from gar.evaluation.job import PromptForm, ScoreSettings
 from gar.evaluation.metrics import default_ks, write_metrics
 from gar.evaluation.votes import VoteCounter
 from gar.types import ResponseFormat, Status, Verdict
@@ -84,7 +84,7 @@ def _grade(
     form = folder.identity()["prompt"]["form"]
     with bar, Verifier(format=format, **limits) as verifier, VoteCounter(**limits) as counter:
         for window in _windows(folder, done):
-            verdicts = _verdicts(verifier, window, problems, cut=form == "five-shot")
+            verdicts = sample_verdicts(verifier, window, problems, form=form)
             votes = _votes(counter, window, verdicts, problems)
             lines = [
                 _line(sample, verdict, vote, format)
@@ -110,8 +110,18 @@ def _windows(folder: EvaluationFolder, done: set[tuple[str, int]]) -> Iterator[l
         yield window
 
 
-def _verdicts(verifier: Verifier, window: Sequence[Line], problems: dict[str, Line], *, cut: bool) -> list[Verdict]:
-    """A verdict per sample: by letter for multiple choice, by value for the rest."""
+def sample_verdicts(
+    verifier: Verifier, window: Sequence[Line], problems: Mapping[str, Line], *, form: PromptForm
+) -> list[Verdict]:
+    """A verdict per sample: by letter for multiple choice, by value for the rest.
+
+    Args:
+        verifier: Grades the answers, in the format it has.
+        window: Samples as in `samples.jsonl`: problem, text, prefilled_think.
+        problems: As in `problems.jsonl`, by id.
+        form: Of the prompts; after five-shot examples a response ends where it begins the next question.
+    """
+    cut = form == "five-shot"
     texts = [sample["text"].partition(FIVE_SHOT_STOP)[0] if cut else sample["text"] for sample in window]
     by_value = [i for i, sample in enumerate(window) if not problems[sample["problem"]]["num_choices"]]
     graded = iter(

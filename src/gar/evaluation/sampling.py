@@ -85,7 +85,7 @@ def generate(job: GenerateJob) -> list[EvaluationFolder]:
     folders = [EvaluationFolder(job.folder() / each.name) for each in sets]
     for each, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
-            folder.refuse_other(_known_identity(job, each))  # before a model is loaded
+            folder.refuse_other(known_identity(job, each))  # before a model is loaded
     engine = load_engine(job)
     model = {"name": job.model, "revision": job.revision} | dict(engine.identity())
     for each, folder in zip(sets, folders, strict=True):
@@ -101,10 +101,10 @@ def _generate_set(
     chat = bool(engine.tokenizer.chat_template)
     seen = [policy_prompt(prompt, each.form, chat=chat) for prompt in each.prompts]
     prompt_ids = [encode_prompt(engine.tokenizer, prompt) for prompt in seen]
-    identity = _known_identity(job, each) | {"model": model}
+    identity = known_identity(job, each) | {"model": model}
     sampling = identity["sampling"]
     sampling["max_new_tokens"] = _max_new_tokens(job, engine.context, max(map(len, prompt_ids)), each.name)
-    folder.begin(identity, _problem_lines(each), overwrite=job.overwrite)
+    folder.begin(identity, problem_lines(each), overwrite=job.overwrite)
     ids = [problem.id for problem in each.loaded.problems]
     place = {problem: i for i, problem in enumerate(ids)}
     done = {(place[line["problem"]], line["sample"]) for line in folder.samples()}
@@ -174,7 +174,7 @@ def batch_seed(seed: int, set_hash: str, batch: Sequence[Sample]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest())
 
 
-def _known_identity(job: GenerateJob, each: EvaluationSet) -> dict[str, Any]:
+def known_identity(job: GenerateJob, each: EvaluationSet) -> dict[str, Any]:
     """What `set.json` says, as much of it as is known without the model."""
     loaded = each.loaded
     greedy = each.form == "five-shot" and job.temperature is None
@@ -219,7 +219,8 @@ def _max_new_tokens(job: GenerateJob, context: int | None, longest_prompt: int, 
     return min(DEFAULT_MAX_NEW_TOKENS, context - longest_prompt)
 
 
-def _problem_lines(each: EvaluationSet) -> Iterator[Line]:
+def problem_lines(each: EvaluationSet) -> Iterator[Line]:
+    """The lines of `problems.jsonl`."""
     for problem, prompt in zip(each.loaded.problems, each.prompts, strict=True):
         yield {
             "id": problem.id,

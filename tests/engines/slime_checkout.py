@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
+import torch
+
 ABSENT = (
     "sglang", "sglang_router", "wandb", "torch_memory_saver", "tensorboard", "requests", "httpx", "aiohttp", "pybase64",
     "pylatexenc", "apex", "mbridge", "ray", "megatron.training",
@@ -50,3 +52,27 @@ def install(checkout: str) -> None:
     ray.remote = remote
     ray.put = lambda value, **_: value
     ray.get = lambda value: value
+    _use_the_cpu()
+
+
+def _use_the_cpu() -> None:
+    """Newer versions of slime ask an accelerator of their own, which can be chosen."""
+    try:
+        from slime.utils import accelerator
+    except ImportError:
+        return
+
+    class Cpu(accelerator.Accelerator):
+        name = device_type = "cpu"
+
+        def is_available(self) -> bool:
+            return True
+
+        def current_device(self) -> str:
+            return "cpu"
+
+        def device(self, index: Any = None) -> torch.device:
+            return torch.device("cpu")
+
+    Cpu.__abstractmethods__ = frozenset()  # the rest is not asked for
+    accelerator.set_accelerator(Cpu())

@@ -1,5 +1,6 @@
 """verl on a CPU: one process group for this process, models made once, and ranks forked from a warm server."""
 
+import importlib.util
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -8,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-# Before anything imports verl, which reads them once; ranks and Ray's workers inherit them.
-os.environ.update(
-    VERL_USE_EXTERNAL_MODULES="tests.engines.verl.platform,gar.integrations.verl.register",
-    PYTHONPATH=os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")])),
-    RAY_worker_niceness="0",  # Ray is as urgent as the test that waits for it
-)
-
-# Importing verl takes seconds: ranks are forked from a server that has done it once.
-multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.ranks", "tests.engines.verl.workers"])
+if importlib.util.find_spec("verl") is not None:
+    # Before anything imports verl, which reads them once; ranks and Ray's workers inherit them.
+    os.environ.update(
+        VERL_USE_EXTERNAL_MODULES="tests.engines.verl.platform,gar.integrations.verl.register",
+        PYTHONPATH=os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")])),
+        RAY_worker_niceness="0",  # Ray is as urgent as the test that waits for it
+    )
+    # Importing verl takes seconds: ranks are forked from a server that has done it once.
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.ranks", "tests.engines.verl.workers"])
 
 
 @pytest.fixture(scope="session")

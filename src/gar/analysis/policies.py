@@ -147,7 +147,7 @@ def _model_path(run: RunInput | None, config: RunConfig, subject: str) -> tuple[
         last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]))
         return str(last), [f"There is no final model: {last.name} takes its place."]
     return config.model.path, [
-        f"The run has saved no model: {config.model.path}, which it starts from, takes its place."
+        f"The run has saved no model yet: {config.model.path}, which it starts from, takes its place."
     ]
 
 

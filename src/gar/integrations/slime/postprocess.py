@@ -11,10 +11,10 @@ from torch import Tensor
 from gar.config import RunConfig
 from gar.core import best_alignment_scores, group_advantages, group_sizes, unit_rows
 from gar.errors import ConfigError
+from gar.integrations.metrics import step_metrics
 from gar.integrations.slime.convert import PAYLOAD_KEY
 from gar.integrations.slime.facts import ResponseFacts, ResponsePayload, scored_batch
 from gar.integrations.slime.forward import ScoredSequence, sequence_means
-from gar.integrations.slime.metrics import batch_metrics
 from gar.integrations.slime.policy import policy_chunks
 from gar.integrations.slime.settings import estimator_of, read_settings
 from gar.methods import METHODS, eligible_responses
@@ -65,7 +65,14 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     normalised = slime_rewards(args, config, shaped.rewards, scored.group_index)
     rollout_data["rewards"] = normalised[batch.mine].tolist()
     compute_advantages_and_returns(args, rollout_data)
-    metrics = batch_metrics(batch.facts, scored, eligible_responses(scored, config.reward), shaped)
+    metrics = step_metrics(
+        scored,
+        eligible_responses(scored, config.reward),
+        shaped,
+        statuses=[fact.status for fact in batch.facts],
+        num_anchors=[fact.num_anchors for fact in batch.facts],
+        num_scored_tokens=[fact.num_scored_tokens for fact in batch.facts],
+    )
     metrics["gar/seconds"] = time.perf_counter() - start
     for name, value in metrics.items():
         rollout_data[name] = [value] * len(payloads)

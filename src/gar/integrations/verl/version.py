@@ -20,7 +20,7 @@ def check_version() -> None:
     except PackageNotFoundError as error:
         raise ConfigError(
             f"gar.integrations.verl needs verl=={SUPPORTED}, which is not installed: pip install verl=={SUPPORTED}, in "
-            "an environment of its own (its requirements and those of TRL 1.16 exclude each other)"
+            "an environment of its own (it wants an older transformers than gar train)"
         ) from error
     if found != SUPPORTED:
         raise ConfigError(

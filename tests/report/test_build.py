@@ -23,7 +23,9 @@ from gar.report.sample import draw_groups
 from tests.cli.test_main import modules_after
 from tests.report.runs import PROBLEMS, make_run, rollout, wrong
 
-HOSTILE = "</script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
+HOSTILE = (
+    "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +47,9 @@ def write(tmp_path, run, **options):
 def test_hostile_texts_leave_no_markup(tmp_path):
     run = make_run(tmp_path, "a<b>", rollouts={1: [rollout(1, 0, 0, response=HOSTILE, prompt=HOSTILE, answer=HOSTILE)]})
     _, text = write(tmp_path, run)
-    assert "alert(1)</script>" not in text
-    assert text.count("</script>") == 2
+    inside = text.split('id="report">')[1].split("</script>")[0]
+    assert not set("<>&\u2028\u2029") & set(inside)
+    assert text.count("</script") == 2
     assert "<title>a&lt;b&gt;</title>" in text
     (shown,) = data_of(text)["rollouts"]["groups"]
     assert shown["responses"][0]["text"]["parts"] == [HOSTILE]

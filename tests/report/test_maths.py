@@ -84,7 +84,9 @@ def test_texts_are_whole_and_trees_hold_known_elements_alone(text):
     assert all(name.startswith("m") and name.isalpha() for name in found)
 
 
-@pytest.mark.parametrize("text", ["It costs $5 and $6.", "$20,000 and $30,000", "a $ b $ c", r"\$5 or \$6", "$x\ny$"])
+@pytest.mark.parametrize(
+    "text", ["It costs $5 and $6.", "$5-$6 off", "$20,000 and $30,000", "a $ b $ c", r"\$5 or \$6", "$x\ny$"]
+)
 def test_shown_text_leaves_prices_and_stray_dollars_alone(text):
     assert shown(text, Formulas()).parts == [text]
 

@@ -151,6 +151,11 @@ class SignalSettings(Settings):
     """Divides the logits inside the signal; not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
     """Padded tokens per forward pass where a pass of our own is needed."""
+    precision: Literal["auto", "float32", "storage"] = "auto"
+    """Of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage takes it as it is. auto:
+    storage for a large bfloat16 head on a GPU, else float32."""
+    memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
+    """Most memory that the closed form may use beside hidden states and head, whatever the number of tokens."""
 
 
 class RewardSettings(Settings):

@@ -142,7 +142,7 @@ def test_gradient_activation_means_agree_with_autograd(
     case = make_case(peak=2.0)
     weight = case.weight.to(dtype)
     if tile_rows:
-        monkeypatch.setattr(head_module, "_CPU_PLAN", (256, tile_rows))
+        monkeypatch.setattr(head_module, "_CPU_TILE", tile_rows)
         weight = case.weight.bfloat16()
     case = case._replace(hidden=case.hidden.to(dtype), weight=weight)
     options = dict(HEADS[head])

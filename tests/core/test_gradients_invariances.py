@@ -43,7 +43,7 @@ def test_gradient_activation_vectors_do_not_depend_on_the_tile(make_case, sizes,
     case = case._replace(weight=case.weight.float())
     whole = gradient_activation_vectors(*case, num_responses=5, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(head_module, "_CPU_PLAN", (256, tile_rows))
+        patch.setattr(head_module, "_CPU_TILE", tile_rows)
         tiled = gradient_activation_vectors(*case, num_responses=5, **options)
     torch.testing.assert_close(tiled, whole, **SAME)
 

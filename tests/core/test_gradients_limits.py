@@ -37,7 +37,7 @@ def test_gradient_activation_means_of_confident_tokens_keep_every_digit(monkeypa
     """1 - p_y is about 49 exp(-gap): 5e-4, 5e-7, 5e-11, 2e-16, 4e-25. One minus a float32 p_y would be 0 from 18 on."""
     h, weight = torch.tensor([[1.0, 0.5, -2.0]]), two_sided_weight(gap)
     if tiled:
-        monkeypatch.setattr(head_module, "_CPU_PLAN", (256, 7))
+        monkeypatch.setattr(head_module, "_CPU_TILE", 7)
         weight = weight.bfloat16()
     truth = target_excluded_gradient(h[0], weight, 0)
     found = gradient_activation_means(h, weight, **ONE_TOKEN, signal="gradient")[0]
@@ -63,7 +63,7 @@ def test_gradient_activation_means_of_very_unlikely_targets(monkeypatch, gap, fa
     monkeypatch.setattr(module, "largest_logits", lambda h, *rest: calls.append(len(h)) or largest_logits(h, *rest))
     h, weight = torch.tensor([[1.0, 0.5, -2.0]]), two_sided_weight(-gap)
     if tiled:
-        monkeypatch.setattr(head_module, "_CPU_PLAN", (256, 7))
+        monkeypatch.setattr(head_module, "_CPU_TILE", 7)
         weight = weight.bfloat16()
     truth = target_excluded_gradient(h[0], weight, 0)  # p_y is 0 to every digit: mean of the others less W_y
     found = gradient_activation_means(h, weight, **ONE_TOKEN, signal="gradient")[0]
@@ -176,7 +176,7 @@ class LargestResult(TorchDispatchMode):
 
 
 def test_gradient_activation_means_hold_the_logits_of_one_chunk_and_one_tile(make_case, monkeypatch):
-    monkeypatch.setattr(head_module, "_CPU_PLAN", (256, 100))
+    monkeypatch.setattr(head_module, "_CPU_TILE", 100)
     case = make_case(tokens=64, hidden=4, vocab=1000)
     weight = case.weight.float()
     with LargestResult() as largest:

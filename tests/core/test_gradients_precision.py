@@ -104,6 +104,29 @@ def test_gradient_activation_vectors_are_not_worse_than_the_plain_route(kind, dt
     assert ours <= 1e-10
 
 
+@pytest.mark.parametrize("kind", BATCHES)
+def test_gradient_activation_vectors_in_storage_precision_are_not_worse_than_the_plain_route(kind):
+    """On a CPU the products then round to bfloat16, logits included: 8 bits, as the plain route has them."""
+    batch = make_batch(BATCHES[kind], torch.bfloat16)
+    truth = true_vectors(batch)
+    ours = largest_angle(gradient_activation_vectors(*batch, num_responses=RESPONSES, precision="storage"), truth)
+    plain = largest_angle(plain_vectors(batch, upcast_logits=True), truth)
+    assert ours <= 1.5 * plain
+
+
+def test_gradient_activation_vectors_in_float32_ignore_what_a_trainer_allows():
+    """float32 products may be rounded to bfloat16 by a switch for speed; the signal's are not."""
+    batch = make_batch(None, torch.float32)
+    expected = gradient_activation_vectors(*batch, num_responses=RESPONSES)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert torch.equal(gradient_activation_vectors(*batch, num_responses=RESPONSES), expected)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_true_vectors_are_those_of_autograd_where_both_are_exact():
     """The truth above is checked by the definition itself, in float64 where p - e still has its digits."""
     batch = Batch(*(t.double() if t.is_floating_point() else t for t in make_batch(None, torch.bfloat16)))

@@ -56,6 +56,15 @@ pytestmark = pytest.mark.usefixtures("unchecked")
             "keep_fraction must be one number or one per response, expected 2, got (3,)",
         ),
         ({"chunk_tokens": 0}, "chunk_tokens must be at least 1 or None, got 0"),
+        ({"precision": "bfloat16"}, "precision must be one of auto, float32, storage, got 'bfloat16'"),
+        (
+            {"memory_bytes": 100},
+            "memory_bytes must be at least 148 for one token of width 4 and 5 rows of the head, got 100",
+        ),
+        (
+            {"lm_head_weight": torch.ones(5, 4, device="meta")},
+            "all arguments must lie on one device, got hidden on cpu, lm_head_weight on meta, target_ids on cpu",
+        ),
     ],
 )
 def test_gradient_activation_means_refuse(function, changes, message):

@@ -5,7 +5,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from gar.core.gradients import NORM_FLOOR, SignalKind, check_inputs, check_settings, token_contributions
-from gar.core.head import Head, make_plan
+from gar.core.head import DEFAULT_MEMORY_BYTES, Head, Precision, make_plan
 
 
 @torch.no_grad()
@@ -22,7 +22,9 @@ def alignment_shares(
     logit_scale: float = 1.0,
     logit_softcap: float | None = None,
     activation_threshold: float = 0.0,
+    precision: Precision = "auto",
     chunk_tokens: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> Float32[Tensor, " tokens"]:
     """Share of each token in its response's alignment: `(u_t . v_a) / (n ||s||)`.
 
@@ -41,7 +43,9 @@ def alignment_shares(
         logit_scale: Multiplies W h + bias.
         logit_softcap: `cap * tanh(z / cap)`.
         activation_threshold: tau_a.
-        chunk_tokens: Tokens whose logits exist at one time.
+        precision: Of the products with W.
+        chunk_tokens: Tokens whose logits exist at one time, at most.
+        memory_bytes: Most memory to use beside arguments and result.
 
     Returns:
         float32, computed with float64 sums. 0 where the response or its anchor has no usable vector.
@@ -63,7 +67,7 @@ def alignment_shares(
     num_responses = anchors.shape[0]
     check_inputs(hidden, head, target_ids, response_index, num_responses)
     check_settings(head, signal, activation_threshold, torch.ones(()), num_responses)
-    plan = make_plan(hidden, head, chunk_tokens=chunk_tokens)
+    plan = make_plan(hidden, head, precision=precision, chunk_tokens=chunk_tokens, memory_bytes=memory_bytes)
     if anchors.shape[1] != hidden.shape[1]:
         raise ValueError(f"anchors must have the width of hidden, expected {hidden.shape[1]}, got {anchors.shape[1]}")
 

@@ -21,11 +21,10 @@ REFERENCE_MARGIN = 20.0
 _LARGE_HEAD = 2**24
 """Heads with fewer numbers always go through float32 products: these cost little there."""
 
-_CPU_PLAN = (256, 2048)
+_CPU_TOKENS, _CPU_TILE = 256, 2048
 """Tokens and rows whose float32 logits stay in a core's cache; fewer tokens would read W more often."""
 
-_GPU_TOKENS = 1024
-_SMALLEST_TILE = 128
+_GPU_TOKENS, _SMALLEST_TILE = 1024, 128
 
 
 class Head(NamedTuple):
@@ -89,11 +88,11 @@ def make_plan(
         narrow = precision == "storage" or (not on_cpu and head.weight.numel() >= _LARGE_HEAD)
         products = torch.bfloat16 if narrow else dtype
     triton = products != dtype and hidden.device.type == "cuda" and head.logit_softcap is None and _has_triton()
-    chunk, tile = _CPU_PLAN if on_cpu else (_GPU_TOKENS, len(head.weight))
-    chunk, tile = chunk_tokens or chunk, max(1, min(tile, len(head.weight)))
+    chunk = chunk_tokens or (_CPU_TOKENS if on_cpu else _GPU_TOKENS)
+    tile = max(1, min(_CPU_TILE, len(head.weight)) if on_cpu else len(head.weight))
     while (needed := _bytes(chunk, tile, head, dtype, products)) > memory_bytes:
-        if tile > _CPU_PLAN[1]:
-            tile = -(-tile // 2)
+        if tile > _CPU_TILE:
+            tile = max(_CPU_TILE, tile // 2 // _SMALLEST_TILE * _SMALLEST_TILE)
         elif chunk > 16:
             chunk //= 2
         elif tile > _SMALLEST_TILE:
@@ -137,14 +136,17 @@ def exponential_sums(
     at_target = torch.zeros_like(reference)
     weighted = torch.zeros_like(h)
     h = h.to(plan.products)
+    # One buffer for all tiles: an allocator would keep two or three of them.
+    buffer = h.new_empty(len(h) * min(plan.tile_rows, len(head.weight)), dtype=plan.dtype)
     for start, tile, bias in tiles(head, plan):
+        logits = buffer[: len(h) * len(tile)].view(len(h), len(tile))
         if plan.triton:
             from gar.core.cuda import exponentials_into
 
-            raw = _product(h, tile.T, plan)
-            exponentials = exponentials_into(raw, targets - start, reference, head.slope, bias, total, at_target)
+            _product(h, tile.T, plan, out=logits)
+            exponentials = exponentials_into(logits, targets - start, reference, head.slope, bias, total, at_target)
         else:
-            exponentials, slopes = _exponentials(h, tile, bias, head, reference, plan)
+            exponentials, slopes = _exponentials(h, tile, bias, head, reference, plan, out=logits)
             column = (targets - start).clamp(0, len(tile) - 1)[:, None]
             inside = (targets >= start) & (targets < start + len(tile))
             found = exponentials.gather(1, column)
@@ -161,17 +163,14 @@ def exponential_sums(
 
 
 def _exponentials(
-    h: Tensor, tile: Tensor, bias: Tensor | None, head: Head, reference: Tensor, plan: Plan
+    h: Tensor, tile: Tensor, bias: Tensor | None, head: Head, reference: Tensor, plan: Plan, out: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """`exp(z_v - ref)` of a tile's rows, and under a soft-cap each one's `dz / d(W h)`."""
-    if head.logit_softcap is not None:
-        logits, slopes = logits_of(_raw(h, tile, bias, plan), head)
-        return logits.sub_(reference[:, None]).exp_(), slopes
-    if plan.products != plan.dtype:
-        raw = _raw(h, tile, bias, plan)
-        return raw.mul_(head.slope).sub_(reference[:, None]).exp_(), None
-    offset = -reference[:, None] if bias is None else head.slope * bias - reference[:, None]
-    return torch.addmm(offset, h, tile.T, alpha=head.slope).exp_(), None
+    """`exp(z_v - ref)` of a tile's rows, and under a soft-cap each one's `dz / d(W h)`. May be written into `out`."""
+    if plan.products == plan.dtype and head.logit_softcap is None:
+        offset = -reference[:, None] if bias is None else head.slope * bias - reference[:, None]
+        return torch.addmm(offset, h, tile.T, alpha=head.slope, out=out).exp_(), None
+    logits, slopes = logits_of(_raw(h, tile, bias, plan, out), head)
+    return logits.sub_(reference[:, None]).exp_(), slopes if head.logit_softcap is not None else None
 
 
 def largest_logits(h: Tensor, head: Head, plan: Plan) -> Tensor:
@@ -212,18 +211,19 @@ def exact_products() -> Iterator[None]:
             backend.fp32_precision = value
 
 
-def _raw(h: Tensor, tile: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
-    raw = _product(h, tile.T, plan)
+def _raw(h: Tensor, tile: Tensor, bias: Tensor | None, plan: Plan, out: Tensor | None = None) -> Tensor:
+    raw = _product(h, tile.T, plan, out)
     return raw if bias is None else raw.add_(bias)
 
 
-def _product(a: Tensor, b: Tensor, plan: Plan) -> Tensor:
+def _product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tensor:
     """a b in the sums' dtype. A CPU has no product of bfloat16 into float32: there the result is rounded first."""
     if plan.products == plan.dtype:
-        return a @ b
+        return torch.mm(a, b, out=out)
     if a.is_cuda:
-        return torch.mm(a, b, out_dtype=plan.dtype)
-    return (a @ b).to(plan.dtype)
+        return torch.mm(a, b, out_dtype=plan.dtype, out=out)
+    product = (a @ b).to(plan.dtype)
+    return product if out is None else out.copy_(product)
 
 
 def _has_triton() -> bool:

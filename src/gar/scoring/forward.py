@@ -168,6 +168,8 @@ def _head(parts: ModelParts, settings: SignalSettings) -> dict[str, Any]:
         "signal": settings.kind,
         "temperature": settings.temperature,
         "activation_threshold": settings.activation_threshold,
+        "precision": settings.precision,
+        "memory_bytes": settings.memory_bytes,
     }
 
 

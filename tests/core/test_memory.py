@@ -1,0 +1,46 @@
+"""The memory of the closed form at a real vocabulary, measured in processes of their own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gar.core.head import DEFAULT_MEMORY_BYTES, Head, make_plan
+
+SCRIPT = Path(__file__).parent / "memory_use.py"
+MEBIBYTE = 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
+@pytest.mark.parametrize(
+    ("memory_bytes", "tokens", "chunk_tokens"), [(DEFAULT_MEMORY_BYTES, 600, 256), (16 * MEBIBYTE, 2400, 2400)]
+)
+def test_gradient_activation_means_stay_within_their_memory(memory_bytes, tokens, chunk_tokens):
+    """All float32 logits of these tokens would be 365 MB and 1.5 GB, and one tile of 2,400 takes 20 MB."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, str(memory_bytes), str(tokens), str(chunk_tokens)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= memory_bytes
+
+
+def plan_on(device: str, **settings: int):
+    """A plan for Qwen3-8B's head and 5,000 tokens."""
+    head = Head(torch.empty(151_936, 4096, dtype=torch.bfloat16, device="meta"))
+    return make_plan(torch.empty(5000, 4096, dtype=torch.bfloat16, device=device), head, **settings)
+
+
+def test_make_plan_keeps_to_full_chunks_while_the_memory_allows():
+    assert plan_on("cpu")[2:4] == (256, 2048)
+    assert plan_on("meta")[2:4] == (1024, 18944)  # 151,936 halved three times, in steps of 128
+    assert plan_on("meta", memory_bytes=2**32)[2:4] == (1024, 151_936)
+
+
+def test_make_plan_shrinks_tiles_first_then_chunks():
+    assert plan_on("meta", memory_bytes=2**27)[2:4] == (512, 2048)
+    assert plan_on("cpu", memory_bytes=2**22)[2:4] == (8, 128)

@@ -258,7 +258,7 @@ def two_word_counterexample(c: float) -> KernelParts:
 
 
 def _spearman(a: Floats, b: Floats) -> float:
-    return float(stats.spearmanr(a, b).statistic) if np.ptp(a) > 0 and np.ptp(b) > 0 else np.nan
+    return float(stats.spearmanr(a, b)[0]) if np.ptp(a) > 0 and np.ptp(b) > 0 else np.nan
 
 
 def _rank_correlations(data: dict[str, Floats], name: str) -> list[float]:

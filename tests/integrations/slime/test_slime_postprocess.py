@@ -10,9 +10,12 @@ import torch
 
 from gar.core import gradient_activation_means, group_advantages
 from gar.errors import ConfigError, ModelError
+from gar.integrations.slime.facts import scored_batch
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import needed_responses, slime_rewards
 from gar.integrations.slime.settings import read_settings
+from gar.methods import METHODS
+from gar.settings import RewardSettings
 from tests.engines.rollouts import GROUPS, VOCAB, make_arguments, make_data, sequences_of, true_rewards
 from tests.ranks import run_ranks
 
@@ -45,8 +48,10 @@ def trained(options: dict[str, Any], flags: dict[str, Any] | None = None) -> dic
     from tests.engines.slime_standin import split_by_data_parallel_rank
 
     policy = setting()
-    share = split_by_data_parallel_rank(make_data(), dist.get_world_size())[dist.get_rank()]
-    args = make_arguments(gar=options, **(flags or {}))
+    flags = dict(flags or {})
+    data = make_data(flags.pop("num_anchors", 1))
+    share = split_by_data_parallel_rank(data, dist.get_world_size())[dist.get_rank()]
+    args = make_arguments(gar=options, **flags)
     policy.train()
     postprocess(args, 0, share)
     return {**share, "head rows": policy.module.output_layer.rows_seen, "training": policy.training}
@@ -97,6 +102,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "not divided": (NORMALISED, {"grpo_std_normalization": False}),
     "not normalised": (NORMALISED, {"rewards_normalization": False}),
     "static": (SHAPED, {"use_dynamic_batch_size": False, "max_tokens_per_gpu": None}),
+    "two anchors": (SHAPED, {"num_anchors": 2}),
     "grpo": ({**SHAPED, "method": "grpo"}, {}),
     "alignment": ({**SHAPED, "method": "alignment-only"}, {}),
 }
@@ -112,13 +118,13 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, An
     return run_ranks(trained_in_every_way, 2, tmp_path_factory.mktemp("two"), WAYS)
 
 
-def truth(method: str = "gar-grpo") -> tuple[torch.Tensor, torch.Tensor]:
-    """Rewards and alignments by the core alone."""
+def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rewards and alignments by the core alone, for one anchor of each group."""
     from tests.engines.megatron_standin import Policy
 
     policy = Policy(VOCAB, HIDDEN)
     found = []
-    for part in sequences_of(make_data()):
+    for part in sequences_of(make_data(2), anchor):
         rows, targets, index = [], [], []
         for i, sequence in enumerate(part):
             ids = torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long)
@@ -151,6 +157,18 @@ def test_postprocess_gives_the_method_s_rewards(one, two, way, method):
     rewards, _ = truth(method)
     torch.testing.assert_close(torch.tensor(one[way]["rewards"], dtype=torch.float64), rewards, rtol=0, atol=1e-6)
     torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
+
+
+def test_postprocess_takes_the_best_of_several_anchors(one, two):
+    first, second = truth()[1], truth(anchor=1)[1]
+    best = torch.fmax(first, second)
+    assert bool((first > second).any())
+    assert bool((second > first).any())
+    facts = [payload.facts for payload in make_data()["prompt"]]
+    batch = scored_batch(facts, best)
+    rewards = METHODS["gar-grpo"].shape(batch, RewardSettings()).rewards
+    torch.testing.assert_close(torch.tensor(one["two anchors"]["rewards"]).double(), rewards, rtol=0, atol=1e-6)
+    torch.testing.assert_close(of_two(two, "two anchors"), rewards, rtol=0, atol=1e-6)
 
 
 def test_postprocess_normalises_by_slime_s_flags(one, two):

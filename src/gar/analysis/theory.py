@@ -258,7 +258,9 @@ def two_word_counterexample(c: float) -> KernelParts:
 
 
 def _spearman(a: Floats, b: Floats) -> float:
-    return float(stats.spearmanr(a, b)[0]) if np.ptp(a) > 0 and np.ptp(b) > 0 else np.nan
+    if not (np.ptp(a) > 0 and np.ptp(b) > 0):
+        return np.nan
+    return float(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1])
 
 
 def _rank_correlations(data: dict[str, Floats], name: str) -> list[float]:

@@ -3,6 +3,7 @@
 import importlib.util
 import multiprocessing
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,10 @@ if importlib.util.find_spec("verl") is not None:
         PYTHONPATH=os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")])),
         RAY_worker_niceness="0",  # Ray is as urgent as the test that waits for it
     )
-    # Importing verl takes seconds: ranks are forked from a server that has done it once.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
+        import verl  # noqa: F401
+    # That takes seconds: ranks are forked from a server that has done it once.
     multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.ranks", "tests.engines.verl.workers"])
 
 

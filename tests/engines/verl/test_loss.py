@@ -1,5 +1,6 @@
 """MASPO as verl trains with it: through a real TrainingWorker, against the core on the same log-probabilities."""
 
+import importlib.util
 import math
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-pytest.importorskip("verl", reason="verl is not installed: these tests run in an environment of its own")
+if importlib.util.find_spec("verl") is None:
+    pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
 
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.utils import tensordict_utils as tu

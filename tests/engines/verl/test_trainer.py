@@ -1,5 +1,6 @@
 """One step of verl's own trainer: Ray, TransferQueue, a worker with verl's engine, advantages and an update."""
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,13 +13,15 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-pytest.importorskip("verl", reason="verl is not installed: these tests run in an environment of its own")
+if importlib.util.find_spec("verl") is None:
+    pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
 
 import ray
 import transfer_queue as tq
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.protocol import DataProto
 from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.trainer.ppo.v1 import get_trainer_cls
@@ -213,6 +216,19 @@ def test_read_rows_refuses_several_outputs_of_a_session():
         read_rows(["a_0_0", "a_0_1"], "train")
 
 
+def trajectory(tokenizer: Any, text: str, gold: str) -> DataProto:
+    """What verl's agent loop sends to a reward worker."""
+    prompt, ids = (torch.tensor(tokenizer.encode(part)) for part in ("3+4=", text + "<eos>"))
+    return DataProto(
+        batch=TensorDict({"prompts": prompt[None], "responses": ids[None]}, batch_size=1),
+        non_tensor_batch={
+            "prompt_len": np.array([len(prompt)]),
+            "response_len": np.array([len(ids)]),
+            "reward_model": np.array([{"ground_truth": gold}], dtype=object),
+        },
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "gold", "expected"),
     [
@@ -224,16 +240,19 @@ def test_read_rows_refuses_several_outputs_of_a_session():
 def test_reward_manager_says_what_the_trainer_reads(text, gold, expected, tied):
     config = compose_config(tied, "gar.verify.format=think-answer")
     tokenizer = AutoTokenizer.from_pretrained(tied)
-    prompt, ids = (torch.tensor(tokenizer.encode(part)) for part in ("3+4=", text + "<eos>"))
-    data = DataProto(
-        batch=TensorDict({"prompts": prompt[None], "responses": ids[None]}, batch_size=1),
-        non_tensor_batch={
-            "prompt_len": np.array([len(prompt)]), "response_len": np.array([len(ids)]),
-            "reward_model": np.array([{"ground_truth": gold}], dtype=object),
-        },
-    )  # fmt: skip
     manager = GarRewardManager(config, tokenizer, compute_score=None)
-    found = manager.loop.run_until_complete(manager.run_single(data))
+    found = manager.loop.run_until_complete(manager.run_single(trajectory(tokenizer, text, gold)))
     verdict = found["reward_extra_info"]
     assert found["reward_score"] == pytest.approx(expected[0])
     assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_verls_reward_worker_asks_a_grader_in_its_own_processes(tied):
+    """In a Ray actor, whose main module is Ray's, the verifier can still start its workers."""
+    config = compose_config(tied, "+gar.verify.verifier=tests.engines.verl.graders:grade_last_character")
+    worker = ray.remote(RewardLoopWorker).remote(config)
+    tokenizer = AutoTokenizer.from_pretrained(tied)
+    for gold, status in (("9", "ok"), ("8", "wrong")):
+        found = ray.get(worker.compute_score.remote(trajectory(tokenizer, "3+26=29", gold)))
+        assert found["reward_extra_info"]["status"] == status

@@ -1,0 +1,145 @@
+"""What a training step costs, and what gradient-aligned rewards add to it: floating-point operations, counted.
+
+A matrix product of a parameter with a token is two operations, attention is counted for a causal model, everything
+else is left out. Time follows this where matrix products fill the device.
+"""
+
+from typing import Literal, NamedTuple, get_args
+
+SignalRoute = Literal["released", "forward", "captured", "logits", "fused"]
+"""Where the vectors come from. released: a forward and backward pass for each correct response and anchor through all
+logits, as the paper's code does. forward: one pass over what is scored, then the closed form. captured: hidden states
+of the log-prob pass. logits: its logits, too. fused: the training step's own gradient at the head's input.
+"""
+
+
+class ModelShape(NamedTuple):
+    """What the count needs to know of a dense model.
+
+    Attributes:
+        body_parameters: Without embeddings and LM head.
+        layers: Attention layers.
+        attention_width: Query heads times their width.
+        hidden: Width of the hidden state.
+        vocab: Rows of the LM head.
+    """
+
+    body_parameters: int
+    layers: int
+    attention_width: int
+    hidden: int
+    vocab: int
+
+
+class GroupShape(NamedTuple):
+    """One group's share of a training step, lengths in tokens.
+
+    Attributes:
+        responses: K.
+        response_tokens: Mean length of a response.
+        prompt_tokens: Length of the prompt.
+        span_tokens: Scored tokens of a response, at most its length.
+        pass_rate: Share of the responses that are scored.
+        anchors: Expert solutions of the problem.
+        anchor_tokens: Mean length of an anchor.
+        updates: Optimiser steps on the same responses.
+        log_prob_pass: Whether a pass over all responses precedes the update.
+        checkpointing: Whether the backward pass computes activations again.
+    """
+
+    responses: int = 16
+    response_tokens: int = 1024
+    prompt_tokens: int = 200
+    span_tokens: int = 768
+    pass_rate: float = 0.4
+    anchors: int = 1
+    anchor_tokens: int = 400
+    updates: int = 1
+    log_prob_pass: bool = True
+    checkpointing: bool = True
+
+
+def forward_operations(model: ModelShape, tokens: float, logit_tokens: float) -> float:
+    """Operations of a forward pass over one sequence, with logits at `logit_tokens` of its positions."""
+    attention = 2.0 * model.attention_width * model.layers * tokens**2
+    return 2.0 * model.body_parameters * tokens + attention + head_operations(model, logit_tokens)
+
+
+def head_operations(model: ModelShape, tokens: float) -> float:
+    """Operations of one product of the LM head with `tokens` hidden states."""
+    return 2.0 * model.hidden * model.vocab * tokens
+
+
+def step_operations(model: ModelShape, group: GroupShape) -> float:
+    """Operations of a training step on one group, without generation.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+    _check(model, group)
+    forward = forward_operations(model, group.prompt_tokens + group.response_tokens, group.response_tokens)
+    passes = group.log_prob_pass + group.updates * (4 if group.checkpointing else 3)
+    return group.responses * passes * forward
+
+
+def signal_operations(model: ModelShape, group: GroupShape, route: SignalRoute) -> float:
+    """Operations that the signal adds to that step.
+
+    Raises:
+        ValueError: A number is out of range, the route is unknown, or there is no log-prob pass to capture.
+    """
+    _check(model, group)
+    if route not in get_args(SignalRoute):
+        raise ValueError(f"route must be one of {', '.join(get_args(SignalRoute))}, got {route!r}")
+    if route in ("captured", "logits") and not group.log_prob_pass:
+        raise ValueError(f"route {route!r} reads the log-prob pass, and there is none")
+    scored = group.responses * group.pass_rate if group.anchors else 0.0
+    whole = group.prompt_tokens + group.response_tokens
+    expert = group.prompt_tokens + group.anchor_tokens
+    if route == "released":
+        passes = [(scored, whole), (group.anchors, expert)]
+        return sum(
+            number * (forward_operations(model, tokens, tokens) + 2 * head_operations(model, tokens))
+            for number, tokens in passes
+        )
+    anchors = group.anchors * (
+        forward_operations(model, expert, 0) + 2 * head_operations(model, min(group.span_tokens, group.anchor_tokens))
+    )
+    span = min(group.span_tokens, group.response_tokens)
+    products = {"forward": 2, "captured": 2, "logits": 1, "fused": 0}[route]
+    vectors = scored * products * head_operations(model, span)
+    return anchors + vectors + (scored * forward_operations(model, whole, 0) if route == "forward" else 0.0)
+
+
+def signal_share(model: ModelShape, group: GroupShape, route: SignalRoute, *, generation_share: float = 0.0) -> float:
+    """The signal's operations per operation of the step, as the paper's +8.3 %.
+
+    Args:
+        model: The policy.
+        group: A group of the step.
+        route: Where the vectors come from.
+        generation_share: Part of the step's time that generation takes: 0 leaves generation out.
+
+    Raises:
+        ValueError: As `signal_operations`, or the share is out of range.
+
+    Example:
+        >>> qwen3_8b = ModelShape(
+        ...     body_parameters=6_945_767_424, layers=36, attention_width=4096, hidden=4096, vocab=151_936
+        ... )
+        >>> [round(100 * signal_share(qwen3_8b, GroupShape(), route), 2) for route in ("captured", "logits", "fused")]
+        [1.45, 1.04, 0.63]
+    """
+    if not 0 <= generation_share < 1:
+        raise ValueError(f"generation_share must be in [0, 1), got {generation_share}")
+    return (1 - generation_share) * signal_operations(model, group, route) / step_operations(model, group)
+
+
+def _check(model: ModelShape, group: GroupShape) -> None:
+    for shape in (model, group):
+        for name, value in shape._asdict().items():
+            least = 0 if name in ("anchors", "anchor_tokens", "prompt_tokens", "pass_rate") else 1
+            if value < least and not isinstance(value, bool):
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+    if group.pass_rate > 1:
+        raise ValueError(f"pass_rate must be at most 1, got {group.pass_rate}")

@@ -1,0 +1,97 @@
+"""The cost model against hand counts, and against real parameter counts."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from gar.cost import GroupShape, ModelShape, forward_operations, head_operations, signal_share, step_operations
+from gar.errors import ModelError
+from gar.models.embedded import load_embedded
+from gar.models.shapes import model_shape
+
+TINY = ModelShape(body_parameters=1000, layers=2, attention_width=8, hidden=4, vocab=50)
+
+
+def test_forward_operations_by_hand():
+    # 2 * 1000 * 10 through the body, 2 * 8 * 2 layers * 10^2 in causal attention, 2 * 4 * 50 * 3 in the head.
+    assert forward_operations(TINY, 10, 3) == 20_000 + 3_200 + 1_200
+
+
+def test_step_operations_by_hand():
+    group = GroupShape(responses=4, prompt_tokens=2, response_tokens=8, updates=2)
+    # A log-prob pass, then two updates of forward, the same again for the activations, and twice as much backward.
+    assert step_operations(TINY, group) == 4 * (1 + 2 * 4) * forward_operations(TINY, 10, 8)
+    without = group._replace(log_prob_pass=False, checkpointing=False, updates=1)
+    assert step_operations(TINY, without) == 4 * 3 * forward_operations(TINY, 10, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "route", "percent"),
+    # Worked out once by hand for K 16, prompt 200, span 768, 40 % correct, one anchor of 400, with checkpointing.
+    [
+        ("Qwen/Qwen3-8B", 1024, "captured", 1.45),
+        ("Qwen/Qwen3-8B", 1024, "logits", 1.04),
+        ("Qwen/Qwen3-8B", 1024, "fused", 0.63),
+        ("Qwen/Qwen3-4B", 1024, "captured", 1.57),
+        ("Qwen/Qwen3-4B", 1024, "logits", 1.10),
+        ("Qwen/Qwen3-8B", 4096, "captured", 0.39),
+        ("Qwen/Qwen3-4B", 4096, "fused", 0.16),
+    ],
+)
+def test_signal_share_of_qwen3(name, tokens, route, percent):
+    share = 100 * signal_share(model_shape(name), GroupShape(response_tokens=tokens), route)
+    assert share == pytest.approx(percent, abs=0.006)
+
+
+def test_signal_share_counts_generation_as_part_of_the_step():
+    model, group = model_shape("Qwen/Qwen3-8B"), GroupShape()
+    released = signal_share(model, group, "released")
+    assert signal_share(model, group, "released", generation_share=0.17) == pytest.approx(0.83 * released)
+    assert 0.83 * released == pytest.approx(0.083, rel=0.02)  # the paper's +8.3 %
+
+
+def test_signal_share_orders_the_routes():
+    shares = [signal_share(model_shape("Qwen/Qwen3-4B"), GroupShape(), route)
+              for route in ("released", "forward", "captured", "logits", "fused")]  # fmt: skip
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_signal_share_is_zero_without_anchors():
+    assert signal_share(TINY, GroupShape(anchors=0), "captured") == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pass_rate": 1.5}, "pass_rate must be at most 1, got 1.5"),
+        ({"responses": 0}, "responses must be at least 1, got 0"),
+        ({"log_prob_pass": False}, "route 'captured' reads the log-prob pass, and there is none"),
+    ],
+)
+def test_signal_share_refuses(change, message):
+    with pytest.raises(ValueError, match=message):
+        signal_share(TINY, GroupShape()._replace(**change), "captured")
+    with pytest.raises(ValueError, match="generation_share must be in"):
+        signal_share(TINY, GroupShape(), "captured", generation_share=1.0)
+
+
+@pytest.mark.parametrize(("name", "billions"), [("Qwen/Qwen3-8B", 6.946), ("Qwen/Qwen3-4B", 3.633)])
+def test_model_shape_counts_the_body_without_a_network(name, billions):
+    assert model_shape(name).body_parameters / 1e9 == pytest.approx(billions, abs=1e-3)
+
+
+def test_model_shape_of_the_embedded_model_is_what_torch_counts():
+    """Every product of a real forward pass, counted by torch; norms and rotations are not products."""
+    shape, (model, _) = model_shape("embedded"), load_embedded()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, 64, dtype=torch.long))
+    linear = sum(n for op, n in counter.get_flop_counts()["Global"].items() if "mm" in str(op))
+    assert 2 * shape.body_parameters * 64 + head_operations(shape, 64) == pytest.approx(linear, rel=0.01)
+
+
+def test_model_shape_refuses_what_it_cannot_count(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3_moe", "num_experts": 8}')
+    with pytest.raises(ModelError, match="is a mixture of experts"):
+        model_shape(str(tmp_path))
+    with pytest.raises(ModelError, match=r"the configuration of '.*nothing' cannot be loaded"):
+        model_shape(str(tmp_path / "nothing"))

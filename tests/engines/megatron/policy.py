@@ -22,7 +22,7 @@ from gar.spans import TokenSequence
 from tests.engines.rollouts import VOCAB
 
 PADDED_VOCAB = 96
-LAYERS, HIDDEN, HEADS = 2, 32, 4
+LAYERS, HIDDEN, HEADS = 4, 32, 4
 
 
 def redirect_cuda() -> None:
@@ -90,36 +90,42 @@ def _gathered(tensor: Tensor, group: Any) -> Tensor:
 
 
 def build_policy(*, tied: bool, sequence_parallel: bool = False) -> list[Any]:
-    """The policy's chunk on this rank, wrapped as slime has it wrapped. The parallel state must exist."""
+    """The policy's chunks on this rank, wrapped as slime has them wrapped. The parallel state must exist."""
     stages = mpu.get_pipeline_model_parallel_world_size()
+    virtual = mpu.get_virtual_pipeline_model_parallel_world_size()
     config = TransformerConfig(
         num_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS, ffn_hidden_size=48,
         tensor_model_parallel_size=mpu.get_tensor_model_parallel_world_size(), pipeline_model_parallel_size=stages,
         context_parallel_size=mpu.get_context_parallel_world_size(), sequence_parallel=sequence_parallel,
         use_cpu_initialization=True, pipeline_dtype=torch.float32,
         variable_seq_lengths=stages > 1, moe_token_dispatcher_type="alltoall", add_bias_linear=False,
-        normalization="RMSNorm", hidden_dropout=0.0,
+        normalization="RMSNorm", hidden_dropout=0.0, virtual_pipeline_model_parallel_size=virtual,
         attention_dropout=0.0, bias_dropout_fusion=False, masked_softmax_fusion=False,
     )  # fmt: skip
     layer = get_gpt_layer_local_spec(normalization="RMSNorm")
     layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = PlainNorm
     layer.submodules.self_attention.submodules.core_attention = PackedAttention
-    block = TransformerBlockSubmodules(layer_specs=[layer] * (LAYERS // stages), layer_norm=PlainNorm)
-    model = GPTModel(
-        config=config, transformer_layer_spec=block, vocab_size=PADDED_VOCAB, max_sequence_length=256,
-        pre_process=mpu.is_pipeline_first_stage(), post_process=mpu.is_pipeline_last_stage(), parallel_output=True,
-        share_embeddings_and_output_weights=tied, position_embedding_type="rope",
-    )  # fmt: skip
-    for name, parameter in model.named_parameters():
-        parameter.data = _values(name, parameter)
-    return [DistributedDataParallel(config, DistributedDataParallelConfig(), model)]
+    block = TransformerBlockSubmodules(layer_specs=[layer] * (LAYERS // stages // (virtual or 1)), layer_norm=PlainNorm)
+    chunks = []
+    for stage in [None] if virtual is None else range(virtual):
+        where = {"ignore_virtual": stage is None, "vp_stage": stage}
+        model = GPTModel(
+            config=config, transformer_layer_spec=block, vocab_size=PADDED_VOCAB, max_sequence_length=256,
+            pre_process=mpu.is_pipeline_first_stage(**where), post_process=mpu.is_pipeline_last_stage(**where),
+            parallel_output=True, share_embeddings_and_output_weights=tied, position_embedding_type="rope",
+            vp_stage=stage,
+        )  # fmt: skip
+        for name, parameter in model.named_parameters():
+            if match := re.search(r"layers\.(\d+)\.", name):  # its number in the unsplit model
+                number = model.decoder.layers[int(match[1])].layer_number - 1
+                name = name.replace(match[0], f"layers.{number}.")
+            parameter.data = _values(name, parameter)
+        chunks.append(DistributedDataParallel(config, DistributedDataParallelConfig(), model))
+    return chunks
 
 
 def _values(name: str, parameter: Any) -> Tensor:
     """This rank's part of a parameter whose whole follows from its name in an unsplit model."""
-    if match := re.search(r"layers\.(\d+)\.", name):
-        first = mpu.get_pipeline_model_parallel_rank() * LAYERS // mpu.get_pipeline_model_parallel_world_size()
-        name = name.replace(match[0], f"layers.{int(match[1]) + first}.")
     if name == "output_layer.weight" and getattr(parameter, "shared_embedding", False):
         name = "embedding.word_embeddings.weight"
     shape, ranks = list(parameter.shape), mpu.get_tensor_model_parallel_world_size()

@@ -93,7 +93,7 @@ def through_slime(checkout: str, layout: str, head: str) -> dict[str, Any]:
         manager.args = args
         manager.train_parallel_config = {
             "dp_size": mpu.get_data_parallel_world_size(), "cp_size": mpu.get_context_parallel_world_size(),
-            "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1,
+            "vpp_size": len(chunks), "microbatch_group_size_per_vp_stage": 2 if len(chunks) > 1 else 1,
         }  # fmt: skip
         share = received(args, manager._split_train_data_by_dp(data))
         plugin.postprocess(args, 0, share)

@@ -27,6 +27,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "sequence": {"tensor_model_parallel_size": 2},
     "context": {"context_parallel_size": 2},
     "pipeline": {"pipeline_model_parallel_size": 2},
+    "virtual pipeline": {"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2},
     "data": {},
 }
 SIGNALS: dict[str, dict[str, Any]] = {

@@ -209,11 +209,13 @@ class SoftmaxSums(NamedTuple):
         complement: 1 - p_y, [tokens].
         others: `sum_{v != y} q_v slope_v W_v`, [tokens, hidden].
         target_slopes: `dz_y / d(W h)_y`, [tokens] or one for all.
+        log_odds: `ln((1 - p_y) / p_y)`, [tokens].
     """
 
     complement: Tensor
     others: Tensor
     target_slopes: Tensor
+    log_odds: Tensor
 
 
 def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxSums:
@@ -222,16 +224,18 @@ def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxS
     if head.bias is not None:
         target_raw = target_raw + head.bias[targets].to(h.dtype)
     target_logits, target_slopes = logits_of(target_raw, head)
-    total, at_target, weighted = exponential_sums(h, targets, head, target_logits + REFERENCE_MARGIN, plan)
+    reference = target_logits + REFERENCE_MARGIN
+    total, at_target, weighted = exponential_sums(h, targets, head, reference, plan)
     overflowed = ~(total.isfinite() & weighted.isfinite().all(-1))
     if bool(overflowed.any()):  # log p_y below about -108, or not finite anyway
         subset, ids = h[overflowed], targets[overflowed]
-        largest = largest_logits(subset, head, plan)
+        reference[overflowed] = largest = largest_logits(subset, head, plan)
         total[overflowed], at_target[overflowed], weighted[overflowed] = exponential_sums(
             subset, ids, head, largest, plan
         )
     others = weighted.div_(total.clamp(min=torch.finfo(total.dtype).tiny)[:, None])
-    return SoftmaxSums(total / (total + at_target), others, target_slopes)  # 1 - p_y from one and the same pass
+    log_odds = total.log() - (target_logits - reference)
+    return SoftmaxSums(total / (total + at_target), others, target_slopes, log_odds)  # both parts of one pass
 
 
 def _add_fused(

@@ -8,12 +8,13 @@ export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help install demo test test-all lint types imports format clean
+.PHONY: help install demo test test-all docs lint types imports format clean
 
 help:
 	@echo "make demo      install into .venv, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
 	@echo "make test      install into .venv, then lint, types, import contract, tests"
 	@echo "make test-all  the same plus the slow tests"
+	@echo "make docs      build the documentation into site/, its links checked; open site/index.html"
 	@echo "make format    let ruff rewrite the code"
 
 install: $(VENV)/.installed
@@ -44,9 +45,14 @@ test: lint types imports
 test-all: lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
+# The theme announces its successor at every build unless told not to.
+docs: install
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .ruff_cache

@@ -8,14 +8,15 @@ export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help install demo test test-all docs lint types imports format clean
+.PHONY: help install demo test test-engines test-all docs lint types imports format clean
 
 help:
-	@echo "make demo      install into .venv, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
-	@echo "make test      install into .venv, then lint, types, import contract, tests"
-	@echo "make test-all  the same plus the slow tests"
-	@echo "make docs      build the documentation into site/, its links checked; open site/index.html"
-	@echo "make format    let ruff rewrite the code"
+	@echo "make demo          install into .venv, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
+	@echo "make test          install into .venv, then lint, types, import contract, tests"
+	@echo "make test-engines  install Megatron and verl in places of their own, then the tests of these engines"
+	@echo "make test-all      make test plus the slow tests and those in a browser"
+	@echo "make docs          build the documentation into site/, its links checked; open site/index.html"
+	@echo "make format        let ruff rewrite the code"
 
 install: $(VENV)/.installed
 
@@ -42,6 +43,26 @@ imports: install
 test: lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not browser"
 
+# Each engine in a place of its own: Megatron beside the main environment, verl, whose pins differ, in another one.
+MEGATRON := .venv-megatron
+$(MEGATRON)/.installed: constraints-megatron.txt constraints.txt | install
+	rm -rf $(MEGATRON)
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target $(MEGATRON) -c constraints.txt -c constraints-megatron.txt megatron-core
+	touch $@
+
+VERL := .venv-verl
+$(VERL)/.installed: constraints-verl.txt pyproject.toml
+	test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
+	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile -c constraints-verl.txt torch
+	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile --no-deps -r constraints-verl.txt
+	$(VERL)/bin/pip install -q --disable-pip-version-check --no-deps -e .
+	rm -rf $(VERL)/lib/python*/site-packages/tests  # two wheels ship a package of this name, which would hide ours
+	touch $@
+
+test-engines: install $(MEGATRON)/.installed $(VERL)/.installed
+	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile tests/engines/megatron
+	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
+
 test-all: lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
@@ -55,4 +76,4 @@ format: install
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MEGATRON) $(VERL) build dist site src/*.egg-info .pytest_cache .ruff_cache

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,40 @@ def machine() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else cpu_name(),
     }
+
+
+def cpu_name() -> str:
+    """The processor in its maker's words, and the vector instructions that torch uses."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int | None:
+    """Bytes that a call takes at its peak beside what was there; None where the kernel does not tell."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    before = resident_bytes("VmRSS")
+    if before is None:
+        return None
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    call()
+    return max(0, (resident_bytes("VmHWM") or 0) - before)
+
+
+def resident_bytes(field: str) -> int | None:
+    """VmRSS (memory now) or VmHWM (its peak); None where the kernel is not Linux."""
+    path = Path("/proc/self/status")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field)), None)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

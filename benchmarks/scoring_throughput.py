@@ -28,7 +28,7 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
-from common import machine, spread, write_json
+from common import machine, resident_bytes, spread, write_json
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -146,13 +146,6 @@ def padded_fraction(groups: Sequence[ResponseGroup], max_batch_tokens: int) -> f
     batches = batches_by_length(lengths, max_batch_tokens)
     columns = sum(max(lengths[i] for i in batch) * len(batch) for batch in batches)
     return 1 - sum(lengths) / columns
-
-
-def resident_bytes(field: str) -> int | None:
-    """VmRSS (memory now) or VmHWM (its peak); None where the kernel is not Linux."""
-    path = Path("/proc/self/status")
-    lines = path.read_text().splitlines() if path.exists() else []
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field)), None)
 
 
 def measure(way: Way, groups: Sequence[ResponseGroup]) -> tuple[list[float], float, int | None]:

@@ -1,0 +1,273 @@
+"""How fast the closed form goes through an LM head, against everything else that could form the same vectors.
+
+    python benchmarks/head.py [--shape 1024x151936] [--dtype float32] [--rounds 5] [--device cpu]
+
+The same hidden states, targets and head for all ways, interleaved (A B C A B C), random peaked softmax, one thread:
+
+* two products: `h W^T` and `P W`, nothing between them: what no exact way without logits can beat;
+* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head;
+* autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
+  makes the head's gradient, as a released implementation does for an untied head;
+* torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger and CCE where they are installed (CUDA).
+
+Prints CPU seconds (so that other work on the machine counts little; GPU time on CUDA), ratios of the same round, the
+memory beside arguments (each way in a process of its own), and 1 - cos against float64.
+Writes results/head-DEVICE.json.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from common import machine, peak_memory, spread, write_json
+from torch import Tensor
+
+from gar.core import gradient_activation_means
+
+SHAPES = {"256x4096": 4096, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
+"""Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""
+
+RESPONSES = 4
+CHUNK = 256
+CHECKED_TOKENS = 64
+BARE, OURS = "two products", "ours"
+
+
+class Case(NamedTuple):
+    """Positional arguments of `gradient_activation_means`."""
+
+    hidden: Tensor
+    weight: Tensor
+    targets: Tensor
+    index: Tensor
+
+
+def make_case(shape: str, dtype: torch.dtype, device: str, tokens: int) -> Case:
+    """A head whose softmax is peaked, and targets drawn from it, so that some tokens are sure and some are not."""
+    width, vocab = map(int, shape.split("x"))
+    generator = torch.Generator(device).manual_seed(0)
+    weight = torch.randn(vocab, width, generator=generator, device=device).mul_(3 / width**0.5)
+    targets = torch.randint(vocab, (tokens,), generator=generator, device=device)
+    sureness = torch.rand(tokens, 1, generator=generator, device=device) * 4
+    hidden = torch.randn(tokens, width, generator=generator, device=device) + sureness * weight[targets]
+    index = torch.arange(tokens, device=device) * RESPONSES // tokens
+    return Case(hidden.to(dtype), weight.to(dtype), targets, index)
+
+
+def ours(case: Case, precision: str = "auto") -> Tensor:
+    return gradient_activation_means(*case, num_responses=RESPONSES, precision=precision)
+
+
+@torch.no_grad()
+def two_products(case: Case, dtype: torch.dtype | None = None) -> Tensor:
+    """In chunks, as fast as they go; the result has no meaning."""
+    total = torch.zeros_like(case.hidden[0])
+    for rows in torch.arange(len(case.hidden), device=case.hidden.device).split(chunk_of(case)):
+        total += ((case.hidden[rows] @ case.weight.T) @ case.weight).sum(0)
+    return total
+
+
+def autograd(case: Case, *, head_gradient: bool) -> Tensor:
+    weight = case.weight.detach().requires_grad_(head_gradient)
+    means = []
+    for response in range(RESPONSES):
+        mine = case.index == response
+        hidden = case.hidden[mine].requires_grad_()
+        loss = F.cross_entropy(F.linear(hidden, weight).float(), case.targets[mine], reduction="sum")
+        gradient, *_ = torch.autograd.grad(loss, [hidden, weight] if head_gradient else [hidden])
+        means.append((gradient.float() * hidden.detach().float()).mean(0))
+    return torch.stack(means)
+
+
+def torch_fused(case: Case) -> Tensor:
+    hidden = case.hidden.detach().requires_grad_()
+    loss = F.linear_cross_entropy(  # from torch 2.13
+        hidden,
+        case.weight,
+        case.targets,
+        reduction="sum",
+        options=torch.nn.LinearCrossEntropyOptions(batch_chunk_size=chunk_of(case), chunking_method=None),
+    )
+    (gradient,) = torch.autograd.grad(loss, hidden)
+    return response_means(gradient, case)
+
+
+def liger(case: Case) -> Tensor:
+    from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
+
+    hidden = case.hidden.detach().requires_grad_()
+    loss = liger_fused_linear_cross_entropy(hidden, case.weight, case.targets, reduction="sum")
+    (gradient,) = torch.autograd.grad(loss, hidden)
+    return response_means(gradient, case)
+
+
+def cce(case: Case) -> Tensor:
+    from cut_cross_entropy import linear_cross_entropy
+
+    hidden = case.hidden.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(linear_cross_entropy(hidden, case.weight, case.targets, reduction="sum"), hidden)
+    return response_means(gradient, case)
+
+
+def response_means(gradient: Tensor, case: Case) -> Tensor:
+    sums = torch.zeros(RESPONSES, gradient.shape[1], dtype=torch.float64, device=gradient.device)
+    sums.index_add_(0, case.index, gradient.double() * case.hidden.double())
+    return (sums / torch.bincount(case.index, minlength=RESPONSES)[:, None]).float()
+
+
+def chunk_of(case: Case) -> int:
+    return CHUNK if case.hidden.device.type == "cpu" else 4 * CHUNK
+
+
+def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
+    """What runs here: bfloat16 products on a CPU that has none take minutes, and are left out."""
+    ways: dict[str, Callable[[Case], Tensor]] = {}
+    slow = case.hidden.dtype == torch.bfloat16 and not has_fast_bfloat16(case.hidden.device)
+    if slow:
+        ways["two products, float32"] = lambda case: two_products(Case(*(_widened(t) for t in case)))
+    else:
+        ways[BARE] = two_products
+    ways[OURS] = ours
+    if case.weight.dtype == torch.bfloat16 and not slow:
+        other = "float32" if case.hidden.is_cuda else "storage"
+        ways[f"{OURS}, {other}"] = lambda case: ours(case, other)
+    ways["autograd"] = lambda case: autograd(case, head_gradient=False)
+    ways["autograd with dW"] = lambda case: autograd(case, head_gradient=True)
+    if hasattr(F, "linear_cross_entropy"):
+        ways["torch"] = torch_fused
+    if case.hidden.is_cuda:
+        ways |= {"Liger": liger, "CCE": cce}
+    return ways
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    return device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def seconds(way: Callable[[Case], Tensor], case: Case) -> float:
+    if not case.hidden.is_cuda:
+        start = time.process_time()
+        way(case)
+        return time.process_time() - start
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    way(case)
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1000
+
+
+def disagreement(way: Callable[[Case], Tensor], case: Case) -> float:
+    """Largest 1 - cos of a response with float64, as half the squared distance of unit vectors."""
+    every = slice(None, None, max(1, len(case.index) // CHECKED_TOKENS))
+    few = case._replace(hidden=case.hidden[every], targets=case.targets[every], index=case.index[every])
+    exact = few._replace(hidden=few.hidden.double(), weight=few.weight.double())
+    truth = F.normalize(gradient_activation_means(*exact, num_responses=RESPONSES).double(), dim=-1)
+    return float((F.normalize(way(few).double(), dim=-1) - truth).square().sum(-1).max() / 2)
+
+
+def measure(shape: str, dtype: torch.dtype, device: str, rounds: int) -> dict[str, Any]:
+    tokens = tokens_of(shape, dtype, device)
+    case = make_case(shape, dtype, device, tokens)
+    ways, times, missing = all_ways(case), {}, {}
+    for name, way in list(ways.items()):
+        try:
+            way(case) if case.hidden.is_cuda else way(make_case("64x1000", dtype, device, 32))  # warm-up
+        except Exception as error:  # another package's: said in the table, and the others go on
+            missing[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            del ways[name]
+    times = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            times[name].append(seconds(way, case))
+    bare = next(name for name in ways if name.startswith(BARE))
+    return {
+        "shape": shape, "dtype": str(dtype).removeprefix("torch."), "tokens": tokens, "responses": RESPONSES,
+        "seconds": {name: statistics.median(values) for name, values in times.items()},
+        "time_of_two_products_over_its_own": {
+            name: spread([b / a for a, b in zip(values, times[bare], strict=True)]) for name, values in times.items()
+        },
+        "one_minus_cosine": {name: disagreement(way, case) for name, way in ways.items() if not name.startswith(BARE)},
+        "peak_bytes": {name: own_memory(name, shape, dtype, device) for name in ways},
+        "not_run": missing,
+    }  # fmt: skip
+
+
+def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
+    tokens = SHAPES[shape] * (16 if device == "cuda" else 1)
+    return tokens // 8 if dtype == torch.bfloat16 and not has_fast_bfloat16(torch.device(device)) else tokens
+
+
+def own_memory(name: str, shape: str, dtype: torch.dtype, device: str) -> int | None:
+    """What a way takes beside its arguments, in a process of its own."""
+    command = [sys.executable, __file__, "--memory-of", name, "--shape", shape, "--device", device]
+    command += ["--dtype", str(dtype).removeprefix("torch.")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def print_memory_of(name: str, shape: str, dtype: torch.dtype, device: str) -> None:
+    case = make_case(shape, dtype, device, tokens_of(shape, dtype, device))
+    way = all_ways(case)[name]
+    way(make_case("64x1000", dtype, device, 32))
+    print(json.dumps(peak_memory(lambda: way(case), device)))
+
+
+def print_table(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{result['shape']}, {result['dtype']}, {result['tokens']} tokens"
+    table = Table("way", "seconds", "two products' time / its own", "MB beside arguments", "1 - cos", title=title)
+    for name, median in result["seconds"].items():
+        ratio = result["time_of_two_products_over_its_own"][name]
+        error, memory = result["one_minus_cosine"].get(name), result["peak_bytes"][name]
+        table.add_row(
+            name, f"{median:.3g}", f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})",
+            "-" if memory is None else f"{memory / 1e6:.0f}", "-" if error is None else f"{error:.0e}",
+        )  # fmt: skip
+    console = Console()
+    console.print(table)
+    for name, reason in result["not_run"].items():
+        console.print(f"{name} did not run: {reason}", markup=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all", help="width x vocabulary")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], action="append", help="repeat for several")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    dtypes = [getattr(torch, name) for name in arguments.dtype or ["float32", "bfloat16"]]
+    if arguments.memory_of:
+        return print_memory_of(arguments.memory_of, arguments.shape, dtypes[0], arguments.device)
+    out = arguments.out or Path(f"results/head-{arguments.device}.json")
+    results = []
+    for shape in SHAPES if arguments.shape == "all" else [arguments.shape]:
+        for dtype in dtypes:
+            results.append(measure(shape, dtype, arguments.device, arguments.rounds))
+            print_table(results[-1])
+            write_json(out, {"results": results, "rounds": arguments.rounds, "machine": machine()})
+    return None
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

@@ -239,7 +239,7 @@ def print_table(result: dict[str, Any]) -> None:
             name, f"{median:.3g}", f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})",
             "-" if memory is None else f"{memory / 1e6:.0f}", "-" if error is None else f"{error:.0e}",
         )  # fmt: skip
-    console = Console()
+    console = Console(width=110)
     console.print(table)
     for name, reason in result["not_run"].items():
         console.print(f"{name} did not run: {reason}", markup=False)

@@ -1,0 +1,133 @@
+"""How the signal's cost grows: straight lines where the count says so.
+
+    python benchmarks/scale.py [--rounds 3] [--device cpu]
+
+One quantity is varied at a time around a base case: scored tokens, vocabulary, width, responses (the same tokens in
+more pieces), the share of tokens scored (pass rate times span), and anchors (each a forward pass of a small Qwen3 and
+the closed form). Fits `seconds = a + b x` by least squares and prints R^2, b times the largest x over the measured
+seconds there (1 where the cost is proportional), and the points. Writes results/scale-DEVICE.json.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from common import machine, write_json
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from gar.core import gradient_activation_means
+
+BASE = dict(tokens=2048, vocab=16_384, width=256, responses=8)
+VARIED: dict[str, list[int]] = {
+    "tokens": [512, 1024, 2048, 4096, 8192],
+    "vocab": [4096, 8192, 16_384, 32_768, 65_536],
+    "width": [64, 128, 256, 512],
+    "responses": [2, 8, 32, 128],
+}
+ANCHORS, ANCHOR_TOKENS = [1, 2, 4, 8], 256
+
+
+def closed_form(device: str, *, tokens: int, vocab: int, width: int, responses: int) -> Callable[[], Any]:
+    generator = torch.Generator(device).manual_seed(0)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    weight = torch.randn(vocab, width, generator=generator, device=device).mul_(3 / width**0.5).to(dtype)
+    hidden = torch.randn(tokens, width, generator=generator, device=device).to(dtype)
+    targets = torch.randint(vocab, (tokens,), generator=generator, device=device)
+    index = torch.arange(tokens, device=device) * responses // tokens
+    return lambda: gradient_activation_means(hidden, weight, targets, index, num_responses=responses)
+
+
+def anchors(device: str, number: int) -> Callable[[], Any]:
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=BASE["vocab"], hidden_size=BASE["width"], intermediate_size=1024, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=64,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config).to(device).eval()
+    ids = torch.randint(BASE["vocab"], (number, ANCHOR_TOKENS), device=device)
+    index = torch.arange(number, device=device).repeat_interleave(ANCHOR_TOKENS - 1)
+
+    @torch.no_grad()
+    def call() -> None:
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
+        gradient_activation_means(
+            hidden, model.lm_head.weight.detach(), ids[:, 1:].flatten(), index, num_responses=number
+        )
+
+    return call
+
+
+def seconds(call: Callable[[], Any], device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def line(xs: list[int], ys: list[float]) -> dict[str, float]:
+    """Least squares, and how straight and how proportional the points are."""
+    mean_x, mean_y = statistics.fmean(xs), statistics.fmean(ys)
+    slope, intercept = statistics.linear_regression(xs, ys)
+    explained = sum((slope * (x - mean_x)) ** 2 for x in xs)
+    total = sum((y - mean_y) ** 2 for y in ys)
+    return {
+        "slope": slope,
+        "intercept": intercept,
+        "r_squared": explained / total if total else 1.0,
+        "proportional_part_at_the_largest": slope * xs[-1] / ys[-1],
+    }
+
+
+def run(device: str, rounds: int) -> dict[str, Any]:
+    cases = {name: {x: closed_form(device, **BASE | {name: x}) for x in xs} for name, xs in VARIED.items()}
+    cases["anchors"] = {number: anchors(device, number) for number in ANCHORS}
+    times: dict[str, dict[int, list[float]]] = {name: {x: [] for x in points} for name, points in cases.items()}
+    for number in range(rounds + 1):  # the first is a warm-up
+        for name, points in cases.items():
+            for x, call in points.items():
+                taken = seconds(call, device)
+                if number:
+                    times[name][x].append(taken)
+    result = {}
+    for name, points in times.items():
+        medians = {x: statistics.median(values) for x, values in points.items()}
+        result[name] = {"seconds": medians, **line(list(medians), list(medians.values()))}
+    return {"base": BASE, "varied": result, "rounds": rounds, "machine": machine()}
+
+
+def print_table(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("varied", "R^2", "proportional part", "seconds at each")
+    for name, found in result["varied"].items():
+        points = ", ".join(f"{x}: {y:.3g}" for x, y in found["seconds"].items())
+        table.add_row(name, f"{found['r_squared']:.3f}", f"{found['proportional_part_at_the_largest']:.2f}", points)
+    Console(width=110).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    result = run(arguments.device, arguments.rounds)
+    print_table(result)
+    write_json(arguments.out or Path(f"results/scale-{arguments.device}.json"), result)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

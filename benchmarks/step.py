@@ -1,0 +1,315 @@
+"""What the signal costs in a training step, on a random Qwen3 whose head has the share of an 8B model's.
+
+    python benchmarks/step.py [--rounds 2] [--response-tokens 1024] [--device cpu]
+
+A step is a log-prob pass over one group, then forward and backward with checkpointing; 16 responses, 6 of them
+eligible, prompt 200, response 1,024, the last 768 tokens scored, one anchor of 400. Generation is left out; a column
+adds it at the share that the paper's figures imply (17 %). The ways to the vectors, interleaved in each round:
+
+* released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
+* forward: one forward pass over eligible responses and anchor, then the closed form;
+* captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
+* logits: the log-prob pass's logits, too; fused: the training step's own gradient (gar.core.fused_step);
+* g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
+
+A way's share is the seconds of its own sections over the seconds of the plain step in the same round; beside it the
+share that gar.cost predicts, and for captured and fused the difference of whole steps. CPU seconds of one thread (GPU:
+seconds with synchronisation). Writes results/step-DEVICE.json.
+"""
+
+import argparse
+import copy
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from common import machine, spread, write_json
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from gar.core import gradient_activation_means
+from gar.core.from_logits import means_from_logits
+from gar.core.fused_step import head_backward, head_pass, response_means
+from gar.cost import GroupShape, ModelShape, signal_share
+
+GROUP = GroupShape(responses=16, response_tokens=1024, prompt_tokens=200, span_tokens=768, pass_rate=6 / 16)
+MICRO_BATCH = 4
+HEAD_ROWS = 1024
+JUDGE_TOKENS = 60
+GENERATION_SHARE = 0.17
+MODELS = {
+    "tiny": dict(vocab_size=8192, hidden_size=256, intermediate_size=2368, num_hidden_layers=12,
+                 num_attention_heads=4, num_key_value_heads=2, head_dim=64),
+    "Qwen3-4B": dict(vocab_size=151_936, hidden_size=2560, intermediate_size=9728, num_hidden_layers=36,
+                     num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=True),
+    "Qwen3-8B": dict(vocab_size=151_936, hidden_size=4096, intermediate_size=12288, num_hidden_layers=36,
+                     num_attention_heads=32, num_key_value_heads=8, head_dim=128),
+}  # fmt: skip
+
+
+class Bench:
+    """One group of random tokens, a model, and a clock for the sections that belong to the signal."""
+
+    def __init__(self, model_name: str, group: GroupShape, device: str):
+        torch.manual_seed(0)
+        config = Qwen3Config(**MODELS[model_name], max_position_embeddings=8192)
+        with torch.device(device):
+            self.model = Qwen3ForCausalLM(config)
+        with torch.no_grad():
+            self.model.lm_head.weight.mul_(4)  # a peaked softmax
+        self.model = self.model.to(torch.bfloat16 if device == "cuda" else torch.float32)
+        self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.judge = copy.deepcopy(self.model).eval().requires_grad_(False)
+        self.group, self.device = group, device
+        vocab = config.vocab_size
+        self.tokens = torch.randint(
+            vocab, (group.responses, group.prompt_tokens + group.response_tokens), device=device
+        )
+        self.anchor = torch.randint(vocab, (1, group.prompt_tokens + group.anchor_tokens), device=device)
+        self.eligible = range(round(group.responses * group.pass_rate))
+        self.signal_seconds = 0.0
+
+    @property
+    def weight(self) -> Tensor:
+        return self.model.lm_head.weight
+
+    def shape(self) -> ModelShape:
+        config, body = self.model.config, self.model.model
+        parameters = sum(p.numel() for p in body.parameters()) - body.embed_tokens.weight.numel()
+        width = config.num_attention_heads * config.head_dim
+        return ModelShape(parameters, config.num_hidden_layers, width, config.hidden_size, config.vocab_size)
+
+    def clock(self) -> float:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time()
+
+    def timed(self, section: Callable[[], Any]) -> Any:
+        start = self.clock()
+        result = section()
+        self.signal_seconds += self.clock() - start
+        return result
+
+    # The step.
+
+    @torch.no_grad()
+    def log_prob_pass(self, receive: Callable[[int, Tensor], Any] | None = None) -> None:
+        """Log-probabilities of all responses; `receive` gets each micro-batch's hidden states of response tokens."""
+        self.model.eval()
+        for first in range(0, self.group.responses, MICRO_BATCH):
+            tokens = self.tokens[first : first + MICRO_BATCH]
+            hidden = self.response_hidden(tokens)
+            for rows, ids in zip(
+                hidden.flatten(0, 1).split(HEAD_ROWS), self.targets(tokens).split(HEAD_ROWS), strict=True
+            ):
+                F.cross_entropy(F.linear(rows, self.weight).float(), ids, reduction="none")
+            if receive is not None:
+                receive(first, hidden)
+
+    def train(self) -> None:
+        """Forward and backward of a loss whose gradient has every part of a policy gradient's."""
+        self.model.train()
+        for first in range(0, self.group.responses, MICRO_BATCH):
+            tokens = self.tokens[first : first + MICRO_BATCH]
+            hidden = self.response_hidden(tokens).flatten(0, 1)
+            losses = [
+                checkpoint(self.head_loss, rows, ids, use_reentrant=False)
+                for rows, ids in zip(hidden.split(HEAD_ROWS), self.targets(tokens).split(HEAD_ROWS), strict=True)
+            ]
+            torch.stack(losses).sum().backward()
+        self.model.zero_grad()
+
+    def head_loss(self, rows: Tensor, ids: Tensor) -> Tensor:
+        return F.cross_entropy(F.linear(rows, self.weight).float(), ids, reduction="sum")
+
+    def response_hidden(self, tokens: Tensor, model: Any = None) -> Tensor:
+        states = (model or self.model).model(input_ids=tokens, use_cache=False).last_hidden_state
+        return states[:, self.group.prompt_tokens - 1 : -1]
+
+    def targets(self, tokens: Tensor) -> Tensor:
+        return tokens[:, self.group.prompt_tokens :].flatten()
+
+    # The ways to the vectors.
+
+    def closed_form(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """Means of a batch of sequences whose response tokens' hidden states are given; their last span counts."""
+        span = min(self.group.span_tokens, hidden.shape[1])
+        index = torch.arange(len(hidden), device=self.device).repeat_interleave(span)
+        targets = tokens[:, -span:].flatten()
+        rows = hidden[:, -span:].flatten(0, 1)
+        return gradient_activation_means(rows, self.weight.detach(), targets, index, num_responses=len(hidden))
+
+    @torch.no_grad()
+    def anchor_means(self) -> Tensor:
+        self.model.eval()
+        return self.closed_form(self.response_hidden(self.anchor), self.anchor)
+
+    def captured(self, wanted: int) -> Callable[[int, Tensor], Any]:
+        def receive(first: int, hidden: Tensor) -> None:
+            mine = max(0, min(len(hidden), wanted - first))
+            if mine:
+                self.timed(lambda: self.closed_form(hidden[:mine], self.tokens[first : first + mine]))
+
+        return receive
+
+    def with_logits(self, first: int, hidden: Tensor) -> None:
+        span = self.group.span_tokens
+        for row in range(max(0, min(len(hidden), len(self.eligible) - first))):
+            logits = F.linear(hidden[row, -span:], self.weight)  # the log-prob pass has them
+            targets = self.tokens[first + row, -span:]
+            at = torch.arange(span, device=self.device)
+            zero = torch.zeros_like(at)
+            self.timed(
+                lambda h=hidden[row, -span:], z=logits, ids=targets, at=at, zero=zero: means_from_logits(
+                    h, z, self.weight.detach(), at, ids, zero, num_responses=1
+                )
+            )
+
+    @torch.no_grad()
+    def forward(self) -> None:
+        self.model.eval()
+        for i in self.eligible:
+            self.closed_form(self.response_hidden(self.tokens[i : i + 1]), self.tokens[i : i + 1])
+        self.anchor_means()
+
+    def released(self) -> None:
+        self.model.eval()
+        for tokens in (*self.tokens[: len(self.eligible), None], self.anchor):
+            with torch.no_grad():
+                states = self.model.model(input_ids=tokens, use_cache=False).last_hidden_state[0, :-1]
+            hidden = states.requires_grad_()
+            loss = F.cross_entropy(F.linear(hidden, self.weight).float(), tokens[0, 1:])
+            torch.autograd.grad(loss, [hidden, self.weight])
+
+    def judge_pass(self) -> None:
+        for tokens in self.tokens[:, None]:
+            longer = torch.cat([tokens, tokens[:, :JUDGE_TOKENS]], dim=1)
+            embeddings = self.judge.model.embed_tokens(longer).detach().requires_grad_()
+            states = self.judge.model(inputs_embeds=embeddings, use_cache=False).last_hidden_state[:, -1]
+            torch.autograd.grad(self.judge.lm_head(states).float().log_softmax(-1)[0, 0], embeddings)
+
+    def fused_train(self) -> None:
+        """One backward pass over the whole group; the advantages are not worth timing."""
+        self.model.train()
+        hidden = self.response_hidden(self.tokens).flatten(0, 1)
+        targets = self.targets(self.tokens)
+        length, span = self.group.response_tokens, self.group.span_tokens
+        index = torch.arange(self.group.responses, device=self.device).repeat_interleave(length)
+        found = head_pass(hidden, self.weight, targets)
+        count = len(self.eligible) * length
+        scored = torch.arange(count, device=self.device)
+        scored = scored[scored % length >= length - span]
+        response_means(found, hidden, index, scored, num_responses=self.group.responses)
+        self.timed(self.anchor_means)
+        self.model.train()
+        factors = torch.full((self.group.responses,), 1.0, device=self.device)
+        head_backward(found, hidden, self.weight, targets, index, factors)
+        self.model.zero_grad()
+
+
+def run(model_name: str, group: GroupShape, device: str, rounds: int) -> dict[str, Any]:
+    bench = Bench(model_name, group, device)
+    everyone, few = group.responses, len(bench.eligible)
+
+    def step(receive: Callable[[int, Tensor], Any] | None = None, train: Callable[[], None] = bench.train) -> None:
+        bench.log_prob_pass(receive)
+        train()
+
+    def captured() -> None:
+        step(bench.captured(few))
+        bench.timed(bench.anchor_means)
+
+    ways: dict[str, Callable[[], Any]] = {
+        "plain": step,
+        "captured": captured,
+        "fused": lambda: step(train=bench.fused_train),
+        "logits": lambda: (bench.log_prob_pass(bench.with_logits), bench.timed(bench.anchor_means)),
+        "forward": lambda: bench.timed(bench.forward),
+        "released": lambda: bench.timed(bench.released),
+        "g2rl": lambda: bench.log_prob_pass(bench.captured(everyone)),
+        "grad2reward": lambda: bench.timed(bench.judge_pass),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    sections: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + (device == "cuda")):  # a GPU's first round is its warm-up
+        for name, way in ways.items():
+            bench.signal_seconds, start = 0.0, bench.clock()
+            way()
+            if number >= (device == "cuda"):
+                seconds[name].append(bench.clock() - start)
+                sections[name].append(bench.signal_seconds)
+            print(
+                f"round {number}, {name}: {bench.clock() - start:.1f} s, {bench.signal_seconds:.2f} s its own",
+                flush=True,
+            )
+    shape = bench.shape()
+    shares = {}
+    for name in list(ways)[1:]:
+        if name == "fused":
+            own = [fused - plain for fused, plain in zip(seconds[name], seconds["plain"], strict=True)]
+        else:
+            own = sections[name]
+        shares[name] = spread([a / b for a, b in zip(own, seconds["plain"], strict=True)])
+        if name == "fused":
+            shares["fused, anchor alone"] = spread(
+                [a / b for a, b in zip(sections[name], seconds["plain"], strict=True)]
+            )
+    predicted = {
+        name: signal_share(shape, group, name) for name in ("released", "forward", "captured", "logits", "fused")
+    }
+    differences = [a / b - 1 for a, b in zip(seconds["captured"], seconds["plain"], strict=True)]
+    return {
+        "model": model_name, "head_over_body": shape.hidden * shape.vocab / shape.body_parameters,
+        "group": group._asdict(), "plain_step_seconds": statistics.median(seconds["plain"]),
+        "share_of_the_step": shares, "predicted_share": predicted,
+        "difference_of_whole_steps_captured": spread(differences), "rounds": rounds, "machine": machine(),
+    }  # fmt: skip
+
+
+def print_table(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{result['model']}, a plain step of {result['plain_step_seconds']:.1f} s"
+    table = Table("way", "share of the step", "counted", "measured / counted", "with generation", title=title)
+    for name, share in result["share_of_the_step"].items():
+        counted = result["predicted_share"].get("fused" if name == "fused, anchor alone" else name)
+        if name == "fused":
+            counted = None
+        table.add_row(
+            name, f"{share['median']:.2%} ({share['min']:.2%} to {share['max']:.2%})",
+            *(("-", "-") if counted is None else (f"{counted:.2%}", f"{share['median'] / counted:.2f}")),
+            f"{share['median'] * (1 - GENERATION_SHARE):.2%}",
+        )  # fmt: skip
+    console = Console(width=110)
+    console.print(table)
+    whole = result["difference_of_whole_steps_captured"]
+    console.print(f"Whole steps, captured less plain: {whole['median']:.2%} ({whole['min']:.2%} to {whole['max']:.2%})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, default="tiny")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--response-tokens", type=int, default=GROUP.response_tokens)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    tokens = arguments.response_tokens
+    group = GROUP._replace(response_tokens=tokens, span_tokens=min(GROUP.span_tokens, tokens))
+    result = run(arguments.model, group, arguments.device, arguments.rounds)
+    print_table(result)
+    write_json(arguments.out or Path(f"results/step-{arguments.device}.json"), result)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

@@ -1,0 +1,34 @@
+"""benchmarks/step.py and scale.py run every way they measure, at the smallest sizes."""
+
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def test_step_measures_every_way(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import step
+
+    tiny = dict(
+        step.MODELS["tiny"], vocab_size=64, hidden_size=16, intermediate_size=16, num_hidden_layers=2, head_dim=8
+    )
+    monkeypatch.setitem(step.MODELS, "tiny", tiny)
+    group = step.GROUP._replace(responses=4, prompt_tokens=3, response_tokens=8, span_tokens=4, anchor_tokens=6)
+    result = step.run("tiny", group, "cpu", rounds=1)
+    ways = {"released", "forward", "captured", "logits", "fused", "fused, anchor alone", "g2rl", "grad2reward"}
+    assert set(result["share_of_the_step"]) == ways
+    assert result["predicted_share"]["captured"] > result["predicted_share"]["fused"] > 0
+    step.print_table(result)
+    assert "a plain step of" in capsys.readouterr().out
+
+
+def test_line_says_how_straight_and_how_proportional(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import scale
+
+    found = scale.line([1, 2, 4], [3.0, 5.0, 9.0])  # 1 + 2 x
+    assert found["slope"] == 2.0
+    assert found["intercept"] == 1.0
+    assert found["r_squared"] == 1.0
+    assert found["proportional_part_at_the_largest"] == 8 / 9
+    assert scale.line([1, 2, 3], [1.0, 2.0, 1.0])["r_squared"] == 0.0

@@ -208,7 +208,7 @@ def measure(shape: str, dtype: torch.dtype, device: str, rounds: int) -> dict[st
 
 def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
     tokens = SHAPES[shape] * (16 if device == "cuda" else 1)
-    return tokens // 8 if dtype == torch.bfloat16 and not has_fast_bfloat16(torch.device(device)) else tokens
+    return tokens // 32 if dtype == torch.bfloat16 and not has_fast_bfloat16(torch.device(device)) else tokens
 
 
 def own_memory(name: str, shape: str, dtype: torch.dtype, device: str) -> int | None:

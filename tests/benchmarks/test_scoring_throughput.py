@@ -41,7 +41,7 @@ def test_scoring_throughput_writes_what_it_measured(benchmark, monkeypatch, tmp_
     assert 0 <= result["padded_fraction"]["1024"] < result["padded_fraction"]["65536"] < 1
     assert set(result["peak_bytes"]) in (set(), set(WAYS))  # empty where the kernel does not say
     assert 0 < result["largest_alignment_difference"] < 1e-4
-    assert result["machine"].keys() == {"platform", "cpus", "torch", "threads"}
+    assert result["machine"].keys() == {"platform", "cpus", "torch", "threads", "device"}
     settings = result["settings"]
     assert (settings["responses"], settings["problems"], settings["rounds"]) == (16, 2, 1)
     assert 16 * 16 <= settings["response_tokens"] <= 16 * 768

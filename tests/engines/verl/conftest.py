@@ -49,3 +49,16 @@ def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.engines.verl.workers import save_model
 
     return save_model(tmp_path_factory.mktemp("untied"), tied=False)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """Ray on this machine alone, and TransferQueue with one storage unit."""
+    import ray
+    import transfer_queue as tq
+
+    os.environ["TRANSFER_QUEUE_ENABLE"] = "1"
+    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=200 * 2**20)
+    yield
+    tq.close()
+    ray.shutdown()

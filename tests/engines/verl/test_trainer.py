@@ -1,13 +1,10 @@
 """One step of verl's own trainer: Ray, TransferQueue, a worker with verl's engine, advantages and an update."""
 
 import importlib.util
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -17,26 +14,20 @@ if importlib.util.find_spec("verl") is None:
     pytest.skip("verl is not installed: these tests run in an environment of its own", allow_module_level=True)
 
 import ray
-import transfer_queue as tq
 from omegaconf import OmegaConf
-from tensordict import TensorDict
-from transfer_queue import KVBatchMeta
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
-from verl.protocol import DataProto
-from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
-from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from gar.core import group_advantages, reinforce_plus_plus_advantages
 from gar.errors import ConfigError, DataError
-from gar.integrations.verl.exchange import MEANS, REQUEST
+from gar.integrations.verl.exchange import MEANS
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.settings import read_settings
 from gar.integrations.verl.table import ResponseRow, RewardTable, SequenceReader
 from gar.integrations.verl.transfer import OUTCOME_SCORES, read_rows
 from gar.spans import TokenSequence
-from tests.engines.verl.workers import CpuActor, autograd_mean, compose_config
+from tests.engines.verl.steps import Rollouts, make_trainer, read_field, reward_and_advantage, trajectory
+from tests.engines.verl.workers import autograd_mean, compose_config
 
 ANCHOR = "28+3-2=29"
 GROUPS = {
@@ -66,8 +57,7 @@ class Step:
     metrics: dict[str, Any]
 
     def read(self, name: str, keys: list[str] | None = None) -> list[Tensor]:
-        data = tq.kv_batch_get(keys=keys or self.keys, partition_id="train", select_fields=[name])
-        return list(data[name].unbind(0))
+        return read_field(name, keys or self.keys, "train")
 
     @property
     def rewards(self) -> Tensor:
@@ -79,68 +69,29 @@ class Step:
         return torch.tensor([names.index(row.group) for row in self.rows])
 
 
-def rollout_fields(tokenizer: Any) -> tuple[list[str], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Keys, fields and tags as verl's agent loop and GAR's reward manager leave them."""
-    keys, fields, tags = [], [], []
-    prompt = torch.tensor(tokenizer.encode("3+4*7-2="))
+def make_rollouts(tokenizer: Any) -> Rollouts:
+    rollouts = Rollouts()
     for group, responses in GROUPS.items():
-        for k, (text, right, form) in enumerate(responses):
-            ids = torch.tensor(tokenizer.encode(text))
-            scores = torch.zeros(len(ids))
-            scores[-1] = float(right and form) - 0.6 * (not form)
-            verdict = {"acc": 1.0, "verified": right, "well_formatted": form, "status": "ok" if right else "wrong"}
-            mask = torch.ones_like(ids)
-            keys.append(f"{group}_{k}_0")
-            fields.append(
-                {
-                    "uid": group, "prompts": prompt, "responses": ids, "response_mask": mask, "loss_mask": mask,
-                    "input_ids": torch.cat([prompt, ids]), "position_ids": torch.arange(len(prompt) + len(ids)),
-                    "rm_scores": scores, "extra_info": {"anchors": [] if group == "none" else [ANCHOR]},
-                    "extra_fields": {"reward_extra_info": verdict}, "num_turns": 2, "session_id": k,
-                }
+        for text, right, form in responses:
+            rollouts.add(
+                group, tokenizer.encode("3+4*7-2="), tokenizer.encode(text),
+                anchors=[] if group == "none" else [ANCHOR], score=float(right and form) - 0.6 * (not form),
+                verdict={"acc": 1.0, "verified": right, "well_formatted": form, "status": "ok" if right else "wrong"},
             )  # fmt: skip
-            lengths = {"prompt_len": len(prompt), "response_len": len(ids), "seq_len": len(prompt) + len(ids)}
-            tags.append({"status": "success", "min_global_steps": 0, "max_global_steps": 0, **lengths})
-    return keys, fields, tags
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """Ray on this machine alone, and TransferQueue with one storage unit."""
-    os.environ["TRANSFER_QUEUE_ENABLE"] = "1"
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=200 * 2**20)
-    yield
-    tq.close()
-    ray.shutdown()
+    return rollouts
 
 
 @pytest.fixture(scope="module")
 def step(cluster: None, tied: Path) -> Step:
     """Steps 3 to 9 of verl's `_step_once` in its order, on rollouts that are given."""
-    config = compose_config(tied)
-    config.transfer_queue.enable = True
-    tq.init(config.transfer_queue)
-    trainer = get_trainer_cls("gar_sync")(config)
-    trainer.actor_rollout_wg = RayWorkerGroup(
-        resource_pool=RayResourcePool([1], use_gpu=False, max_colocate_count=1),
-        ray_cls_with_init=RayClassWithInitArgs(cls=ray.remote(CpuActor), config=config.actor_rollout_ref, role="actor"),
-        device_name="cpu",
-    )
-    trainer.actor_rollout_wg.init_model()
-    trainer._init_tokenizer()
-    trainer.global_steps = 1
-    keys, fields, tags = rollout_fields(trainer.tokenizer)
-    tq.kv_batch_put(keys=keys, partition_id="train", fields=list_of_dict_to_tensordict(fields), tags=tags)
-    rows = read_rows(keys, "train")
+    trainer = make_trainer(compose_config(tied))
+    rollouts = make_rollouts(trainer.tokenizer)
+    rollouts.put("train")
+    rows = read_rows(rollouts.keys, "train")
     metrics: dict[str, Any] = {}
-    batch = KVBatchMeta(partition_id="train", keys=keys, tags=tags, extra_info={"temperature": 1.0})
-    batch = trainer._balance_batch(batch, metrics=metrics)
+    batch = reward_and_advantage(trainer, rollouts, "train", metrics)
     padding = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")]
-    batch = trainer._compute_old_log_prob(batch, metrics)
-    found = Step(trainer, batch, rows, keys, padding, metrics)
-    assert REQUEST not in batch.extra_info  # a reference pass would hear it
-    found.batch = trainer._compute_advantage(batch, metrics)
-    return found
+    return Step(trainer, batch, rows, rollouts.keys, padding, metrics)
 
 
 def test_trainer_takes_the_synchronous_replay_buffer(step):
@@ -204,9 +155,9 @@ def test_step_updates_the_policy(step):
 
 
 def test_read_rows_refuses_responses_without_a_verdict(step):
-    _, fields, tags = rollout_fields(step.trainer.tokenizer)
-    fields[0]["extra_fields"] = {"reward_extra_info": {"acc": 1.0}}
-    tq.kv_batch_put(keys=["x_0_0"], partition_id="other", fields=list_of_dict_to_tensordict(fields[:1]), tags=tags[:1])
+    rollouts = Rollouts()
+    rollouts.add("x", [5, 6], [7], anchors=[], score=1.0, verdict={"acc": 1.0})
+    rollouts.put("other")
     with pytest.raises(ConfigError, match=r"without a verdict, with \['acc'\]: is reward.reward_manager.name=gar"):
         read_rows(["x_0_0"], "other")
 
@@ -216,17 +167,8 @@ def test_read_rows_refuses_several_outputs_of_a_session():
         read_rows(["a_0_0", "a_0_1"], "train")
 
 
-def trajectory(tokenizer: Any, text: str, gold: str) -> DataProto:
-    """What verl's agent loop sends to a reward worker."""
-    prompt, ids = (torch.tensor(tokenizer.encode(part)) for part in ("3+4=", text + "<eos>"))
-    return DataProto(
-        batch=TensorDict({"prompts": prompt[None], "responses": ids[None]}, batch_size=1),
-        non_tensor_batch={
-            "prompt_len": np.array([len(prompt)]),
-            "response_len": np.array([len(ids)]),
-            "reward_model": np.array([{"ground_truth": gold}], dtype=object),
-        },
-    )
+def answer(tokenizer: Any, text: str, gold: str) -> Any:
+    return trajectory(tokenizer.encode("3+4="), tokenizer.encode(text + "<eos>"), gold)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +183,7 @@ def test_reward_manager_says_what_the_trainer_reads(text, gold, expected, tied):
     config = compose_config(tied, "gar.verify.format=think-answer")
     tokenizer = AutoTokenizer.from_pretrained(tied)
     manager = GarRewardManager(config, tokenizer, compute_score=None)
-    found = manager.loop.run_until_complete(manager.run_single(trajectory(tokenizer, text, gold)))
+    found = manager.loop.run_until_complete(manager.run_single(answer(tokenizer, text, gold)))
     verdict = found["reward_extra_info"]
     assert found["reward_score"] == pytest.approx(expected[0])
     assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
@@ -254,5 +196,5 @@ def test_verls_reward_worker_asks_a_grader_in_its_own_processes(tied):
     worker = ray.remote(RewardLoopWorker).remote(config)
     tokenizer = AutoTokenizer.from_pretrained(tied)
     for gold, status in (("9", "ok"), ("8", "wrong")):
-        found = ray.get(worker.compute_score.remote(trajectory(tokenizer, "3+26=29", gold)))
+        found = ray.get(worker.compute_score.remote(answer(tokenizer, "3+26=29", gold)))
         assert found["reward_extra_info"]["status"] == status

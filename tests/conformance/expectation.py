@@ -1,0 +1,127 @@
+"""What every engine must give for the six groups: the core's arithmetic, alone, in float64 and one sequence a pass.
+
+The core sums in float64 and hands out vectors and cosines in float32, so that the expectation is good to 1e-7. An
+engine gives the rewards to 1e-6, and advantages that follow from them by its own rule for the group's spread.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gar.core import (
+    alignment_scores,
+    gradient_activation_means,
+    gradient_aligned_rewards,
+    group_advantages,
+    group_standard_deviations,
+    unit_rows,
+)
+from gar.models.embedded import load_embedded
+from gar.spans import TokenSequence
+from tests.conformance.groups import encode, make_rollouts
+
+RESULTS = Path(__file__).parents[2] / "results" / "conformance"
+RECORD = "GAR_RECORD_CONFORMANCE"
+"""Environment variable: where it is set, the tests write what they found to `RESULTS`, and then compare."""
+
+TOLERANCE = 1e-6
+"""In a reward. In an advantage it is this over what the engine divides the group by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """An engine's documented way from a group's rewards to advantages: (reward - mean) / (std + eps)."""
+
+    ddof: int
+    eps: float
+
+
+RULES = {
+    "paper": Rule(ddof=0, eps=1e-6),
+    "trl": Rule(ddof=1, eps=1e-4),
+    "slime": Rule(ddof=1, eps=1e-6),
+    "verl": Rule(ddof=1, eps=1e-6),
+}
+
+
+@cache
+def expected_rewards() -> Tensor:
+    """Rewards of all responses, float64."""
+    rollouts = make_rollouts()
+    none = TokenSequence(context_ids=[], ids=[], positions=range(0))
+    anchors = [encode(r.problem.prompt, r.problem.anchors[0].text) if r.problem.anchors else none for r in rollouts]
+    return gradient_aligned_rewards(
+        torch.tensor([r.verified and r.well_formatted for r in rollouts]),
+        alignment_scores(_vectors([r.sequence for r in rollouts]), _vectors(anchors)).double(),
+        torch.tensor([0.0 if r.well_formatted else -0.6 for r in rollouts], dtype=torch.float64),
+        group_index(),
+        scored=torch.tensor([bool(r.sequence.positions and r.problem.anchors) for r in rollouts]),
+        beta=0.5,
+    )
+
+
+def expected_advantages(engine: str) -> Tensor:
+    """Advantages of all responses by the engine's rule, float64."""
+    rule = RULES[engine]
+    return group_advantages(expected_rewards(), group_index(), scale="std", ddof=rule.ddof, eps=rule.eps)
+
+
+def divisors(rule: str) -> Tensor:
+    """What the rule divides each response's group by."""
+    spread = group_standard_deviations(expected_rewards(), group_index(), ddof=RULES[rule].ddof)
+    return spread + RULES[rule].eps
+
+
+def group_index() -> Tensor:
+    return torch.tensor([rollout.group_index for rollout in make_rollouts()])
+
+
+def check_engine(engine: str, *, version: str, rewards: Sequence[float], advantages: Sequence[float]) -> None:
+    """Compare what an engine gave, in the order of `make_rollouts`; with `RECORD` set, write it down first."""
+    record(engine, {"version": version, "rewards": list(rewards), "advantages": list(advantages)})
+    saved = read_results(engine)
+    check_numbers(engine, rewards, advantages)
+    check_numbers(engine, saved["rewards"], saved["advantages"])  # the table in the docs is made of these
+
+
+def check_numbers(rule: str, rewards: Sequence[float], advantages: Sequence[float]) -> None:
+    """Compare rewards with the expected ones, and advantages with those of a rule in `RULES`."""
+    expected, silent = expected_advantages(rule), divisors(rule) == RULES[rule].eps
+    torch.testing.assert_close(torch.tensor(rewards).double(), expected_rewards(), rtol=0, atol=TOLERANCE)
+    errors = (torch.tensor(advantages).double() - expected).abs()
+    assert bool((errors <= TOLERANCE / divisors(rule)).all()), errors * divisors(rule)
+    assert bool((errors[silent] == 0).all())  # a group without a spread teaches nothing, to the last bit
+
+
+def record(name: str, found: dict) -> None:
+    """Write results where `RECORD` says so."""
+    if os.environ.get(RECORD):
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def read_results(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+@torch.no_grad()
+def _vectors(sequences: Sequence[TokenSequence]) -> Tensor:
+    """Unit gradient-activation vectors; zero where nothing is scored."""
+    model = load_embedded()[0].double()
+    means = torch.zeros(len(sequences), model.config.hidden_size, dtype=torch.float64)
+    for mean, sequence in zip(means, sequences, strict=True):
+        if sequence.positions:
+            ids = torch.tensor([[*sequence.context_ids, *sequence.ids]])
+            hidden = model.model(input_ids=ids).last_hidden_state[0]
+            places = torch.tensor(sequence.positions) + len(sequence.context_ids)
+            index = torch.zeros_like(places)
+            mean[:] = gradient_activation_means(
+                hidden[places - 1], model.lm_head.weight, ids[0, places], index, num_responses=1
+            )[0]
+    return unit_rows(means)

@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -225,6 +226,27 @@ def test_prepare_needs_a_size(write_rows, tmp_path):
     with pytest.raises(SystemExit) as exit_info:
         main(["prepare", write_rows(ours(1)), str(tmp_path / "out.jsonl")])
     assert exit_info.value.code == 2
+
+
+def test_verl_writes_every_problem_with_its_expert_solution(write_rows, tmp_path, capsys):
+    path, out = write_rows(ours(1), ours(2, expert_solution=None)), tmp_path / "train.parquet"
+    assert main(["verl", path, str(out), "--template", "plain"]) == 0
+    assert table(capsys.readouterr().out) == {"problems written": 2, "without an expert solution": 1}
+    first, second = pq.read_table(out).to_pylist()
+    assert first["prompt"] == [{"role": "user", "content": "1+1="}]
+    assert first["extra_info"] == {"index": 0, "id": "n-1", "anchors": ["The answer is 2."]}
+    assert second["extra_info"]["anchors"] == []
+    assert main(["verl", path, str(out), "--think-open", "<reason>", "--overwrite"]) == 0
+    assert "<reason>" in pq.read_table(out).to_pylist()[0]["prompt"][0]["content"]
+
+
+def test_verl_refuses_another_suffix_and_an_existing_file(write_rows, tmp_path):
+    path = write_rows(ours(1))
+    with pytest.raises(ConfigError, match=r"out.jsonl: expected a name that ends in \.parquet"):
+        main(["verl", path, str(tmp_path / "out.jsonl")])
+    (tmp_path / "out.parquet").touch()
+    with pytest.raises(ConfigError, match=r"out.parquet exists\. Add --overwrite"):
+        main(["verl", path, str(tmp_path / "out.parquet")])
 
 
 @pytest.mark.data

@@ -1,4 +1,4 @@
-"""`gar data check` looks at a source of problems, `prepare` writes a seeded subset of one, `slime` rows for slime."""
+"""`gar data check` looks at a source of problems, `prepare` draws a subset, `slime` and `verl` write it for these."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from gar.data.check import CompareAnswers, DataReport, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
-from gar.data.problems import SourceOptions, load_problems
+from gar.data.problems import LoadedProblems, SourceOptions, load_problems
 from gar.data.prompts import PromptTemplate
 from gar.data.slime import write_slime_rows
 from gar.errors import ConfigError, ModelError
@@ -56,10 +56,10 @@ def main(args: list[str]) -> int:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
     return tyro.extras.subcommand_cli_from_dict(
-        {"check": check, "prepare": prepare, "slime": slime},
+        {"check": check, "prepare": prepare, "slime": slime, "verl": verl},
         args=args,
         prog="gar data",
-        description="Look at training problems and their expert solutions, draw a subset, or write it for slime.",
+        description="Look at training problems and their expert solutions, draw a subset, or write it for slime or verl.",
     )
 
 
@@ -165,11 +165,34 @@ def slime(
     _check_output(source, out, overwrite)
     loaded = load_problems(source, options=reading)
     write_slime_rows(loaded.problems, out, template, chat=chat, tags=Tags(**tags.model_dump()))
-    console = Console(highlight=False)
-    for note in loaded.notes:
-        console.print(note, markup=False, soft_wrap=True)
-    counts = {"problems written": len(loaded.problems), "without an expert solution": loaded.num_without_anchor}
-    console.print(_counts_table(str(out), counts))
+    _print_written(loaded, out)
+    return 0
+
+
+def verl(
+    source: Source,
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
+    reading: Reading = _DETECTED,
+    template: PromptTemplate = "think-answer",
+    tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
+    overwrite: bool = False,
+) -> int:
+    """Write problems for verl's data.train_files or data.val_files, with the expert solutions in their extra_info.
+
+    Args:
+        source: A .jsonl or .parquet file, a folder of such files, or a Hub id (owner/name).
+        out: Where to write: .parquet.
+        reading: How to read the source.
+        template: Which response format the prompts ask for.
+        tags: Markers of the think-answer format.
+        overwrite: Replace an existing file.
+    """
+    from gar.integrations.verl.data import write_verl_problems
+
+    _check_output(source, out, overwrite)
+    loaded = load_problems(source, options=reading)
+    write_verl_problems(loaded.problems, out, template=template, tags=Tags(**tags.model_dump()))
+    _print_written(loaded, out)
     return 0
 
 
@@ -256,6 +279,14 @@ def _print_report(report: DataReport) -> None:
             console.print(f"\n{label}, for example:", markup=False)
             for example in finding.examples:
                 console.print(f"  {example}", markup=False, soft_wrap=True)
+
+
+def _print_written(loaded: LoadedProblems, out: Path) -> None:
+    console = Console(highlight=False)
+    for note in loaded.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    counts = {"problems written": len(loaded.problems), "without an expert solution": loaded.num_without_anchor}
+    console.print(_counts_table(str(out), counts))
 
 
 def _print_subset(subset: Subset, out: Path, num_wanted: int) -> None:

@@ -36,12 +36,16 @@ def alignments(make_trainer: TrainerFactory, **adapter) -> dict[str, float]:
 def test_captured_vectors_are_the_adapters_and_not_the_references(make_trainer, captured, monkeypatch):
     found = alignments(make_trainer)
     assert sum(captured) == 32  # the pass of the policy, not that of the reference
-    monkeypatch.setattr(GARTrainer, "_computes_old_logps", lambda self: False)  # a forward pass of our own instead
-    expected = alignments(make_trainer)
-    assert sum(captured) == 32
+    monkeypatch.setattr(GARTrainer, "_computes_old_logps", lambda self: False)
+    sampled = alignments(make_trainer)  # states of sampling
+    assert sum(captured) == 32 + 32
+    monkeypatch.setattr("gar.integrations.trl.trainer._MOST_CAPTURED_BYTES", 0)
+    expected = alignments(make_trainer)  # a forward pass of our own
+    assert sum(captured) == 32 + 32
     assert len(found) > 5
     # Float32 sums over other paddings.
     assert found == pytest.approx(expected, abs=1e-5)
+    assert sampled == pytest.approx(expected, abs=1e-5)
 
 
 def test_adapter_with_dropout_is_scored_in_a_pass_of_its_own(make_trainer, captured):

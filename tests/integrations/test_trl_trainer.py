@@ -140,7 +140,12 @@ def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(make
     assert sum(rows_of_passes) == 32 + anchors
 
 
-def test_own_pass_covers_needed_responses_and_anchors_alone(make_trainer: TrainerFactory):
+@pytest.mark.parametrize(("room", "own"), [(2**30, False), (64 * 128 * 4, True)], ids=["kept", "too large"])
+def test_states_of_sampling_spare_the_responses_a_pass(make_trainer: TrainerFactory, monkeypatch, room: int, own: bool):
+    """On policy: only anchors go through the backbone, unless the states of sampling would take too much memory."""
+    expected_trainer, expected = make_trainer(args={"num_iterations": 2, "learning_rate": 0.0})
+    expected_trainer.train()
+    monkeypatch.setattr("gar.integrations.trl.trainer._MOST_CAPTURED_BYTES", room)
     trainer, records = make_trainer()
     rows: list[int] = []
     trainer._parts.backbone.register_forward_hook(
@@ -151,7 +156,9 @@ def test_own_pass_covers_needed_responses_and_anchors_alone(make_trainer: Traine
     )
     trainer.train()
     scored = [r for r in records if r.alignment is not None]
-    assert sum(rows) == len(scored) + len({r.group_index for r in scored})
+    assert sum(rows) == len({r.group_index for r in scored}) + own * len(scored)
+    alignments = [r.alignment for r in records if r.alignment is not None]
+    assert alignments == pytest.approx([r.alignment for r in expected if r.alignment is not None], abs=1e-5)
 
 
 def test_training_mode_is_restored_after_scoring(make_trainer: TrainerFactory):

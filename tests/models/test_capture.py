@@ -13,7 +13,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from gar.models.capture import capture_hidden, has_dropout
+from gar.models.capture import capture_generation, capture_hidden, has_dropout
 
 IDS = torch.arange(8).reshape(2, 4)
 SIZES = {"vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -66,6 +66,44 @@ def test_capture_hidden_ends_with_its_block_and_after_an_error(model):
             model(input_ids=IDS)
         model(input_ids=IDS)
     assert len(captured) == 1
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_capture_generation_keeps_what_predicted_each_token(model, use_cache):
+    """The state of sampled token t is that of the column before it in a forward pass over the whole sequence."""
+    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])  # the second prompt is padded on the left
+    with capture_generation(model.model, most_bytes=10_000) as states:
+        tokens = model.generate(
+            IDS,
+            attention_mask=mask,
+            max_new_tokens=5,
+            do_sample=True,
+            use_cache=use_cache,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+    found = states.stacked(2, 5)
+    assert found is not None
+    with torch.no_grad():
+        whole = model.model(input_ids=tokens[:1]).last_hidden_state[0, 3:-1]
+        short = model.model(input_ids=tokens[1:, 2:]).last_hidden_state[0, 1:-1]
+    torch.testing.assert_close(found, torch.stack([whole, short]), rtol=1e-5, atol=1e-5)
+
+
+def test_capture_generation_gives_nothing_where_states_and_tokens_disagree(model):
+    def states_of(most_bytes: int, calls: int = 1):
+        with capture_generation(model.model, most_bytes=most_bytes) as states:
+            for _ in range(calls):
+                model.generate(IDS, max_new_tokens=3, eos_token_id=None, pad_token_id=0, do_sample=False)
+        return states
+
+    needed = 2 * 3 * 16 * 4
+    assert states_of(needed).stacked(2, 3) is not None
+    assert states_of(needed - 1).stacked(2, 3) is None  # no room
+    assert states_of(0).stacked(2, 0) is None
+    assert states_of(needed).stacked(2, 4) is None  # tokens from elsewhere
+    assert states_of(2 * needed, calls=2).stacked(2, 3) is None
+    assert states_of(needed).stacked(4, 3) is None
 
 
 def test_has_dropout_is_false_for_a_model_without_any(model):

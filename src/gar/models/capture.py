@@ -26,6 +26,40 @@ def capture_hidden(backbone: nn.Module, receive: Callable[[Tensor], None]) -> It
         handle.remove()
 
 
+@contextmanager
+def capture_generation(backbone: nn.Module, *, most_bytes: int) -> Iterator["GenerationStates"]:
+    """Keep the hidden states that `generate` computes for the tokens it samples: one column per decoding step.
+
+    A sequence's state t is the last column of the pass that gave its token t, whatever the padding of its prompt.
+    """
+    states = GenerationStates(most_bytes)
+    with capture_hidden(backbone, states.receive):
+        yield states
+
+
+class GenerationStates:
+    """Hidden states of generated tokens, as long as they take no more than `most_bytes`."""
+
+    def __init__(self, most_bytes: int):
+        self._columns: list[Tensor] = []
+        self._room = most_bytes
+
+    def receive(self, hidden: Tensor) -> None:
+        """Keep the last column of a pass."""
+        self._room -= hidden[:, -1:].numel() * hidden.element_size()
+        if self._room < 0:
+            self._columns.clear()
+        else:
+            self._columns.append(hidden[:, -1:].clone())  # not a view: prompts' states are let go
+
+    def stacked(self, num_rows: int, num_tokens: int) -> Tensor | None:
+        """[rows, tokens, hidden], where column t predicted token t; None where they are not those of one `generate`."""
+        shapes = {column.shape for column in self._columns}
+        if len(self._columns) != num_tokens or len(shapes) != 1 or self._columns[0].shape[0] != num_rows:
+            return None
+        return torch.cat(self._columns, dim=1)
+
+
 def has_dropout(model: nn.Module) -> bool:
     """Whether the model's hidden states in train mode may differ from those in eval mode.
 

@@ -26,7 +26,7 @@ from gar.integrations.trl.refusals import check_supported, generation_passes, ov
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.methods import METHODS, Method, ScoredBatch, eligible_responses
 from gar.methods.base import Estimator
-from gar.models.capture import capture_hidden, has_dropout
+from gar.models.capture import capture_generation, capture_hidden, has_dropout
 from gar.models.families import find_parts
 from gar.records import RolloutRecord
 from gar.scoring.anchors import LIKENESSES, AnchorReader, best_likeness, random_anchor_vectors
@@ -41,6 +41,9 @@ from gar.spans import (
     without_trailing_special,
 )
 from gar.types import Problem, ResponseVerifier
+
+_MOST_CAPTURED_BYTES = 2**30
+"""Of hidden states kept from sampling. Beyond it, one forward pass over the scored responses runs instead."""
 
 
 class GARTrainer(GRPOTrainer):
@@ -168,7 +171,8 @@ class GARTrainer(GRPOTrainer):
         return output
 
     def _generate(self, prompts: list) -> tuple:
-        with self._timer.part("generation"):
+        room = _MOST_CAPTURED_BYTES if self._generates_states() else 0
+        with self._timer.part("generation"), capture_generation(self._parts.backbone, most_bytes=room) as states:
             generated = super()._generate(prompts)
         assert self._batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
@@ -180,6 +184,10 @@ class GARTrainer(GRPOTrainer):
                 prefilled_think=self._batch.prefilled,
             )
         self._choose_needed(self._batch)
+        hidden = states.stacked(len(self._batch), max(map(len, completion_ids)))
+        if hidden is not None and token_mask is None:
+            with self._timer.part("gar"):
+                self._batch.take_hidden(self._parts, hidden, first_row=0, first_column=1, settings=self._signal)
         return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
@@ -276,6 +284,17 @@ class GARTrainer(GRPOTrainer):
         with_vllm = self.use_vllm and self.vllm_importance_sampling_correction
         runs = self._config.gradient_accumulation_steps % generation_passes(self._config) != 0 or with_vllm
         return runs and not has_dropout(self._parts.backbone)
+
+    def _generates_states(self) -> bool:
+        """Whether sampling computes the hidden states that the vectors want, and no later pass does."""
+        reads_vectors = self._method.compares_responses or self._method.alignment not in (None, *LIKENESSES)
+        return (
+            self._is_training()
+            and reads_vectors
+            and not (self.use_vllm or self.use_transformers_continuous_batching or self._computes_old_logps())
+            and self.accelerator.distributed_type not in (DistributedType.FSDP, DistributedType.DEEPSPEED)
+            and not has_dropout(self._parts.backbone)
+        )
 
     def _align(self, batch: RolloutBatch) -> None:
         """What the method's arithmetic reads: alignments, or the vectors of all responses."""

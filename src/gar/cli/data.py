@@ -59,7 +59,7 @@ def main(args: list[str]) -> int:
         {"check": check, "prepare": prepare, "slime": slime, "verl": verl},
         args=args,
         prog="gar data",
-        description="Look at training problems and their expert solutions, draw a subset, or write it for slime or verl.",
+        description="Look at training problems and expert solutions, draw a subset, or write it for slime or verl.",
     )
 
 

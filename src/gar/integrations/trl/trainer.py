@@ -415,10 +415,7 @@ class GARTrainer(GRPOTrainer):
         rows = batch.records(step=self.state.global_step + 1, batch=self._scored, eligible=eligible, offset=offset)
         rows = gather_object(rows)
         for name, value in reward_metrics(self._scored, eligible, batch.shaped, rows).items():
-            self._metrics["train"][f"gar/{name}"].append(value)
-        statuses = [row.status.value for row in rows]
-        for status in sorted(set(statuses)):
-            self._metrics["train"][f"verify/{status}_fraction"].append(statuses.count(status) / len(statuses))
+            self._metrics["train"][name].append(value)
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
 

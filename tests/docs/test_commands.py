@@ -1,0 +1,230 @@
+"""Every command that README and docs show exists, with every flag it is shown with, and is run by a test or marked.
+
+Each goes through the program's own parser, up to where its work would begin. That the work itself is done right is for
+the test that `RUN_BY` names: it runs the same command, most often on something smaller. A command that no test can run
+says so where it is shown (`pages.MARK`); that installing needs a network goes without saying.
+"""
+
+import argparse
+import ast
+import functools
+import re
+import runpy
+import shlex
+import sys
+from dataclasses import fields
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import tyro
+from accelerate.commands.launch import launch_command_parser
+from torch.distributed.run import get_args_parser
+from trl import GRPOConfig
+
+import gar.cli.data
+import gar.training
+from gar.cli import eval, eval_audit, eval_contamination, report, score
+from gar.cli.main import main
+from tests.docs.pages import MARK, PAGES, ROOT, Command, shown_commands
+
+RUN_BY = {
+    "gar train": "tests/test_training.py::test_run_leaves_what_the_docs_promise",
+    "gar doctor": "tests/cli/test_doctor.py::test_doctor_finds_this_environment_ready",
+    "gar cost": "tests/cli/test_cost.py::test_cost_prints_the_routes_of_a_model_without_a_network",
+    "gar score": "tests/cli/test_score.py::test_score_writes_beside_nobody_and_prints_a_summary",
+    "gar compare": "tests/cli/test_compare.py::test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have",
+    "gar report": "tests/report/test_build.py::test_gar_report_writes_the_page_and_says_the_verdict",
+    "gar analyze": "tests/docs/test_analyses.py::test_every_analysis_runs_by_its_command",
+    "gar data check": "tests/cli/test_data.py::test_check_counts_and_names_examples",
+    "gar data prepare": "tests/cli/test_data.py::test_prepare_writes_a_subset_in_our_columns",
+    "gar data slime": "tests/data/test_slime.py::test_gar_data_slime_writes_every_problem",
+    "gar data verl": "tests/cli/test_data.py::test_verl_writes_every_problem_with_its_expert_solution",
+    "gar eval run": "tests/cli/test_eval.py::test_eval_run_writes_every_sample_and_its_verdict",
+    "gar eval generate": "tests/cli/test_eval.py::test_eval_refuses_to_go_on_with_other_settings",
+    "gar eval score": "tests/cli/test_eval.py::test_eval_score_says_again_what_run_said",
+    "gar eval compare": "tests/cli/test_eval.py::test_eval_compare_of_two_draws_of_one_model_shows_no_difference",
+    "gar eval list": "tests/cli/test_eval.py::test_eval_list_names_the_sets_and_where_they_come_from",
+    "gar eval contamination": "tests/cli/test_eval_contamination.py::test_contamination_reports_a_copy_with_its_line",
+    "gar eval audit": "tests/cli/test_eval_audit.py::test_audit_shows_each_kind_and_writes_all_cases",
+    "python examples/plain_pytorch_loop.py": "tests/test_examples.py::test_plain_pytorch_loop_raises_the_reward",
+    "python examples/trl_reward_function.py": "tests/test_examples.py::test_trl_reward_function_trains_a_stock_trainer",
+    "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
+    "python scripts/conformance_table.py": "tests/conformance/test_table.py",
+    "python scripts/rivals.py": "tests/test_rivals.py",
+    "python scripts/grade_gold_answers.py": "tests/verify/test_gold_answers.py",
+    "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"
+    "test_make_embedded_model_same_seed_gives_the_same_bits",
+    "python scripts/tune_embedded_task.py": "tests/docs/test_scripts.py::"
+    "test_tune_embedded_task_measures_the_base_model",
+    "python benchmarks/overhead.py": "tests/docs/test_scripts.py::test_overhead_measures_both_methods",
+    "python benchmarks/scoring_throughput.py": "tests/benchmarks/test_scoring_throughput.py::"
+    "test_scoring_throughput_writes_what_it_measured",
+    "python benchmarks/grading.py": "tests/benchmarks/test_grading.py::test_grading_writes_what_it_measured",
+    "python benchmarks/contamination.py": "tests/benchmarks/test_grading.py::"
+    "test_contamination_finds_what_it_hid_and_writes_what_it_measured",
+    "make": ".ci/run",
+    "pytest": ".ci/run",
+    "accelerate": "tests/integrations/test_trl_ranks.py",
+    "torchrun": "tests/integrations/test_trl_ranks.py",
+}
+INSTALLERS = ("pip", "apt-get")
+STAGED = ("gar data", "gar eval")
+
+# What to read for a word in capitals where a command takes one of several words, or a number. A path stands as it is.
+PLACEHOLDERS = {
+    "--method": "gar-grpo", "--seed": "0", "--preset": "demo", "--benchmark": "arithmetic", "analyze": "alignment",
+}  # fmt: skip
+_OPTIONAL = re.compile(r"\[(?:,\w+|\w+ \.\.\.)\]")  # [,NAME] and [C ...]
+_SHOWN = [command for path in PAGES for command in shown_commands(path)]
+
+
+class Reached(Exception):
+    """The command line was understood, and the work would begin."""
+
+
+def stop_instead_of(function):
+    """A function that takes the same arguments and does nothing."""
+
+    @functools.wraps(function)
+    def stop(*_, **__):
+        raise Reached
+
+    return stop
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """Every program stops behind its parser."""
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def parse_then_stop(function):
+        @functools.wraps(function)
+        def stop(*arguments, **keywords):
+            function(*arguments, **keywords)
+            raise Reached
+
+        return stop
+
+    def train(config, **_):
+        unknown = set(config.trl) - {field.name for field in fields(GRPOConfig)}
+        raise SystemExit(f"no such fields of trl.GRPOConfig: {unknown}") if unknown else Reached
+
+    for name in ("check", "prepare", "slime", "verl"):
+        monkeypatch.setattr(gar.cli.data, name, stop_instead_of(getattr(gar.cli.data, name)))
+    monkeypatch.setattr(eval_contamination, "_contamination", stop_instead_of(eval_contamination._contamination))
+    for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.training.resume)}.items():
+        monkeypatch.setattr(gar.training, name, stub)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_then_stop(parse_args))
+    parser = SimpleNamespace(**{**vars(tyro), "cli": parse_then_stop(tyro.cli)})
+    for module in (score, eval, eval_audit, eval_contamination, report):
+        monkeypatch.setattr(module, "tyro", parser)
+
+
+def words_of(command: Command) -> list[str]:
+    """The command with its optional parts, and with values for words that stand for one."""
+    text = _OPTIONAL.sub("", command.text)
+    if command.text.startswith("gar"):
+        text = text.replace("[", "").replace("]", "").replace(" ...", "")
+    words = shlex.split(text)
+    pairs = zip(["", *words], words, strict=False)
+    return [PLACEHOLDERS.get(before, word) if word.isupper() else word for before, word in pairs]
+
+
+def key_of(words: list[str]) -> str:
+    """What `RUN_BY` knows a command by."""
+    two = " ".join(words[:2])
+    if words[0] == "gar":
+        return " ".join(words[:3]) if two in STAGED else two
+    return two if words[0] == "python" else words[0]
+
+
+def understood(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the program takes these words."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    for word in words:
+        if word.endswith(".yaml"):
+            (folder / word).write_text("")
+    program, *rest = words
+    monkeypatch.setattr(sys, "argv", words)
+    try:
+        if program == "gar":
+            return main(rest) == 0
+        if program == "python" and "argparse" not in (ROOT / rest[0]).read_text():
+            return rest[1:] == []
+        if program == "python":
+            monkeypatch.setattr(sys, "argv", rest)
+            runpy.run_path(str(ROOT / rest[0]), run_name="__main__")
+        elif program == "torchrun":
+            get_args_parser().parse_args(rest)
+        elif program == "accelerate":
+            launch_command_parser().parse_args(rest[1:])
+    except Reached:
+        return True
+    except SystemExit as stop:
+        return stop.code == 0  # --help
+    return False
+
+
+def takes(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a command exists, by whatever way its kind is asked."""
+    if words[0] == "make":
+        return f"\n{words[1]}:" in (ROOT / "Makefile").read_text()
+    if words[0] == "pytest":
+        return f'"{words[-1]}: ' in (ROOT / "pyproject.toml").read_text()
+    if words[0] in INSTALLERS:
+        extras = re.findall(r"\[([a-z,]+)\]", next((word for word in words if word.startswith((".[", "gar-rl["))), ""))
+        known = metadata.metadata("gar-rl").get_all("Provides-Extra") or []
+        return all(extra in known for each in extras for extra in each.split(","))
+    if words[0] in ("accelerate", "torchrun") and "gar.cli.main" in words:
+        start = words.index("gar.cli.main")
+        return all(understood(part, folder, monkeypatch) for part in (words, ["gar", *words[start + 1 :]]))
+    return understood(words, folder, monkeypatch)
+
+
+def is_known(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> bool:
+    """In a sentence a command may stand without its arguments: then its help must know what is there of it."""
+    words = words_of(command)
+    if command.inline and words[0] in ("gar", "accelerate"):
+        name = key_of(words).split() if words[0] == "gar" else words[:2]
+        if takes([*name, "--help"], folder, monkeypatch):
+            help_text = capsys.readouterr().out
+            if all(word in help_text for word in words[len(name) :]):
+                return True
+    return takes(words, folder, monkeypatch)
+
+
+@pytest.mark.parametrize("command", [each for each in _SHOWN if not each.marked], ids=str)
+def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, monkeypatch, capsys):
+    assert is_known(command, tmp_path, monkeypatch, capsys), f"{command}\n{capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
+     "gar data check a.jsonl --tokeniser x", "gar analyze tokns RUN", "gar compare main --dryrun",
+     "gar report --out x.html", "gar score embedded",
+     "python examples/score_a_file.py a b", "make tset", "pip install 'gar-rl[pfet]'",
+     "accelerate launch --num_proceses 2 -m gar.cli.main train", "torchrun --nproc-per-node 2 -m gar.cli.main trian"],
+)  # fmt: skip
+def test_a_command_with_a_slip_is_not_understood(text, stopped, tmp_path, monkeypatch):
+    words = words_of(Command(page="", line=0, text=text, inline=False, marked=False))
+    assert not takes(words, tmp_path, monkeypatch)
+
+
+def test_every_command_is_run_by_a_test_or_marked():
+    for command in _SHOWN:
+        key = key_of(command.text.split())
+        known = command.marked or key in RUN_BY or key.split()[0] in INSTALLERS or key in ("gar", *STAGED)
+        assert known, f"{command}: name the test that runs '{key}', or say beside it what it needs ({MARK.pattern})"
+
+
+@pytest.mark.parametrize(("key", "test"), RUN_BY.items(), ids=list(RUN_BY))
+def test_tests_that_run_commands_exist(key, test):
+    path, _, name = test.partition("::")
+    source = (ROOT / path).read_text()
+    if name:
+        assert name in {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    assert any(key.startswith(known) for known in {key_of(each.text.split()) for each in _SHOWN} | {"gar analyze"})

@@ -1,0 +1,100 @@
+"""What the pages say: quoted errors exist, examples run, links lead somewhere, and the site has every page."""
+
+import ast
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.docs.pages import DOCS, PAGES, ROOT, python_blocks
+
+_LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
+_QUOTES = re.findall(r"^```text\n(.*?)\n```$", (DOCS / "errors.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def templates() -> list[str]:
+    """Every text in the source, with `…` for what an f-string puts in."""
+    texts = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                texts.append(
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return texts
+
+
+@pytest.fixture(scope="module")
+def source() -> str:
+    return "\n".join(templates())
+
+
+@pytest.mark.parametrize("quote", _QUOTES)
+def test_quoted_errors_stand_in_the_source(quote, source):
+    assert len(quote.replace("…", "").split()) > 2
+    assert quote in source
+
+
+def slug(heading: str) -> str:
+    """The anchor that the site and GitHub make of a heading."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    for link in _LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            assert anchor in map(slug, headings), f"{page.name}: {link}"
+
+
+def test_the_site_shows_every_page_once():
+    nav = yaml.safe_load(re.sub(r"(?s).*?(\nnav:.*?\n)\n.*", r"\1", (ROOT / "mkdocs.yml").read_text()))["nav"]
+
+    def pages(entry) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        return [page for each in (entry.values() if isinstance(entry, dict) else entry) for page in pages(each)]
+
+    assert sorted(pages(nav)) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+@pytest.mark.parametrize("name", ["index.md", "how-it-works.md"])
+def test_examples_of_pages_print_what_they_show(name):
+    blocks = re.findall(r"^```pycon\n(.*?)^```", (DOCS / name).read_text(), re.MULTILINE | re.DOTALL)
+    examples = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, name, name, 0)
+    assert doctest.DocTestRunner().run(examples) == doctest.TestResults(failed=0, attempted=len(examples.examples))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_python_of_pages_imports_what_there_is(page):
+    for block in python_blocks(page):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("gar"):
+                module = importlib.import_module(node.module)
+                assert all(hasattr(module, name.name) for name in node.names), f"{page.name}: {ast.unparse(node)}"
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_fetches_nothing(tmp_path):
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'gar-rl[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    fetched = re.compile(
+        r"""<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//|<link[^>]*\shref="(?:https?:)?//|@import"""
+    )
+    for page in tmp_path.rglob("*.html"):
+        assert not fetched.search(page.read_text()), page.name

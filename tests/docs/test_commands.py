@@ -65,7 +65,7 @@ RUN_BY = {
     "python benchmarks/contamination.py": "tests/benchmarks/test_grading.py::"
     "test_contamination_finds_what_it_hid_and_writes_what_it_measured",
     "make": ".ci/run",
-    "pytest": ".ci/run",
+    "pytest": "tests/report/test_browser.py",
     "accelerate": "tests/integrations/test_trl_ranks.py",
     "torchrun": "tests/integrations/test_trl_ranks.py",
 }

@@ -17,11 +17,13 @@ from torch import Tensor
 from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
-from gar.core import best_alignment_scores, group_sizes, returns_to_go, unit_rows
+from gar.core import group_sizes, returns_to_go, unit_rows
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.advantages import estimate_advantages, estimate_token_advantages, mean_advantages
+from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer, reward_metrics
+from gar.integrations.trl.reading import TokenReader
 from gar.integrations.trl.refusals import check_supported, generation_passes, overrides_advantages
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.methods import METHODS, Method, ScoredBatch, eligible_responses
@@ -29,17 +31,10 @@ from gar.methods.base import Estimator
 from gar.models.capture import capture_generation, capture_hidden, has_dropout
 from gar.models.families import find_parts
 from gar.records import RolloutRecord
-from gar.scoring.anchors import LIKENESSES, AnchorReader, best_likeness, random_anchor_vectors
+from gar.scoring.anchors import LIKENESSES, AnchorReader
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
-from gar.spans import (
-    SpanRule,
-    TokenSequence,
-    ends_in_thinking_tag,
-    scored_positions,
-    token_pieces,
-    without_trailing_special,
-)
+from gar.spans import SpanRule, token_pieces
 from gar.types import Problem, ResponseVerifier
 
 _MOST_CAPTURED_BYTES = 2**30
@@ -128,18 +123,14 @@ class GARTrainer(GRPOTrainer):
         )
         self._parts = find_parts(self.accelerator.unwrap_model(self.model))
         self._will_be_sharded = self.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
-        self._pieces = token_pieces(processing_class)
-        self._rule = SpanRule.from_settings(
+        pieces = token_pieces(processing_class)
+        rule = SpanRule.from_settings(
             self._signal, format=verifier.format, tags=verifier.tags, tokenizer=processing_class
         )
-        self._anchors = AnchorReader(
-            self._problems,
-            processing_class,
-            self._rule,
-            self._pieces,
-            source=self._method.alignment,
-            seed=args.seed,
-        )
+        self._reader = TokenReader(processing_class, rule, pieces)
+        source = self._method.alignment
+        reader = AnchorReader(self._problems, processing_class, rule, pieces, source=source, seed=args.seed)
+        self._anchors = AnchorComparison(reader, pieces, source=source, seed=args.seed)
         self._policy_loss = PolicyLoss(self._method, loss or LossSettings())
         if self._judge is not None:
             self._judge.to(self.accelerator.device)
@@ -176,7 +167,8 @@ class GARTrainer(GRPOTrainer):
             generated = super()._generate(prompts)
         assert self._batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
-        self._read_tokens(self._batch, prompt_ids, completion_ids, token_mask)
+        endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
+        self._reader.read(self._batch, prompt_ids, completion_ids, token_mask, endings=endings)
         with self._timer.part("verification"):
             self._batch.verdicts = self._verifier.verify(
                 self._batch.texts,
@@ -239,20 +231,6 @@ class GARTrainer(GRPOTrainer):
 
     # What happens in between.
 
-    def _read_tokens(self, batch: RolloutBatch, prompt_ids: list, completion_ids: list, token_mask: Any) -> None:
-        special = self._rule.special_ids
-        endings: list[Any] = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
-            prefilled = ends_in_thinking_tag(prompt, self._pieces, self._rule.tags)
-            mask = None if token_mask is None else token_mask[i]
-            positions = scored_positions(ids, self._pieces, self._rule, prefilled=prefilled, mask=mask)
-            batch.prefilled.append(prefilled)
-            batch.sequences.append(TokenSequence(context_ids=prompt, ids=ids, positions=positions))
-            body = without_trailing_special(ids, special)
-            text = self._tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-            batch.texts.append(str(text))
-            batch.truncated.append(not ids or ids[-1] not in endings)
-
     def _choose_needed(self, batch: RolloutBatch) -> None:
         """Which responses need a vector: those the method compares or scores, and no other."""
         batch.prepare_means(self._parts)
@@ -303,55 +281,14 @@ class GARTrainer(GRPOTrainer):
             return
         source = self._method.alignment
         if source in LIKENESSES:
-            batch.alignment = self._likenesses(batch)
+            wanted = self._local(self._candidates(batch)).tolist()
+            batch.alignment = self._anchors.likenesses(batch, wanted)
         elif batch.needed_anywhere:
-            sequences, groups = self._anchor_sequences(batch)
+            sequences, groups = self._anchors.sequences(batch)
             with self.accelerator.autocast():  # as TRL's own passes, whose hidden states may be captured
                 anchor_means = batch.compute_missing(self._parts.gathered(), sequences, self._signal, self._most)
             if source is not None:
-                batch.alignment = self._cosines(batch, anchor_means, groups)
-
-    def _anchor_sequences(self, batch: RolloutBatch) -> tuple[list[TokenSequence], list[int]]:
-        """The anchors to run through the model, each problem's once, and the groups they belong to."""
-        if self._method.alignment in (None, "random-anchor"):
-            return [], []
-        sequences: list[TokenSequence] = []
-        groups: list[int] = []
-        for i, group in enumerate(batch.group_index):
-            if batch.needed[i] and group not in groups:
-                mine = self._anchors.sequences(group, batch.sequences[i].context_ids)
-                sequences += mine
-                groups += [group] * len(mine)
-        return sequences, groups
-
-    def _cosines(self, batch: RolloutBatch, anchor_means: Tensor, groups: list[int]) -> Tensor:
-        """Best cosine of each needed response with its anchors, NaN elsewhere."""
-        vectors = unit_rows(anchor_means)
-        if self._method.alignment == "random-anchor":
-            groups = sorted(set(batch.group_index))
-            vectors = random_anchor_vectors(groups, batch.means.shape[1], seed=self.args.seed).to(vectors)
-        device = batch.means.device
-        best = best_alignment_scores(
-            unit_rows(batch.means),
-            torch.tensor(batch.group_index, device=device),
-            vectors,
-            torch.tensor(groups, dtype=torch.long, device=device),
-        )
-        return torch.where(best.scored, best.scores, torch.nan).double().cpu()
-
-    def _likenesses(self, batch: RolloutBatch) -> Tensor:
-        """Likeness of each response to its anchors where the method needs no model for it."""
-        assert self._method.alignment is not None
-        wanted = self._local(self._candidates(batch)).tolist()
-        values = [
-            best_likeness(
-                sequence, self._anchors.sequences(group, sequence.context_ids), self._method.alignment, self._pieces
-            )
-            if needed
-            else float("nan")
-            for sequence, group, needed in zip(batch.sequences, batch.group_index, wanted, strict=True)
-        ]
-        return torch.tensor(values, dtype=torch.float64)
+                batch.alignment = self._anchors.cosines(batch, anchor_means, groups)
 
     def _gather_facts(self, batch: RolloutBatch) -> ScoredBatch:
         """Facts about the responses of all ranks, on the CPU."""

@@ -1,5 +1,6 @@
 """benchmarks/step.py and scale.py run every way they measure, at the smallest sizes."""
 
+import json
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -20,6 +21,19 @@ def test_step_measures_every_way(monkeypatch, capsys):
     assert result["predicted_share"]["captured"] > result["predicted_share"]["fused"] > 0
     step.print_table(result)
     assert "a plain step of" in capsys.readouterr().out
+
+
+def test_scale_writes_lines_of_every_quantity(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import scale
+
+    monkeypatch.setattr(scale, "BASE", {"tokens": 16, "vocab": 64, "width": 8, "responses": 2})
+    monkeypatch.setattr(scale, "VARIED", {"tokens": [8, 16], "vocab": [32, 64], "width": [4, 8], "responses": [1, 2]})
+    monkeypatch.setattr(scale, "ANCHORS", [1, 2])
+    monkeypatch.setattr("sys.argv", ["scale.py", "--rounds", "1", "--out", str(tmp_path / "scale.json")])
+    scale.main()
+    assert list(json.loads((tmp_path / "scale.json").read_text())["varied"]) == [*scale.VARIED, "anchors"]
+    assert "proportional part" in capsys.readouterr().out
 
 
 def test_line_says_how_straight_and_how_proportional(monkeypatch):

@@ -59,6 +59,7 @@ RUN_BY = {
     "python scripts/tune_embedded_task.py": "tests/docs/test_scripts.py::"
     "test_tune_embedded_task_measures_the_base_model",
     "python benchmarks/overhead.py": "tests/docs/test_scripts.py::test_overhead_measures_both_methods",
+    "python benchmarks/scale.py": "tests/benchmarks/test_step.py::test_scale_writes_lines_of_every_quantity",
     "python benchmarks/scoring_throughput.py": "tests/benchmarks/test_scoring_throughput.py::"
     "test_scoring_throughput_writes_what_it_measured",
     "python benchmarks/step.py": "tests/benchmarks/test_step.py::test_step_measures_every_way",

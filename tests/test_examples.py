@@ -62,6 +62,7 @@ def test_plain_pytorch_loop_raises_the_reward():
     assert all(bonus > 0 for *_, bonus in steps)
 
 
+@pytest.mark.slow
 def test_trl_reward_function_trains_a_stock_trainer():
     steps = printed_steps(run("trl_reward_function.py", "--steps", "2"))
     assert len(steps) == 2

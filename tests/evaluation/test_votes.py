@@ -26,6 +26,7 @@ def test_votes_of_problems_do_not_mix(counter):
     assert counter.votes([["1", "1.0"], [], ["1.0", "7"]]) == [{"1": "1", "1.0": "1"}, {}, {"1.0": "1.0", "7": "7"}]
 
 
+@pytest.mark.slow
 def test_votes_of_hostile_answers_are_their_own_and_take_bounded_time(counter):
     hostile = ["9^{9^{9^9}}", r"\frac{1}{" * 5000, "{" * 100, "1" * 100_000, "x" * 3000, "\x00"]
     start = time.monotonic()

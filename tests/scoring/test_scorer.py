@@ -431,6 +431,7 @@ def test_an_anchor_for_which_the_model_gives_nan_is_named(embedded, verifier, gr
     assert scores[0].reward == 1.0
 
 
+@pytest.mark.slow
 def test_ten_thousand_responses_to_one_prompt(embedded, groups):
     texts = ["7", "1 2", "7 is 7", "8", "3 = 3", "4 5"]
     group = ResponseGroup(prompt="7=", responses=(texts * 1667)[:10_000], anchors=["7 = 7"], eligible=[True] * 10_000)

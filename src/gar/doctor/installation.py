@@ -27,6 +27,7 @@ _PURPOSES = {
     "vllm": "fast generation: --trl.use_vllm true",
     "peft": "LoRA adapters",
     "contamination": "near-duplicates in gar eval contamination",
+    "inspect": "benchmarks as tasks of Inspect",
     "docs": "building the documentation",
     "dev": "the tests: make test",
 }

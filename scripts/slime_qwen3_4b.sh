@@ -4,8 +4,8 @@
 #
 #   gar data prepare AI-MO/NuminaMath-CoT numina-10k.jsonl --num-problems 10000 --seed 0
 #   gar data slime numina-10k.jsonl numina-10k-slime.jsonl
-#   SLIME=/root/slime MODEL=/root/Qwen3-4B-Base MODEL_DIST=/root/Qwen3-4B-Base_torch_dist \
-#       DATA=numina-10k-slime.jsonl SAVE=/root/gar-qwen3-4b bash scripts/slime_qwen3_4b.sh
+#   SLIME=slime MODEL=Qwen3-4B-Base MODEL_DIST=Qwen3-4B-Base_torch_dist MEGATRON=Megatron-LM \
+#       DATA=numina-10k-slime.jsonl SAVE=gar-qwen3-4b bash scripts/slime_qwen3_4b.sh
 set -euo pipefail
 : "${SLIME:?a checkout of slime >= 0.3.0}"
 : "${MODEL:?folder of the Hugging Face checkpoint}"
@@ -13,7 +13,7 @@ set -euo pipefail
 : "${DATA:?rows written by gar data slime}"
 : "${SAVE:?folder for checkpoints}"
 GPUS=${GPUS:-8}
-MEGATRON=${MEGATRON:-/root/Megatron-LM}
+: "${MEGATRON:?a checkout of Megatron-LM, as the container of slime has}"
 mkdir -p "$SAVE"
 # shellcheck source=/dev/null
 source "$SLIME/scripts/models/qwen3-4B.sh"

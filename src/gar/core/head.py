@@ -4,6 +4,7 @@ All logits never exist at once: `Plan` says how many do, from the memory that ma
 matrix products run. Results do not depend on it beyond rounding.
 """
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -227,8 +228,4 @@ def _product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Ten
 
 
 def _has_triton() -> bool:
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("triton") is not None

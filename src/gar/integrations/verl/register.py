@@ -5,7 +5,7 @@ reward workers, `actor_rollout_ref.model.external_lib=gar.integrations.verl.regi
 """
 
 # pyright: reportMissingImports=false
-# ruff: noqa: E402
+# ruff: noqa: E402 - the version is checked before anything of verl is imported
 from gar.integrations.verl.version import check_version
 
 check_version()

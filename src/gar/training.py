@@ -19,10 +19,9 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 
 from gar.config import RunConfig, dump_config, make_config, read_config
-from gar.data.arithmetic import Method, Split, load_arithmetic
-from gar.data.layouts import LayoutName
-from gar.data.problems import SourceOptions, load_problems
+from gar.data.arithmetic import Split
 from gar.data.prompts import drop_long_prompts, render_problems
+from gar.data.run_problems import EMBEDDED, load_run_problems
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
@@ -281,31 +280,10 @@ class _Run:
         self.say(f"Learning curve  {figures[0]}")
 
     def _load(self, settings: DataSettings, say: Say) -> list[Problem]:
-        if settings.source == "arithmetic":
-            if settings.split not in get_args(Split):
-                raise ConfigError(f"data.split must be one of {', '.join(get_args(Split))}, got '{settings.split}'")
-            expert = settings.subset or "stepwise"
-            if expert not in get_args(Method):
-                raise ConfigError(f"data.subset must be one of {', '.join(get_args(Method))}, got '{expert}'")
-            problems = load_arithmetic(cast(Split, settings.split), cast(Method, expert))[: settings.max_problems]
-        else:
-            loaded = load_problems(
-                settings.source,
-                options=SourceOptions(
-                    layout=cast(LayoutName | None, settings.layout),
-                    prompt_field=settings.prompt_field,
-                    answer_field=settings.answer_field,
-                    anchor_fields=settings.anchor_fields,
-                    split=settings.split,
-                    subset=settings.subset,
-                    revision=settings.revision,
-                ),
-                max_problems=settings.max_problems,
-            )
-            problems = loaded.problems
-            for note in loaded.notes:
-                say(f"[yellow]{escape(note)}[/]")
-        problems = render_problems(problems, settings.template, self.tokenizer, self.tags)
+        loaded = load_run_problems(settings)
+        for note in loaded.notes:
+            say(f"[yellow]{escape(note)}[/]")
+        problems = render_problems(loaded.problems, settings.template, self.tokenizer, self.tags)
         if settings.max_prompt_tokens is not None:
             problems, num_dropped = drop_long_prompts(problems, self.tokenizer, settings.max_prompt_tokens)
             if num_dropped:
@@ -317,7 +295,7 @@ class _Run:
     def _load_set(self, source: str) -> list[Problem]:
         embedded = source in get_args(Split) and not Path(source).exists()
         base = self.config.data
-        own = {"source": "arithmetic", "split": source} if embedded else {"source": source}
+        own = {"source": EMBEDDED, "split": source} if embedded else {"source": source}
         return self._load(base.model_copy(update={**own, "max_problems": self.config.evaluate.max_problems}), self.say)
 
     def _chat_template_kwargs(self) -> dict[str, Any] | None:

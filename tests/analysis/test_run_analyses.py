@@ -9,10 +9,11 @@ import pytest
 from scipy import stats
 
 from gar.analysis.alignment import alignment_course, alignment_figure, alignment_output
-from gar.analysis.cost import cost_output, generation_times, measured_cost
+from gar.analysis.cost import cost_output, measured_cost
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import write_output
 from gar.analysis.silent_groups import silent_groups, silent_groups_output
+from gar.analysis.step_times import generation_times
 from gar.errors import RecordError
 from gar.records import ROLLOUT_SCHEMA, RunFolder
 from tests.analysis.conftest import rollout

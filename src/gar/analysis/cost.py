@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -16,6 +15,7 @@ from matplotlib.ticker import PercentFormatter
 
 from gar.analysis.inputs import open_run
 from gar.analysis.outputs import Output
+from gar.analysis.step_times import generation_times
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption, method_colour
 from gar.errors import RecordError
 
@@ -54,25 +54,6 @@ class MeasuredCost:
 
     methods: Sequence[StepTimes]
     notes: Sequence[str]
-
-
-def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Seconds of each generation's optimiser steps, "step" and parts, averaged over its updates.
-
-    With several updates per generation only the first of them generates: a generation counts as one. The first, which
-    warms up, is left out where there are others.
-    """
-    generations: list[list[Mapping[str, Any]]] = []
-    for row in metrics:
-        if row.get("time/step_seconds") is None:
-            continue
-        if row.get("time/generation_seconds") or not generations:
-            generations.append([])
-        generations[-1].append(row)
-    return [
-        {part: statistics.fmean(row.get(f"time/{part}_seconds") or 0.0 for row in rows) for part in ("step", *PARTS)}
-        for rows in generations[1:] or generations
-    ]
 
 
 def measured_cost(runs: Sequence[str | Path]) -> MeasuredCost:
@@ -180,7 +161,7 @@ def cost_output(cost: MeasuredCost, predicted: Mapping[str, float] | None = None
         ],
         data=pa.table(
             {"method": [method for method, _ in data]}
-            | {f"{part}_seconds": [row[part] for _, row in data] for part in ("step", *PARTS)}
+            | {f"{part}_seconds": [row.get(part, 0.0) for _, row in data] for part in ("step", *PARTS)}
         ),
         figure=cost_analysis_figure(cost, predicted),
         notes=cost.notes,

@@ -3,21 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 from gar.analysis.inputs import RunInput, is_run_folder, open_run, read_rollouts
 from gar.config import RunConfig
-from gar.data.arithmetic import Method, Split, load_arithmetic
-from gar.data.layouts import LayoutName
-from gar.data.problems import SourceOptions, load_problems
 from gar.data.prompts import render_problems
+from gar.data.run_problems import EMBEDDED, load_run_problems
 from gar.errors import DataError, RecordError
 from gar.models.families import ModelParts, find_parts
 from gar.models.load import load_policy
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
-from gar.settings import DataSettings, SignalSettings
+from gar.settings import SignalSettings
 from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_pieces
 from gar.types import Problem, Tags
 from gar.verify import Verifier
@@ -115,14 +113,14 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     config = (run.config if run else None) or RunConfig()
     source, found = _model_path(run, config, subject)
     notes += found
-    changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, "arithmetic") else "train"}
+    changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, EMBEDDED) else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})
     settings = config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
     model, tokenizer = load_policy(settings)
     tags = Tags(**config.verify.tags.model_dump())
-    problems = render_problems(_problems(config.data), config.data.template, tokenizer, tags)
+    problems = render_problems(load_run_problems(config.data).problems, config.data.template, tokenizer, tags)
     return Policy(
         name=run.name if run else Path(subject).name,
         source=source,
@@ -149,23 +147,6 @@ def _model_path(run: RunInput | None, config: RunConfig, subject: str) -> tuple[
     return config.model.path, [
         f"The run has saved no model yet: {config.model.path}, which it starts from, takes its place."
     ]
-
-
-def _problems(settings: DataSettings) -> list[Problem]:
-    if settings.source == "arithmetic":
-        split, expert = settings.split, settings.subset or "stepwise"
-        if split not in get_args(Split) or expert not in get_args(Method):
-            raise DataError(f"the arithmetic task has no split '{split}' with expert '{expert}'.")
-        return load_arithmetic(cast(Split, split), cast(Method, expert))[: settings.max_problems]
-    return load_problems(
-        settings.source,
-        options=SourceOptions(
-            layout=cast(LayoutName | None, settings.layout), prompt_field=settings.prompt_field,
-            answer_field=settings.answer_field, anchor_fields=settings.anchor_fields, split=settings.split,
-            subset=settings.subset, revision=settings.revision,
-        ),
-        max_problems=settings.max_problems,
-    ).problems  # fmt: skip
 
 
 def sampled_groups(

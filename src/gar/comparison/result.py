@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.pass_at_k import pass_at_k
@@ -166,26 +167,13 @@ def prompts_hash(folder: RunFolder) -> str:
 
 
 def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds of an optimiser step and of its parts, and each part's share: medians over generations.
-
-    With several updates per generation only the first of them generates, so that a median over steps would tell of
-    neither kind. Each generation counts with the mean over its updates. The first generation, which warms up, is left
-    out where there are others.
+    """Seconds of an optimiser step and of its parts, and each part's share: medians over `generation_times`.
 
     Returns:
         Seconds by part, "step" the whole; shares by part.
     """
-    generations: list[list[Mapping[str, Any]]] = []
-    for row in metrics:
-        if row.get("time/step_seconds") is None:
-            continue
-        if row.get("time/generation_seconds") or not generations:
-            generations.append([])
-        generations[-1].append(row)
-    warm = generations[1:] or generations
-    names = sorted({name for rows in warm for row in rows for name in row if _is_time(name)})
-    means = {name: [statistics.fmean(row.get(name) or 0.0 for row in rows) for rows in warm] for name in names}
-    parts = {name.removeprefix("time/").removesuffix("_seconds"): values for name, values in means.items()}
+    generations = generation_times(metrics)
+    parts = {part: [row[part] for row in generations] for part in (generations[0] if generations else ())}
     seconds = {part: round(statistics.median(values), _DIGITS) for part, values in parts.items()}
     shares = {
         part: round(statistics.median(a / b for a, b in zip(values, parts["step"], strict=True)), _DIGITS)
@@ -216,10 +204,6 @@ def thinned(
         "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
         "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
     }
-
-
-def _is_time(name: str) -> bool:
-    return name.startswith("time/") and name.endswith("_seconds")
 
 
 def _counts(values: Mapping[str, Any]) -> SetCounts:

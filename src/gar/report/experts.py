@@ -2,12 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
 
-from gar.config import RunConfig
-from gar.data.arithmetic import Method, Split, load_arithmetic
-from gar.data.layouts import LayoutName
-from gar.data.problems import ProblemReader, SourceOptions
+from gar.data.run_problems import EMBEDDED, find_run_problems
 from gar.errors import DataError
 from gar.report.read import ReadRun
 from gar.report.sample import DrawnGroup
@@ -41,7 +37,7 @@ def expert_problems(
             notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
             continue
         try:
-            loaded = _load(run.config, set(golds), problems)
+            loaded = _find(run.config.data, set(golds), problems)
         except DataError as error:
             notes.append(f"{run.name}: expert solutions are not shown, since its problems cannot be read: {error}")
             continue
@@ -55,40 +51,8 @@ def expert_problems(
     return found
 
 
-def _load(config: RunConfig, wanted: set[str], problems: str | None) -> dict[str, Problem]:
-    data = config.data
-    if problems is None and data.source == "arithmetic":
-        if data.split not in get_args(Split):
-            raise DataError(f"the embedded task has no split '{data.split}'")
-        loaded: Any = load_arithmetic(cast(Split, data.split), cast(Method, data.subset or "stepwise"))
-        return {problem.id: problem for problem in loaded if problem.id in wanted}
+def _find(data: DataSettings, wanted: set[str], problems: str | None) -> dict[str, Problem]:
     source = problems or data.source
-    if not Path(source).exists():
+    if source != EMBEDDED and not Path(source).exists():
         raise DataError(f"there is no '{source}' here, and a report fetches nothing. Name a file with --problems.")
-    return _search(source, _options(data), wanted)
-
-
-def _search(source: str, options: SourceOptions, wanted: set[str]) -> dict[str, Problem]:
-    found: dict[str, Problem] = {}
-    for _, item in ProblemReader(source, options, on_error=_skip):
-        if isinstance(item, Problem) and item.id in wanted:
-            found[item.id] = item
-            if len(found) == len(wanted):
-                break
-    return found
-
-
-def _options(data: DataSettings) -> SourceOptions:
-    return SourceOptions(
-        layout=cast(LayoutName | None, data.layout),
-        prompt_field=data.prompt_field,
-        answer_field=data.answer_field,
-        anchor_fields=data.anchor_fields,
-        split=data.split,
-        subset=data.subset,
-        revision=data.revision,
-    )
-
-
-def _skip(error: DataError) -> None:
-    """A bad row elsewhere in the file is not the report's concern; a wanted one is counted as not found."""
+    return find_run_problems(data.model_copy(update={"source": source}), wanted)

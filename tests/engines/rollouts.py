@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gar.core import alignment_scores, unit_rows
 from gar.integrations.slime.facts import ResponseFacts, ResponsePayload
-from gar.integrations.slime.settings import HOOKS
+from gar.integrations.slime.settings import HOOKS, LOG_PROB_HOOK
 from gar.methods import METHODS, ScoredBatch
 from gar.settings import RewardSettings
 from gar.spans import TokenSequence
@@ -37,6 +37,7 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
         "advantage_estimator": "grpo",
         "compute_advantages_and_returns": True,
         "custom_reward_post_process_path": None,
+        "custom_megatron_before_log_prob_hook_path": None,
         "dynamic_sampling_filter_path": None,
         "rewards_normalization": True,
         "grpo_std_normalization": True,
@@ -49,9 +50,26 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
         "allgather_cp": False,
         "vocab_size": VOCAB,
         "rollout_temperature": 1.0,
+        "rollout_batch_size": len(GROUPS),
+        "n_samples_per_prompt": 4,
+        "global_batch_size": 2 * len(GROUPS),
+        "loss_type": "policy_loss",
+        "kl_coef": 0.0,
+        "use_rollout_logprobs": False,
+        "get_mismatch_metrics": False,
+        "keep_old_actor": False,
+        "use_critic": False,
+        "use_opd": False,
+        "use_routing_replay": False,
         **HOOKS,
     }
     return SimpleNamespace(**(values | changes))
+
+
+def make_capturing(**changes: Any) -> SimpleNamespace:
+    """The same for `capture: logprob`."""
+    gar = {**changes.pop("gar", {}), "capture": "logprob"}
+    return make_arguments(gar=gar, **LOG_PROB_HOOK, **changes)
 
 
 def make_data(num_anchors: int = 1) -> dict[str, Any]:

@@ -4,6 +4,7 @@ What stands here was written from slime's behaviour: enough to run the plugin wh
 itself still behaves so is what `tests/engines/megatron/test_slime_checkout.py` looks at.
 """
 
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -60,6 +61,9 @@ def split_by_data_parallel_rank(data: dict[str, Any], num_ranks: int) -> list[di
         share["tokens"] = [torch.tensor(ids) for ids in share["tokens"]]
         share["loss_masks"] = [torch.tensor(mask, dtype=torch.int) for mask in share["loss_masks"]]
         share["total_lengths"] = [len(ids) for ids in share["tokens"]]
+        places = list(range(len(chosen)))
+        share["micro_batch_indices"] = [places[i : i + 7] for i in places[::7]]
+        share["num_microbatches"] = [len(share["micro_batch_indices"]) // 2] * 2  # two updates per rollout
         shares.append(share)
     return shares
 
@@ -108,6 +112,8 @@ def forward_only(
 
     for chunk in model:
         chunk.eval()
+    if args.custom_megatron_before_log_prob_hook_path:
+        pkgutil.resolve_name(args.custom_megatron_before_log_prob_hook_path)(args, model, store_prefix)
     store: list[dict[str, list[Tensor]]] = []
     for number in num_microbatches:
         store += get_forward_backward_func()(
@@ -120,6 +126,17 @@ def forward_only(
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):
         return {}
     return {store_prefix + key: [value for part in store for value in part[key]] for key in store[0]}
+
+
+def compute_log_prob(args: Any, model: Sequence[Any], rollout_data: dict[str, Any], store_prefix: str = "") -> None:
+    """slime's pass over all responses before the advantages, as its actor makes it; nobody here reads its results."""
+
+    def spoil(logits: Tensor, **_: Any) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        logits.mul_(torch.nan)  # slime, too, writes over them: it divides by the temperature
+        return logits.new_empty(0), {}
+
+    iterators = [DataIterator(rollout_data, rollout_data["micro_batch_indices"]) for _ in model]
+    forward_only(spoil, args, model, iterators, rollout_data["num_microbatches"], store_prefix=store_prefix)
 
 
 def get_responses(

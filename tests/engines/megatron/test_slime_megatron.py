@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gar.core import group_advantages, unit_rows
-from tests.engines.rollouts import make_arguments, make_data, sequences_of, true_rewards
+from tests.engines.rollouts import make_arguments, make_capturing, make_data, sequences_of, true_rewards
 from tests.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
@@ -99,6 +99,40 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
                         share = split_by_data_parallel_rank(make_data(), num_ranks)[rank]
                         postprocess(settings(SIGNALS[signal], **options), 0, share)
                         found[layout, head, signal][name] = share
+                for signal, more in captured(chunks).items():
+                    found[layout, head, signal] |= more
+    return found
+
+
+def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
+    """Means by signal from slime's own log-probability pass; rewards, and the tokens that pass for them, of one."""
+    from megatron.core import mpu
+
+    from gar.integrations.slime import postprocess
+    from gar.integrations.slime.capture import captured_pass
+    from gar.integrations.slime.forward import ScoredSequence, captured_means
+    from gar.integrations.slime.settings import read_settings
+    from tests.engines.slime_standin import compute_log_prob, split_by_data_parallel_rank
+
+    args = {
+        name: make_capturing(gar={"signal": signal, "advantage": {"baseline": "none"}})
+        for name, signal in SIGNALS.items()
+    }
+    share = split_by_data_parallel_rank(make_data(), mpu.get_data_parallel_world_size())[mpu.get_data_parallel_rank()]
+    sequences = [
+        ScoredSequence.whole(tokens, len(tokens) - length, payload.positions)
+        for tokens, length, payload in zip(share["tokens"], share["response_lengths"], share["prompt"], strict=True)
+    ]
+    compute_log_prob(args["plain"], chunks, share)
+    seen, found = captured_pass(), {}
+    for name, each in args.items():
+        signal, schedule = read_settings(each).signal, share["micro_batch_indices"]
+        is_last = mpu.is_pipeline_last_stage()
+        means = captured_means(each, seen, schedule, sequences, signal) if is_last else None
+        found[name] = {"captured means": means}
+    compute_log_prob(args["plain"], chunks, share)
+    postprocess(args["plain"], 0, share)
+    found["plain"]["captured"] = share
     return found
 
 
@@ -145,7 +179,12 @@ def reference(head: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
-    return run_ranks(vectors_and_rewards, 2, tmp_path_factory.mktemp("ranks"), list(LAYOUTS))
+    ranks: list[dict] = [{}, {}]
+    for half in (list(LAYOUTS)[:2], list(LAYOUTS)[2:]):  # each well within the time that ranks have on a busy machine
+        more = run_ranks(vectors_and_rewards, 2, tmp_path_factory.mktemp("ranks"), half)
+        for rank, found_in_half in zip(ranks, more, strict=True):
+            rank |= found_in_half
+    return ranks
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +238,22 @@ def test_postprocess_normalises_whole_groups(found, case):
     for rank in ranks:
         share = rank["normalised"]
         torch.testing.assert_close(torch.stack([a[0] for a in share["advantages"]]), torch.tensor(share["rewards"]))
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_captured_means_agree_with_one_process(found, truth, case):
+    _, head, signal = case
+    for rank in ranks_of(found, case):
+        mine = unit_rows(truth[head][signal]["responses"])[rank["data"][0] :: rank["data"][1]]
+        torch.testing.assert_close(unit_rows(rank["captured means"]), mine, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("head", HEADS)
+def test_postprocess_gives_the_rewards_of_one_process_from_slime_s_own_pass(found, truth, layout, head):
+    means = truth[head]["plain"]
+    rewards, _ = true_rewards(make_data(), means["responses"], means["anchors"])
+    torch.testing.assert_close(joined(ranks_of(found, (layout, head, "plain")), "captured"), rewards, rtol=0, atol=1e-6)
 
 
 def test_postprocess_leaves_no_payload_for_the_logger(found):

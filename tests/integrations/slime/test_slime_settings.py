@@ -8,9 +8,16 @@ import pytest
 import yaml
 
 from gar.errors import ConfigError
-from gar.integrations.slime.settings import HOOKS, SUPPORTED_METHODS, check_supported, estimator_of, read_settings
+from gar.integrations.slime.settings import (
+    HOOKS,
+    SUPPORTED_METHODS,
+    capture_of,
+    check_supported,
+    estimator_of,
+    read_settings,
+)
 from gar.methods import METHODS
-from tests.engines.rollouts import make_arguments
+from tests.engines.rollouts import make_arguments, make_capturing
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "slime_qwen3_4b.sh"
 
@@ -115,3 +122,51 @@ def test_the_launch_script_names_the_hooks_and_valid_settings():
     check_supported(args, read_settings(args))
     assert read_settings(args).reward.beta == 0.5
     assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0
+
+
+def test_capture_is_own_unless_set():
+    assert capture_of(make_arguments()) == "own"
+    args = make_capturing()
+    assert capture_of(args) == "logprob"
+    check_supported(args, read_settings(args))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"use_rollout_logprobs": True}, "with --use-rollout-logprobs slime makes no log-probability pass. Set gar.ca"),
+        ({"keep_old_actor": True}, "with --keep-old-actor slime makes that pass with the weights of an older policy"),
+        (
+            {"global_batch_size": 28},
+            r"one update per rollout \(--global-batch-size 28 for 28 responses\) slime makes no",
+        ),
+        (
+            {"custom_megatron_before_log_prob_hook_path": None},
+            "--custom-megatron-before-log-prob-hook-path must be gar.integrations.slime.before_log_prob, got None",
+        ),
+    ],
+)
+def test_capture_logprob_is_refused_where_slime_makes_no_such_pass(changes, text):
+    args = make_capturing()
+    vars(args).update(changes)
+    with pytest.raises(ConfigError, match=text):
+        check_supported(args, read_settings(args))
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        {"use_rollout_logprobs": True, "get_mismatch_metrics": True},
+        {"global_batch_size": 28, "kl_coef": 0.1},
+        {"global_batch_size": 28, "advantage_estimator": "gspo"},
+        {"global_batch_size": 28, "get_mismatch_metrics": True},
+    ],
+)
+def test_capture_logprob_is_let_through_where_slime_makes_the_pass(reason):
+    args = make_capturing(**reason)
+    check_supported(args, read_settings(args))
+
+
+def test_capture_names_its_two_values():
+    with pytest.raises(ConfigError, match=r"gar.yaml: gar.capture is 'log_prob', expected own or logprob"):
+        check_supported(make_arguments(gar={"capture": "log_prob"}), read_settings(make_arguments()))

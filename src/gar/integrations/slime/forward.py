@@ -1,6 +1,7 @@
-"""Mean gradient-activation vectors of token sequences, by slime's own forward pass over its own micro-batches."""
+"""Mean gradient-activation vectors of token sequences: from passes by slime's own `forward_only`, or captured ones."""
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gar.core.vocab_parallel import vocab_parallel_means
-from gar.integrations.slime.policy import HeadInputs, check_head, head_inputs
+from gar.errors import ModelError
+from gar.integrations.slime.policy import HeadInputs, check_head, watch_head
 from gar.settings import SignalSettings
 
 _PREFIX = "gar_"
@@ -20,10 +22,7 @@ _REPLAY_STAGE = "ROUTING_REPLAY_STAGE"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredSequence:
-    """Tokens up to the last scored one, where they begin to answer, and which of them count.
-
-    Nothing after the last scored token changes a vector: the model is causal.
-    """
+    """Tokens that pass through the model, where they begin to answer, and which of them count."""
 
     tokens: Tensor
     """int64 [tokens], on the model's device."""
@@ -36,9 +35,20 @@ class ScoredSequence:
     def cut(
         cls, tokens: Tensor, prompt_length: int, positions: Sequence[int], *, keep_fraction: float = 1.0
     ) -> "ScoredSequence":
-        """A sequence cut behind its last scored token. `positions` count from the first token of the answer."""
+        """A sequence cut behind its last scored token; nothing after it changes a vector, since the model is causal.
+
+        `positions` count from the first token of the answer, and there is at least one.
+        """
+        end = prompt_length + positions[-1] + 1
+        return cls.whole(tokens[:end], prompt_length, positions, keep_fraction=keep_fraction)
+
+    @classmethod
+    def whole(
+        cls, tokens: Tensor, prompt_length: int, positions: Sequence[int], *, keep_fraction: float = 1.0
+    ) -> "ScoredSequence":
+        """A sequence with all its tokens. `positions` count from the first token of the answer; there may be none."""
         return cls(
-            tokens=tokens[: prompt_length + positions[-1] + 1],
+            tokens=tokens,
             prompt_length=prompt_length,
             positions=torch.tensor(positions, dtype=torch.long, device=tokens.device) + prompt_length,
             keep_fraction=keep_fraction,
@@ -82,8 +92,8 @@ def sequence_means(
         "response_lengths": [len(sequence.tokens) - sequence.prompt_length for sequence in in_order],
         "loss_masks": [torch.ones_like(sequence.tokens[sequence.prompt_length :]) for sequence in in_order],
     }
-    with head_inputs(chunks) as slot, _without_routing_replay():
-        reader = _MeansReader(slot, [[in_order[i] for i in batch] for batch in schedule], signal)
+    with _latest_head_inputs(chunks) as latest, _without_routing_replay():
+        reader = _MeansReader(latest, [[in_order[i] for i in batch] for batch in schedule], signal)
         found = forward_only(
             reader,
             args,
@@ -122,60 +132,124 @@ def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     return batches
 
 
+def captured_means(
+    args: Any,
+    seen: Sequence[HeadInputs],
+    schedule: Sequence[Sequence[int]],
+    sequences: Sequence[ScoredSequence],
+    signal: SignalSettings,
+) -> Tensor:
+    """Mean vector of each sequence, float32 [sequences, hidden], from a pass that slime has made; 0 where none counts.
+
+    Args:
+        args: slime's arguments.
+        seen: From `captured_pass`, on the last pipeline stage.
+        schedule: slime's micro-batches: which sequences each of them held.
+        sequences: All that passed, in full. Those that need no vector have no positions.
+        signal: Signal kind and thresholds.
+
+    Raises:
+        ModelError: The pass was not over these sequences in these micro-batches.
+    """
+    if len(seen) != len(schedule):
+        raise ModelError(
+            f"slime's log-probability pass had {len(seen)} micro-batches, its schedule says {len(schedule)}. Does "
+            "another hook make passes of its own in between?"
+        )
+    means = torch.zeros(len(sequences), seen[0].hidden.shape[1], device=seen[0].hidden.device)
+    for inputs, places in zip(seen, schedule, strict=True):
+        batch = [sequences[i] for i in places]
+        if any(len(sequence.positions) for sequence in batch):
+            means[list(places)] = _micro_batch_means(args, inputs, batch, signal)
+    return means
+
+
 class _MeansReader:
     """slime's callback after each micro-batch, on the last pipeline stage, where micro-batches come in order."""
 
-    def __init__(self, slot: HeadInputs, batches: Sequence[Sequence[ScoredSequence]], signal: SignalSettings):
-        self._slot = slot
+    def __init__(self, latest: deque[HeadInputs], batches: Sequence[Sequence[ScoredSequence]], signal: SignalSettings):
+        self._latest = latest
         self._batches = iter(batches)
         self._signal = signal
 
-    def __call__(
-        self, logits: Tensor, *, args: Any, total_lengths: list[int], response_lengths: list[int], **_: Any
-    ) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        from megatron.core import mpu  # pyright: ignore[reportMissingImports]
-        from slime.backends.megatron_utils.loss import get_responses  # pyright: ignore[reportMissingImports]
-
-        batch = next(self._batches)
-        assert total_lengths == [len(sequence.tokens) for sequence in batch], "slime passed over a micro-batch"
-        group = mpu.get_tensor_model_parallel_group()
-        hidden = self._slot.whole_hidden(group)
-        # In the place of tokens: their positions. slime then says which row belongs to which position on this rank.
-        everywhere = [torch.arange(length, device=hidden.device) for length in total_lengths]
-        aligned = get_responses(
-            hidden.float()[None],
-            args=args,
-            unconcat_tokens=everywhere,
-            total_lengths=total_lengths,
-            response_lengths=response_lengths,
-            apply_temperature=False,
-        )
-        rows, targets, index = [], [], []
-        for i, (sequence, (row, position)) in enumerate(zip(batch, aligned, strict=True)):
-            scored = torch.isin(position, sequence.positions)
-            rows.append(row[scored])
-            targets.append(sequence.tokens[position[scored]])
-            index.append(torch.full_like(targets[-1], i))
-        means = vocab_parallel_means(
-            torch.cat(rows),
-            self._slot.weight,
-            torch.cat(targets),
-            torch.cat(index),
-            shard=self._slot.shard(
-                rank=mpu.get_tensor_model_parallel_rank(),
-                num_ranks=mpu.get_tensor_model_parallel_world_size(),
-                vocab_size=args.vocab_size,
-                group=group,
-            ),
-            num_responses=len(batch),
-            signal=self._signal.kind,
-            bias_shard=self._slot.bias,
-            temperature=self._signal.temperature,
-            activation_threshold=self._signal.activation_threshold,
-            keep_fraction=torch.tensor([sequence.keep_fraction for sequence in batch], device=hidden.device),
-            context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
-        )
+    def __call__(self, logits: Tensor, *, args: Any, **_: Any) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        means = _micro_batch_means(args, self._latest.pop(), next(self._batches), self._signal)
         return logits.new_empty(0), {"means": list(means)}
+
+
+def _micro_batch_means(
+    args: Any, inputs: HeadInputs, batch: Sequence[ScoredSequence], signal: SignalSettings
+) -> Tensor:
+    """Mean vectors of the sequences of one micro-batch, from what the head was given in it."""
+    from megatron.core import mpu  # pyright: ignore[reportMissingImports]
+
+    group = mpu.get_tensor_model_parallel_group()
+    hidden = inputs.whole_hidden(group)
+    rows, targets, index = [], [], []
+    for i, (sequence, row, position) in enumerate(_response_rows(args, batch, len(inputs.token_ids))):
+        scored = torch.isin(position, sequence.positions)
+        rows.append(row[scored])
+        targets.append(sequence.tokens[position[scored]])
+        index.append(torch.full_like(targets[-1], i))
+        if not torch.equal(inputs.token_ids[rows[-1]], sequence.tokens[position[scored] - 1]):
+            raise ModelError(
+                "a micro-batch held other tokens than slime's schedule says: hidden states would be taken for those "
+                "of another response. Does slime's version pack differently?"
+            )
+    return vocab_parallel_means(
+        hidden[torch.cat(rows)].float(),
+        inputs.weight,
+        torch.cat(targets),
+        torch.cat(index),
+        shard=inputs.shard(
+            rank=mpu.get_tensor_model_parallel_rank(),
+            num_ranks=mpu.get_tensor_model_parallel_world_size(),
+            vocab_size=args.vocab_size,
+            group=group,
+        ),
+        num_responses=len(batch),
+        signal=signal.kind,
+        bias_shard=inputs.bias,
+        temperature=signal.temperature,
+        activation_threshold=signal.activation_threshold,
+        keep_fraction=torch.tensor([sequence.keep_fraction for sequence in batch], device=hidden.device),
+        context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
+    )
+
+
+def _response_rows(
+    args: Any, batch: Sequence[ScoredSequence], num_rows: int
+) -> Iterator[tuple[ScoredSequence, Tensor, Tensor]]:
+    """Each sequence of a micro-batch, the rows on this rank that predict its answer, and the positions they predict.
+
+    slime knows which row is whose, packed and under context parallelism, and says it of logits. Here the numbers of the
+    rows stand in their place, which float32 holds exactly up to 2^24, and positions in the place of tokens.
+    """
+    from slime.backends.megatron_utils.loss import get_responses  # pyright: ignore[reportMissingImports]
+
+    device = batch[0].tokens.device
+    lengths = [len(sequence.tokens) for sequence in batch]
+    aligned = get_responses(
+        torch.arange(num_rows, dtype=torch.float32, device=device)[None, :, None],
+        args=args,
+        unconcat_tokens=[torch.arange(length, device=device) for length in lengths],
+        total_lengths=lengths,
+        response_lengths=[len(sequence.tokens) - sequence.prompt_length for sequence in batch],
+        apply_temperature=False,
+    )
+    for sequence, (row, position) in zip(batch, aligned, strict=True):
+        yield sequence, row[:, 0].long(), position
+
+
+@contextmanager
+def _latest_head_inputs(chunks: list[Any]) -> Iterator[deque[HeadInputs]]:
+    """Inside: what the head was given last, in passes whose logits nobody reads."""
+    latest: deque[HeadInputs] = deque(maxlen=1)
+    stop = watch_head(chunks, latest, spare_logits=True)
+    try:
+        yield latest
+    finally:
+        stop()
 
 
 def _capacity(args: Any, mpu: Any, signal: SignalSettings) -> int:

@@ -1,8 +1,8 @@
 """The policy as Megatron holds it: its chunks, caught as they are built, and what its head is given in a pass."""
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, MutableSequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -51,7 +51,7 @@ _watch = _Watch()
 
 
 def on_megatron_init(args: Any) -> None:
-    """Check the job, and catch the model that slime builds next: none of its hooks is given the model.
+    """Check the job, and catch the model that slime builds next: none of the other hooks that must run is given it.
 
     Args:
         args: slime's arguments.
@@ -77,30 +77,24 @@ def policy_chunks() -> list[Any]:
     return _watch.chunks
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HeadInputs:
-    """What the head was given in the latest pass.
+    """What the head was given in one micro-batch."""
 
-    Attributes:
-        hidden: [tokens, hidden] of this rank.
-        weight: [rows, hidden], this rank's rows of the head; the embedding's where they are tied.
-        bias: [rows], or None.
-    """
-
+    token_ids: Tensor
+    """int64 [tokens]: what this context rank passed through the model, packed and padded as slime does it."""
     hidden: Tensor
+    """[tokens, hidden]; under sequence parallelism this tensor rank's part of the tokens."""
     weight: Tensor
+    """[rows, hidden], this rank's rows of the head; the embedding's where they are tied."""
     bias: Tensor | None
-    _sequence_parallel: bool
-
-    def take(self, module: Any, hidden: Tensor, weight: Tensor | None) -> None:
-        """Keep the inputs of a call. `hidden` is [tokens, 1, hidden], as Megatron lays it out."""
-        self.hidden = hidden.detach()[:, 0]
-        self.weight = (module.weight if weight is None else weight).detach()
-        self.bias = getattr(module, "bias", None)
-        self._sequence_parallel = bool(getattr(module, "sequence_parallel", False))
+    """[rows]."""
+    is_split: bool
+    """Whether sequence parallelism splits `hidden`."""
 
     def whole_hidden(self, group: Any) -> Tensor:
         """Hidden states of all tokens, put together where sequence parallelism splits them over `group`."""
-        return gather_tokens(self.hidden, group) if self._sequence_parallel else self.hidden
+        return gather_tokens(self.hidden, group) if self.is_split else self.hidden
 
     def shard(self, *, rank: int, vocab_size: int | None, num_ranks: int, group: Any) -> VocabShard:
         """Which rows of the head this rank holds. Rows from `vocab_size` on are padding."""
@@ -108,28 +102,47 @@ class HeadInputs:
         return VocabShard(first_id=rank * rows, vocab_size=vocab_size or rows * num_ranks, group=group)
 
 
-@contextmanager
-def head_inputs(chunks: list[Any]) -> Iterator[HeadInputs]:
-    """Inside: notes what the head is given, and lets it work on a single token, since nobody reads these logits.
+def watch_head(
+    chunks: list[Any], seen: MutableSequence[HeadInputs], *, spare_logits: bool = False
+) -> Callable[[], None]:
+    """From now on, add what the head is given in each micro-batch to `seen`. Returns what ends it.
 
     Args:
-        chunks: From `policy_chunks`. Only the last pipeline stage has a head.
+        chunks: The policy's. Only the last pipeline stage has a head.
+        seen: Grows by one per micro-batch, in Megatron's order, which is that of slime's micro-batches.
+        spare_logits: Let the head work on a single token, for a pass whose logits nobody reads.
     """
-    slot = HeadInputs()
+    token_ids: list[Tensor] = []
 
-    def take(module: Any, inputs: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        hidden, *rest = inputs
-        slot.take(module, hidden, kwargs["weight"] if "weight" in kwargs else rest[0] if rest else None)
-        return (hidden[:1], *rest), kwargs
+    def note_tokens(_: Any, inputs: tuple, kwargs: dict[str, Any]) -> None:
+        token_ids[:] = [kwargs["input_ids"][0]]
 
-    handles = [
-        head.register_forward_pre_hook(take, with_kwargs=True) for head in map(_head, chunks) if head is not None
-    ]
-    try:
-        yield slot
-    finally:
+    def note_hidden(module: Any, inputs: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        hidden, *rest = inputs  # [tokens, 1, hidden]
+        weight = kwargs["weight"] if "weight" in kwargs else rest[0] if rest else None
+        seen.append(
+            HeadInputs(
+                token_ids=token_ids[0],
+                hidden=hidden.detach()[:, 0],
+                weight=(module.weight if weight is None else weight).detach(),
+                bias=getattr(module, "bias", None),
+                is_split=bool(getattr(module, "sequence_parallel", False)),
+            )
+        )
+        return (hidden[:1] if spare_logits else hidden, *rest), kwargs
+
+    handles = []
+    for chunk in chunks:
+        head = _head(chunk)
+        if head is not None:
+            handles.append(chunk.register_forward_pre_hook(note_tokens, with_kwargs=True))
+            handles.append(head.register_forward_pre_hook(note_hidden, with_kwargs=True))
+
+    def stop() -> None:
         for handle in handles:
             handle.remove()
+
+    return stop
 
 
 def check_head(chunks: list[Any]) -> None:

@@ -12,11 +12,12 @@ from gar.config import RunConfig
 from gar.core import best_alignment_scores, group_advantages, group_sizes, unit_rows
 from gar.errors import ConfigError
 from gar.integrations.metrics import step_metrics
+from gar.integrations.slime.capture import captured_pass
 from gar.integrations.slime.convert import PAYLOAD_KEY
 from gar.integrations.slime.facts import ResponseFacts, ResponsePayload, scored_batch
-from gar.integrations.slime.forward import ScoredSequence, sequence_means
-from gar.integrations.slime.policy import policy_chunks
-from gar.integrations.slime.settings import estimator_of, read_settings
+from gar.integrations.slime.forward import ScoredSequence, captured_means, sequence_means
+from gar.integrations.slime.policy import HeadInputs, policy_chunks
+from gar.integrations.slime.settings import capture_of, estimator_of, read_settings
 from gar.methods import METHODS, eligible_responses
 from gar.settings import AdvantageSettings
 
@@ -37,7 +38,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
         rollout_data: This data-parallel rank's part of the batch.
 
     Raises:
-        ConfigError: The responses come without payload.
+        ConfigError: The responses come without payload; or slime has not made the pass that `capture: logprob` needs.
         ModelError: The model has no head that GAR can read.
     """
     from megatron.core import mpu  # pyright: ignore[reportMissingImports]
@@ -54,8 +55,9 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     batch = _Batch(payloads, mpu.get_data_parallel_group())
     needed = needed_responses(batch.facts, config)
     alignment = torch.full((len(batch.facts),), torch.nan, dtype=torch.float64)
+    seen = captured_pass() if capture_of(args) == "logprob" else None
     if bool(needed.any()):
-        means = _means(args, config, rollout_data, batch, needed)
+        means = _means(args, config, rollout_data, batch, needed, seen)
         if means is not None:
             alignment = batch.alignments(needed, *means)
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):
@@ -179,16 +181,32 @@ class _Batch:
 
 
 def _means(
-    args: Any, config: RunConfig, rollout_data: dict[str, Any], batch: _Batch, needed: Tensor
+    args: Any,
+    config: RunConfig,
+    rollout_data: dict[str, Any],
+    batch: _Batch,
+    needed: Tensor,
+    seen: Sequence[HeadInputs] | None,
 ) -> tuple[Tensor, Tensor] | None:
-    """Mean vectors of this rank's needed responses and of the anchors it scores; None before the last stage."""
+    """Mean vectors of this rank's needed responses and of the anchors it scores; None before the last stage.
+
+    `seen` is slime's own pass over all responses, where theirs are taken from it.
+    """
     tokens: list[Tensor] = rollout_data["tokens"]
-    lengths: list[int] = rollout_data["response_lengths"]
+    prompts = [len(ids) - n for ids, n in zip(tokens, rollout_data["response_lengths"], strict=True)]
     here = batch.needed_here(needed)
-    sequences = [ScoredSequence.cut(tokens[k], len(tokens[k]) - lengths[k], batch.payloads[k].positions) for k in here]
+    own = [ScoredSequence.cut(tokens[k], prompts[k], batch.payloads[k].positions) for k in here if seen is None]
     anchors = _anchor_sequences(batch, needed, config, tokens[0].device)
-    means = sequence_means(args, policy_chunks(), [*sequences, *anchors], config.signal, device=tokens[0].device)
-    return None if means is None else (means[: len(here)], means[len(here) :])
+    means = sequence_means(args, policy_chunks(), [*own, *anchors], config.signal, device=tokens[0].device)
+    if means is None:
+        return None
+    if seen is None:
+        return means[: len(here)], means[len(here) :]
+    everything = [
+        ScoredSequence.whole(tokens[k], prompts[k], batch.payloads[k].positions if k in here else ())
+        for k in range(len(tokens))
+    ]
+    return captured_means(args, seen, rollout_data["micro_batch_indices"], everything, config.signal)[here], means
 
 
 def _anchor_sequences(batch: _Batch, needed: Tensor, config: RunConfig, device: Any) -> list[ScoredSequence]:

@@ -1,7 +1,7 @@
 """What gar.yaml says, checked before anything runs; and what GAR cannot do under slime, with the reason."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
@@ -14,6 +14,12 @@ HOOKS = {
     "rollout_data_postprocess_path": "gar.integrations.slime.postprocess",
 }
 """slime's arguments and what must stand there: one hook without the others would train on something else."""
+
+LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.slime.before_log_prob"}
+"""One more with `capture: logprob`."""
+
+Capture = Literal["own", "logprob"]
+"""Where the responses' hidden states come from: a pass of our own, or slime's log-probability pass."""
 
 SECTIONS = ("method", "variant", "verify", "signal", "reward", "advantage")
 """Settings of a run that mean something here; slime's own flags decide the rest."""
@@ -31,7 +37,7 @@ ESTIMATORS: dict[Estimator, tuple[str, ...]] = {
 
 
 def read_settings(args: Any) -> RunConfig:
-    """The settings that slime read from `--custom-config-path`, from the section `gar`.
+    """The settings of a run that slime read from `--custom-config-path`, from the section `gar`, without `capture`.
 
     Args:
         args: slime's arguments.
@@ -53,11 +59,24 @@ def read_settings(args: Any) -> RunConfig:
         if key in RunConfig.model_fields and key not in SECTIONS:
             raise ConfigError(
                 f"{path}: 'gar.{key}' means nothing under slime, whose own flags decide it. Known here: "
-                f"{', '.join(SECTIONS)}."
+                f"{', '.join(SECTIONS)}, capture."
             )
+    values = {key: value for key, value in values.items() if key != "capture"}
     config = make_config(values, source=f"{path}: gar")
     signal = config.signal.model_copy(update=dict(METHODS[config.method].signal))
     return config.model_copy(update={"signal": signal})
+
+
+def capture_of(args: Any) -> Capture:
+    """slime's own key of the section `gar`.
+
+    Raises:
+        ConfigError: It is none of `Capture`.
+    """
+    value = args.gar.get("capture", "own")
+    if value not in get_args(Capture):
+        raise ConfigError(f"{args.custom_config_path}: gar.capture is {value!r}, expected own or logprob")
+    return value
 
 
 def estimator_of(config: RunConfig) -> Estimator:
@@ -79,7 +98,8 @@ def check_supported(args: Any, config: RunConfig) -> None:
         raise ConfigError(
             f"gar.method '{config.method}' does not run under slime, expected one of {', '.join(SUPPORTED_METHODS)}"
         )
-    for name, hook in HOOKS.items():
+    capture = capture_of(args)
+    for name, hook in (HOOKS | LOG_PROB_HOOK if capture == "logprob" else HOOKS).items():
         if getattr(args, name, None) != hook:
             raise ConfigError(
                 f"{_flag(name)} must be {hook}, got {getattr(args, name, None)}: GAR needs all of its hooks"
@@ -99,12 +119,38 @@ def check_supported(args: Any, config: RunConfig) -> None:
             "--dynamic-sampling-filter-path drops groups whose outcome rewards are all equal before GAR sees them, and "
             "those all-correct groups are the ones that GAR gives a signal"
         )
+    if capture == "logprob":
+        _check_log_prob_pass(args)
     if getattr(args, "qkv_format", "thd") != "thd":
         raise ConfigError(f"--qkv-format is {args.qkv_format}, expected thd: GAR packs sequences")
     if getattr(args, "mtp_num_layers", None):
         raise ConfigError(
             f"--mtp-num-layers is {args.mtp_num_layers}: with multi-token prediction the head is called more than once "
             "in a pass, and GAR could not tell which call is the policy's"
+        )
+
+
+def _check_log_prob_pass(args: Any) -> None:
+    """Refuse what is known before the first step to leave slime without the pass that `capture: logprob` listens to."""
+    advice = "Set gar.capture to own."
+    if args.use_rollout_logprobs and not args.get_mismatch_metrics:
+        raise ConfigError(
+            "gar.capture is 'logprob', but with --use-rollout-logprobs slime makes no log-probability pass. " + advice
+        )
+    if args.keep_old_actor:
+        raise ConfigError(
+            "gar.capture is 'logprob', but with --keep-old-actor slime makes that pass with the weights of an older "
+            "policy, and the vectors would be that one's. " + advice
+        )
+    responses = args.rollout_batch_size * args.n_samples_per_prompt
+    needs_pass = (
+        args.loss_type != "policy_loss" or args.kl_coef != 0 or args.get_mismatch_metrics or args.use_critic
+        or args.use_opd or args.use_routing_replay or args.advantage_estimator == "gspo"
+    )  # fmt: skip
+    if args.global_batch_size >= responses and not needs_pass:
+        raise ConfigError(
+            f"gar.capture is 'logprob', but with one update per rollout (--global-batch-size {args.global_batch_size} "
+            f"for {responses} responses) slime makes no log-probability pass. " + advice
         )
 
 

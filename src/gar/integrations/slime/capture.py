@@ -1,0 +1,60 @@
+"""slime's own log-probability pass over the responses: what the head is given in it, kept for `postprocess`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gar.errors import ConfigError
+from gar.integrations.slime.policy import HeadInputs, watch_head
+from gar.integrations.slime.settings import capture_of
+
+_POLICY_PASS = ""
+"""slime's store_prefix of that pass; "ref_" and "teacher_" are those of other models, "gar_" of our own passes."""
+
+
+class _LogProbPass:
+    """Listens from `start` until `take`. slime trains only after that, so training is never listened to."""
+
+    def __init__(self) -> None:
+        self._seen: list[HeadInputs] = []
+        self._stop: Callable[[], None] | None = None
+
+    def start(self, chunks: list[Any]) -> None:
+        if self._stop is not None:
+            self._stop()
+        self._seen = []
+        self._stop = watch_head(chunks, self._seen)
+
+    def take(self) -> list[HeadInputs]:
+        if self._stop is None:
+            raise ConfigError(
+                "gar.capture is 'logprob', but slime has made no log-probability pass of the policy before this step: "
+                "it skips that pass where one update per rollout lets the loss compute the log-probabilities. Make two "
+                "or more updates (--num-steps-per-rollout 2), or set gar.capture to own."
+            )
+        self._stop()
+        seen, self._seen, self._stop = self._seen, [], None
+        return seen
+
+
+_log_prob_pass = _LogProbPass()
+
+
+def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
+    """With `capture: logprob`, listen to the pass that slime begins now, if it is the policy's over the responses.
+
+    Args:
+        args: slime's arguments.
+        model: The chunks that pass.
+        store_prefix: slime's name of the pass.
+    """
+    if store_prefix == _POLICY_PASS and capture_of(args) == "logprob":
+        _log_prob_pass.start(model)
+
+
+def captured_pass() -> list[HeadInputs]:
+    """The micro-batches of slime's pass since the last call, in slime's order; none before the last pipeline stage.
+
+    Raises:
+        ConfigError: slime has made no such pass.
+    """
+    return _log_prob_pass.take()

@@ -156,6 +156,28 @@ class SignalSettings(Settings):
     storage for a large bfloat16 head on a GPU, else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
     """Most memory that the closed form may use beside hidden states and head, whatever the number of tokens."""
+    sparse_threshold: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Approximate, in training under TRL alone: token ids less likely than this are left out of the gradient."""
+    gate_threshold: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Approximate, in training under TRL alone: tokens with 1 - p_y under this are left out altogether."""
+
+    @property
+    def approximates(self) -> bool:
+        """Whether anything is left out."""
+        return self.sparse_threshold > 0 or self.gate_threshold > 0
+
+    @model_validator(mode="after")
+    def _can_leave_out(self) -> Self:
+        if self.approximates and self.kind == "hidden":
+            raise ValueError(
+                "sparse_threshold and gate_threshold leave out parts of a gradient, and kind 'hidden' has none"
+            )
+        if self.approximates and self.anchor_keep_fraction < 1:
+            raise ValueError(
+                f"anchor_keep_fraction is {self.anchor_keep_fraction}, expected 1 beside sparse_threshold or "
+                "gate_threshold: which tokens are the strongest could not be told"
+            )
+        return self
 
 
 class RewardSettings(Settings):

@@ -58,7 +58,7 @@ def means_errors() -> dict[str, float]:
 
     gradients_module.make_plan = with_triton
     # A CPU rounds the products to bfloat16: here they are float32, as on a GPU.
-    head_module._product = lambda a, b, plan, out=None: torch.mm(a.float(), b.float(), out=out)
+    head_module.product = lambda a, b, plan, out=None: torch.mm(a.float(), b.float(), out=out)
     errors = {}
     for signal, truth in truths.items():
         found = means(signal)

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gar.core import unit_rows
-from gar.core.vocab_parallel import VocabShard, gather_tokens, vocab_parallel_means
+from gar.core.response_sums import gather_tokens
+from gar.core.vocab_parallel import VocabShard, vocab_parallel_means
 from tests.core.conftest import Case, _make_case
 from tests.ranks import run_ranks
 

@@ -11,8 +11,8 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from gar.core.gradients import SignalKind, activated, check_inputs, check_range, check_settings
-from gar.core.head import Head, Plan, exact_products, logits_of, make_plan, tiles
-from gar.core.vocab_parallel import strongest_here
+from gar.core.head import Head, Plan, exact_products, excluded_softmax, make_plan, tiles
+from gar.core.response_sums import ResponseSums
 
 
 @torch.no_grad()
@@ -85,11 +85,7 @@ def means_from_logits(
     check_inputs(scored, head, target_ids, response_index, num_responses)
     check_settings(head, signal, activation_threshold, kept, num_responses)
     plan = make_plan(scored, head, precision="float32", chunk_tokens=chunk_tokens)
-    ranked = kept.expand(num_responses)[response_index] < 1
-
-    sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
-    counts = torch.bincount(response_index[~ranked], minlength=num_responses).double()
-    strong: list[Tensor] = []  # u_t of the tokens that compete for their response's share
+    sums = ResponseSums(response_index, kept.expand(num_responses), hidden, context_group=context_group)
     for start in range(0, len(scored), plan.chunk_tokens):
         rows = slice(start, start + plan.chunk_tokens)
         u = h = scored[rows].to(plan.dtype)
@@ -98,37 +94,16 @@ def means_from_logits(
                 u = _hidden_gradients(raw_logits[positions[rows]].to(plan.dtype), target_ids[rows], head, plan)
         if signal == "gradient-activation":
             u *= activated(h, activation_threshold)
-        plain = ~ranked[rows]
-        sums.index_add_(0, response_index[rows][plain], u[plain].double())
-        strong.append(u[~plain])
-    if bool((kept < 1).any()):
-        u, index = torch.cat(strong) if strong else sums[:0], response_index[ranked]
-        strongest = strongest_here(u.norm(dim=-1), index, kept.expand(num_responses), context_group)
-        sums.index_add_(0, index[strongest], u[strongest].double())
-        counts += torch.bincount(index[strongest], minlength=num_responses)
-    if context_group is not None:
-        dist.all_reduce(sums, group=context_group)
-        dist.all_reduce(counts, group=context_group)
-    return (sums / counts.clamp(min=1)[:, None]).float()
+        sums.add(rows, u)
+    return sums.means()
 
 
 def _hidden_gradients(raw: Tensor, targets: Tensor, head: Head, plan: Plan) -> Tensor:
-    """`dCE/dh_t` in target-excluded form: `(1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y.
-
-    `raw` is a copy and is overwritten. Both parts of p come from the same logits: mixing them with more exact ones
-    would undo what the form is for.
-    """
-    logits, slopes = logits_of(raw, head)
-    column = targets[:, None]
-    target_logits = logits.gather(1, column)
-    target_slopes = slopes.expand_as(logits).gather(1, column)
-    exponentials = logits.scatter_(1, column, -torch.inf)
-    reference = exponentials.amax(-1, keepdim=True)
-    exponentials = exponentials.sub_(reference).exp_()
-    total = exponentials.sum(-1, keepdim=True)
-    complement = total / (total + (target_logits - reference).exp())  # 1 - p_y
+    """`dCE/dh_t` in target-excluded form: `(1 - p_y) (sum_{v != y} q_v W_v - W_y)`. `raw` is a copy to overwrite."""
+    found = excluded_softmax(raw, targets, head)
+    exponentials = found.exponentials.mul_(found.slopes)
     weighted = torch.zeros(len(raw), head.weight.shape[1], dtype=raw.dtype, device=raw.device)
-    exponentials.mul_(slopes)
     for start, tile, _ in tiles(head, plan):
         weighted += exponentials[:, start : start + len(tile)] @ tile
-    return complement * (weighted / total - target_slopes * head.weight[targets].to(raw.dtype))
+    target_rows = found.target_slopes[:, None] * head.weight[targets].to(raw.dtype)
+    return found.complement[:, None] * (weighted / found.total[:, None] - target_rows)

@@ -144,7 +144,7 @@ def exponential_sums(
         if plan.triton:
             from gar.core.cuda import exponentials_into
 
-            _product(h, tile.T, plan, out=logits)
+            product(h, tile.T, plan, out=logits)
             exponentials = exponentials_into(logits, targets - start, reference, head.slope, bias, total, at_target)
         else:
             exponentials, slopes = _exponentials(h, tile, bias, head, reference, plan, out=logits)
@@ -159,7 +159,7 @@ def exponential_sums(
         if plan.products == plan.dtype:
             weighted.addmm_(exponentials, tile)
         else:
-            weighted += _product(exponentials.to(plan.products), tile, plan)
+            weighted += product(exponentials.to(plan.products), tile, plan)
     return total, at_target, weighted if head.logit_softcap is not None else weighted.mul_(head.slope)
 
 
@@ -191,6 +191,61 @@ def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
     return bent * (head.logit_softcap / head.temperature), (1.0 - bent.square()) * head.slope
 
 
+def product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tensor:
+    """a b in the sums' dtype. A CPU has no product of bfloat16 into float32: there the result is rounded first."""
+    if plan.products == plan.dtype:
+        return torch.mm(a, b, out=out)
+    if a.is_cuda:
+        return torch.mm(a, b, out_dtype=plan.dtype, out=out)
+    product = (a @ b).to(plan.dtype)
+    return product if out is None else out.copy_(product)
+
+
+def raw_logits(h: Tensor, head: Head, plan: Plan) -> Tensor:
+    """`W h + bias` over the whole vocabulary, [tokens, vocab]."""
+    raw = torch.empty(len(h), len(head.weight), dtype=plan.dtype, device=h.device)
+    for start, tile, bias in tiles(head, plan):
+        raw[:, start : start + len(tile)] = _raw(h.to(plan.products), tile, bias, plan)
+    return raw
+
+
+class ExcludedSoftmax(NamedTuple):
+    """Softmax over v != y, unscaled.
+
+    Attributes:
+        exponentials: `exp(z_v - ref)`, 0 for v = y, [tokens, vocab].
+        total: Their sum, [tokens].
+        partition: Total and `exp(z_y - ref)`, [tokens].
+        complement: 1 - p_y, [tokens].
+        slopes: `dz_v / d(W h)_v`, [tokens, vocab] or one for all.
+        target_slopes: Of the targets, [tokens].
+    """
+
+    exponentials: Tensor
+    total: Tensor
+    partition: Tensor
+    complement: Tensor
+    slopes: Tensor
+    target_slopes: Tensor
+
+
+def excluded_softmax(raw: Tensor, targets: Tensor, head: Head) -> ExcludedSoftmax:
+    """From whole rows of `W h + bias`, which are overwritten.
+
+    Both parts of p come from the same logits: mixing them with more exact ones would undo what leaving out y is for.
+    """
+    logits, slopes = logits_of(raw, head)
+    column = targets[:, None]
+    target_logits = logits.gather(1, column)
+    target_slopes = slopes.expand_as(logits).gather(1, column)
+    exponentials = logits.scatter_(1, column, -torch.inf)
+    reference = exponentials.amax(-1, keepdim=True)
+    exponentials = exponentials.sub_(reference).exp_()
+    total = exponentials.sum(-1)
+    partition = total + (target_logits - reference).exp()[:, 0]
+    return ExcludedSoftmax(exponentials, total, partition, total / partition, slopes, target_slopes[:, 0])
+
+
 def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]:
     """W in tiles: first row, rows in the products' dtype, their biases in the sums' dtype."""
     for start in range(0, len(head.weight), plan.tile_rows):
@@ -213,18 +268,8 @@ def exact_products() -> Iterator[None]:
 
 
 def _raw(h: Tensor, tile: Tensor, bias: Tensor | None, plan: Plan, out: Tensor | None = None) -> Tensor:
-    raw = _product(h, tile.T, plan, out)
+    raw = product(h, tile.T, plan, out)
     return raw if bias is None else raw.add_(bias)
-
-
-def _product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tensor:
-    """a b in the sums' dtype. A CPU has no product of bfloat16 into float32: there the result is rounded first."""
-    if plan.products == plan.dtype:
-        return torch.mm(a, b, out=out)
-    if a.is_cuda:
-        return torch.mm(a, b, out_dtype=plan.dtype, out=out)
-    product = (a @ b).to(plan.dtype)
-    return product if out is None else out.copy_(product)
 
 
 def _has_triton() -> bool:

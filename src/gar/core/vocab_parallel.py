@@ -17,7 +17,7 @@ import torch.distributed as dist
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.gradients import SignalKind, activated, check_inputs, check_settings, strongest_tokens
+from gar.core.gradients import SignalKind, activated, check_inputs, check_settings
 from gar.core.head import (
     REFERENCE_MARGIN,
     Head,
@@ -29,6 +29,7 @@ from gar.core.head import (
     logits_of,
     make_plan,
 )
+from gar.core.response_sums import ResponseSums
 
 
 class VocabShard(NamedTuple):
@@ -127,46 +128,14 @@ def vocab_parallel_means(
     _agree(facts, shard, context_group)
     assert plan is not None
     head = _without_padding(head, shard)
-    ranked = kept.expand(num_responses)[response_index] < 1
-
-    sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
-    counts = torch.bincount(response_index[~ranked], minlength=num_responses).double()
-    strong: list[Tensor] = []  # u_t of the tokens that are ranked
+    # For signal "hidden" each rank has the whole of u_t, else a part.
+    sums = ResponseSums(
+        response_index, kept.expand(num_responses), hidden, context_group=context_group,
+        parts_group=None if signal == "hidden" else shard.group or dist.group.WORLD,
+    )  # fmt: skip
     for rows, u in _contributions(hidden, head, target_ids, shard, signal, activation_threshold, plan):
-        plain = ~ranked[rows]
-        sums.index_add_(0, response_index[rows][plain], u[plain].double())
-        if not bool(plain.all()):
-            strong.append(_added(u[~plain], shard, signal))
-    sums = _added(sums, shard, signal)
-    if bool((kept < 1).any()):
-        u, index = torch.cat(strong) if strong else sums[:0], response_index[ranked]
-        strongest = strongest_here(u.norm(dim=-1), index, kept.expand(num_responses), context_group)
-        sums.index_add_(0, index[strongest], u[strongest].double())
-        counts += torch.bincount(index[strongest], minlength=num_responses)
-    if context_group is not None:
-        dist.all_reduce(sums, group=context_group)
-        dist.all_reduce(counts, group=context_group)
-    return (sums / counts.clamp(min=1)[:, None]).float()
-
-
-def gather_tokens(
-    rows: Float[Tensor, "mine hidden"], group: dist.ProcessGroup | None = None
-) -> Float[Tensor, "tokens hidden"]:
-    """The rows of all ranks of a group in the order of ranks, on all of them; they may hold unequal numbers of rows.
-
-    Args:
-        rows: This rank's.
-        group: Which ranks; None for all.
-    """
-    size = dist.get_world_size(group)
-    counts = [torch.zeros(1, dtype=torch.long, device=rows.device) for _ in range(size)]
-    dist.all_gather(counts, torch.tensor([len(rows)], device=rows.device), group=group)
-    most = max(int(count) for count in counts)
-    padded = rows.new_zeros(most, rows.shape[1])
-    padded[: len(rows)] = rows
-    gathered = [torch.empty_like(padded) for _ in range(size)]
-    dist.all_gather(gathered, padded, group=group)
-    return torch.cat([part[: int(count)] for part, count in zip(gathered, counts, strict=True)])
+        sums.add(rows, u)
+    return sums.means()
 
 
 def _contributions(
@@ -227,23 +196,6 @@ def _sums(
     total[~weighted.isfinite().all(-1)] = torch.inf  # an overflow here must show on all ranks
     dist.all_reduce(total, group=group)
     return total, weighted
-
-
-def _added(part: Tensor, shard: VocabShard, signal: SignalKind) -> Tensor:
-    """The parts of all ranks, added in place; for signal "hidden" each has the whole already."""
-    if signal != "hidden":
-        dist.all_reduce(part, group=shard.group)
-    return part
-
-
-def strongest_here(norms: Tensor, index: Tensor, kept: Tensor, context_group: dist.ProcessGroup | None) -> Tensor:
-    """Which of this rank's tokens are among the strongest of their responses on all ranks of the context group."""
-    if context_group is None:
-        return strongest_tokens(norms, index, kept)
-    me = dist.get_rank(context_group)
-    ranks = torch.full_like(norms, me)
-    everyones = gather_tokens(torch.stack([norms, index.to(norms), ranks], dim=1).double(), context_group)
-    return strongest_tokens(everyones[:, 0], everyones[:, 1].long(), kept)[everyones[:, 2] == me]
 
 
 def _without_padding(head: Head, shard: VocabShard) -> Head:

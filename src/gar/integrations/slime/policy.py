@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
-from gar.core.vocab_parallel import VocabShard, gather_tokens
+from gar.core.response_sums import gather_tokens
+from gar.core.vocab_parallel import VocabShard
 from gar.errors import ConfigError, ModelError
 from gar.integrations.slime.settings import check_supported, read_settings
 

@@ -93,7 +93,9 @@ class GARTrainer(GRPOTrainer):
         self._method: Method = METHODS[method]
         self._problems = list(problems)
         self._verifier = verifier
-        self._signal = (signal or SignalSettings()).model_copy(update=dict(self._method.signal))
+        self._signal = SignalSettings.model_validate(
+            (signal or SignalSettings()).model_dump() | dict(self._method.signal)
+        )
         self._reward = reward or RewardSettings()
         self._advantage = advantage or AdvantageSettings()
         self._on_rollouts = on_rollouts
@@ -353,6 +355,9 @@ class GARTrainer(GRPOTrainer):
         rows = gather_object(rows)
         for name, value in reward_metrics(self._scored, eligible, batch.shaped, rows).items():
             self._metrics["train"][name].append(value)
+        if self._signal.approximates:
+            angle = self._gather(torch.tensor([max(batch.angles, default=0.0)], dtype=torch.float64))
+            self._metrics["train"]["gar/approximation_angle_max"].append(float(angle.max()))
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
 

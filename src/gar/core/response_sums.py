@@ -1,0 +1,92 @@
+"""Sums of u_t over the tokens of each response, where tokens come by once and may lie on several ranks."""
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor
+
+from gar.core.gradients import strongest_tokens
+
+
+class ResponseSums:
+    """Adds tokens to their responses; those that compete for a response's share wait until all are known.
+
+    Args:
+        response_index: [tokens], which response each token of this rank belongs to.
+        keep_fraction: p_f of each response, float64 [responses].
+        hidden: Of these tokens, for their width and device.
+        context_group: Ranks that hold other tokens of the same responses; None where this rank's are all.
+        parts_group: Ranks that hold other parts of the same u_t, which add up to it; None where u_t is whole.
+    """
+
+    def __init__(
+        self,
+        response_index: Tensor,
+        keep_fraction: Tensor,
+        hidden: Tensor,
+        *,
+        context_group: dist.ProcessGroup | None = None,
+        parts_group: dist.ProcessGroup | None = None,
+    ):
+        self._index, self._kept = response_index, keep_fraction
+        self._context_group, self._parts_group = context_group, parts_group
+        self._competes = keep_fraction[response_index] < 1
+        shape = (len(keep_fraction), hidden.shape[1])
+        self._sums = torch.zeros(shape, dtype=torch.float64, device=hidden.device)
+        self._strong: list[Tensor] = []
+
+    def add(self, rows: slice, u: Tensor) -> None:
+        """Take the u_t of some of the tokens, or this rank's part of them; the same rows on all ranks with parts."""
+        competes = self._competes[rows]
+        self._sums.index_add_(0, self._index[rows][~competes], u[~competes].double())
+        if bool(competes.any()):
+            self._strong.append(self._whole(u[competes]))
+
+    def means(self) -> Tensor:
+        """The mean of each response, float32 [responses, hidden], the same on all ranks; zero rows without tokens."""
+        sums = self._whole(self._sums)
+        counts = torch.bincount(self._index[~self._competes], minlength=len(sums)).double()
+        if bool((self._kept < 1).any()):
+            u, index = torch.cat(self._strong) if self._strong else sums[:0], self._index[self._competes]
+            strongest = _strongest_here(u.norm(dim=-1), index, self._kept, self._context_group)
+            sums.index_add_(0, index[strongest], u[strongest].double())
+            counts += torch.bincount(index[strongest], minlength=len(sums))
+        if self._context_group is not None:
+            dist.all_reduce(sums, group=self._context_group)
+            dist.all_reduce(counts, group=self._context_group)
+        return (sums / counts.clamp(min=1)[:, None]).float()
+
+    def _whole(self, part: Tensor) -> Tensor:
+        if self._parts_group is not None:
+            dist.all_reduce(part, group=self._parts_group)
+        return part
+
+
+def gather_tokens(
+    rows: Float[Tensor, "mine hidden"], group: dist.ProcessGroup | None = None
+) -> Float[Tensor, "tokens hidden"]:
+    """The rows of all ranks of a group in the order of ranks, on all of them; they may hold unequal numbers of rows.
+
+    Args:
+        rows: This rank's.
+        group: Which ranks; None for all.
+    """
+    size = dist.get_world_size(group)
+    counts = [torch.zeros(1, dtype=torch.long, device=rows.device) for _ in range(size)]
+    dist.all_gather(counts, torch.tensor([len(rows)], device=rows.device), group=group)
+    most = max(int(count) for count in counts)
+    padded = rows.new_zeros(most, rows.shape[1])
+    padded[: len(rows)] = rows
+    gathered = [torch.empty_like(padded) for _ in range(size)]
+    dist.all_gather(gathered, padded, group=group)
+    return torch.cat([part[: int(count)] for part, count in zip(gathered, counts, strict=True)])
+
+
+def _strongest_here(norms: Tensor, index: Tensor, kept: Tensor, context_group: dist.ProcessGroup | None) -> Tensor:
+    """Which of this rank's tokens are among the strongest of their responses on all ranks of the context group."""
+    if context_group is None:
+        return strongest_tokens(norms, index, kept)
+    me = dist.get_rank(context_group)
+    ranks = torch.full_like(norms, me)
+    everyones = gather_tokens(torch.stack([norms, index.to(norms), ranks], dim=1).double(), context_group)
+    return strongest_tokens(everyones[:, 0], everyones[:, 1].long(), kept)[everyones[:, 2] == me]

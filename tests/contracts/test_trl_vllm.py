@@ -1,0 +1,208 @@
+"""TRL's vLLM modes, with vLLM itself replaced at its border: the log-probability pass is there, and GAR uses it.
+
+TRL's own code runs from the push of the weights to the importance ratios. In vLLM's place stands a model that takes the
+pushed weights, answers as `tests/integrations/replay.py` plans, and says the log-probabilities of its answers.
+"""
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from trl import GRPOConfig, GRPOTrainer
+from trl.generation import vllm_generation
+
+from gar.core import unit_rows
+from gar.data.arithmetic import load_arithmetic
+from gar.integrations.trl.trainer import GARTrainer
+from gar.models.embedded import load_embedded
+from tests.integrations.conftest import SMALL
+from tests.integrations.replay import GROUP, NUM_GROUPS, PLAIN_STEPS, PLAN, AnswerVerifier, response_text
+
+NUM_RESPONSES = NUM_GROUPS * GROUP
+PROBLEMS = load_arithmetic("train")[:64]
+
+
+class Sampler:
+    """What both modes of vLLM are to TRL."""
+
+    def __init__(self) -> None:
+        self._model, self._tokenizer = load_embedded()
+        self._problems = {tuple(self._tokenizer(problem.prompt)["input_ids"]): problem for problem in PROBLEMS}
+        self.pushed: Counter[str] = Counter()
+        self.num_calls = 0
+
+    def take_weights(self, named: Any) -> None:
+        own = dict(self._model.named_parameters())
+        for name, tensor in named:
+            own[name].data.copy_(tensor)
+            self.pushed[name] += 1
+
+    @torch.no_grad()
+    def answers(self, prompts: list[list[int]]) -> list[tuple[list[int], list[float]]]:
+        """For the prompts of a batch, each as often as it is sampled: token ids, and their log-probabilities."""
+        found = []
+        for place, prompt in enumerate(prompts):
+            text = response_text(self._problems[tuple(prompt)], place, step=self.num_calls)
+            ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
+            logits = self._model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1]
+            log_probs = logits.log_softmax(-1)[torch.arange(len(ids)), ids]
+            found.append((ids, log_probs.tolist()))
+        self.num_calls += 1
+        return found
+
+
+def fake_client(sampler: Sampler) -> Any:
+    """The client of a vLLM server."""
+
+    class Client:
+        def __init__(self, base_url: str, group_port: int, connection_timeout: float): ...
+
+        def init_communicator(self, device: Any) -> None: ...
+
+        def reset_prefix_cache(self) -> None: ...
+
+        def get_server_info(self) -> dict[str, Any]:
+            return {"model_config": {"logprobs_mode": "processed_logprobs"}}
+
+        def update_named_params(self, metadata: list, named: Any) -> None:
+            sampler.take_weights(named)
+
+        def generate(self, prompts: list[list[int]], n: int, **_: Any) -> dict[str, list]:
+            answers = sampler.answers([prompt for prompt in prompts for _ in range(n)])
+            return {
+                "prompt_ids": prompts,
+                "completion_ids": [ids for ids, _ in answers],
+                "logprobs": [[[value] for value in values] for _, values in answers],
+            }
+
+    return Client
+
+
+def fake_llm(sampler: Sampler) -> Any:
+    """vLLM's engine in the trainer's own process."""
+
+    class LLM:
+        def __init__(self, **_: Any) -> None:
+            runner = SimpleNamespace(model=SimpleNamespace(load_weights=sampler.take_weights))
+            worker = SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner))
+            self.llm_engine = SimpleNamespace(model_executor=worker)
+
+        def reset_prefix_cache(self) -> None: ...
+
+        def generate(self, prompts: list[dict], sampling_params: Any, use_tqdm: bool) -> list[Any]:
+            assert sampling_params.n == 1
+            outputs = []
+            for ids, values in sampler.answers([prompt["prompt_token_ids"] for prompt in prompts]):
+                said = [{i: SimpleNamespace(rank=1, logprob=value)} for i, value in zip(ids, values, strict=True)]
+                outputs.append(
+                    SimpleNamespace(
+                        prompt_token_ids=None, outputs=[SimpleNamespace(token_ids=ids, logprobs=said)]
+                    )
+                )  # fmt: skip
+            return outputs
+
+    return LLM
+
+
+class NotingTrainer(GARTrainer):
+    """Notes vectors, and for each forward pass without gradients how many rows it had and whether it was TRL's."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.vectors: list[Tensor] = []
+        self.needed = self.captured = 0
+        self.rows = {"TRL": 0, "GAR": 0}
+        self.within = "GAR"
+        self._parts.backbone.register_forward_pre_hook(self._count, with_kwargs=True)
+
+    def _count(self, module: Any, args: Any, kwargs: Any) -> None:
+        if not torch.is_grad_enabled():
+            self.rows[self.within] += len(kwargs["input_ids"])
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:
+        rewards = super()._calculate_rewards(*args, **kwargs)
+        assert self._batch is not None
+        self.vectors.append(unit_rows(self._batch.means))
+        self.needed += sum(self._batch.needed)
+        self.captured += self._batch.captured
+        return rewards
+
+
+class ReplayingTrainer(NotingTrainer):
+    """Without vLLM: the same answers."""
+
+    def __init__(self, *args: Any, sampler: Sampler, **kwargs: Any):
+        self._sampler = sampler
+        super().__init__(*args, **kwargs)
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> tuple:
+        return [ids for ids, _ in self._sampler.answers(prompt_ids)], None
+
+
+def train(folder: Path, **args: Any) -> tuple[NotingTrainer, Sampler]:
+    """Two steps of a trainer, with a sampler in vLLM's place."""
+    sampler = Sampler()
+    passes = GRPOTrainer._get_per_token_logps_and_entropies
+
+    def marked(trainer: Any, *args: Any, **kwargs: Any) -> tuple:
+        trainer.within = "TRL"
+        try:
+            return passes(trainer, *args, **kwargs)
+        finally:
+            trainer.within = "GAR"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vllm_generation, "is_vllm_available", lambda: True)
+        patch.setattr(vllm_generation, "VLLMClient", fake_client(sampler))
+        patch.setattr(vllm_generation, "LLM", fake_llm(sampler), raising=False)
+        patch.setattr(vllm_generation, "SamplingParams", SimpleNamespace, raising=False)
+        patch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", marked)
+        model, tokenizer = load_embedded()
+        chosen = SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_RESPONSES} | args
+        options: dict[str, Any] = {
+            "problems": PROBLEMS, "verifier": AnswerVerifier(), "processing_class": tokenizer,
+            "args": GRPOConfig(output_dir=str(folder), **chosen),
+        }  # fmt: skip
+        with_vllm = args.get("use_vllm", False)
+        trainer = NotingTrainer(model, **options) if with_vllm else ReplayingTrainer(model, sampler=sampler, **options)
+        trainer.train()
+    return trainer, sampler
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> NotingTrainer:
+    """Without vLLM; its vectors take a pass of their own over the responses that need one, and one over the anchors."""
+    trainer, _ = train(tmp_path_factory.mktemp("plain"))
+    assert trainer.captured == trainer.rows["TRL"] == 0
+    assert trainer.rows["GAR"] > trainer.needed > 2 * GROUP
+    return trainer
+
+
+def assert_same_vectors(trainer: NotingTrainer, plain: NotingTrainer) -> None:
+    assert len(trainer.vectors) == len(PLAN)
+    assert trainer.needed == plain.needed
+    for found, expected in zip(trainer.vectors, plain.vectors, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)  # the second step's weights differ by rounding
+
+
+@pytest.mark.parametrize("mode", ["server", "colocate"])
+def test_with_vllm_the_only_pass_over_responses_is_that_of_trl(plain, tmp_path, mode):
+    trainer, sampler = train(tmp_path, use_vllm=True, vllm_mode=mode)
+    assert trainer.captured == len(PLAN)
+    assert trainer.rows == {"TRL": len(PLAN) * NUM_RESPONSES, "GAR": plain.rows["GAR"] - plain.needed}  # the anchors
+    assert_same_vectors(trainer, plain)
+    assert set(sampler.pushed.values()) == {len(PLAN)}  # the weights of each step, before its rollouts
+    name = "sampling/importance_sampling_ratio/mean"
+    ratios = [row[name] for row in trainer.state.log_history if name in row]
+    assert ratios == [pytest.approx(1.0, abs=1e-4)] * len(PLAN)
+
+
+def test_with_vllm_and_no_correction_the_vectors_take_a_pass_of_their_own(plain, tmp_path):
+    trainer, _ = train(tmp_path, use_vllm=True, vllm_importance_sampling_correction=False)
+    assert trainer.captured == 0
+    assert trainer.rows == plain.rows
+    assert_same_vectors(trainer, plain)

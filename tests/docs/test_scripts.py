@@ -1,12 +1,21 @@
-"""Scripts that no other test runs: they measure the model and the method, and take a minute."""
+"""Scripts that no other test runs: measurements that take a minute, and a launcher whose programs are not here."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
+from accelerate.commands.launch import launch_command_parser
+from trl import GRPOConfig
+from trl.scripts.vllm_serve import ScriptArguments, build_command
 
+import gar.training
+from gar.cli.main import main
+from gar.config import RunConfig, make_config, read_preset
 from tests.docs.pages import ROOT
 
 
@@ -31,3 +40,69 @@ def test_overhead_measures_both_methods(tmp_path):
     out = tmp_path / "overhead.json"
     run("benchmarks/overhead.py", "--rounds", "2", "--steps", "2", "--out", str(out))
     assert {"grpo", "gar-grpo"} <= set(json.dumps(json.loads(out.read_text())).replace('"', " ").split())
+
+
+def started(folder: Path, *arguments: str, **variables: str) -> dict[str, tuple[str, list[str]]]:
+    """What the launcher for TRL and vLLM starts: by program, the GPUs it sees and its arguments."""
+    waits = f"until [ -s {folder}/vllm.txt ]; do sleep 0.01; done" if "server" in arguments else ""
+    for program, line in (("vllm", ""), ("accelerate", waits)):
+        note = f'printf "%s\\n" "$CUDA_VISIBLE_DEVICES" "$@" > {folder}/{program}.txt'
+        (folder / program).write_text(f"#!/bin/sh\n{line}\n{note}\n")
+        (folder / program).chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(ROOT / "scripts/trl_vllm_qwen3_4b.sh"), *arguments], capture_output=True, text=True, timeout=60,
+        env={**os.environ, **variables, "PATH": f"{folder}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for path in folder.glob("*.txt"):
+        gpus, *words = path.read_text().splitlines()
+        found[path.stem] = gpus, words
+    return found
+
+
+def trained(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, RunConfig]:
+    """The number of processes, and what each is told, after the parsers of accelerate and of `gar train`."""
+    launch = launch_command_parser().parse_args(words[1:])
+    told: list[RunConfig] = []
+    monkeypatch.setattr(gar.training, "train", lambda config, **_: told.append(config))
+    assert launch.module
+    assert launch.training_script == "gar.cli.main"
+    assert main(launch.training_script_args) == 0
+    assert set(told[0].trl) <= {field.name for field in fields(GRPOConfig)}
+    return launch.num_processes, told[0]
+
+
+@pytest.mark.parametrize(("mode", "num_gpus"), [("colocate", 8), ("server", 4)])
+def test_trl_vllm_script_trains_the_preset_with_that_many_responses_a_step(tmp_path, monkeypatch, mode, num_gpus):
+    gpus, words = started(tmp_path, mode, "--trl.max_steps", "3")["accelerate"]
+    num_processes, config = trained(words, monkeypatch)
+    preset = make_config(read_preset("paper-qwen3-4b"), source="paper-qwen3-4b")
+    assert config.model_copy(update={"trl": {}}) == preset.model_copy(update={"trl": {}})
+    changed = {name: value for name, value in config.trl.items() if preset.trl.get(name) != value}
+    assert changed.pop("max_steps") == 3
+    assert changed.pop("gradient_accumulation_steps") == 256 // num_gpus
+    assert all(name.startswith("vllm_") for name in changed)
+    assert config.trl["use_vllm"] is True
+    assert config.trl["vllm_mode"] == mode
+    assert num_processes == num_gpus == len(gpus.split(","))
+
+
+def test_trl_vllm_script_serves_as_trl_would(tmp_path):
+    found = started(tmp_path, "server", SERVER_GPUS="5,7", TRAIN_GPUS="0,1")
+    gpus, words = found["vllm"]
+    assert (gpus, found["accelerate"][0]) == ("5,7", "0,1")
+    command = build_command(ScriptArguments(model="Qwen/Qwen3-4B-Base", tensor_parallel_size=2, max_model_len=5120))
+    pairs = set(itertools.pairwise(command))  # of TRL's own deprecated launcher, with its defaults
+    assert words[:2] == ["serve", "Qwen/Qwen3-4B-Base"]
+    assert set(zip(words[2::2], words[3::2], strict=True)) <= pairs
+    imposed = {"--weight-transfer-config", "--logprobs-mode", "--max-logprobs"}
+    assert imposed <= set(command)
+    assert imposed <= set(words)
+
+
+def test_trl_vllm_script_names_its_modes():
+    command = ["bash", str(ROOT / "scripts/trl_vllm_qwen3_4b.sh"), "both"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "colocate|server [FLAGS], got 'both'" in done.stderr

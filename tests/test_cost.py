@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from gar.cost import GroupShape, ModelShape, forward_operations, head_operations, signal_share, step_operations
+from gar.cost import (
+    GroupShape,
+    ModelShape,
+    forward_operations,
+    head_operations,
+    signal_operations,
+    signal_share,
+    step_operations,
+)
 from gar.errors import ModelError
 from gar.models.embedded import load_embedded
 from gar.models.shapes import model_shape
@@ -56,8 +64,15 @@ def test_signal_share_orders_the_routes():
     assert shares == sorted(shares, reverse=True)
 
 
-def test_signal_share_is_zero_without_anchors():
-    assert signal_share(TINY, GroupShape(anchors=0), "captured") == 0
+def test_signal_operations_without_anchors_are_those_of_the_vectors():
+    group = GroupShape(responses=4, pass_rate=0.5, span_tokens=3, anchors=0)
+    assert signal_operations(TINY, group, "captured") == 2 * 2 * head_operations(TINY, 3)
+    assert signal_operations(TINY, group._replace(pass_rate=0), "captured") == 0
+
+
+def test_signal_operations_are_the_same_with_the_states_of_sampling():
+    without_pass = GroupShape(log_prob_pass=False)
+    assert signal_operations(TINY, without_pass, "captured") == signal_operations(TINY, GroupShape(), "captured")
 
 
 @pytest.mark.parametrize(
@@ -65,12 +80,12 @@ def test_signal_share_is_zero_without_anchors():
     [
         ({"pass_rate": 1.5}, "pass_rate must be at most 1, got 1.5"),
         ({"responses": 0}, "responses must be at least 1, got 0"),
-        ({"log_prob_pass": False}, "route 'captured' reads the log-prob pass, and there is none"),
+        ({"log_prob_pass": False}, "route 'logits' reads the log-prob pass, and there is none"),
     ],
 )
 def test_signal_share_refuses(change, message):
     with pytest.raises(ValueError, match=message):
-        signal_share(TINY, GroupShape()._replace(**change), "captured")
+        signal_share(TINY, GroupShape()._replace(**change), "logits")
     with pytest.raises(ValueError, match="generation_share must be in"):
         signal_share(TINY, GroupShape(), "captured", generation_share=1.0)
 

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple, get_args
 SignalRoute = Literal["released", "forward", "captured", "logits", "fused"]
 """Where the vectors come from. released: a forward and backward pass for each correct response and anchor through all
 logits, as the paper's code does. forward: one pass over what is scored, then the closed form. captured: hidden states
-of the log-prob pass. logits: its logits, too. fused: the training step's own gradient at the head's input.
+of the log-prob pass, or of sampling where there is none. logits: that pass's logits, too. fused: the training step's
+own gradient at the head's input.
 """
 
 
@@ -32,7 +33,7 @@ class ModelShape(NamedTuple):
 
 
 class GroupShape(NamedTuple):
-    """One group's share of a training step, lengths in tokens.
+    """One group's share of a training step, lengths in tokens; means over groups need not be whole.
 
     Attributes:
         responses: K.
@@ -40,7 +41,7 @@ class GroupShape(NamedTuple):
         prompt_tokens: Length of the prompt.
         span_tokens: Scored tokens of a response, at most its length.
         pass_rate: Share of the responses that are scored.
-        anchors: Expert solutions of the problem.
+        anchors: Expert solutions of the problem that they are compared with.
         anchor_tokens: Mean length of an anchor.
         updates: Optimiser steps on the same responses.
         log_prob_pass: Whether a pass over all responses precedes the update.
@@ -48,12 +49,12 @@ class GroupShape(NamedTuple):
     """
 
     responses: int = 16
-    response_tokens: int = 1024
-    prompt_tokens: int = 200
-    span_tokens: int = 768
+    response_tokens: float = 1024
+    prompt_tokens: float = 200
+    span_tokens: float = 768
     pass_rate: float = 0.4
-    anchors: int = 1
-    anchor_tokens: int = 400
+    anchors: float = 1
+    anchor_tokens: float = 400
     updates: int = 1
     log_prob_pass: bool = True
     checkpointing: bool = True
@@ -86,14 +87,14 @@ def signal_operations(model: ModelShape, group: GroupShape, route: SignalRoute) 
     """Operations that the signal adds to that step.
 
     Raises:
-        ValueError: A number is out of range, the route is unknown, or there is no log-prob pass to capture.
+        ValueError: A number is out of range, the route is unknown, or there is no log-prob pass with logits.
     """
     _check(model, group)
     if route not in get_args(SignalRoute):
         raise ValueError(f"route must be one of {', '.join(get_args(SignalRoute))}, got {route!r}")
-    if route in ("captured", "logits") and not group.log_prob_pass:
-        raise ValueError(f"route {route!r} reads the log-prob pass, and there is none")
-    scored = group.responses * group.pass_rate if group.anchors else 0.0
+    if route == "logits" and not group.log_prob_pass:
+        raise ValueError("route 'logits' reads the log-prob pass, and there is none")
+    scored = group.responses * group.pass_rate
     whole = group.prompt_tokens + group.response_tokens
     expert = group.prompt_tokens + group.anchor_tokens
     if route == "released":

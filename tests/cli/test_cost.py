@@ -17,8 +17,8 @@ def test_cost_prints_the_routes_of_a_model_without_a_network(capsys):
 def test_cost_leaves_out_what_needs_a_log_prob_pass(capsys):
     assert main(["cost", "--model", "embedded", "--no-log-prob-pass"]) == 0
     printed = capsys.readouterr().out
-    assert "forward" in printed
-    assert "captured" not in printed
+    assert "captured" in printed
+    assert "logits" not in printed
 
 
 def test_cost_refuses_numbers_out_of_range(capsys):

@@ -22,16 +22,26 @@ from gar.errors import RecordError
 from gar.records.files import read_json
 
 Floats = NDArray[np.float64]
+_NEEDED = ("label", "seed", "settings", "pass_at")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedRun:
-    """What `gar compare` kept of a run: its row, seed, settings, and pass@k after training by set and k."""
+    """What `gar compare` kept of a run.
+
+    Attributes:
+        label: Its row; `seed` and `settings` of the run.
+        pass_at: pass@k after training by set and k.
+        seconds_per_step: Medians, "step" and its parts.
+        group: Fields of `gar.cost.GroupShape`; None where it could not be counted, or by an older version.
+    """
 
     label: str
     seed: int
     settings: Mapping[str, Any]
     pass_at: Mapping[str, Mapping[str, float]]
+    seconds_per_step: Mapping[str, float]
+    group: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,10 +100,11 @@ def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]
     for file in files:
         try:
             values = read_json(file)
-            missing = [name for name in ("label", "seed", "settings", "pass_at") if name not in values]
+            missing = [name for name in _NEEDED if name not in values]
             if missing:
                 raise RecordError(f"{file}: no '{missing[0]}'. Was it written by another version of gar?")
-            runs.append(FinishedRun(**{name: values[name] for name in ("label", "seed", "settings", "pass_at")}))
+            times, group = values.get("seconds_per_step", {}), values.get("group")
+            runs.append(FinishedRun(**{n: values[n] for n in _NEEDED}, seconds_per_step=times, group=group))
         except RecordError as error:
             faults.append(str(error))
     if not runs:

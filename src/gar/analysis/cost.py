@@ -1,8 +1,12 @@
-"""What a step costs, by method: the distribution of its seconds, and the share of each part, from run folders."""
+"""What a step costs, by method: its seconds, the share of each part, and what the count of operations expects of GAR.
+
+Counted is what the signal adds to a step without generation and verification (`gar.cost`); beside it stands the same
+in measured seconds, those of GAR over those of the update, log-prob pass included.
+"""
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
@@ -10,38 +14,71 @@ import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
 
-from gar.analysis.inputs import open_run
+from gar.analysis.ablation import read_finished_runs
+from gar.analysis.counted_cost import CountedCost, counted_cost, mean_group, model_of
+from gar.analysis.inputs import is_run_folder, open_run
 from gar.analysis.outputs import Output
 from gar.analysis.step_times import generation_times
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption, method_colour
-from gar.errors import RecordError
+from gar.config import make_config
+from gar.cost import GroupShape
+from gar.errors import GarError, RecordError
 
 PARTS = ("generation", "verification", "gar", "update")
+LEFT_OUT = (
+    "Not in the count: softmax and all else between matrix products, embeddings, padding, launching of kernels, "
+    "optimiser, passes of a reference model."
+)
 _PART_COLOURS = dict(zip(PARTS, ("#56B4E9", "#CC79A7", "#E69F00", "#999999"), strict=True))
 _HATCHES = dict(zip(PARTS, ("", "xx", "////", ""), strict=True))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class StepTimes:
     """The steps of the runs of one method.
 
     Attributes:
         method: Its name.
         num_runs: How many.
-        seconds: A row per generation of rollouts: "step" and parts, means over its optimiser steps.
+        seconds: A row per generation of rollouts: "step" and parts, means over its optimiser steps. Of a comparison's
+            result, a row per run: medians over its generations.
+        counts: The count for each run where it could be made.
     """
 
     method: str
-    num_runs: int
-    seconds: Sequence[Mapping[str, float]]
+    num_runs: int = 0
+    seconds: list[Mapping[str, float]] = field(default_factory=list)
+    counts: list[CountedCost] = field(default_factory=list)
 
     @property
-    def steps(self) -> np.ndarray:
+    def steps(self) -> NDArray[np.float64]:
         """Seconds per optimiser step of each generation."""
         return np.array([row["step"] for row in self.seconds])
+
+    @property
+    def added(self) -> NDArray[np.float64]:
+        """Seconds of GAR per second of the update, for each generation."""
+        return np.array([row.get("gar", 0.0) / row["update"] for row in self.seconds if row.get("update")])
+
+    @property
+    def measured(self) -> float | None:
+        """Median of `added`; None where parts were not timed."""
+        return float(np.median(self.added)) if len(self.added) else None
+
+    @property
+    def counted(self) -> float | None:
+        """What the count expects in its place, the mean over runs; None where a run could not be counted."""
+        return statistics.fmean(c.share for c in self.counts) if len(self.counts) == self.num_runs else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over counted; None where nothing was counted."""
+        return self.measured / self.counted if self.measured is not None and self.counted else None
 
     def share(self, part: str) -> float:
         """Median share of a part in the step."""
@@ -55,75 +92,133 @@ class MeasuredCost:
     methods: Sequence[StepTimes]
     notes: Sequence[str]
 
-
-def measured_cost(runs: Sequence[str | Path]) -> MeasuredCost:
-    """Step times of run folders, by method.
-
-    Raises:
-        RecordError: A folder is no run folder, or none has recorded times.
-    """
-    rows: dict[str, list[dict[str, float]]] = {}
-    counts: dict[str, int] = {}
-    notes: list[str] = []
-    for path in runs:
-        run = open_run(path)
-        notes += run.notes
-        seconds = generation_times(run.folder.read_metrics())
-        if not seconds:
-            notes.append(f"{run.name} has recorded no step times and is not shown.")
-            continue
-        method = run.config.method if run.config else run.name
-        rows.setdefault(method, []).extend(seconds)
-        counts[method] = counts.get(method, 0) + 1
-    if not rows:
-        raise RecordError(f"none of {len(runs)} runs has recorded step times, first of all {runs[0]}.")
-    notes.append("Wall time: what else the machine did is in it. Runs to be compared must have had it alone.")
-    methods = [StepTimes(method=method, num_runs=counts[method], seconds=rows[method]) for method in rows]
-    return MeasuredCost(methods=methods, notes=notes)
+    @property
+    def unit(self) -> str:
+        """What n counts."""
+        alone = all(len(method.seconds) == method.num_runs for method in self.methods)
+        return "medians" if alone else "generations"
 
 
-def cost_analysis_figure(cost: MeasuredCost, predicted: Mapping[str, float] | None = None) -> Figure:
-    """Distributions of step times, and median shares of the parts.
+def measured_cost(folders: Sequence[str | Path]) -> MeasuredCost:
+    """Step times by method, and the count of operations beside them.
 
     Args:
-        cost: What was measured.
-        predicted: Seconds per step by method that a cost model expects, drawn as hollow diamonds.
+        folders: Run folders, and results folders of comparisons.
+
+    Raises:
+        RecordError: A folder is neither, or none has recorded times.
     """
+    methods: dict[str, StepTimes] = {}
+    notes: list[str] = []
+    for path in folders:
+        if is_run_folder(path) or not any(Path(path).glob("*-seed-*.json")):
+            _add_run(path, methods, notes)
+        else:
+            _add_results(path, methods, notes)
+    if not methods:
+        raise RecordError(f"none of {len(folders)} folders has recorded step times, first of all {folders[0]}.")
+    for method in methods.values():
+        if method.counts:
+            notes.append(f"{method.method}, counted: {method.counts[0]}.")
+    notes.append("Wall time: what else the machine did is in it. Runs to be compared must have had it alone.")
+    return MeasuredCost(methods=list(methods.values()), notes=notes)
+
+
+def _add_run(path: str | Path, methods: dict[str, StepTimes], notes: list[str]) -> None:
+    run = open_run(path)
+    notes += run.notes
+    seconds = generation_times(run.folder.read_metrics())
+    if not seconds:
+        notes.append(f"{run.name} has recorded no step times and is not shown.")
+        return
+    name = run.config.method if run.config else run.name
+    method = methods.setdefault(name, StepTimes(method=name))
+    method.num_runs += 1
+    method.seconds += seconds
+    try:
+        group = mean_group(run)
+        assert run.config is not None
+        method.counts.append(counted_cost(model_of(run, run.config), run.config, group))
+    except GarError as error:
+        notes.append(f"{run.name} is measured but not counted: {error}")
+
+
+def _add_results(path: str | Path, methods: dict[str, StepTimes], notes: list[str]) -> None:
+    runs, faults = read_finished_runs(path)
+    notes += faults
+    notes.append(f"{Path(path).name} holds the median of each run alone, not its generations.")
+    uncounted = []
+    for run in runs:
+        if not run.seconds_per_step:
+            notes.append(f"{run.label}, seed {run.seed} has recorded no step times and is not shown.")
+            continue
+        method = methods.setdefault(run.label, StepTimes(method=run.label))
+        method.num_runs += 1
+        method.seconds.append(run.seconds_per_step)
+        try:
+            config = make_config(run.settings, source=str(path))
+            if run.group is None:
+                raise RecordError("the result holds no lengths; its run folder does, if it is still there")
+            method.counts.append(counted_cost(config.model.path, config, GroupShape(**run.group)))
+        except GarError as error:
+            uncounted.append(str(error))
+    if uncounted:
+        notes.append(f"{len(uncounted)} of {len(runs)} results measured but not counted, the first: {uncounted[0]}.")
+
+
+def cost_analysis_figure(cost: MeasuredCost) -> Figure:
+    """Distributions of step times, median shares of the parts, and what GAR adds: measured, and counted as diamonds."""
     with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH, 1.25 + 0.27 * len(cost.methods)))
+        figure = Figure(figsize=(PAGE_WIDTH, 1.5 + 0.27 * len(cost.methods)))
         figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
-        times, shares = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-        _draw_times(times, cost.methods, predicted or {})
+        times, shares, added = figure.subplots(1, 3, sharey=True, width_ratios=(5, 4, 4))
+        _draw_times(times, cost.methods)
         _draw_shares(shares, cost.methods)
+        _draw_added(added, cost.methods)
         times.set_yticks(range(len(cost.methods)), [method.method for method in cost.methods])
         times.set_ylim(len(cost.methods) - 0.4, -0.6)
         key = [Patch(facecolor=_PART_COLOURS[p], hatch=_HATCHES[p], edgecolor="white", label=p) for p in PARTS]
-        figure.legend(handles=key, loc="outside upper right", ncols=4, frameon=False, handlelength=1.2)
+        figure.legend(
+            handles=[*key, _diamond(0, 0)], loc="outside upper right", ncols=5, frameon=False, handlelength=1.2
+        )
         count = sum(len(method.seconds) for method in cost.methods)
         num_runs = sum(method.num_runs for method in cost.methods)
         add_caption(
             figure,
-            f"n = {count:,} generations of {num_runs} runs. Boxes: quartiles. Whiskers: 5, 95 %. Numbers: medians.",
+            f"n = {count:,} {cost.unit} of {num_runs} runs. Boxes: quartiles; whiskers: 5, 95 %. Numbers: medians; "
+            f"on the right measured over counted.\n{LEFT_OUT}",
         )
     return figure
 
 
-def _draw_times(axes: Axes, methods: Sequence[StepTimes], predicted: Mapping[str, float]) -> None:
-    axes.set_title("Seconds per optimiser step")
+def _diamond(x: float, y: float) -> Line2D:
+    return Line2D([x], [y], marker="D", markerfacecolor="white", color=INK, markersize=4.5, zorder=4, linestyle="none",
+                  label="counted")  # fmt: skip
+
+
+def _draw_boxes(axes: Axes, methods: Sequence[StepTimes], values: Sequence[NDArray[np.float64]]) -> list[float]:
+    """Draw a box for each method, and return where they end, whiskers included."""
     boxes = axes.boxplot(
-        [method.steps for method in methods], positions=range(len(methods)), orientation="horizontal", widths=0.5,
+        values, positions=range(len(methods)), orientation="horizontal", widths=0.5,
         whis=(5, 95), showfliers=False, patch_artist=True, manage_ticks=False, medianprops={"color": "white"},
     )  # fmt: skip
-    for y, (method, box) in enumerate(zip(methods, boxes["boxes"], strict=True)):
+    for method, box in zip(methods, boxes["boxes"], strict=True):
         box.set(facecolor=method_colour(method.method), edgecolor=INK, linewidth=0.6)
-        axes.annotate(f"{np.median(method.steps):.2f} s", (np.quantile(method.steps, 0.95), y), (4, 0),
-                      textcoords="offset points", va="center", size=6.5)  # fmt: skip
-        if method.method in predicted:
-            axes.plot(predicted[method.method], y, "D", markerfacecolor="white", color=INK, markersize=5, zorder=4)
-    axes.set_xlim(left=0)
-    axes.margins(x=0.15)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
+    return [max(whisker.get_xdata(), default=0.0) for whisker in boxes["whiskers"][1::2]]
+
+
+def _write_at(axes: Axes, text: str, x: float, y: float) -> None:
+    axes.annotate(text, (x, y), (5, 0), textcoords="offset points", va="center", size=6.5)
+
+
+def _draw_times(axes: Axes, methods: Sequence[StepTimes]) -> None:
+    axes.set_title("Seconds per optimiser step")
+    ends = _draw_boxes(axes, methods, [method.steps for method in methods])
+    for y, (method, end) in enumerate(zip(methods, ends, strict=True)):
+        _write_at(axes, f"{np.median(method.steps):.2f} s", end, y)
+    axes.set_xlim(0, 1.3 * max(ends))
 
 
 def _draw_shares(axes: Axes, methods: Sequence[StepTimes]) -> None:
@@ -135,34 +230,49 @@ def _draw_shares(axes: Axes, methods: Sequence[StepTimes]) -> None:
             axes.barh(y, width, left=left, height=0.5, color=_PART_COLOURS[part], hatch=_HATCHES[part],
                       edgecolor="white", linewidth=0.5)  # fmt: skip
             left += width
-        axes.annotate(f"gar {method.share('gar'):.1%}", (left, y), (3, 0), textcoords="offset points", va="center",
-                      size=6.5)  # fmt: skip
-    axes.set_xlim(0, 1.25)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+        _write_at(axes, f"gar {method.share('gar'):.1%}", left, y)
+    axes.set_xlim(0, 1.35)
+    axes.set_xticks([0, 0.5, 1])
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.grid(visible=False)
     axes.tick_params(axis="y", length=0)
 
 
-def cost_output(cost: MeasuredCost, predicted: Mapping[str, float] | None = None) -> Output:
+def _draw_added(axes: Axes, methods: Sequence[StepTimes]) -> None:
+    axes.set_title("GAR per update, and counted")
+    ends = _draw_boxes(axes, methods, [method.added for method in methods])
+    for y, (method, end) in enumerate(zip(methods, ends, strict=True)):
+        if method.counted:
+            axes.add_line(_diamond(method.counted, y))
+        text = "not counted" if method.counted is None else "nothing to count"
+        _write_at(axes, f"{method.ratio:.1f} x" if method.ratio else text, max(end, method.counted or 0.0), y)
+    axes.set_xlim(0, 1.5 * max([*ends, *(method.counted or 0.0 for method in methods)]) or 1)
+    axes.xaxis.set_major_formatter(PercentFormatter(1))
+
+
+def cost_output(cost: MeasuredCost) -> Output:
     """What the command writes and shows."""
-    quantiles = (0.05, 0.5, 0.95)
-    data = [(m.method, row) for m in cost.methods for row in m.seconds]
+    data = [(m, row) for m in cost.methods for row in m.seconds]
     return Output(
         name="cost",
-        title=f"Seconds per optimiser step: n = {len(data):,} generations",
-        headings=("method", "runs", "n", *(f"{q:.0%}" for q in quantiles), *(f"{part}, share" for part in PARTS)),
+        title=f"Seconds per optimiser step: n = {len(data):,} {cost.unit}",
+        headings=("method", "runs", "n", "s/step", "generation", "gar", "gar/update", "counted", "ratio"),
         rows=[
             (
-                m.method, m.num_runs, len(m.seconds), *np.quantile(m.steps, quantiles).tolist(),
-                *(f"{m.share(part):.1%}" for part in PARTS),
+                m.method, m.num_runs, len(m.seconds), float(np.median(m.steps)), f"{m.share('generation'):.1%}",
+                f"{m.share('gar'):.1%}", _percent(m.measured), _percent(m.counted), m.ratio and f"{m.ratio:.2f}",
             )
             for m in cost.methods
         ],
         data=pa.table(
-            {"method": [method for method, _ in data]}
+            {"method": [m.method for m, _ in data]}
             | {f"{part}_seconds": [row.get(part, 0.0) for _, row in data] for part in ("step", *PARTS)}
+            | {"counted_gar_per_update": pa.array([m.counted for m, _ in data], pa.float64())}
         ),
-        figure=cost_analysis_figure(cost, predicted),
-        notes=cost.notes,
+        figure=cost_analysis_figure(cost),
+        notes=[*cost.notes, LEFT_OUT],
     )  # fmt: skip
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share:.2%}"

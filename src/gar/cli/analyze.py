@@ -241,8 +241,10 @@ def _sensitivity(options: argparse.Namespace) -> "Output":
 
 
 def _add_cost(names: "_SubParsers") -> None:
-    parser = _add(names, "cost", "RUN", "seconds per step of run folders, by method and part", _cost)
-    parser.add_argument("others", metavar="RUN", nargs="*", help="more run folders")
+    parser = _add(
+        names, "cost", "RUN_OR_RESULTS", "seconds per step by method and part, beside the counted cost", _cost
+    )
+    parser.add_argument("others", metavar="RUN_OR_RESULTS", nargs="*", help="more folders")
 
 
 def _cost(options: argparse.Namespace) -> "Output":

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import get_args
 
 from gar.cost import GroupShape, ModelShape, SignalRoute, signal_share, step_operations
 from gar.errors import ConfigError
@@ -17,8 +16,8 @@ matrix products fill it.
 _ROUTES: dict[SignalRoute, str] = {
     "released": "as the paper's code: a pass forward and back for each correct response",
     "forward": "a forward pass over correct responses, then the closed form",
-    "captured": "hidden states of the log-prob pass",
-    "logits": "its logits, too",
+    "captured": "hidden states of the log-prob pass; without one, of sampling",
+    "logits": "logits of that pass, too",
     "fused": "the training step's own gradient; only the anchor is left (core only)",
 }
 
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         ("--tokens", "response_tokens", "tokens of a response"),
         ("--prompt-tokens", "prompt_tokens", "tokens of the prompt"),
         ("--span-tokens", "span_tokens", "scored tokens of a response"),
-        ("--anchors", "anchors", "expert solutions of a problem"),
+        ("--anchors", "anchors", "expert solutions of a problem; 0: vectors alone"),
         ("--anchor-tokens", "anchor_tokens", "tokens of an expert solution"),
         ("--updates", "updates", "optimiser steps on the same responses"),
         ("--pass-rate", "pass_rate", "share of the responses that are correct and well formatted"),
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         "--generation-share", type=float, default=0.0, metavar="N", help="part of the step that generation takes (0)"
     )
     parser.add_argument("--no-checkpointing", action="store_true", help="activations are kept, not computed again")
-    parser.add_argument("--no-log-prob-pass", action="store_true", help="on policy without vLLM: no pass to capture")
+    parser.add_argument("--no-log-prob-pass", action="store_true", help="on policy without vLLM there is none")
     options = parser.parse_args(list(arguments))
     group = GroupShape(
         **{name: getattr(options, name) for name in GroupShape._fields if hasattr(options, name)},
@@ -78,12 +77,12 @@ def _print(name: str, shape: ModelShape, group: GroupShape, generation_share: fl
     from rich.console import Console
     from rich.table import Table
 
-    without_pass: tuple[SignalRoute, ...] = ("released", "forward", "fused")
-    routes = get_args(SignalRoute) if group.log_prob_pass else without_pass
     table = Table("route", "of a step", "where the vectors come from")
-    for route in routes:
+    for route, text in _ROUTES.items():
+        if route == "logits" and not group.log_prob_pass:
+            continue
         share = signal_share(shape, group, route, generation_share=generation_share)
-        table.add_row(route, f"{share:.2%}", _ROUTES[route])
+        table.add_row(route, f"{share:.2%}", text)
     console = Console()
     console.print(
         f"{name}: {shape.body_parameters / 1e9:.3g} billion parameters in {shape.layers} layers, and a head of "

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from gar.analysis.counted_cost import mean_group
+from gar.analysis.inputs import open_run
 from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
-from gar.errors import RecordError
+from gar.errors import GarError, RecordError
 from gar.evaluation.pass_at_k import pass_at_k
 from gar.records import RunFolder, canonical_hash
 from gar.records.files import json_text, read_json, write_atomic
@@ -66,6 +68,8 @@ class RunResult:
         sets: Evaluation after training.
         curves: Metrics over steps, in at most 60 means of equally many logged values.
         pass_at: Mean over problems for the k of the settings, for readers; tables count again from `sets`.
+        group: The run's mean group, fields of `gar.cost.GroupShape`, for `gar analyze cost`; None where something that
+            it is made of could not be read.
     """
 
     label: str
@@ -88,6 +92,7 @@ class RunResult:
     sets: Mapping[str, SetCounts]
     pass_at: Mapping[str, Mapping[str, float]]
     curves: Mapping[str, Mapping[str, Sequence[float | None]]]
+    group: Mapping[str, Any] | None = None
 
     def write(self, path: Path) -> None:
         """Write it whole, one line for each attribute."""
@@ -103,7 +108,7 @@ class RunResult:
         """
         values = read_json(path)
         names = {field.name for field in fields(cls)}
-        if values.keys() != names:
+        if values.keys() | {"group"} != names:  # older results have no group
             odd = ", ".join(sorted(names ^ values.keys()))
             raise RecordError(f"{path}: no result of gar compare: missing or unknown: {odd}. Is it of another version?")
         sets = {name: SetCounts(**counts) for name, counts in values.pop("sets").items()}
@@ -150,6 +155,7 @@ def result_of(planned: PlannedRun) -> RunResult:
             for name, counts in sets.items()
         },
         curves={name: curve for name in CURVES if (curve := thinned(metrics, name))},
+        group=_group(folder.path),
     )
 
 
@@ -204,6 +210,13 @@ def thinned(
         "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
         "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
     }
+
+
+def _group(path: Path) -> Mapping[str, Any] | None:
+    try:
+        return mean_group(open_run(path))._asdict()
+    except GarError:  # nothing else of the result needs it, and the run folder says why
+        return None
 
 
 def _counts(values: Mapping[str, Any]) -> SetCounts:

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import torch
+import torch._dynamo
 
 ABSENT = (
     "sglang", "sglang_router", "wandb", "torch_memory_saver", "tensorboard", "requests", "httpx", "aiohttp", "pybase64",
@@ -76,3 +77,48 @@ def _use_the_cpu() -> None:
 
     Cpu.__abstractmethods__ = frozenset()  # the rest is not asked for
     accelerator.set_accelerator(Cpu())
+
+
+class TrainingBegins(Exception):
+    """Raised in the place of slime's training, with the batch that it would train on."""
+
+
+def step_before_training(args: Any, chunks: list[Any], share: dict[str, Any], postprocess: Any) -> list[str]:
+    """Run `train_actor` of slime's actor until it trains, with a reference of other weights. Returns its passes.
+
+    Of the actor only what Ray and its checkpoints would have given it is put in by hand.
+    """
+    from slime.backends.megatron_utils import actor as module
+
+    passes: list[str] = []
+
+    class Weights:
+        backup_tags = ("actor", "ref")
+
+        def restore(self, tag: str) -> None:
+            """Those of the reference are the policy's with another sign."""
+            if tag != actor._active_model_tag:
+                for chunk in chunks:
+                    for parameter in chunk.parameters():
+                        parameter.data.neg_()
+
+    def train(*_: Any) -> None:
+        raise TrainingBegins
+
+    class Actor(module.MegatronTrainRayActor):
+        def compute_log_prob(self, *arguments: Any, store_prefix: str = "") -> Any:
+            passes.append(store_prefix)
+            return super().compute_log_prob(*arguments, store_prefix=store_prefix)
+
+    actor = object.__new__(Actor)
+    actor.args, actor.model, actor.rollout_data_postprocess = args, chunks, postprocess
+    actor.optimizer = actor.opt_param_scheduler = None
+    actor.weights_backuper, actor._active_model_tag = Weights(), "actor"
+    torch._dynamo.config.disable = True  # slime has its log-probabilities compiled, which takes a CPU a minute
+    module.Timer().start("train_wait")
+    module.train = train
+    try:
+        actor.train_actor(0, share)
+    except TrainingBegins:
+        return passes
+    raise AssertionError("slime's actor did not train")

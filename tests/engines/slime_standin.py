@@ -63,7 +63,8 @@ def split_by_data_parallel_rank(data: dict[str, Any], num_ranks: int) -> list[di
         share["total_lengths"] = [len(ids) for ids in share["tokens"]]
         places = list(range(len(chosen)))
         share["micro_batch_indices"] = [places[i : i + 7] for i in places[::7]]
-        share["num_microbatches"] = [len(share["micro_batch_indices"]) // 2] * 2  # two updates per rollout
+        second = len(share["micro_batch_indices"]) // 2
+        share["num_microbatches"] = [len(share["micro_batch_indices"]) - second, second]  # two updates per rollout
         shares.append(share)
     return shares
 

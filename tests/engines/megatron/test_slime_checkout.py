@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from gar.core import group_advantages
+from gar.errors import ConfigError
+from gar.integrations.slime.settings import LOG_PROB_HOOK, check_supported, read_settings
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
 from tests.engines.rollouts import make_arguments, sequences_of, true_rewards
 from tests.ranks import run_ranks
@@ -34,10 +36,11 @@ def arguments(layout: str, **changes: Any) -> Any:
         "hf_checkpoint": str(embedded_path()), "n_samples_per_prompt": len(RESPONSES), "rollout_batch_size": 6,
         "global_batch_size": 6 * len(RESPONSES), "balance_data": False, "balance_by_flops": False,
         "rollout_top_p": 1.0, "use_rollout_entropy": False, "custom_megatron_before_log_prob_hook_path": None,
-        "kl_coef": 0.0, "use_rollout_logprobs": False, "custom_advantage_function_path": None, "use_opd": False,
-        "normalize_advantages": False, "reward_key": None, "qkv_format": "thd", "use_wandb": False,
+        "kl_coef": 0.0, "kl_loss_type": "k1", "use_rollout_logprobs": False, "custom_advantage_function_path": None,
+        "use_opd": False, "normalize_advantages": False, "reward_key": None, "qkv_format": "thd", "use_wandb": False,
         "use_tensorboard": False, "wandb_always_use_train_step": False, "ci_test": False, "log_multi_turn": False,
         "log_passrate": False, "log_correct_samples": False, "sequence_parallel": layout == "sequence",
+        "use_rollout_routing_replay": False, "log_probs_chunk_size": -1, "save_debug_train_data": None,
     }  # fmt: skip
     return make_arguments(**(values | changes))
 
@@ -82,26 +85,61 @@ def through_slime(checkout: str, layout: str, head: str) -> dict[str, Any]:
     install(checkout)
     with policy(layout, head, standin=False) as chunks:
         from megatron.core import mpu
-        from slime.ray.rollout import RolloutManager
 
         import gar.integrations.slime as plugin
 
         args = arguments(layout)
         data = plugin.convert_samples(args, samples())
         raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
-        manager = object.__new__(RolloutManager)
-        manager.args = args
-        manager.train_parallel_config = {
-            "dp_size": mpu.get_data_parallel_world_size(), "cp_size": mpu.get_context_parallel_world_size(),
-            "vpp_size": len(chunks), "microbatch_group_size_per_vp_stage": 2 if len(chunks) > 1 else 1,
-        }  # fmt: skip
-        share = received(args, manager._split_train_data_by_dp(data))
+        share = received(args, split(args, chunks, data))
         plugin.postprocess(args, 0, share)
         logged = log(args, share)
         found = {"share": share, "raw": raw, "logged": logged, "is last": mpu.is_pipeline_last_stage()}
         if layout == "single":
             found["truth"] = truth(raw, chunks[0].module)
         return found
+
+
+def through_train_actor(checkout: str, layout: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """One step of slime's actor with `capture: logprob`, as far as its training; `changes` come after our refusals."""
+    from tests.engines.slime_checkout import install, step_before_training
+
+    install(checkout)
+    with policy(layout, "tied", standin=False) as chunks:
+        from megatron.core import mpu
+
+        import gar.integrations.slime as plugin
+
+        capture = {"gar": {"capture": "logprob", "advantage": {"ddof": 1, "eps": 1e-6}}, **LOG_PROB_HOOK}
+        args = arguments(layout, **capture, global_batch_size=10)  # three updates
+        data = plugin.convert_samples(args, samples())
+        vars(args).update(changes)
+        share = received(args, split(args, chunks, data))
+        try:
+            passes = step_before_training(args, chunks, share, plugin.postprocess)
+        except ConfigError as refusal:
+            return {"refused": str(refusal)}
+        hooks = [module._forward_pre_hooks for chunk in chunks for module in chunk.modules()]
+        return {
+            "share": share,
+            "passes": passes,
+            "hooks": sum(map(len, hooks)),
+            "is last": mpu.is_pipeline_last_stage(),
+        }
+
+
+def split(args: Any, chunks: list[Any], data: dict[str, Any]) -> list[Any]:
+    """The ranks' shares as slime's rollout manager makes them."""
+    from megatron.core import mpu
+    from slime.ray.rollout import RolloutManager
+
+    manager = object.__new__(RolloutManager)
+    manager.args = args
+    manager.train_parallel_config = {
+        "dp_size": mpu.get_data_parallel_world_size(), "cp_size": mpu.get_context_parallel_world_size(),
+        "vpp_size": len(chunks), "microbatch_group_size_per_vp_stage": 2 if len(chunks) > 1 else 1,
+    }  # fmt: skip
+    return manager._split_train_data_by_dp(data)
 
 
 def received(args: Any, boxes: list[Any]) -> dict[str, Any]:
@@ -174,3 +212,36 @@ def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout
         assert metrics["rollout/gar/alignment_mean"] == pytest.approx(one["share"]["gar/alignment_mean"][0], abs=1e-6)
         assert metrics["rollout/gar/verified_fraction"] == pytest.approx(0.6)
         assert "rollout/prompt" not in metrics
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slime_s_own_log_prob_pass_gives_the_rewards_of_one_process(one, tmp_path, layout):
+    ranks = run_ranks(through_train_actor, 2, tmp_path, CHECKOUT, layout, {})
+    groups = torch.arange(6).repeat_interleave(len(RESPONSES))
+    expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
+    for rank in ranks:
+        assert rank["passes"] == ["ref_", ""]
+        assert rank["hooks"] == 0
+        if rank["is last"]:
+            share = rank["share"]
+            found, places = torch.tensor(share["rewards"]), share["sample_indices"]
+            torch.testing.assert_close(found, expected[places].float(), rtol=0, atol=1e-5)
+            assert len(share["log_probs"]) == len(found)
+
+
+SKIPPED = [{"global_batch_size": 30}, {"use_rollout_logprobs": True}]
+MADE = [{"global_batch_size": 30, "kl_coef": 0.1}, {"use_rollout_logprobs": True, "get_mismatch_metrics": True}]
+
+
+@pytest.mark.parametrize("changes", [*SKIPPED, *MADE], ids=str)
+def test_slime_makes_its_log_prob_pass_where_we_let_it_through(tmp_path, changes):
+    """Our refusal before the first step repeats slime's own conditions; here its actor is asked."""
+    args = arguments("single", gar={"capture": "logprob"}, **LOG_PROB_HOOK, **{"global_batch_size": 10, **changes})
+    (rank,) = run_ranks(through_train_actor, 1, tmp_path, CHECKOUT, "single", changes)
+    if changes in MADE:
+        check_supported(args, read_settings(args))
+        assert rank["passes"] == ["ref_", ""]
+    else:
+        with pytest.raises(ConfigError, match="slime makes no log-probability pass"):
+            check_supported(args, read_settings(args))
+        assert "slime has made no log-probability pass of the policy before this step" in rank["refused"]

@@ -20,7 +20,8 @@ from gar.analysis.method_study import (
 from gar.analysis.policies import load_policy_of, read_sequences, recorded_groups
 from gar.analysis.propositions import QWEN3_4B, QWEN3_8B, ScoredGroups, reward_propositions
 from gar.analysis.theory import check_theory, theory_output, token_gradients, two_word_counterexample
-from gar.analysis.tokens import TokenPage, TokenShares, render_tokens, token_shares_of, tokens_output
+from gar.analysis.tokens import token_shares_of, tokens_output
+from gar.analysis.tokens_page import TokenPage, TokenShares, render_tokens
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import DataError, RecordError
 from gar.scoring import ResponseGroup
@@ -131,12 +132,24 @@ def test_render_tokens_shows_hostile_text_as_text():
     assert "</textarea>" not in page
     assert "&lt;script&gt;" in page
     assert page.count("</div>") == 5  # ours alone: of the pair, its two sides and two texts
+    assert "default-src 'none'" in page
+    ours = re.sub(r"<title>.*?</title>|<bdi>.*?</bdi>|<(div class=text|p class=(?:text|meta))[^>]*>[^<]*</", "", page)
+    assert "\u202e" not in ours  # text that runs to the left turns none of the words around it
 
 
 def test_render_tokens_shades_by_share_and_sign():
     page = render_tokens(hostile(["a", "b", "c"], [0.5, -0.25, None]))
     shaded = re.findall(r"<span class=(\w+)(?: style='--a:([\d.]+)')? title='([^']+)'>", page)
+    named = "<span><bdi>&#x27;a&#x27;</bdi> +0.500</span>, <span><bdi>&#x27;b&#x27;</bdi> -0.250</span></p>"
+    assert f"Largest shares: {named}" in page
     assert shaded == [("more", "0.75", "+0.5000"), ("less", "0.38", "-0.2500"), ("out", "", "outside the scored span")]
+
+
+def test_render_tokens_shows_equal_responses_once():
+    one = hostile(["a", "b"], [0.5, None]).responses[0]
+    responses = [one, replace(one, response_index=2, shares=[0.4, None]), replace(one, response_index=5)]
+    page = render_tokens(TokenPage(policy="p", origin="o", responses=responses, notes=[]))
+    assert re.findall(r"<h2>(Responses? [^:]+):", page) == ["Responses 0, 5, all the same", "Response 2"]
 
 
 def test_render_tokens_leaves_out_the_middle_of_a_huge_response_and_says_so():

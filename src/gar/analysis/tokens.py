@@ -1,55 +1,17 @@
-"""Which tokens make the alignment: an HTML page that shades each token of a response beside the expert solution."""
+"""Which tokens make the alignment: the exact share of each token of a response."""
 
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from gar.analysis.outputs import Output
 from gar.analysis.policies import Policy, recorded_groups, sampled_groups
+from gar.analysis.tokens_page import TokenPage, TokenShares, render_tokens
 from gar.errors import DataError
 from gar.scoring import GarScorer, ResponseGroup, ResponseScore
 from gar.types import Problem
 
 _NUM_FRESH = 8
-_MAX_SHOWN_TOKENS = 4000
-"""A page with more spans than this is slow to open: the middle of a longer response is left out."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenShares:
-    """A response token by token.
-
-    Attributes:
-        problem_id: Of its problem.
-        response_index: Its place in the group.
-        prompt: The problem, as text.
-        eligible: Right and in format.
-        alignment: Sum of the shares.
-        tokens: Text of each token.
-        shares: What each adds to the alignment; None outside the scored span.
-        expert: The expert solution.
-    """
-
-    problem_id: str
-    response_index: int
-    prompt: str
-    eligible: bool
-    alignment: float
-    tokens: Sequence[str]
-    shares: Sequence[float | None]
-    expert: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenPage:
-    """Some responses token by token, and what cannot be shown."""
-
-    policy: str
-    origin: str
-    responses: Sequence[TokenShares]
-    notes: Sequence[str]
 
 
 def token_shares_of(
@@ -146,74 +108,6 @@ def _response(score: ResponseScore, problem: Problem) -> TokenShares:
         shares=score.token_shares or (),
         expert=problem.anchors[0].text,
     )
-
-
-# --------------------------------------------------------------------------------------------------------------- page
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #222; --muted: #666; --line: #d8d8d8; --back: #fff; --more: 0 114 178;
-  --less: 213 94 0; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --muted: #a0a0a0; --line: #444; --back: #16181c;
-  --more: 86 180 233; --less: 230 130 40; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); max-width: 76rem;
-  margin: 1.5rem auto; padding: 0 1rem; }
-h1 { font-size: 1.25rem; } h2 { font-size: 1rem; margin: 0 0 .4rem; }
-.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1.2rem; border-top: 1px solid var(--line);
-  padding: 1rem 0; }
-@media (max-width: 48rem) { .pair { grid-template-columns: 1fr; } }
-.text { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.9 ui-monospace, monospace;
-  unicode-bidi: plaintext; }
-.text span { border-radius: 3px; padding: .1em 0; }
-.more { background: rgb(var(--more) / var(--a)); border-bottom: 2px solid rgb(var(--more) / .9); }
-.less { background: rgb(var(--less) / var(--a)); border-bottom: 2px dotted rgb(var(--less) / .9); }
-.out { color: var(--muted); } .meta { color: var(--muted); font-size: .9rem; margin: .2rem 0; }
-"""
-
-
-def render_tokens(page: TokenPage) -> str:
-    """The page: one self-contained HTML text. All text of the model and of the data is escaped."""
-    shown = "".join(_pair(response) for response in page.responses)
-    first = page.responses[0]
-    notes = "".join(f"<p class=meta>{html.escape(note)}</p>" for note in page.notes)
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>Tokens: {html.escape(first.problem_id)}</title><style>{_STYLE}</style>"
-        f"<h1>Share of each token in the alignment: {html.escape(page.policy)}, problem "
-        f"{html.escape(first.problem_id)}</h1>"
-        f"<p class=text>{html.escape(first.prompt)}</p>"
-        f"<p class=meta>{len(page.responses)} responses ({html.escape(page.origin)}). The alignment is a sum over the "
-        "scored tokens, and a token's shade its exact share: <span class=more style='--a:.35'>towards the "
-        "expert</span> (solid line), <span class=less style='--a:.35'>away from it</span> (dotted line). Grey tokens "
-        "are outside the scored span. Point at a token to read its share.</p>"
-        f"{notes}{shown}</html>\n"
-    )
-
-
-def _pair(response: TokenShares) -> str:
-    verdict = "correct" if response.eligible else "not correct, or in bad format"
-    return (
-        f"<div class=pair><div><h2>Response {response.response_index}: {verdict}, alignment "
-        f"{response.alignment:.3f}</h2><div class=text dir=auto>{_shaded(response.tokens, response.shares)}</div></div>"
-        f"<div><h2>Expert solution</h2><div class=text dir=auto>{html.escape(response.expert)}</div></div></div>"
-    )
-
-
-def _shaded(tokens: Sequence[str], shares: Sequence[float | None]) -> str:
-    largest = max((abs(share) for share in shares if share is not None), default=0.0) or 1.0
-    parts = [_token(token, share, largest) for token, share in zip(tokens, shares, strict=True)]
-    if len(parts) > _MAX_SHOWN_TOKENS:
-        half = _MAX_SHOWN_TOKENS // 2
-        gap = f"<span class=out> [{len(parts) - 2 * half:,} tokens are not shown; the data has them] </span>"
-        parts = [*parts[:half], gap, *parts[-half:]]
-    return "".join(parts)
-
-
-def _token(token: str, share: float | None, largest: float) -> str:
-    text = html.escape(token)
-    if share is None:
-        return f"<span class=out title='outside the scored span'>{text}</span>"
-    kind = "more" if share >= 0 else "less"
-    return f"<span class={kind} style='--a:{0.75 * abs(share) / largest:.2f}' title='{share:+.4f}'>{text}</span>"
 
 
 def tokens_output(page: TokenPage) -> Output:

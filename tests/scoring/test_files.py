@@ -16,6 +16,7 @@ from gar import GarScorer, ResponseGroup
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.errors import ConfigError, DataError, ModelError
 from gar.models.embedded import load_embedded
+from gar.scoring.device import choose_device
 from gar.scoring.files import ScoredFile, score_file
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import score_schema
@@ -337,10 +338,11 @@ def test_score_file_says_what_to_do_when_memory_runs_out(write, score, monkeypat
 
 
 @pytest.mark.parametrize(("found", "device"), [(None, "cpu"), ("cuda", "cuda"), ("mps", "cpu")])
-def test_device_is_an_accelerator_that_has_float64(monkeypatch, found, device):
+def test_choose_device_takes_an_accelerator_that_has_float64(monkeypatch, found, device):
     accelerator = found and torch.device(found)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: accelerator)
-    assert gar.scoring.files._device(None) == torch.device(device)
+    assert choose_device(None, needs_float64=True) == torch.device(device)
+    assert choose_device(None) == torch.device(found or "cpu")
 
 
 def test_score_file_refuses_a_device_that_is_not_there(write, score):

@@ -10,6 +10,7 @@ from gar.evaluation.job import GenerateJob
 from gar.models.embedded import embedded_path
 from gar.models.load import load_policy
 from gar.rollouts.generate import Response, generate_responses
+from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.spans import special_ids, without_trailing_special
 from gar.types import Tags
@@ -66,7 +67,7 @@ class TransformersEngine:
 
     def __init__(self, job: GenerateJob) -> None:
         model, self.tokenizer = load_policy(job.model_settings())
-        self._model = model.to(_device(job.device)).eval()
+        self._model = model.to(choose_device(job.device)).eval()
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
     def identity(self) -> Mapping[str, Any]:
@@ -149,16 +150,3 @@ class VllmEngine:
         body = without_trailing_special(ids, stripped)
         text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return Response(ids=ids, text=text, truncated=output.finish_reason == "length")
-
-
-def _device(name: str | None) -> torch.device:
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    usable = [accelerator.type] if accelerator else []
-    if name is None:
-        return torch.device((*usable, "cpu")[0])
-    if name.partition(":")[0] not in (*usable, "cpu"):
-        raise ConfigError(f"--device: usable on this machine is {' or '.join((*usable, 'cpu'))}, got '{name}'.")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device: {error}") from error

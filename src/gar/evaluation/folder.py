@@ -11,17 +11,15 @@ The append-only files may be killed at any moment: a line without its line end d
 it off.
 """
 
-import fcntl
-import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError, RecordError
 from gar.records.files import append_line, io_error, json_text, read_json, write_atomic
+from gar.records.unfinished import differences, only_writer, whole_lines
 
 Line = dict[str, Any]
 
@@ -69,27 +67,17 @@ class EvaluationFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep a second writer out; makes the folder. Without effect on a file system without locks.
+        """Keep a second writer out; makes the folder.
 
         Raises:
             ConfigError: Another process has it.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDONLY)
         except OSError as error:
             raise io_error(self.path, "made", error) from error
-        try:
-            with suppress(OSError):
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise ConfigError(
-                        f"{self.path} is being written by another process. Does the same command run already?"
-                    ) from None
+        with only_writer(self.path):
             yield
-        finally:
-            os.close(handle)
 
     def refuse_other(self, identity: Mapping[str, Any]) -> None:
         """Refuse to go on with what was begun otherwise.
@@ -135,34 +123,15 @@ class EvaluationFolder:
 
     def problems(self) -> list[Line]:
         """The problems: id, prompt, answer, number of choices, category."""
-        return list(read_lines(self.problems_path))
+        return list(whole_lines(self.problems_path))
 
     def samples(self) -> Iterator[Line]:
         """All whole lines of `samples.jsonl`, one after the other."""
-        return read_lines(self.samples_path)
+        return whole_lines(self.samples_path)
 
     def verdicts(self) -> Iterator[Line]:
         """All whole lines of `verdicts.jsonl`, one after the other."""
-        return read_lines(self.verdicts_path)
-
-
-def read_lines(path: Path) -> Iterator[Line]:
-    """Whole lines of an append-only file, in bounded memory; none where there is no such file.
-
-    Raises:
-        RecordError: It cannot be read, or a line is no JSON object.
-    """
-    if not path.exists():
-        return
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.endswith(b"\n"):
-                    yield _object(line, f"{path}:{number}")
-    except OSError as error:
-        if isinstance(error, RecordError):
-            raise
-        raise io_error(path, "read", error) from error
+        return whole_lines(self.verdicts_path)
 
 
 def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -174,12 +143,6 @@ def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     texts = [json_text(line).encode() for line in lines]
     if texts:
         append_line(path, b"\n".join(texts))
-
-
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Values that `here` has otherwise than `there`, under dotted names. What `here` lacks is not compared."""
-    before, now = _flat(there), _flat(here)
-    return {name: (before.get(name), value) for name, value in now.items() if before.get(name) != value}
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:
@@ -205,23 +168,3 @@ def _changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         for name, (before, now) in differences(there, here).items()
         if name not in _INDIFFERENT
     ]
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
-    return flat
-
-
-def _object(line: bytes, place: str) -> Line:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise RecordError(f"{place}: not valid JSON: {error}. Was the file changed by hand?") from error
-    if not isinstance(value, dict):
-        raise RecordError(f"{place}: expected a JSON object, got {type(value).__name__}.")
-    return value

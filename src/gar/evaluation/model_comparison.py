@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.folder import EvaluationFolder, differences, evaluation_folders
+from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.metrics import ProblemCounts, default_ks, read_counts
 from gar.evaluation.statistics import PairedTest, Verdict, bootstrap_interval, holm_adjusted, paired_test, verdict
 from gar.records.files import read_json
+from gar.records.unfinished import differences
 
 Measure = Literal["pass", "majority"]
 

@@ -129,7 +129,7 @@ def read_jsonl(path: str | Path, *, torn_last_line: bool = False) -> list[dict[s
     rest = lines.pop()
     if rest and not torn_last_line:
         lines.append(rest)
-    return [_json_object(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+    return [json_object(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -138,7 +138,22 @@ def read_json(path: str | Path) -> dict[str, Any]:
     Raises:
         RecordError: The file cannot be read or holds something else.
     """
-    return _json_object(_content(path), str(path))
+    return json_object(_content(path), str(path))
+
+
+def json_object(text: bytes, place: str) -> dict[str, Any]:
+    """One JSON object.
+
+    Raises:
+        RecordError: It is something else; `place` says where.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:  # bad JSON, or bytes that are no UTF-8
+        raise RecordError(f"{place}: not valid JSON: {error}. Was the file changed by hand or cut off?") from error
+    if not isinstance(value, dict):
+        raise RecordError(f"{place}: expected a JSON object, got {type(value).__name__}.")
+    return value
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
@@ -188,16 +203,6 @@ def _content(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise io_error(path, "read", error) from error
-
-
-def _json_object(text: bytes, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:  # bad JSON, or bytes that are no UTF-8
-        raise RecordError(f"{place}: not valid JSON: {error}. Was the file changed by hand or cut off?") from error
-    if not isinstance(value, dict):
-        raise RecordError(f"{place}: expected a JSON object, got {type(value).__name__}.")
-    return value
 
 
 def _json_value(value: Any) -> Any:

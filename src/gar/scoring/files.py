@@ -19,10 +19,11 @@ from gar import __version__
 from gar.data.prompts import PromptTemplate, render_prompt
 from gar.data.responses import Ids, ResponseRow, ResponseSurvey, iter_response_rows, survey_rows
 from gar.data.rows import source_name
-from gar.errors import ConfigError, DataError, ModelError
+from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
 from gar.records.files import json_text, write_atomic
 from gar.rollouts.generate import encode_prompt
+from gar.scoring.device import choose_device
 from gar.scoring.identity import file_hash, tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
@@ -66,7 +67,7 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
         RecordError: A file cannot be written. What was finished is kept.
     """
     start_time = _now()
-    device = _device(job.device)
+    device = choose_device(job.device, needs_float64=True)
     files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
     files.refuse_loss(job.file, overwrite=job.overwrite)
     survey = survey_rows(_rows(job))
@@ -254,19 +255,6 @@ def _verifier(settings: VerifySettings) -> Verifier:
         timeout_seconds=settings.timeout_seconds,
         memory_bytes=settings.memory_bytes,
     )
-
-
-def _device(name: str | None) -> torch.device:
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    usable = [accelerator.type] if accelerator and accelerator.type != "mps" else []  # Apple's has no float64
-    if name is None:
-        return torch.device((*usable, "cpu")[0])
-    if name.partition(":")[0] not in (*usable, "cpu"):
-        raise ConfigError(f"--device: usable on this machine is {' or '.join((*usable, 'cpu'))}, got '{name}'.")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device: {error}") from error
 
 
 def _now() -> str:

@@ -1,15 +1,14 @@
 """The unfinished output of `gar score`: what a killed run leaves, and how the same command goes on from it."""
 
-import fcntl
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, RecordError
-from gar.records.files import append_line, io_error, json_text, write_atomic
+from gar.errors import ConfigError
+from gar.records.files import append_line, json_text, write_atomic
+from gar.records.unfinished import differences, only_writer, whole_lines
 
 OutputRow = dict[str, Any]
 
@@ -68,19 +67,12 @@ class PartialScores:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep a second writer out of a file that was begun. Without effect on a file system without locks.
+        """Keep a second writer out of a file that was begun.
 
         Raises:
             ConfigError: Another process has it.
         """
-        with self.path.open("rb") as file:
-            with suppress(OSError):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise ConfigError(
-                        f"{self.path} is being written by another process. Does the same command run already?"
-                    ) from None
+        with only_writer(self.path):
             yield
 
     def append(self, groups: Iterable[tuple[int, Sequence[OutputRow]]]) -> None:
@@ -101,39 +93,12 @@ class PartialScores:
         begun = self._identity()
         if begun is None:
             return []
-        there, here = _flat(begun), _flat(identity)
-        return [
-            f"{name} was {there.get(name)!r}, now {value!r}" for name, value in here.items() if there.get(name) != value
-        ]
+        return [f"{name} was {was!r}, now {now!r}" for name, (was, now) in differences(begun, identity).items()]
 
     def _identity(self) -> dict[str, Any] | None:
-        return next(self._lines(), None)
+        return next(whole_lines(self.path), None)
 
     def _finished(self) -> Iterator[dict[str, Any]]:
-        lines = self._lines()
+        lines = whole_lines(self.path)
         next(lines, None)
         yield from lines
-
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
-            return
-        try:
-            with self.path.open("rb") as file:
-                for line in file:
-                    if line.endswith(b"\n"):
-                        yield json.loads(line)
-        except OSError as error:
-            raise io_error(self.path, "read", error) from error
-        except ValueError as error:
-            raise RecordError(f"{self.path}: not valid JSON: {error}. Delete it to begin anew.") from error
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values under dotted names, as JSON gives them back."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
-    return flat

@@ -1,0 +1,27 @@
+"""Where a command computes."""
+
+import torch
+
+from gar.errors import ConfigError
+
+
+def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.device:
+    """The device of that name, or the best one of this machine.
+
+    Args:
+        name: As `--device` takes it; None chooses.
+        needs_float64: Leaves out Apple's, which has none.
+
+    Raises:
+        ConfigError: The machine has no such device that can be used.
+    """
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    usable = [accelerator.type] if accelerator and not (needs_float64 and accelerator.type == "mps") else []
+    if name is None:
+        return torch.device((*usable, "cpu")[0])
+    if name.partition(":")[0] not in (*usable, "cpu"):
+        raise ConfigError(f"--device: usable on this machine is {' or '.join((*usable, 'cpu'))}, got '{name}'.")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"--device: {error}") from error

@@ -50,6 +50,7 @@ def run(planned, events, *, workers: int = 2, finished=None) -> None:
     run_side_by_side(planned, finished or {}, workers=workers, threads=1, progress=events)
 
 
+@pytest.mark.slow  # several processes that import torch, one after the other
 def test_runs_start_seed_by_seed_with_as_many_threads_as_told(plan):
     _, planned = plan(seeds=[0, 1])
     events = Events()
@@ -90,6 +91,7 @@ def test_ctrl_c_interrupts_the_runs_that_are_under_way(plan):
     assert (finished_results(planned), failures(planned), events.most_running) == ({}, {}, 2)
 
 
+@pytest.mark.slow  # several processes that import torch, one after the other
 def test_results_that_are_not_paired_stop_the_comparison(plan):
     _, planned = plan(seeds=[16, 17])
     with pytest.raises(RecordError, match="of seed 16 were not trained on the same problems"):

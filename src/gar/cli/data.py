@@ -1,9 +1,10 @@
 """`gar data check` looks at a source of problems, `prepare` draws a subset, `slime` and `verl` write it for these."""
 
 import dataclasses
+import functools
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -162,11 +163,8 @@ def slime(
         tags: Markers of the think-answer format.
         overwrite: Replace an existing file.
     """
-    _check_output(source, out, overwrite)
-    loaded = load_problems(source, options=reading)
-    write_slime_rows(loaded.problems, out, template, chat=chat, tags=Tags(**tags.model_dump()))
-    _print_written(loaded, out)
-    return 0
+    write = functools.partial(write_slime_rows, template=template, chat=chat, tags=Tags(**tags.model_dump()))
+    return _rewrite(source, out, reading, overwrite, write)
 
 
 def verl(
@@ -189,9 +187,17 @@ def verl(
     """
     from gar.integrations.verl.data import write_verl_problems
 
+    write = functools.partial(write_verl_problems, template=template, tags=Tags(**tags.model_dump()))
+    return _rewrite(source, out, reading, overwrite, write)
+
+
+def _rewrite(
+    source: str, out: Path, reading: SourceOptions, overwrite: bool, write: Callable[[list[Problem], Path], object]
+) -> int:
+    """Write all problems of a source in another layout, and say how many."""
     _check_output(source, out, overwrite)
     loaded = load_problems(source, options=reading)
-    write_verl_problems(loaded.problems, out, template=template, tags=Tags(**tags.model_dump()))
+    write(loaded.problems, out)
     _print_written(loaded, out)
     return 0
 

@@ -4,10 +4,8 @@ Pairs of right solutions to one problem, by whether they share the method and wh
 similarities: gradient-activation vectors (GAR's), gradients without activation weighting, hidden states, text.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -19,42 +17,18 @@ from numpy.typing import NDArray
 from gar.analysis.intervals import ClusteredMean, clustered_mean
 from gar.analysis.outputs import Output
 from gar.analysis.policies import Policy
+from gar.analysis.solutions import SIMILARITIES, LabelledSolution, similarities, solution_pairs, solution_sequences
+from gar.analysis.solutions import embedded_solutions as embedded_solutions  # part of this module's interface
+from gar.analysis.solutions import read_solutions as read_solutions
 from gar.analysis.style import COLOURS, MUTED, PAGE_WIDTH, PAPER, add_caption
-from gar.core import unit_rows
-from gar.data.arithmetic import METHODS, WORDINGS, write_solution
 from gar.errors import DataError
-from gar.records import read_jsonl
-from gar.rollouts.generate import encode_prompt
-from gar.scoring import signal_means
-from gar.scoring.anchors import text_likeness
-from gar.spans import SpanRule, TokenSequence, anchor_sequence, token_pieces
-from gar.types import Prompt
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-SIMILARITIES = {
-    "gradient-activation": "gradient x activation",
-    "gradient": "gradient alone",
-    "hidden": "hidden state",
-    "text": "text",
-}
-"""Name in the data, and in figures."""
-
 SAME, OTHER = "same method", "other method"
 _NUM_RESAMPLES = 2000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledSolution:
-    """A right solution and who would have written it so. Without `wording` nothing is known of it."""
-
-    problem_id: str
-    prompt: Prompt
-    text: str
-    method: str
-    wording: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,48 +75,6 @@ class MethodStudy:
     notes: Sequence[str]
 
 
-def embedded_solutions(policy: Policy, num_problems: int) -> list[LabelledSolution]:
-    """Each problem of the embedded task solved by each of its methods in each wording.
-
-    Raises:
-        DataError: The policy's problems are of another task.
-    """
-    return [
-        LabelledSolution(
-            problem_id=problem.id, prompt=problem.prompt, text=write_solution(problem, method, wording), method=method,
-            wording=wording,
-        )
-        for problem in policy.problems[:num_problems]
-        for method, wording in itertools.product(METHODS, WORDINGS)
-    ]  # fmt: skip
-
-
-def read_solutions(path: str | Path) -> list[LabelledSolution]:
-    """Solutions from a JSONL file with `prompt`, `solution`, `method`, and where known `wording` and `id`.
-
-    Rows with the same id are solutions to one problem; without ids, rows with the same prompt.
-
-    Raises:
-        RecordError: The file cannot be read.
-        DataError: A row lacks a column; names the line.
-    """
-    solutions = []
-    for number, row in enumerate(read_jsonl(path), start=1):
-        missing = [name for name in ("prompt", "solution", "method") if not row.get(name)]
-        if missing:
-            raise DataError(
-                f"{path}:{number}: no '{missing[0]}'. Expected prompt, solution and method, and where known wording "
-                "and id; right solutions only."
-            )
-        solutions.append(
-            LabelledSolution(
-                problem_id=str(row.get("id") or row["prompt"]), prompt=row["prompt"], text=row["solution"],
-                method=str(row["method"]), wording=row.get("wording"),
-            )
-        )  # fmt: skip
-    return solutions
-
-
 def method_study(policy: Policy, solutions: Sequence[LabelledSolution], *, expert: str | None = None) -> MethodStudy:
     """Similarities of all pairs of different solutions to one problem.
 
@@ -154,15 +86,15 @@ def method_study(policy: Policy, solutions: Sequence[LabelledSolution], *, exper
     Raises:
         DataError: No problem has two solutions, or none by the expert's method.
     """
-    sequences = _sequences(policy, solutions)
+    sequences = solution_sequences(policy, solutions)
     usable = [i for i, sequence in enumerate(sequences) if sequence.positions]
-    pairs = _pairs([solutions[i] for i in usable], expert)
+    pairs = solution_pairs([solutions[i] for i in usable], expert)
     pairs = [(usable[i], usable[j]) for i, j in pairs]
     if not pairs:
         of_expert = f" with one by '{expert}'" if expert else ""
         raise DataError(f"no pair of solutions to one problem{of_expert} among {len(solutions)} solutions.")
     left, right = np.array(pairs).T
-    similarity = _similarities(policy, sequences, left, right)
+    similarity = similarities(policy, sequences, left, right)
     problem = np.array([solution.problem_id for solution in solutions])[left]
     method, wording = (np.array([str(getattr(s, name)) for s in solutions]) for name in ("method", "wording"))
     same_method, same_wording = method[left] == method[right], wording[left] == wording[right]
@@ -192,46 +124,6 @@ def method_study(policy: Policy, solutions: Sequence[LabelledSolution], *, exper
         data=pa.table({name: pa.array(values.tolist()) for name, values in data.items()}),
         notes=notes,
     )
-
-
-def _sequences(policy: Policy, solutions: Sequence[LabelledSolution]) -> list[TokenSequence]:
-    pieces = token_pieces(policy.tokenizer)
-    rule = SpanRule.from_settings(
-        policy.signal, format=policy.config.verify.format, tags=policy.tags, tokenizer=policy.tokenizer
-    )
-    return [
-        anchor_sequence(encode_prompt(policy.tokenizer, s.prompt), s.text, policy.tokenizer, rule, pieces=pieces)
-        for s in solutions
-    ]
-
-
-def _pairs(solutions: Sequence[LabelledSolution], expert: str | None) -> list[tuple[int, int]]:
-    by_problem: dict[str, list[int]] = {}
-    for i, solution in enumerate(solutions):
-        by_problem.setdefault(solution.problem_id, []).append(i)
-    return [
-        (i, j)
-        for members in by_problem.values()
-        for i, j in itertools.combinations(members, 2)
-        if expert in (None, solutions[i].method, solutions[j].method) and solutions[i].text != solutions[j].text
-    ]
-
-
-def _similarities(policy: Policy, sequences: Sequence[TokenSequence], left: Ints, right: Ints) -> dict[str, Floats]:
-    """Of each pair; NaN where one has no usable vector."""
-    pieces = token_pieces(policy.tokenizer)
-    found = {}
-    for name in SIMILARITIES:
-        if name == "text":
-            values = [text_likeness(sequences[i], sequences[j], pieces) for i, j in zip(left, right, strict=True)]
-            found[name] = np.array(values)
-            continue
-        settings = policy.signal.model_copy(update={"kind": name})
-        vectors = unit_rows(signal_means(policy.parts, sequences, settings)).double().cpu().numpy()
-        cosines = (vectors[left] * vectors[right]).sum(-1)
-        known = (vectors != 0).any(-1)
-        found[name] = np.where(known[left] & known[right], cosines, np.nan)
-    return found
 
 
 def _row(name: str, values: Floats, problem: NDArray, masks: dict[str, Flags], same_wording: Flags) -> SimilarityRow:

@@ -1,6 +1,6 @@
 """The paper's theory on a real model and its rollouts: each statement, what was computed, and whether it holds.
 
-Inner products of gradients by the head are exact, from Gram matrices (`gar.core.tangent_kernel`), in float64.
+The numbers of a response and its anchor are made in `gar.analysis.head_gradients`.
 """
 
 from collections.abc import Sequence
@@ -14,42 +14,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
-from torch import Tensor
 
+from gar.analysis.head_gradients import SCALE, STEP_SIZE, pair_measures, scale_error, token_gradients
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output
 from gar.analysis.policies import Policy, read_sequences, sampled_groups
 from gar.analysis.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions
 from gar.analysis.style import COLOURS, INK, MUTED, PAGE_WIDTH, PAPER, add_caption
-from gar.core import gradient_activation_means, unit_rows
-from gar.core.tangent_kernel import KernelParts, kernel_decomposition, loss_after_head_step, output_layer_kernel
+from gar.core.tangent_kernel import KernelParts, kernel_decomposition
 from gar.errors import DataError
-from gar.models.families import ModelParts, evaluation_mode
-from gar.spans import TokenSequence
 
 Floats = NDArray[np.float64]
 
-_STEP_SIZE = 1e-3
-_SCALE = 1e-4
 _MIN_RESPONSES = 3
 """A rank correlation within a problem needs so many different responses."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenGradients:
-    """The scored tokens of a sequence, all float64.
-
-    Attributes:
-        hidden: [tokens, hidden].
-        logits: [tokens, vocab].
-        errors: Derivative of each token's loss by `W h`.
-        target_ids: [tokens].
-    """
-
-    hidden: Tensor
-    logits: Tensor
-    errors: Tensor
-    target_ids: Tensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,30 +40,6 @@ class TheoryCheck:
     propositions: Sequence[Proposition]
     data: pa.Table
     notes: Sequence[str]
-
-
-@torch.no_grad()
-def token_gradients(parts: ModelParts, sequence: TokenSequence) -> TokenGradients:
-    """Hidden states, logits and errors of a sequence's scored tokens, from one forward pass."""
-    ids = [*sequence.context_ids, *sequence.ids[: sequence.positions[-1]]]
-    with evaluation_mode(parts.backbone):
-        states = parts.backbone(input_ids=torch.tensor([ids], device=parts.device), use_cache=False).last_hidden_state
-    columns = [len(sequence.context_ids) + position - 1 for position in sequence.positions]
-    hidden = states[0, columns].double()
-    logits = _logits(parts, hidden)
-    targets = torch.tensor(sequence.scored_ids, device=hidden.device)
-    errors = torch.softmax(logits, -1)
-    errors[torch.arange(len(targets)), targets] -= 1
-    slope = parts.logit_scale
-    if parts.logit_softcap is not None:
-        slope = slope * (1 - (logits / parts.logit_softcap).square())
-    return TokenGradients(hidden=hidden, logits=logits, errors=errors * slope, target_ids=targets)
-
-
-def _logits(parts: ModelParts, hidden: Tensor) -> Tensor:
-    bias = None if parts.bias is None else parts.bias.double()
-    logits = torch.nn.functional.linear(hidden, parts.weight.double(), bias) * parts.logit_scale
-    return logits if parts.logit_softcap is None else parts.logit_softcap * torch.tanh(logits / parts.logit_softcap)
 
 
 @torch.no_grad()
@@ -109,13 +63,13 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
     rows, scale_errors = [], []
     for index, group in enumerate(groups):
         anchor = token_gradients(policy.parts, group.anchor)
-        scale_errors.append(_scale_error(policy.parts, anchor))
+        scale_errors.append(scale_error(policy.parts, anchor))
         known: dict[tuple[int, ...], dict[str, float]] = {}  # policies repeat themselves
         for sequence, eligible in zip(group.sequences, group.eligible, strict=True):
             key = tuple(sequence.ids)
             if key not in known:
                 response = token_gradients(policy.parts, sequence)
-                known[key] = _pair(policy.parts, response, anchor, moves_logits=plain)
+                known[key] = pair_measures(policy.parts, response, anchor, moves_logits=plain)
             rows.append({"problem": index, "eligible": eligible} | known[key])
     data = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     notes = list(policy.notes)
@@ -136,49 +90,6 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
     )  # fmt: skip
 
 
-def _mean_vector(parts: ModelParts, tokens: TokenGradients) -> Tensor:
-    return gradient_activation_means(
-        tokens.hidden, parts.weight.double(), tokens.target_ids, torch.zeros_like(tokens.target_ids), num_responses=1,
-        bias=None if parts.bias is None else parts.bias.double(), logit_scale=parts.logit_scale,
-        logit_softcap=parts.logit_softcap,
-    )[0]  # fmt: skip
-
-
-def _pair(
-    parts: ModelParts, response: TokenGradients, anchor: TokenGradients, *, moves_logits: bool
-) -> dict[str, float]:
-    """What the statements need of a response and its anchor."""
-    vectors = unit_rows(torch.stack([_mean_vector(parts, tokens) for tokens in (response, anchor)])).double()
-    split = kernel_decomposition(response.errors, response.hidden, anchor.errors, anchor.hidden)
-    own, others = (output_layer_kernel(t.errors, t.hidden, t.errors, t.hidden) for t in (response, anchor))
-    step = _STEP_SIZE / float(own.sqrt().clamp(min=1e-30))
-    before, after = (
-        loss_after_head_step(anchor.logits, anchor.target_ids, anchor.hidden, response.errors, response.hidden, size)
-        for size in (0.0, step)
-    )
-    return {
-        "alignment": float(vectors[0] @ vectors[1]),
-        "normalised_kernel": float(split.kernel / (own * others).sqrt()),
-        "kernel": float(split.kernel),
-        "mean_field": float(split.mean_field),
-        "remainder": float(split.remainder),
-        "printed_bound": float(split.printed_bound),
-        "bound": float(split.bound),
-        "anchor_loss_decrease": float(before - after) / _STEP_SIZE if moves_logits else np.nan,
-    }
-
-
-def _scale_error(parts: ModelParts, tokens: TokenGradients) -> float:
-    """Relative difference of sum_j s_j and the slope of the loss as hidden states grow, by central differences."""
-    losses = [
-        torch.nn.functional.cross_entropy(_logits(parts, (1 + eta) * tokens.hidden), tokens.target_ids)
-        for eta in (_SCALE, -_SCALE)
-    ]
-    slope = float(losses[0] - losses[1]) / (2 * _SCALE)
-    total = float(_mean_vector(parts, tokens).double().sum())
-    return abs(total - slope) / max(abs(slope), 1e-3)
-
-
 def _scored(data: dict[str, Floats]) -> ScoredGroups:
     return ScoredGroups(
         eligible=torch.tensor(data["eligible"]),
@@ -195,7 +106,7 @@ def _scale_proposition(errors: Sequence[float]) -> Proposition:
     return Proposition(
         name="Proposition 1",
         statement="sum_j s_j = d/d eta L((1 + eta) H) at eta = 0.",
-        computed=f"{len(errors)} anchors: relative difference to central differences of the loss, step {_SCALE:g}",
+        computed=f"{len(errors)} anchors: relative difference to central differences of the loss, step {SCALE:g}",
         number=f"at most {worst:.1e}",
         outcome="holds" if worst < 1e-4 else "fails",
     )
@@ -222,7 +133,7 @@ def _step_proposition(data: dict[str, Floats]) -> Proposition:
         name="Corollary 1",
         statement="As read here: the higher its alignment, the more a step on a response lowers the loss of the expert "
         "solution.",
-        computed=f"exact loss of the anchor after a step of length {_STEP_SIZE:g} of the head on the response: rank "
+        computed=f"exact loss of the anchor after a step of length {STEP_SIZE:g} of the head on the response: rank "
         "correlation with alignment over all, mean of those within problems, share with the same sign",
         number=f"{_spearman(b, decrease):.2f}; {clustered_mean(within, np.arange(len(within)))}; "
         f"{np.mean(np.sign(b) == np.sign(decrease)):.0%}",

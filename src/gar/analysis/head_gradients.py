@@ -1,0 +1,105 @@
+"""What the theory needs of a response and its anchor: exact inner products of their gradients by the head.
+
+They come from Gram matrices of errors and hidden states (`gar.core.tangent_kernel`), in float64; the [vocab, hidden]
+matrices are never formed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gar.core import gradient_activation_means, unit_rows
+from gar.core.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
+from gar.models.families import ModelParts, evaluation_mode
+from gar.spans import TokenSequence
+
+STEP_SIZE = 1e-3
+"""Length of a step of the head."""
+SCALE = 1e-4
+"""Of the central differences of the loss as hidden states grow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenGradients:
+    """The scored tokens of a sequence, all float64.
+
+    Attributes:
+        hidden: [tokens, hidden].
+        logits: [tokens, vocab].
+        errors: Derivative of each token's loss by `W h`.
+        target_ids: [tokens].
+    """
+
+    hidden: Tensor
+    logits: Tensor
+    errors: Tensor
+    target_ids: Tensor
+
+
+@torch.no_grad()
+def token_gradients(parts: ModelParts, sequence: TokenSequence) -> TokenGradients:
+    """Hidden states, logits and errors of a sequence's scored tokens, from one forward pass."""
+    ids = [*sequence.context_ids, *sequence.ids[: sequence.positions[-1]]]
+    with evaluation_mode(parts.backbone):
+        states = parts.backbone(input_ids=torch.tensor([ids], device=parts.device), use_cache=False).last_hidden_state
+    columns = [len(sequence.context_ids) + position - 1 for position in sequence.positions]
+    hidden = states[0, columns].double()
+    logits = _logits(parts, hidden)
+    targets = torch.tensor(sequence.scored_ids, device=hidden.device)
+    errors = torch.softmax(logits, -1)
+    errors[torch.arange(len(targets)), targets] -= 1
+    slope = parts.logit_scale
+    if parts.logit_softcap is not None:
+        slope = slope * (1 - (logits / parts.logit_softcap).square())
+    return TokenGradients(hidden=hidden, logits=logits, errors=errors * slope, target_ids=targets)
+
+
+def _logits(parts: ModelParts, hidden: Tensor) -> Tensor:
+    bias = None if parts.bias is None else parts.bias.double()
+    logits = torch.nn.functional.linear(hidden, parts.weight.double(), bias) * parts.logit_scale
+    return logits if parts.logit_softcap is None else parts.logit_softcap * torch.tanh(logits / parts.logit_softcap)
+
+
+def pair_measures(
+    parts: ModelParts, response: TokenGradients, anchor: TokenGradients, *, moves_logits: bool
+) -> dict[str, float]:
+    """What the statements are about, by name; the loss after a step only where the head `moves_logits` alone."""
+    vectors = unit_rows(torch.stack([_mean_vector(parts, tokens) for tokens in (response, anchor)])).double()
+    split = kernel_decomposition(response.errors, response.hidden, anchor.errors, anchor.hidden)
+    own, others = (output_layer_kernel(t.errors, t.hidden, t.errors, t.hidden) for t in (response, anchor))
+    step = STEP_SIZE / float(own.sqrt().clamp(min=1e-30))
+    before, after = (
+        loss_after_head_step(anchor.logits, anchor.target_ids, anchor.hidden, response.errors, response.hidden, size)
+        for size in (0.0, step)
+    )
+    return {
+        "alignment": float(vectors[0] @ vectors[1]),
+        "normalised_kernel": float(split.kernel / (own * others).sqrt()),
+        "kernel": float(split.kernel),
+        "mean_field": float(split.mean_field),
+        "remainder": float(split.remainder),
+        "printed_bound": float(split.printed_bound),
+        "bound": float(split.bound),
+        "anchor_loss_decrease": float(before - after) / STEP_SIZE if moves_logits else np.nan,
+    }
+
+
+def scale_error(parts: ModelParts, tokens: TokenGradients) -> float:
+    """Relative difference of sum_j s_j and the slope of the loss as hidden states grow, by central differences."""
+    losses = [
+        torch.nn.functional.cross_entropy(_logits(parts, (1 + eta) * tokens.hidden), tokens.target_ids)
+        for eta in (SCALE, -SCALE)
+    ]
+    slope = float(losses[0] - losses[1]) / (2 * SCALE)
+    total = float(_mean_vector(parts, tokens).double().sum())
+    return abs(total - slope) / max(abs(slope), 1e-3)
+
+
+def _mean_vector(parts: ModelParts, tokens: TokenGradients) -> Tensor:
+    return gradient_activation_means(
+        tokens.hidden, parts.weight.double(), tokens.target_ids, torch.zeros_like(tokens.target_ids), num_responses=1,
+        bias=None if parts.bias is None else parts.bias.double(), logit_scale=parts.logit_scale,
+        logit_softcap=parts.logit_softcap,
+    )[0]  # fmt: skip

@@ -123,7 +123,7 @@ def approximate_means(
         if not 0 <= value < 1:
             raise ValueError(f"thresholds.{name} must lie in [0, 1), got {value}")
     plan = _whole_rows(make_plan(hidden, head, precision=precision, memory_bytes=memory_bytes), head, memory_bytes)
-    largest = head.slope * torch.stack([tile.abs().amax(0) for _, tile, _ in tiles(head, plan)]).amax(0).to(plan.dtype)
+    largest = _largest_entries(head, plan)
 
     sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
     errors = torch.zeros(num_responses, dtype=torch.float64, device=hidden.device)
@@ -156,6 +156,15 @@ def largest_angles(
     """
     shares = bounds.double() / means.double().norm(dim=-1)
     return torch.where(shares < 1, shares.clamp(max=1).asin(), math.pi).masked_fill(bounds == 0, 0.0)
+
+
+def _largest_entries(head: Head, plan: Plan) -> Tensor:
+    """`max_v |slope_v W_vj|` at most, [hidden], without a copy of W."""
+    largest = torch.zeros(head.weight.shape[1], dtype=plan.dtype, device=head.weight.device)
+    for _, tile, _ in tiles(head, plan):
+        torch.maximum(largest, tile.amax(0), out=largest)
+        torch.maximum(largest, tile.amin(0).neg(), out=largest)
+    return head.slope * largest
 
 
 def _whole_rows(plan: Plan, head: Head, memory_bytes: int) -> Plan:

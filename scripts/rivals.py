@@ -112,7 +112,7 @@ def evaluate(folder: RunFolder, name: str, model: Any, tokenizer: Any, verifier:
         source: evaluate_policy(
             model,
             tokenizer,
-            load_arithmetic(source),  # pyright: ignore[reportArgumentType]
+            load_arithmetic(source),
             verifier,
             config.evaluate,
             seed=config.seed,

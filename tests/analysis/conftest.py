@@ -19,7 +19,7 @@ def rollout(step: int, group: int, index: int, **changes: object) -> RolloutReco
         well_formatted=True, eligible=True, anchor=True, alignment=0.25, bonus=0.0, penalty=0.0, reward=1.0,
         advantage=0.0, num_tokens=9, truncated=False, num_scored_tokens=3, signal_norm=0.5, prompt_tokens=4,
     )  # fmt: skip
-    return RolloutRecord(**(values | changes))  # pyright: ignore[reportArgumentType]
+    return RolloutRecord(**(values | changes))
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def write_run(tmp_path: Path) -> WriteRun:
         folder = RunFolder.create(tmp_path, "run")
         folder.write_run(seed=0, command=["gar", "train"], config={}, config_text=config, data_hash=None)
         if status != "running":
-            folder.update_run(status=status)  # pyright: ignore[reportArgumentType]
+            folder.update_run(status=status)
         for step in sorted({record.step for record in records}):
             folder.write_rollouts(step, [record for record in records if record.step == step])
         return folder

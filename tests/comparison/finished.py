@@ -75,7 +75,7 @@ def write_run(
 
 def result(planned: PlannedRun, num_correct: Mapping[str, Sequence[int]], **options: object) -> RunResult:
     """Write the run of `planned` and take its result."""
-    write_run(planned.config, num_correct=num_correct, **options)  # type: ignore[arg-type]  # passed on as they come
+    write_run(planned.config, num_correct=num_correct, **options)
     return result_of(planned)
 
 

@@ -181,7 +181,7 @@ def test_choose_layout_refuses_a_named_layout_that_does_not_fit():
     with pytest.raises(DataError, match=r"f.jsonl: no column 'question'"):
         choose_layout(OURS, source="f.jsonl", name="gsm8k")
     with pytest.raises(ConfigError, match=r"unknown layout 'gsm'; expected one of gar, numina-1.5, numina-cot, gsm8k"):
-        choose_layout(OURS, source="f.jsonl", name="gsm")  # pyright: ignore[reportArgumentType]
+        choose_layout(OURS, source="f.jsonl", name="gsm")
 
 
 def test_layouts_have_distinct_names():

@@ -156,7 +156,7 @@ def test_iter_response_rows_reads_the_same_from_parquet(tmp_path: Path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.Table.from_pylist([{"id": None} | row for row in rows]), tmp_path / "rows.parquet")
     found = [
-        [(row.line, row.id, row.responses) for row in iter_response_rows(str(tmp_path / name), ResponseColumns())]  # type: ignore[union-attr]  # no row here is an error
+        [(row.line, row.id, row.responses) for row in iter_response_rows(str(tmp_path / name), ResponseColumns())]
         for name in ("rows.jsonl", "rows.parquet")
     ]
     assert found[0] == found[1] == [(1, "rows-1", ("7", "so 8")), (2, "x", ("9",))]

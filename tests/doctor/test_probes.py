@@ -24,7 +24,7 @@ def probe(site: Path) -> Callable[[str], Probe]:
     def probe(body: str) -> Probe:
         (site / "probe_of_this_test.py").write_text(f"def probe():\n    {body}\n")
         importlib.invalidate_caches()
-        return SimpleNamespace(__module__="probe_of_this_test", __name__="probe")  # pyright: ignore[reportReturnType]
+        return SimpleNamespace(__module__="probe_of_this_test", __name__="probe")
 
     return probe
 

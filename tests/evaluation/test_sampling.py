@@ -183,7 +183,7 @@ class FakeParams(SimpleNamespace):
 
 def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
     module = types.ModuleType("vllm")
-    module.LLM, module.SamplingParams = FakeLLM, FakeParams  # type: ignore[attr-defined]  # a made module
+    module.LLM, module.SamplingParams = FakeLLM, FakeParams
     monkeypatch.setitem(sys.modules, "vllm", module)
     engine = load_engine(GenerateJob(model="embedded", benchmark=("arithmetic",), backend="vllm"))
     assert isinstance(engine, VllmEngine)

@@ -76,5 +76,5 @@ def make_run(
     for moment, num_correct in evaluations.items():
         folder.write_json(f"evaluation/{moment}.json", evaluation(num_correct))
     if status != "running":
-        folder.update_run(status=status)  # type: ignore[arg-type]
+        folder.update_run(status=status)
     return folder.path

@@ -13,8 +13,8 @@ from gar.report.build import ReportOptions, write_report
 from tests.report.runs import make_run, rollout, wrong
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402 - skipped above without selenium
+from selenium.webdriver.common.keys import Keys  # noqa: E402 - the same
 
 pytestmark = pytest.mark.browser
 

@@ -166,7 +166,7 @@ def test_curves_of_seeds_are_means_with_the_range_of_seeds(tmp_path):
     runs = [read_run(make_run(tmp_path, f"s{seed}", seed=seed, steps=3 + seed)) for seed in (0, 1)]
     for run, factor in zip(runs, (1, 3), strict=True):
         for row in run.metrics:
-            row["reward"] = factor * row["step"]  # type: ignore[index]
+            row["reward"] = factor * row["step"]
     (line,) = make_report(runs, ReportOptions()).charts[0].series
     assert (line.label, line.steps) == ("gar-grpo, 2 seeds", [1, 2, 3])
     assert (line.values, line.low, line.high) == ([2, 4, 6], [1, 2, 3], [3, 6, 9])
@@ -191,7 +191,7 @@ def test_expert_solutions_of_a_source_elsewhere_can_be_named(tmp_path):
     row = {"id": problem.id, "prompt": problem.prompt, "answer": problem.answer, "expert_solution": "because $x$"}
     (tmp_path / "problems.jsonl").write_text(json.dumps(row) + "\n")
     report, _ = write(tmp_path, run, problems=str(tmp_path / "problems.jsonl"))
-    assert report.rollouts.groups[0].expert.parts == ["because ", 0]  # type: ignore[union-attr]
+    assert report.rollouts.groups[0].expert.parts == ["because ", 0]
 
 
 def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):

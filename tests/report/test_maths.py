@@ -47,8 +47,8 @@ def test_mathml_builds_the_tree_that_the_formula_says(latex, tree):
 
 
 def test_mathml_puts_limits_above_and_below_in_a_formula_of_its_own_only():
-    assert mathml(r"\sum_{i}^n", display=True)[1][0] == "munderover"  # type: ignore[index]
-    assert mathml(r"\sum_{i}^n")[1][0] == "msubsup"  # type: ignore[index]
+    assert mathml(r"\sum_{i}^n", display=True)[1][0] == "munderover"
+    assert mathml(r"\sum_{i}^n")[1][0] == "msubsup"
 
 
 def test_mathml_lays_out_environments_in_rows_and_cells():

@@ -36,7 +36,7 @@ def test_changes_of_one_run_pair_its_problems(tmp_path):
     assert (finding.num_seeds, finding.num_problems, finding.verdict) == (1, 8, "better")
     assert finding.difference == pytest.approx(differences.mean())
     assert finding.low is not None
-    assert finding.low < finding.difference < finding.high  # type: ignore[operator]
+    assert finding.low < finding.difference < finding.high
     assert headline(groups, [finding], []) == "After training the model is better on test."
     assert "This is one run" in sentences(groups, [finding], [])[-1]
 
@@ -84,7 +84,7 @@ def test_contests_pair_by_seed_and_name_the_winner(tmp_path):
 
 def test_contests_refuse_other_training_problems(tmp_path):
     groups = groups_of(tmp_path, ("grpo", 0, AFTER), ("gar-grpo", 0, AFTER))
-    groups[1].runs[0].record["data_hash"] = "other"  # type: ignore[index]
+    groups[1].runs[0].record["data_hash"] = "other"
     notes: list[str] = []
     assert contests(groups, notes) == []
     assert "were not trained on the same problems in the same order (seed 0)" in notes[0]

@@ -376,7 +376,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Iterator[list[
         monkeypatch.setattr(GarScorer, "score", limited)
         return sizes
 
-    return interrupt  # type: ignore[return-value]  # the fixture's type says less
+    return interrupt
 
 
 SETTINGS = {"window": 2 * RESPONSES}

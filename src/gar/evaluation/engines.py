@@ -112,7 +112,7 @@ class VllmEngine:
 
     def __init__(self, job: GenerateJob) -> None:
         try:
-            from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]
+            from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
         except ImportError as error:
             raise ConfigError("--backend vllm needs vLLM: pip install 'gar-rl[vllm]'.") from error
         path = str(embedded_path()) if job.model == "embedded" else job.model

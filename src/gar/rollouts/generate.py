@@ -181,7 +181,8 @@ def _generation_state(model: PreTrainedModel, config: GenerationConfig, seed: in
     `generate` fills what a config leaves open from the model's own, hence the swap. Gradient checkpointing needs no
     care: transformers applies it in train mode only.
     """
-    owner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # unwraps PEFT  # pyright: ignore
+    # PEFT's models alone have it: pyright takes the attribute for a module.
+    owner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # pyright: ignore
     own_config = owner.generation_config
     training = [module for module in model.modules() if module.training]
     device = model.device
@@ -209,7 +210,7 @@ def _generate_batch(model: PreTrainedModel, prompts: Sequence[Sequence[int]], co
         input_ids[row, width - len(ids) :] = torch.tensor(ids)
         mask[row, width - len(ids) :] = 1
     try:
-        output = model.generate(  # pyright: ignore[reportCallIssue]
+        output = model.generate(  # pyright: ignore[reportCallIssue]: torch takes it for a module
             input_ids=input_ids.to(model.device),
             attention_mask=mask.to(model.device),
             generation_config=config,

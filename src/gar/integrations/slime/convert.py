@@ -140,7 +140,7 @@ class SampleReader:
 
 @functools.lru_cache(maxsize=1)
 def _reader(checkpoint: str, settings: str) -> SampleReader:
-    from slime.utils.processing_utils import load_tokenizer  # pyright: ignore[reportMissingImports]
+    from slime.utils.processing_utils import load_tokenizer
 
     return SampleReader(load_tokenizer(checkpoint, trust_remote_code=True), RunConfig.model_validate_json(settings))
 
@@ -169,7 +169,7 @@ def _response_ids(sample: Any) -> list[int]:
 
 def _slime_train_data(args: Any, samples: list[Any]) -> dict[str, Any]:
     """What slime's own converter makes of the samples. It is a method of its manager and reads three attributes."""
-    from slime.ray.rollout import RolloutManager  # pyright: ignore[reportMissingImports]
+    from slime.ray.rollout import RolloutManager
 
     manager_class = RolloutManager.__ray_metadata__.modified_class  # the class below @ray.remote
     manager = object.__new__(manager_class)

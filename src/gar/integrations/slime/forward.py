@@ -72,9 +72,9 @@ def sequence_means(
     Raises:
         ModelError: The last stage has no `output_layer`.
     """
-    from megatron.core import mpu  # pyright: ignore[reportMissingImports]
-    from slime.backends.megatron_utils.data import DataIterator  # pyright: ignore[reportMissingImports]
-    from slime.backends.megatron_utils.model import forward_only  # pyright: ignore[reportMissingImports]
+    from megatron.core import mpu
+    from slime.backends.megatron_utils.data import DataIterator
+    from slime.backends.megatron_utils.model import forward_only
 
     is_last = mpu.is_pipeline_last_stage(ignore_virtual=True)
     if is_last:
@@ -181,7 +181,7 @@ def _micro_batch_means(
     args: Any, inputs: HeadInputs, batch: Sequence[ScoredSequence], signal: SignalSettings
 ) -> Tensor:
     """Mean vectors of the sequences of one micro-batch, from what the head was given in it."""
-    from megatron.core import mpu  # pyright: ignore[reportMissingImports]
+    from megatron.core import mpu
 
     group = mpu.get_tensor_model_parallel_group()
     hidden = inputs.whole_hidden(group)
@@ -225,7 +225,7 @@ def _response_rows(
     slime knows which row is whose, packed and under context parallelism, and says it of logits. Here the numbers of the
     rows stand in their place, which float32 holds exactly up to 2^24, and positions in the place of tokens.
     """
-    from slime.backends.megatron_utils.loss import get_responses  # pyright: ignore[reportMissingImports]
+    from slime.backends.megatron_utils.loss import get_responses
 
     device = batch[0].tokens.device
     lengths = [len(sequence.tokens) for sequence in batch]
@@ -265,7 +265,7 @@ def _common_number(number: int, chunks: list[Any], mpu: Any, device: Any) -> int
     dist.all_reduce(most, op=dist.ReduceOp.MAX, group=mpu.get_data_parallel_group())
     multiple = 1
     if len(chunks) > 1:
-        from megatron.core.utils import get_model_config  # pyright: ignore[reportMissingImports]
+        from megatron.core.utils import get_model_config
 
         multiple = get_model_config(chunks[0]).microbatch_group_size_per_vp_stage
     return -(-int(most) // multiple) * multiple

@@ -61,8 +61,8 @@ def on_megatron_init(args: Any) -> None:
         ConfigError: A setting is wrong, the job is one that GAR cannot do, or slime is older than 0.3.0.
     """
     check_supported(args, read_settings(args))
-    from megatron.core.distributed import DistributedDataParallel  # pyright: ignore[reportMissingImports]
-    from slime.backends.megatron_utils.data import DataIterator  # pyright: ignore[reportMissingImports]
+    from megatron.core.distributed import DistributedDataParallel
+    from slime.backends.megatron_utils.data import DataIterator
 
     if "micro_batch_size" in inspect.signature(DataIterator).parameters:
         raise ConfigError("this slime is older than 0.3.0, whose hooks GAR is written for: update slime")

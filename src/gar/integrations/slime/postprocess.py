@@ -41,8 +41,8 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
         ConfigError: The responses come without payload; or slime has not made the pass that `capture: logprob` needs.
         ModelError: The model has no head that GAR can read.
     """
-    from megatron.core import mpu  # pyright: ignore[reportMissingImports]
-    from slime.backends.megatron_utils.loss import compute_advantages_and_returns  # pyright: ignore
+    from megatron.core import mpu
+    from slime.backends.megatron_utils.loss import compute_advantages_and_returns
 
     start = time.perf_counter()
     if PAYLOAD_KEY not in rollout_data:

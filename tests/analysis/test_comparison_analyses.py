@@ -72,6 +72,15 @@ def test_sensitivity_takes_rows_that_change_one_number(results):
     assert "two is in no curve: it changes reward.beta, reward.clip." in found.notes
 
 
+def test_sensitivity_gives_rows_of_an_older_version_the_defaults_of_settings_that_came_later(results):
+    newer = json.loads((results / "beta-2-seed-0.json").read_text())
+    newer["settings"]["signal"] = {"memory_bytes": 256 * 1024**2}  # its default
+    for seed in (0, 1):
+        (results / f"beta-2-seed-{seed}.json").write_text(json.dumps(newer | {"seed": seed}))
+    (curve,) = sensitivity(results).curves
+    assert list(curve.values) == [0.5, 2.0]
+
+
 def test_sensitivity_output_has_a_row_for_each_point(results):
     output = sensitivity_output(sensitivity(results))
     assert [(row[1], row[3]) for row in output.rows] == [("0.5", 2), ("2", 2)]

@@ -16,9 +16,10 @@ from gar.analysis.ablation import FinishedRun, read_finished_runs, seed_scores
 from gar.analysis.comparison_figures import mean_interval
 from gar.analysis.outputs import Output
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
+from gar.config import RunConfig
 from gar.errors import RecordError
 
-_MAX_COLUMNS = 4
+_MAX_COLUMNS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +69,9 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
         RecordError: There is nothing to read, no such row, or no row varies one number alone.
     """
     runs, notes = read_finished_runs(folder)
-    settings = {run.label: dict(_leaves(run.settings)) for run in runs}
+    # A run of an older version lacks settings that came later, whose defaults do what it did.
+    defaults = dict(_leaves(RunConfig().model_dump(mode="json")))
+    settings = {run.label: defaults | dict(_leaves(run.settings)) for run in runs}
     for values in settings.values():
         values.pop("seed", None)
     chosen = base or _centre(settings)

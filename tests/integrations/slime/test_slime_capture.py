@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from gar.errors import ConfigError, ModelError
+from gar.integrations.slime import capture
+from gar.integrations.slime.policy import HeadInputs
 from gar.integrations.slime.postprocess import needed_responses
 from gar.integrations.slime.settings import read_settings
 from tests.engines.rollouts import make_arguments, make_capturing, make_data
@@ -139,3 +141,18 @@ def test_capture_logprob_refuses_a_step_without_the_pass_or_with_another_one(alo
         assert texts[name].startswith("gar.capture is 'logprob', but slime has made no log-probability pass")
     assert "had 4 micro-batches, its schedule says 3" in texts["other schedule"]
     assert "held other tokens than slime's schedule says" in texts["other order"]
+
+
+def test_capture_logprob_keeps_a_bounded_part_of_hidden_states_on_the_device(monkeypatch):
+    held = capture._HeldInputs()
+    monkeypatch.setattr(capture, "_MOST_DEVICE_BYTES", 2 * 5 * 4 * 4)  # two of these micro-batches, float32
+    moved = []
+    monkeypatch.setattr(Tensor, "cpu", lambda hidden: (moved.append(hidden), hidden.clone())[1])  # as from a device
+    batches = [torch.full((5, 4), float(i)) for i in range(4)]
+    for hidden in batches:
+        inputs = HeadInputs(token_ids=torch.arange(5), hidden=hidden, weight=hidden, bias=None, is_split=False)
+        held.append(inputs)
+    assert [hidden is batch for hidden, batch in zip(moved, batches[2:], strict=True)] == [True, True]
+    assert [inputs.hidden is batch for inputs, batch in zip(held, batches, strict=True)] == [True, True, False, False]
+    for inputs, batch in zip(held, batches, strict=True):
+        torch.testing.assert_close(inputs.whole_hidden(None), batch)

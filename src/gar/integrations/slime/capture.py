@@ -1,5 +1,6 @@
 """slime's own log-probability pass over the responses: what the head is given in it, kept for `postprocess`."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,17 +12,37 @@ _POLICY_PASS = ""
 """slime's store_prefix of that pass; "ref_" and "teacher_" are those of other models, "gar_" of our own passes."""
 
 
+_MOST_DEVICE_BYTES = 2**30
+"""Of hidden states kept on the device. What comes beyond it waits in host memory."""
+
+
+class _HeldInputs(list[HeadInputs]):
+    """What the head was given in each micro-batch, with at most `_MOST_DEVICE_BYTES` of it on the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._device_bytes = 0
+
+    def append(self, inputs: HeadInputs) -> None:
+        hidden = inputs.hidden
+        if self._device_bytes + hidden.nbytes > _MOST_DEVICE_BYTES:
+            hidden = hidden.cpu()
+        else:
+            self._device_bytes += hidden.nbytes
+        super().append(dataclasses.replace(inputs, hidden=hidden))
+
+
 class _LogProbPass:
     """Listens from `start` until `take`. slime trains only after that, so training is never listened to."""
 
     def __init__(self) -> None:
-        self._seen: list[HeadInputs] = []
+        self._seen = _HeldInputs()
         self._stop: Callable[[], None] | None = None
 
     def start(self, chunks: list[Any]) -> None:
         if self._stop is not None:
             self._stop()
-        self._seen = []
+        self._seen = _HeldInputs()
         self._stop = watch_head(chunks, self._seen)
 
     def take(self) -> list[HeadInputs]:
@@ -32,7 +53,7 @@ class _LogProbPass:
                 "or more updates (--num-steps-per-rollout 2), or set gar.capture to own."
             )
         self._stop()
-        seen, self._seen, self._stop = self._seen, [], None
+        seen, self._seen, self._stop = self._seen, _HeldInputs(), None
         return seen
 
 

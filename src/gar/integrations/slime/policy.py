@@ -85,7 +85,8 @@ class HeadInputs:
     token_ids: Tensor
     """int64 [tokens]: what this context rank passed through the model, packed and padded as slime does it."""
     hidden: Tensor
-    """[tokens, hidden]; under sequence parallelism this tensor rank's part of the tokens."""
+    """[tokens, hidden], on the model's device or in host memory; under sequence parallelism this tensor rank's part of
+    the tokens."""
     weight: Tensor
     """[rows, hidden], this rank's rows of the head; the embedding's where they are tied."""
     bias: Tensor | None
@@ -95,7 +96,8 @@ class HeadInputs:
 
     def whole_hidden(self, group: Any) -> Tensor:
         """Hidden states of all tokens, put together where sequence parallelism splits them over `group`."""
-        return gather_tokens(self.hidden, group) if self.is_split else self.hidden
+        hidden = self.hidden.to(self.weight.device)
+        return gather_tokens(hidden, group) if self.is_split else hidden
 
     def shard(self, *, rank: int, vocab_size: int | None, num_ranks: int, group: Any) -> VocabShard:
         """Which rows of the head this rank holds. Rows from `vocab_size` on are padding."""

@@ -54,7 +54,7 @@ if ((256 % num_gpus)); then
     echo "TRAIN_GPUS names $num_gpus GPUs; 256 passes of 8 responses must divide evenly over them" >&2
     exit 2
 fi
-CUDA_VISIBLE_DEVICES=$TRAIN_GPUS accelerate launch --multi_gpu --num_processes "$num_gpus" -m gar.cli.main \
+CUDA_VISIBLE_DEVICES=$TRAIN_GPUS accelerate launch --multi_gpu --num_processes "$num_gpus" -m gar \
     train --preset paper-qwen3-4b \
     --model.path "$MODEL" \
     --trl.gradient_accumulation_steps "$((256 / num_gpus))" \

@@ -27,7 +27,7 @@ FAST = [
 def start(*arguments: str, folder: Path, **options: Any) -> subprocess.Popen[str]:
     """`gar train` in a process of its own, writing a run called NAME under `folder`."""
     return subprocess.Popen(
-        [sys.executable, "-m", "gar.cli.main", "train", *arguments],
+        [sys.executable, "-m", "gar", "train", *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", "TRACKIO_DIR": str(folder / "trackio")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

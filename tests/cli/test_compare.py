@@ -51,6 +51,7 @@ def test_compare_dry_run_counts_and_estimates(comparison, capsys):
     shown = capsys.readouterr().out
     assert "3 of 4 runs to do, 2 side by side: about 2 min." in shown  # two rounds of 60 s
     assert "num_samples: 4" in shown
+    assert "1 of 2" in shown
     assert started == []
     assert not planned[0].result_path.with_name("table.md").exists()
 

@@ -17,7 +17,7 @@ from gar.doctor import Check, CheckStatus, Section
 from gar.doctor.packages import metadata_values
 from gar.settings import RecordSettings
 
-MODULE = [sys.executable, "-m", "gar.cli.main", "doctor"]
+MODULE = [sys.executable, "-m", "gar", "doctor"]
 FINE = [
     Check(section="versions", name="python", status="ok", required=True, found="3.11.7"),
     Check(section="versions", name="tqdm", status="ok", required=True, found="4.70.1"),

@@ -14,7 +14,7 @@ import pytest
 import gar.evaluation.sampling
 from gar.cli.main import main
 
-MODULE = [sys.executable, "-m", "gar.cli.main"]
+MODULE = [sys.executable, "-m", "gar"]
 SET = ["--benchmark", "arithmetic", "--max-new-tokens", "40"]
 
 

@@ -12,7 +12,7 @@ from gar import __version__
 from gar.cli.main import COMMANDS, main
 from gar.errors import RecordError
 
-MODULE = [sys.executable, "-m", "gar.cli.main"]
+MODULE = [sys.executable, "-m", "gar"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from gar.cli.score import _alignment_table
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.scoring.job import ScoreJob
 
-MODULE = [sys.executable, "-m", "gar.cli.main"]
+MODULE = [sys.executable, "-m", "gar"]
 RESPONSES = len(METHODS) * len(WORDINGS)
 
 

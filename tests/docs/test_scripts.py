@@ -67,7 +67,7 @@ def trained(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, Run
     told: list[RunConfig] = []
     monkeypatch.setattr(gar.training, "train", lambda config, **_: told.append(config))
     assert launch.module
-    assert launch.training_script == "gar.cli.main"
+    assert launch.training_script == "gar"
     assert main(launch.training_script_args) == 0
     assert set(told[0].trl) <= {field.name for field in fields(GRPOConfig)}
     return launch.num_processes, told[0]

@@ -117,7 +117,7 @@ def test_weights_after_two_steps_are_those_of_one_rank(runs):
 # `gar train` under a launcher, as a user starts it.
 
 TRAIN = [
-    "-m", "gar.cli.main", "train", "--preset", "demo", "--trl.per_device_train_batch_size", "12",
+    "-m", "gar", "train", "--preset", "demo", "--trl.per_device_train_batch_size", "12",
     "--records.trackio", "False", "--records.name", "two",
 ]  # fmt: skip
 LOOK = [

@@ -74,7 +74,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as in `gar train --help | head`
         return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

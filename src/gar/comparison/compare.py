@@ -95,14 +95,13 @@ class Comparison:
         """Where each row stands."""
         seeds = self.settings.seeds
         table = Table(title=f"{escape(self.settings.name)}: seeds {', '.join(map(str, seeds))}", title_justify="left")
-        for heading in ("row", "method", "settings of its own", "against", "finished", "failed", "to do"):
-            justify = "right" if heading in ("finished", "failed", "to do") else "left"
-            table.add_column(heading, justify=justify, overflow="fold")
+        for heading in ("row", "what it is", "against", "finished", "failed"):
+            table.add_column(heading, justify="right" if heading in ("finished", "failed") else "left", overflow="fold")
         for row in self.settings.runs:
             finished, broken = (sum(label == row.label for label, _ in there) for there in (results, failed))
-            words = (row.label, row.method, ", ".join(_leaves(row.settings)), ", ".join(self.settings.against(row)))
-            counts = (finished, broken, len(seeds) - finished)
-            table.add_row(*(escape(word or "-") for word in words), *map(str, counts))
+            own = ", ".join([*([row.method] if row.method != row.label else []), *_leaves(row.settings)])
+            words = (row.label, own, ", ".join(self.settings.against(row)))
+            table.add_row(*(escape(word or "-") for word in words), f"{finished} of {len(seeds)}", str(broken or "-"))
         return table
 
 

@@ -9,7 +9,7 @@ The same hidden states, targets and head for all ways, interleaved (A B C A B C)
 * sparse and gated: ours without token ids under 2^-12, and also without tokens that are 99 % sure (approximate);
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
   makes the head's gradient, as a released implementation does for an untied head;
-* torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger and CCE where they are installed (CUDA).
+* torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
 
 Prints CPU seconds (so that other work on the machine counts little; GPU time on CUDA), ratios of the same round, the
 memory beside arguments (each way in a process of its own), and 1 - cos against float64.
@@ -133,6 +133,15 @@ def cce(case: Case) -> Tensor:
     return response_means(gradient, case)
 
 
+def quack(case: Case) -> Tensor:
+    from quack.linear_cross_entropy import scaled_exp_linear_cross_entropy_fwd  # Hopper alone
+
+    _, gradient, _ = scaled_exp_linear_cross_entropy_fwd(
+        case.hidden, case.weight, case.targets, chunk_of(case), need_dw=False
+    )
+    return response_means(gradient[: len(case.hidden)], case)  # its rows are padded to whole tiles
+
+
 def response_means(gradient: Tensor, case: Case) -> Tensor:
     sums = torch.zeros(RESPONSES, gradient.shape[1], dtype=torch.float64, device=gradient.device)
     sums.index_add_(0, case.index, gradient.double() * case.hidden.double())
@@ -161,7 +170,7 @@ def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
     if hasattr(F, "linear_cross_entropy"):
         ways["torch"] = torch_fused
     if case.hidden.is_cuda:
-        ways |= {"Liger": liger, "CCE": cce}
+        ways |= {"Liger": liger, "CCE": cce, "QuACK": quack}
     return ways
 
 
@@ -225,7 +234,7 @@ def measure(shape: str, dtype: torch.dtype, device: str, rounds: int) -> dict[st
 
 def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
     tokens = SHAPES[shape] * (16 if device == "cuda" else 1)
-    return tokens // 32 if dtype == torch.bfloat16 and not has_fast_bfloat16(torch.device(device)) else tokens
+    return tokens // 4 if dtype == torch.bfloat16 and not has_fast_bfloat16(torch.device(device)) else tokens
 
 
 def own_memory(name: str, shape: str, dtype: torch.dtype, device: str) -> int | None:

@@ -2,10 +2,12 @@
 
     python benchmarks/scale.py [--rounds 3] [--device cpu]
 
-One quantity is varied at a time around a base case: scored tokens, vocabulary, width, responses (the same tokens in
-more pieces), the share of tokens scored (pass rate times span), and anchors (each a forward pass of a small Qwen3 and
-the closed form). Fits `seconds = a + b x` by least squares and prints R^2, b times the largest x over the measured
-seconds there (1 where the cost is proportional), and the points. Writes results/scale-DEVICE.json.
+One quantity is varied at a time around a base case. Of the closed form: scored tokens, vocabulary, width, and pieces
+(the same tokens as more responses, which should cost the same). Of a group whose hidden states are captured: its
+responses, the pass rate in percent, and the span. Of anchors (each a forward pass of a small Qwen3 and the closed
+form): their number. Fits `seconds = a + b x` by least squares and prints R^2, b times the largest x over the measured
+seconds there (1 where the cost is proportional, 0 where it does not depend on x, and R^2 then says nothing), and the
+points. Writes results/scale-DEVICE.json.
 """
 
 import argparse
@@ -18,28 +20,56 @@ from typing import Any
 
 import torch
 from common import machine, write_json
+from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from gar.core import gradient_activation_means
 
-BASE = dict(tokens=2048, vocab=16_384, width=256, responses=8)
+BASE = dict(tokens=2048, vocab=16_384, width=256, pieces=8)
 VARIED: dict[str, list[int]] = {
     "tokens": [512, 1024, 2048, 4096, 8192],
     "vocab": [4096, 8192, 16_384, 32_768, 65_536],
     "width": [64, 128, 256, 512],
-    "responses": [2, 8, 32, 128],
+    "pieces": [2, 8, 32, 128],
 }
+GROUP = dict(responses=16, pass_percent=50, span=256)
+VARIED_IN_GROUP: dict[str, list[int]] = {
+    "responses": [4, 8, 16, 32],
+    "pass_percent": [25, 50, 75, 100],
+    "span": [64, 128, 256, 512],
+}
+RESPONSE_TOKENS = 512
+FLAT = 0.2
 ANCHORS, ANCHOR_TOKENS = [1, 2, 4, 8], 256
 
 
-def closed_form(device: str, *, tokens: int, vocab: int, width: int, responses: int) -> Callable[[], Any]:
+def closed_form(device: str, *, tokens: int, vocab: int, width: int, pieces: int) -> Callable[[], Any]:
+    hidden, weight, targets = random_case(device, tokens, vocab, width)
+    index = torch.arange(tokens, device=device) * pieces // tokens
+    return lambda: gradient_activation_means(hidden, weight, targets, index, num_responses=pieces)
+
+
+def captured_group(device: str, *, responses: int, pass_percent: int, span: int) -> Callable[[], Any]:
+    """The hidden states of all responses are there; the last `span` tokens of those that are right are scored."""
+    hidden, weight, targets = random_case(device, responses * RESPONSE_TOKENS, BASE["vocab"], BASE["width"])
+    eligible = round(responses * pass_percent / 100)
+    index = torch.arange(eligible, device=device).repeat_interleave(span)
+
+    def call() -> None:
+        rows = (hidden.view(responses, RESPONSE_TOKENS, -1)[:eligible, -span:]).flatten(0, 1)
+        ids = targets.view(responses, RESPONSE_TOKENS)[:eligible, -span:].flatten()
+        gradient_activation_means(rows, weight, ids, index, num_responses=eligible)
+
+    return call
+
+
+def random_case(device: str, tokens: int, vocab: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states, head and targets."""
     generator = torch.Generator(device).manual_seed(0)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     weight = torch.randn(vocab, width, generator=generator, device=device).mul_(3 / width**0.5).to(dtype)
     hidden = torch.randn(tokens, width, generator=generator, device=device).to(dtype)
-    targets = torch.randint(vocab, (tokens,), generator=generator, device=device)
-    index = torch.arange(tokens, device=device) * responses // tokens
-    return lambda: gradient_activation_means(hidden, weight, targets, index, num_responses=responses)
+    return hidden, weight, torch.randint(vocab, (tokens,), generator=generator, device=device)
 
 
 def anchors(device: str, number: int) -> Callable[[], Any]:
@@ -90,6 +120,9 @@ def line(xs: list[int], ys: list[float]) -> dict[str, float]:
 
 def run(device: str, rounds: int) -> dict[str, Any]:
     cases = {name: {x: closed_form(device, **BASE | {name: x}) for x in xs} for name, xs in VARIED.items()}
+    cases |= {
+        name: {x: captured_group(device, **GROUP | {name: x}) for x in xs} for name, xs in VARIED_IN_GROUP.items()
+    }
     cases["anchors"] = {number: anchors(device, number) for number in ANCHORS}
     times: dict[str, dict[int, list[float]]] = {name: {x: [] for x in points} for name, points in cases.items()}
     for number in range(rounds + 1):  # the first is a warm-up
@@ -102,7 +135,7 @@ def run(device: str, rounds: int) -> dict[str, Any]:
     for name, points in times.items():
         medians = {x: statistics.median(values) for x, values in points.items()}
         result[name] = {"seconds": medians, **line(list(medians), list(medians.values()))}
-    return {"base": BASE, "varied": result, "rounds": rounds, "machine": machine()}
+    return {"base": BASE, "group": GROUP, "varied": result, "rounds": rounds, "machine": machine()}
 
 
 def print_table(result: dict[str, Any]) -> None:
@@ -112,7 +145,9 @@ def print_table(result: dict[str, Any]) -> None:
     table = Table("varied", "R^2", "proportional part", "seconds at each")
     for name, found in result["varied"].items():
         points = ", ".join(f"{x}: {y:.3g}" for x, y in found["seconds"].items())
-        table.add_row(name, f"{found['r_squared']:.3f}", f"{found['proportional_part_at_the_largest']:.2f}", points)
+        proportional = found["proportional_part_at_the_largest"]
+        straight = f"{found['r_squared']:.3f}" if proportional > FLAT else "-"
+        table.add_row(name, straight, f"{proportional:.2f}", points)
     Console(width=110).print(table)
 
 

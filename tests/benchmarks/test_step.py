@@ -27,12 +27,19 @@ def test_scale_writes_lines_of_every_quantity(monkeypatch, tmp_path, capsys):
     monkeypatch.syspath_prepend(BENCHMARKS)
     import scale
 
-    monkeypatch.setattr(scale, "BASE", {"tokens": 16, "vocab": 64, "width": 8, "responses": 2})
-    monkeypatch.setattr(scale, "VARIED", {"tokens": [8, 16], "vocab": [32, 64], "width": [4, 8], "responses": [1, 2]})
+    monkeypatch.setattr(scale, "BASE", {"tokens": 16, "vocab": 64, "width": 8, "pieces": 2})
+    monkeypatch.setattr(scale, "VARIED", {"tokens": [8, 16], "vocab": [32, 64], "width": [4, 8], "pieces": [1, 2]})
+    monkeypatch.setattr(scale, "GROUP", {"responses": 2, "pass_percent": 50, "span": 4})
+    monkeypatch.setattr(scale, "VARIED_IN_GROUP", {"responses": [2, 4], "pass_percent": [50, 100], "span": [2, 4]})
+    monkeypatch.setattr(scale, "RESPONSE_TOKENS", 8)
     monkeypatch.setattr(scale, "ANCHORS", [1, 2])
     monkeypatch.setattr("sys.argv", ["scale.py", "--rounds", "1", "--out", str(tmp_path / "scale.json")])
     scale.main()
-    assert list(json.loads((tmp_path / "scale.json").read_text())["varied"]) == [*scale.VARIED, "anchors"]
+    assert list(json.loads((tmp_path / "scale.json").read_text())["varied"]) == [
+        *scale.VARIED,
+        *scale.VARIED_IN_GROUP,
+        "anchors",
+    ]
     assert "proportional part" in capsys.readouterr().out
 
 

@@ -267,7 +267,7 @@ def test_cost_of_runs_by_method_beside_the_count(write_run):
         ("{}", [], "no rollouts"),
         ("method: grad2reward", scored_group(), "grad2reward: the passes of a judge are not in the count"),
         ("data: {split: test}", scored_group(), "none of its problems is in arithmetic"),
-        ("model: {path: no/model}", [rollout(1, 3, 0)], "'no/model' cannot be loaded"),
+        ("model: {path: no/model}", [rollout(1, 3, 0)], "cannot load a tokenizer from 'no/model'"),
         ("nonsense: 1", scored_group(), "its settings cannot be read"),
     ],
 )

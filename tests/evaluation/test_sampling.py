@@ -146,7 +146,7 @@ def test_generate_five_shot_is_greedy_and_keeps_to_the_context(tmp_path):
 def test_rendered_prompts_uses_the_chat_template(tmp_path, monkeypatch):
     _, tokenizer = load_embedded()
     tokenizer.chat_template = "{{ messages[0].content }} <think>"
-    monkeypatch.setattr("gar.evaluation.sampling.load_engine_tokenizer", lambda job: tokenizer)
+    monkeypatch.setattr("gar.evaluation.sampling.load_tokenizer", lambda name, revision: tokenizer)
     file = write_jsonl(tmp_path / "mine.jsonl", [{"prompt": "1 + 1 =", "answer": 2}])
     job = GenerateJob(model="m", benchmark=(file,), prompt="boxed")
     ((name, form, text),) = rendered_prompts(job)

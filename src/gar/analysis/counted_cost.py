@@ -12,9 +12,9 @@ from gar.analysis.inputs import RunInput, read_rollouts
 from gar.config import RunConfig
 from gar.cost import GroupShape, SignalRoute, signal_share
 from gar.data.run_problems import find_run_problems
-from gar.errors import ModelError, RecordError
+from gar.errors import RecordError
 from gar.methods import METHODS
-from gar.models.embedded import embedded_path
+from gar.models.load import load_tokenizer
 from gar.models.shapes import model_shape
 from gar.scoring.anchors import LIKENESSES
 
@@ -118,14 +118,8 @@ def _anchors(run: RunInput, config: RunConfig, with_vector: pa.Table) -> tuple[f
 
 
 def _anchor_tokens(model: str, config: RunConfig, ids: Collection[str]) -> Mapping[str, list[int]]:
-    from transformers import AutoTokenizer
-
+    tokenizer = load_tokenizer(model, config.model.revision)
     problems = find_run_problems(config.data, ids)
-    path = str(embedded_path()) if model == "embedded" else model
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=config.model.revision if path == model else None)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"the tokenizer of '{model}' cannot be loaded: {error}") from error
     return {
         name: [len(tokenizer.encode(anchor.text, add_special_tokens=False)) for anchor in problem.anchors]
         for name, problem in problems.items()

@@ -18,7 +18,7 @@ from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, 
 from gar.data.problems import LoadedProblems, SourceOptions, load_problems
 from gar.data.prompts import PromptTemplate
 from gar.data.slime import write_slime_rows
-from gar.errors import ConfigError, ModelError
+from gar.errors import ConfigError
 from gar.records.files import json_text, write_atomic
 from gar.settings import TagSettings
 from gar.types import Anchor, Problem, Status, Tags
@@ -236,20 +236,12 @@ def _in_last_line(gold: str, text: str) -> bool:
     return re.search(rf"(?<![\d.]){re.escape(gold)}(?!\.?\d)", last_line) is not None
 
 
-def _load_tokenizer(path: str | None) -> Any:
-    if path is None:
+def _load_tokenizer(name: str | None) -> Any:
+    if name is None:
         return None
-    from transformers import AutoTokenizer
+    from gar.models.load import load_tokenizer
 
-    from gar.models.embedded import embedded_path
-
-    try:
-        return AutoTokenizer.from_pretrained(embedded_path() if path == "embedded" else path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"cannot load a tokenizer from {path!r}: {error} Is it a folder with tokenizer.json, or a Hub id that can "
-            "be reached?"
-        ) from error
+    return load_tokenizer(name)
 
 
 def _check_output(source: str, out: Path, overwrite: bool) -> None:

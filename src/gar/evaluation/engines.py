@@ -47,21 +47,6 @@ def load_engine(job: GenerateJob) -> Engine:
     return VllmEngine(job) if job.backend == "vllm" else TransformersEngine(job)
 
 
-def load_engine_tokenizer(job: GenerateJob) -> Any:
-    """The tokenizer of a job's model, without the model.
-
-    Raises:
-        ModelError: It cannot be loaded.
-    """
-    from transformers import AutoTokenizer
-
-    path = str(embedded_path()) if job.model == "embedded" else job.model
-    try:
-        return AutoTokenizer.from_pretrained(path, revision=job.revision, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"cannot load a tokenizer from '{job.model}': {error}") from error
-
-
 class TransformersEngine:
     """Hugging Face `generate`, as training's own measurements use it."""
 

@@ -15,9 +15,10 @@ from gar import __version__
 from gar.errors import DataError
 from gar.evaluation.benchmarks import LoadedBenchmark, load_benchmark, load_shots, response_format
 from gar.evaluation.benchmarks.prompts import benchmark_prompt, default_form, policy_prompt
-from gar.evaluation.engines import Engine, load_engine, load_engine_tokenizer
+from gar.evaluation.engines import Engine, load_engine
 from gar.evaluation.folder import EvaluationFolder, Line, append_lines
 from gar.evaluation.job import GenerateJob, PromptForm
+from gar.models.load import load_tokenizer
 from gar.records.files import canonical_hash
 from gar.rollouts.generate import encode_prompt
 from gar.spans import ends_in_thinking_tag, token_pieces
@@ -246,7 +247,7 @@ def rendered_prompts(job: GenerateJob) -> Iterator[tuple[str, PromptForm, str]]:
         ModelError: The tokenizer cannot be loaded.
     """
     sets = load_sets(job)
-    tokenizer = load_engine_tokenizer(job)
+    tokenizer = load_tokenizer(job.model, job.revision)
     for each in sets:
         prompt = policy_prompt(each.prompts[0], each.form, chat=bool(tokenizer.chat_template))
         yield each.name, each.form, tokenizer.decode(encode_prompt(tokenizer, prompt), skip_special_tokens=False)

@@ -10,6 +10,9 @@ from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_ad
 from gar.models.embedded import embedded_path
 from gar.settings import ModelSettings
 
+_MODEL = "a causal language model", "config.json, *.safetensors and a tokenizer"
+_TOKENIZER = "a tokenizer", "tokenizer.json and tokenizer_config.json"
+
 
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     """A causal language model in train-ready form and its tokenizer, padding on the left.
@@ -35,6 +38,21 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     return model, tokenizer
 
 
+def load_tokenizer(name: str, revision: str | None = None) -> Any:
+    """A model's tokenizer alone, padding on the left.
+
+    Args:
+        name: "embedded", a folder, or a Hub id.
+        revision: Branch, tag or commit on the Hub; the embedded model has none.
+
+    Raises:
+        ModelError: It cannot be loaded, with the library's words.
+    """
+    if name == "embedded":
+        return _load_tokenizer(name, str(embedded_path()), None, _TOKENIZER)
+    return _load_tokenizer(name, name, revision, _TOKENIZER)
+
+
 def _load_adapted(settings: ModelSettings, path: str, adapter: AdapterFiles) -> tuple[Any, Any]:
     """The base model with the adapter on it. The tokenizer is the adapter's own, where it has one."""
     import_peft()
@@ -56,10 +74,10 @@ def _load_adapted(settings: ModelSettings, path: str, adapter: AdapterFiles) -> 
     return load_adapter(model, adapter), tokenizer
 
 
-def _load_tokenizer(name: str, path: str, revision: str | None) -> Any:
+def _load_tokenizer(name: str, path: str, revision: str | None, what: tuple[str, str] = _MODEL) -> Any:
     from transformers import AutoTokenizer
 
-    with _loading_faults(name, path):
+    with _loading_faults(name, path, what):
         return AutoTokenizer.from_pretrained(path, revision=revision, padding_side="left", trust_remote_code=False)
 
 
@@ -88,20 +106,20 @@ def _load_model(settings: ModelSettings, name: str, path: str, revision: str | N
 
 
 @contextmanager
-def _loading_faults(name: str, path: str) -> Iterator[None]:
+def _loading_faults(name: str, path: str, what: tuple[str, str] = _MODEL) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        raise ModelError(_loading_fault(name, path, error)) from error
+        raise ModelError(_loading_fault(name, path, what, error)) from error
 
 
-def _loading_fault(name: str, path: str, error: Exception) -> str:
+def _loading_fault(name: str, path: str, what: tuple[str, str], error: Exception) -> str:
     here = "" if Path(path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
     return (
-        f"cannot load a causal language model from '{name}': {str(error).partition(chr(10))[0]}\n{here}"
-        "Expected a folder with config.json, *.safetensors and a tokenizer, or a Hub id that can be reached."
+        f"cannot load {what[0]} from '{name}': {str(error).partition(chr(10))[0]}\n{here}"
+        f"Expected a folder with {what[1]}, or a Hub id that can be reached."
     )
 
 

@@ -1,6 +1,6 @@
 """How fast the closed form goes through an LM head, against everything else that could form the same vectors.
 
-    python benchmarks/head.py [--shape 1024x151936] [--dtype float32] [--rounds 5] [--device cpu]
+    python benchmarks/head.py [--shape 1024x151936] [--dtype float32] [--tokens 512] [--rounds 3] [--device cpu]
 
 The same hidden states, targets and head for all ways, interleaved (A B C A B C), random peaked softmax, one thread:
 
@@ -13,7 +13,7 @@ The same hidden states, targets and head for all ways, interleaved (A B C A B C)
 
 Prints CPU seconds (so that other work on the machine counts little; GPU time on CUDA), ratios of the same round, the
 memory beside arguments (each way in a process of its own), and 1 - cos against float64.
-Writes results/head-DEVICE.json.
+Writes results/head-DEVICE.json after each shape and type, and keeps there what other runs on the same machine measured.
 """
 
 import argparse
@@ -204,8 +204,7 @@ def disagreement(way: Callable[[Case], Tensor], case: Case) -> float:
     return float((F.normalize(way(few).double(), dim=-1) - truth).square().sum(-1).max() / 2)
 
 
-def measure(shape: str, dtype: torch.dtype, device: str, rounds: int) -> dict[str, Any]:
-    tokens = tokens_of(shape, dtype, device)
+def measure(shape: str, dtype: torch.dtype, device: str, tokens: int, rounds: int) -> dict[str, Any]:
     case = make_case(shape, dtype, device, tokens)
     ways, times, missing = all_ways(case), {}, {}
     for name, way in list(ways.items()):
@@ -221,32 +220,33 @@ def measure(shape: str, dtype: torch.dtype, device: str, rounds: int) -> dict[st
     bare = next(name for name in ways if name.startswith(BARE))
     return {
         "shape": shape, "dtype": str(dtype).removeprefix("torch."), "tokens": tokens, "responses": RESPONSES,
+        "rounds": rounds,
         "seconds": {name: statistics.median(values) for name, values in times.items()},
         "time_of_two_products_over_its_own": {
             name: spread([b / a for a, b in zip(values, times[bare], strict=True)]) for name, values in times.items()
         },
         "one_minus_cosine": {name: disagreement(way, case) for name, way in ways.items() if not name.startswith(BARE)},
         "angle_bound": {name: angle_bound(case, thresholds) for name, thresholds in APPROXIMATE.items()},
-        "peak_bytes": {name: own_memory(name, shape, dtype, device) for name in ways},
+        "peak_bytes": {name: own_memory(name, shape, dtype, device, tokens) for name in ways},
         "not_run": missing,
     }  # fmt: skip
 
 
 def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
     tokens = SHAPES[shape] * (16 if device == "cuda" else 1)
-    return tokens // 4 if dtype == torch.bfloat16 and not has_fast_bfloat16(torch.device(device)) else tokens
+    return tokens // 32 if dtype == torch.bfloat16 and not has_fast_bfloat16(torch.device(device)) else tokens
 
 
-def own_memory(name: str, shape: str, dtype: torch.dtype, device: str) -> int | None:
+def own_memory(name: str, shape: str, dtype: torch.dtype, device: str, tokens: int) -> int | None:
     """What a way takes beside its arguments, in a process of its own."""
     command = [sys.executable, __file__, "--memory-of", name, "--shape", shape, "--device", device]
-    command += ["--dtype", str(dtype).removeprefix("torch.")]
+    command += ["--dtype", str(dtype).removeprefix("torch."), "--tokens", str(tokens)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
-def print_memory_of(name: str, shape: str, dtype: torch.dtype, device: str) -> None:
-    case = make_case(shape, dtype, device, tokens_of(shape, dtype, device))
+def print_memory_of(name: str, shape: str, dtype: torch.dtype, device: str, tokens: int) -> None:
+    case = make_case(shape, dtype, device, tokens)
     way = all_ways(case)[name]
     way(make_case("64x1000", dtype, device, 32))
     print(json.dumps(peak_memory(lambda: way(case), device)))
@@ -273,10 +273,20 @@ def print_table(result: dict[str, Any]) -> None:
         console.print(f"{name} did not run: {reason}", markup=False)
 
 
+def keep(result: dict[str, Any], out: Path) -> None:
+    """Write a result in the place of an earlier one of the same shape and type; other machines' are dropped."""
+    before = json.loads(out.read_text()) if out.exists() else {}
+    results = before.get("results", []) if before.get("machine") == machine() else []
+    others = [old for old in results if (old["shape"], old["dtype"]) != (result["shape"], result["dtype"])]
+    ordered = sorted([*others, result], key=lambda one: (list(SHAPES).index(one["shape"]), one["dtype"] != "float32"))
+    write_json(out, {"results": ordered, "machine": machine()})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all", help="width x vocabulary")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], action="append", help="repeat for several")
+    parser.add_argument("--tokens", type=int, help="default: by shape, type and device")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--out", type=Path)
@@ -285,14 +295,14 @@ def main() -> None:
     torch.set_num_threads(1)
     dtypes = [getattr(torch, name) for name in arguments.dtype or ["float32", "bfloat16"]]
     if arguments.memory_of:
-        return print_memory_of(arguments.memory_of, arguments.shape, dtypes[0], arguments.device)
+        return print_memory_of(arguments.memory_of, arguments.shape, dtypes[0], arguments.device, arguments.tokens)
     out = arguments.out or Path(f"results/head-{arguments.device}.json")
-    results = []
     for shape in SHAPES if arguments.shape == "all" else [arguments.shape]:
         for dtype in dtypes:
-            results.append(measure(shape, dtype, arguments.device, arguments.rounds))
-            print_table(results[-1])
-            write_json(out, {"results": results, "rounds": arguments.rounds, "machine": machine()})
+            tokens = arguments.tokens or tokens_of(shape, dtype, arguments.device)
+            result = measure(shape, dtype, arguments.device, tokens, arguments.rounds)
+            print_table(result)
+            keep(result, out)
     return None
 
 

@@ -1,5 +1,6 @@
 """benchmarks/head.py measures ways to one and the same result."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,20 @@ def test_all_ways_of_the_head_agree(dtype, monkeypatch):
     assert {"ours", "autograd", "autograd with dW"} <= set(ways)
     for name, way in ways.items():
         assert head.disagreement(way, case) <= (1e-2 if name in head.APPROXIMATE else tolerance), name
+
+
+def test_results_of_other_shapes_stay_and_those_of_other_machines_go(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import head
+
+    out = tmp_path / "head-cpu.json"
+    for shape, dtype, tokens in (
+        ("1024x151936", "float32", 1),
+        ("256x4096", "bfloat16", 2),
+        ("1024x151936", "float32", 3),
+    ):
+        head.keep({"shape": shape, "dtype": dtype, "tokens": tokens}, out)
+    assert [one["tokens"] for one in json.loads(out.read_text())["results"]] == [2, 3]
+    monkeypatch.setattr(head, "machine", lambda: {"device": "another"})
+    head.keep({"shape": "256x4096", "dtype": "float32", "tokens": 4}, out)
+    assert [one["tokens"] for one in json.loads(out.read_text())["results"]] == [4]

@@ -42,4 +42,4 @@ def test_status_reads_and_prints_as_its_value():
 
 
 def test_tags_default_to_those_of_the_settings():
-    assert Tags(**TagSettings().model_dump()) == Tags()
+    assert TagSettings().as_tags() == Tags()

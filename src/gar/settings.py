@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gar.types import ResponseFormat
+from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
     "grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo",
@@ -112,6 +112,10 @@ class TagSettings(Settings):
             if any(tag in other for other in tags[:i] + tags[i + 1 :]):
                 raise ValueError(f"'{tag}' is part of another tag, so one could not be told from the other")
         return self
+
+    def as_tags(self) -> Tags:
+        """The same markers as plain data."""
+        return Tags(**self.model_dump())
 
 
 class VerifySettings(Settings):

@@ -35,7 +35,7 @@ from gar.models.adapters import check_adapter, is_adapted, lora_config, save_ada
 from gar.models.load import load_policy
 from gar.records import RunFolder, canonical_hash
 from gar.settings import DataSettings
-from gar.types import Problem, Tags
+from gar.types import Problem
 from gar.verify import Verifier
 
 Say = Callable[[Any], None]
@@ -95,18 +95,10 @@ class _Run:
         self.adapter = lora_config(config.adapter, config.model.revision)
         self.model, self.tokenizer = load_policy(config.model)
         check_adapter(self.model, config.adapter)
-        self.tags = Tags(**config.verify.tags.model_dump())
+        self.tags = config.verify.tags.as_tags()
         self.problems = self._load(config.data, self.say)
         self.evaluation_sets = {_set_name(source): self._load_set(source) for source in config.evaluate.sources}
-        self.verifier = Verifier(
-            format=config.verify.format,
-            tags=self.tags,
-            num_workers=config.verify.num_workers,
-            timeout_seconds=config.verify.timeout_seconds,
-            memory_bytes=config.verify.memory_bytes,
-            pass_grade=config.verify.pass_grade,
-            custom=config.verify.verifier,
-        )
+        self.verifier = Verifier.from_settings(config.verify)
 
     def start(self, command: Sequence[str]) -> RunFolder:
         """A new run folder, from the first look to the summary."""

@@ -48,7 +48,7 @@ class Policy:
     @property
     def tags(self) -> Tags:
         """Markers of the response format."""
-        return Tags(**self.config.verify.tags.model_dump())
+        return self.config.verify.tags.as_tags()
 
     @property
     def signal(self) -> SignalSettings:
@@ -119,7 +119,7 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})
     settings = config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
     model, tokenizer = load_policy(settings)
-    tags = Tags(**config.verify.tags.model_dump())
+    tags = config.verify.tags.as_tags()
     problems = render_problems(load_run_problems(config.data).problems, config.data.template, tokenizer, tags)
     return Policy(
         name=run.name if run else Path(subject).name,
@@ -153,7 +153,6 @@ def sampled_groups(
     policy: Policy, problems: Sequence[Problem], *, num_samples: int, seed: int = 0
 ) -> list[ResponseGroup]:
     """Fresh responses to each problem, verified. Ids are those of the problems."""
-    verify = policy.config.verify
     pieces = token_pieces(policy.tokenizer)
     prompts = [encode_prompt(policy.tokenizer, problem.prompt) for problem in problems]
     written = generate_responses(
@@ -161,10 +160,7 @@ def sampled_groups(
         max_new_tokens=policy.config.trl.get("max_completion_length", 64), progress="responses",
     )  # fmt: skip
     prefilled = [ends_in_thinking_tag(ids, pieces, policy.tags) for ids in prompts]
-    with Verifier(
-        format=verify.format, tags=policy.tags, num_workers=verify.num_workers, custom=verify.verifier,
-        pass_grade=verify.pass_grade, timeout_seconds=verify.timeout_seconds, memory_bytes=verify.memory_bytes,
-    ) as verifier:  # fmt: skip
+    with Verifier.from_settings(policy.config.verify) as verifier:
         verdicts = iter(
             verifier.verify(
                 [response.text for responses in written for response in responses],

@@ -163,7 +163,7 @@ def slime(
         tags: Markers of the think-answer format.
         overwrite: Replace an existing file.
     """
-    write = functools.partial(write_slime_rows, template=template, chat=chat, tags=Tags(**tags.model_dump()))
+    write = functools.partial(write_slime_rows, template=template, chat=chat, tags=tags.as_tags())
     return _rewrite(source, out, reading, overwrite, write)
 
 
@@ -187,7 +187,7 @@ def verl(
     """
     from gar.integrations.verl.data import write_verl_problems
 
-    write = functools.partial(write_verl_problems, template=template, tags=Tags(**tags.model_dump()))
+    write = functools.partial(write_verl_problems, template=template, tags=tags.as_tags())
     return _rewrite(source, out, reading, overwrite, write)
 
 

@@ -68,13 +68,12 @@ def _id(group: DrawnGroup) -> str:
 def _scorer(config: RunConfig, path: str) -> Any:
     from gar.models.load import load_policy
     from gar.scoring import GarScorer
-    from gar.types import Tags
     from gar.verify import Verifier
 
     settings = ModelSettings(path=path, dtype=config.model.dtype, attention=config.model.attention)
     model, tokenizer = load_policy(settings)
     # It only says which tags the response has; the verdicts are the recorded ones.
-    verifier = Verifier(format=config.verify.format, tags=Tags(**config.verify.tags.model_dump()))
+    verifier = Verifier(format=config.verify.format, tags=config.verify.tags.as_tags())
     return GarScorer(model.eval(), tokenizer, verifier=verifier, signal=config.signal, score_all=True)
 
 

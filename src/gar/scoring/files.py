@@ -31,7 +31,6 @@ from gar.scoring.partial import OutputRow, PartialScores
 from gar.scoring.scorer import GarScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
-from gar.settings import VerifySettings
 from gar.types import Prompt, Tags
 from gar.verify import Verifier
 
@@ -133,7 +132,7 @@ def _score_rows(
         unit=" responses",
         disable=None,  # silent unless on a terminal
     )
-    with bar, _verifier(job.verify) as verifier:
+    with bar, Verifier.from_settings(job.verify) as verifier:
         scorer = GarScorer(
             model,
             tokenizer,
@@ -190,7 +189,7 @@ def _windows(
 
 def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[tuple[ResponseRow, ResponseGroup]]:
     """Rows that can be scored. Of the others `errors` says why not."""
-    tags = Tags(**job.verify.tags.model_dump())
+    tags = job.verify.tags.as_tags()
     for row in _rows(job):
         if isinstance(row, DataError):
             errors.append(row)
@@ -243,18 +242,6 @@ def _refuse_all_bad(files: ScoreFiles, errors: Sequence[DataError], num_rows: in
     if len(errors) == num_rows:
         files.write_errors(errors)
         raise DataError(f"none of {num_rows} rows can be scored; {files.errors} says why. The first: {errors[0]}")
-
-
-def _verifier(settings: VerifySettings) -> Verifier:
-    return Verifier(
-        format=settings.format,
-        tags=Tags(**settings.tags.model_dump()),
-        custom=settings.verifier,
-        pass_grade=settings.pass_grade,
-        num_workers=settings.num_workers,
-        timeout_seconds=settings.timeout_seconds,
-        memory_bytes=settings.memory_bytes,
-    )
 
 
 def _now() -> str:

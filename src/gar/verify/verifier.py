@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from gar.errors import ConfigError
+from gar.settings import VerifySettings
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, Graded, grade_answer, grade_exactly
 from gar.verify.custom import Grader, custom_grader
@@ -54,6 +55,23 @@ class Verifier:
             timeout_seconds=timeout_seconds,
             memory_bytes=memory_bytes,
             warm_up=WARM_UP if custom is None else (),
+        )
+
+    @classmethod
+    def from_settings(cls, settings: VerifySettings) -> "Verifier":
+        """The verifier of a run.
+
+        Raises:
+            ConfigError: The grader cannot be used.
+        """
+        return cls(
+            format=settings.format,
+            tags=settings.tags.as_tags(),
+            custom=settings.verifier,
+            pass_grade=settings.pass_grade,
+            num_workers=settings.num_workers,
+            timeout_seconds=settings.timeout_seconds,
+            memory_bytes=settings.memory_bytes,
         )
 
     def __enter__(self) -> "Verifier":

@@ -19,7 +19,7 @@ from gar.spans import (
     token_pieces,
     without_trailing_special,
 )
-from gar.types import Tags, Verdict
+from gar.types import Verdict
 from gar.verify import Verifier
 
 PAYLOAD_KEY = "prompt"
@@ -80,19 +80,11 @@ class SampleReader:
 
     def __init__(self, tokenizer: Any, config: RunConfig):
         verify = config.verify
-        tags = Tags(**verify.tags.model_dump())
+        tags = verify.tags.as_tags()
         self._tokenizer = tokenizer
         self._pieces = token_pieces(tokenizer)
         self._rule = SpanRule.from_settings(config.signal, format=verify.format, tags=tags, tokenizer=tokenizer)
-        self._verifier = Verifier(
-            format=verify.format,
-            tags=tags,
-            custom=verify.verifier,
-            pass_grade=verify.pass_grade,
-            num_workers=verify.num_workers,
-            timeout_seconds=verify.timeout_seconds,
-            memory_bytes=verify.memory_bytes,
-        )
+        self._verifier = Verifier.from_settings(verify)
 
     def verdicts(self, samples: Sequence[Any]) -> list[Verdict]:
         """A verdict for each sample, on the text of its own tokens; one that is known is not asked for again."""

@@ -14,7 +14,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from gar.integrations.verl.settings import read_settings
 from gar.methods import METHODS, ScoredBatch
 from gar.spans import ends_in_thinking_tag, special_ids, token_pieces, without_trailing_special
-from gar.types import Tags, Verdict
+from gar.types import Verdict
 from gar.verify import Verifier
 
 
@@ -33,18 +33,10 @@ class GarRewardManager(RewardManagerBase):
         settings = read_settings(OmegaConf.to_container(config, resolve=True))
         verify = settings.verify
         self._reward = settings.reward
-        self._tags = Tags(**verify.tags.model_dump())
+        self._tags = verify.tags.as_tags()
         self._pieces = token_pieces(tokenizer)
         self._special = special_ids(tokenizer, self._tags)
-        self._verifier = Verifier(
-            format=verify.format,
-            tags=self._tags,
-            custom=verify.verifier,
-            pass_grade=verify.pass_grade,
-            num_workers=verify.num_workers,
-            timeout_seconds=verify.timeout_seconds,
-            memory_bytes=verify.memory_bytes,
-        )
+        self._verifier = Verifier.from_settings(verify)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """One response's reward, and under `reward_extra_info` what the trainer and verl's validation read.

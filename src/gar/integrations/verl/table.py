@@ -21,7 +21,6 @@ from gar.spans import (
     scored_positions,
     token_pieces,
 )
-from gar.types import Tags
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +53,7 @@ class SequenceReader:
     def __init__(self, tokenizer: Any, config: RunConfig):
         self._tokenizer = tokenizer
         self._pieces: TokenPieces = token_pieces(tokenizer)
-        tags = Tags(**config.verify.tags.model_dump())
+        tags = config.verify.tags.as_tags()
         self._rule = SpanRule.from_settings(config.signal, format=config.verify.format, tags=tags, tokenizer=tokenizer)
 
     def response(self, row: ResponseRow) -> TokenSequence:

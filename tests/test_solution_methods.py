@@ -1,0 +1,47 @@
+"""scripts/solution_methods.py counts the right responses of finished runs by method."""
+
+import runpy
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "solution_methods.py"
+STEPWISE = "<think> 3 + 4 = 7 then 7 + 2 = 9 </think> <answer> 9 </answer>"
+RUNNING = "<think> ok is 7 then is 9 so </think> <answer> 9 </answer>"
+GUESS = "<think> ok maybe is 9 so </think> <answer> 9 </answer>"
+
+
+def write_step(run: Path, step: int, *rows: tuple[str, bool]) -> None:
+    (run / "rollouts").mkdir(parents=True, exist_ok=True)
+    columns = {"response": [text for text, _ in rows], "verified": [right for _, right in rows]}
+    pq.write_table(pa.table(columns), run / "rollouts" / f"step-{step:06d}.parquet")
+
+
+def finish(run: Path) -> None:
+    (run / "evaluation").mkdir()
+    (run / "evaluation" / "after.json").write_text("{}")
+
+
+@pytest.mark.parametrize("last", [1, 10])
+def test_shares_are_those_of_right_responses_of_the_last_generations(tmp_path, last):
+    main = runpy.run_path(str(SCRIPT))
+    write_step(tmp_path, 1, (RUNNING, True), (RUNNING, True))
+    write_step(tmp_path, 2, (STEPWISE, True), (GUESS, True), (RUNNING, False))
+    main["method_shares"].__globals__["LAST"] = last
+    stepwise, running, guess = (0.5, 0.0, 0.5) if last == 1 else (0.25, 0.5, 0.25)
+    assert main["method_shares"](tmp_path) == {"stepwise": stepwise, "running": running, "guess": guess}
+
+
+def test_only_finished_runs_are_shown(tmp_path, monkeypatch, capsys):
+    for seed, text in enumerate((STEPWISE, GUESS)):
+        write_step(tmp_path / f"gar-grpo-seed-{seed}", 1, (text, True))
+        finish(tmp_path / f"gar-grpo-seed-{seed}")
+    write_step(tmp_path / "grpo-seed-0", 1, (RUNNING, True))
+    monkeypatch.setattr("sys.argv", ["solution_methods.py", str(tmp_path)])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    shown = capsys.readouterr().out
+    assert "gar-grpo" in shown
+    assert "0.00 to 1.00" in shown
+    assert "grpo " not in shown.replace("gar-grpo", "")

@@ -147,7 +147,7 @@ class GarScorer:
         groups = {rows[i].group_index for i in members}
         used = [j for j, group in enumerate(anchor_groups) if group in groups]
         found = signal_means(
-            self._parts,
+            self._parts.gathered(),
             [*(rows[i].sequence for i in members), *(anchors[j] for j in used)],
             self._signal,
             keep_fractions=[1.0] * len(members) + [self._signal.anchor_keep_fraction] * len(used),
@@ -168,7 +168,10 @@ class GarScorer:
     def _attribute(self, rows: Sequence[Row], scored: Tensor, best: BestAlignment, vectors: Tensor) -> None:
         members = scored.nonzero()[:, 0].tolist()
         shares = token_shares(
-            self._parts, [rows[i].sequence for i in members], vectors[best.anchor_index[members]], self._signal
+            self._parts.gathered(),
+            [rows[i].sequence for i in members],
+            vectors[best.anchor_index[members]],
+            self._signal,
         )
         for row in rows:
             if row.fault is not SignalStatus.UNKNOWN_TOKENS:

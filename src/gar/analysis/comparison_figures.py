@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -72,9 +73,12 @@ def curves_figure(methods: Sequence[MethodCurves], stem: str | Path) -> list[Pat
             axes.set_ylabel(unit)
             _draw_bands(axes, methods, metric, smallest)
         _draw_pass_rates(panels[1, 1], methods)
-        key = [Line2D([], [], color=_colour(i), linewidth=2.4, label=m.label) for i, m in enumerate(methods)]
+        key = [
+            Line2D([], [], color=_colour(i), linestyle=_dashes(i), linewidth=2.4, label=m.label)
+            for i, m in enumerate(methods)
+        ]
         figure.legend(
-            handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.5,
+            handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.7,
             columnspacing=1.4, handletextpad=0.6,
         )  # fmt: skip
         seeds = sorted({len(method.curves) for method in methods})
@@ -122,7 +126,7 @@ def _draw_bands(axes: Axes, methods: Sequence[MethodCurves], metric: str, smalle
         middle, half = mean_interval(np.array([running_mean(row, window) for row in values]))
         low, high = np.maximum(middle - half, smallest), np.minimum(middle + half, 1)
         axes.fill_between(steps, low, high, color=_colour(i), alpha=0.14, linewidth=0)
-        axes.plot(steps, middle, color=_colour(i), linewidth=2.0, zorder=2.5 if i else 2.2)
+        axes.plot(steps, middle, color=_colour(i), linestyle=_dashes(i), linewidth=2.0, zorder=2.5 if i else 2.2)
         drawn = True
     if not drawn:
         say_not_recorded(axes)
@@ -177,7 +181,7 @@ def _draw_pass_rates(axes: Axes, methods: Sequence[MethodCurves]) -> None:
             axes.plot(values, np.full(len(values), height), ".", color=_colour(y), alpha=0.35, markersize=5, mew=0)
             if math.isfinite(half):
                 ends = [max(middle - half, 0), min(middle + half, 1)]
-                axes.plot(ends, [height] * 2, color=_colour(y), linewidth=1.8)
+                axes.plot(ends, [height] * 2, color=_colour(y), linestyle=_dashes(y), linewidth=1.8)
             axes.plot(middle, height, "o" if j == 0 else "D", color=_colour(y), markersize=6.5 if j == 0 else 5.5,
                       markerfacecolor=_colour(y) if j == 0 else "white", markeredgewidth=1.6, zorder=3)  # fmt: skip
             if y == 0:
@@ -239,6 +243,11 @@ def _part_colour(part: str) -> str:
 
 def _colour(number: int) -> str:
     return _PALETTE[number % len(_PALETTE)]
+
+
+def _dashes(number: int) -> Any:
+    """Solid; dashed where the colours begin anew."""
+    return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))
 
 
 def _clear_rows(axes: Axes) -> None:

@@ -245,7 +245,8 @@ def test_a_forgotten_pool_ends_its_processes(tmp_path: Path) -> None:
 
 
 HANGING_PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so their children
 sys.path.insert(0, {folder!r})
 from gar.verify import Verifier
 Verifier(custom="hostile_graders:by_name", timeout_seconds=600).verify(["tell-pid-and-hang"] * 2, {notes!r})

@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from gar.errors import ConfigError
-from gar.settings import VerifySettings
 from gar.types import Status, Tags, Verdict
 from gar.verify.answers import WARM_UP, Graded, grade_answer, grade_exactly
 from gar.verify.custom import Grader, custom_grader
 from gar.verify.format import DEFAULT_TAGS, ParsedResponse, ResponseFormat, parse_response
 from gar.verify.workers import WorkerPool
+
+if TYPE_CHECKING:
+    from gar.settings import VerifySettings  # pydantic is not for the workers, which import this package
 
 NO_ANSWER = Graded(status=Status.UNPARSED, detail="no answer found")
 
@@ -58,7 +60,7 @@ class Verifier:
         )
 
     @classmethod
-    def from_settings(cls, settings: VerifySettings) -> "Verifier":
+    def from_settings(cls, settings: "VerifySettings") -> "Verifier":
         """The verifier of a run.
 
         Raises:

@@ -53,6 +53,7 @@ RUN_BY = {
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
     "python scripts/conformance_table.py": "tests/conformance/test_table.py",
     "python scripts/rivals.py": "tests/test_rivals.py",
+    "python scripts/solution_methods.py": "tests/test_solution_methods.py",
     "python scripts/grade_gold_answers.py": "tests/verify/test_gold_answers.py",
     "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"
     "test_make_embedded_model_same_seed_gives_the_same_bits",

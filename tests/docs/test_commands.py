@@ -34,7 +34,8 @@ RUN_BY = {
     "gar doctor": "tests/cli/test_doctor.py::test_doctor_finds_this_environment_ready",
     "gar cost": "tests/cli/test_cost.py::test_cost_prints_the_routes_of_a_model_without_a_network",
     "gar score": "tests/cli/test_score.py::test_score_writes_beside_nobody_and_prints_a_summary",
-    "gar compare": "tests/cli/test_compare.py::test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have",
+    "gar compare": "tests/comparison/test_command.py::"
+    "test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have",
     "gar report": "tests/report/test_build.py::test_gar_report_writes_the_page_and_says_the_verdict",
     "gar analyze": "tests/docs/test_analyses.py::test_every_analysis_runs_by_its_command",
     "gar data check": "tests/cli/test_data.py::test_check_counts_and_names_examples",

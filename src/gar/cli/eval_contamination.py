@@ -44,12 +44,15 @@ def main(arguments: list[str]) -> int:
     return tyro.cli(_contamination, args=arguments, prog="gar eval contamination", description=_DESCRIPTION)
 
 
+_AS_THEY_ARE = SourceOptions()
+
+
 def _contamination(
     train: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TRAIN")],
     benchmark: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[,NAME]")],
     near: float | None = None,
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
-    reading: tyro.conf.OmitArgPrefixes[SourceOptions] = SourceOptions(),  # noqa: B008 - frozen
+    reading: tyro.conf.OmitArgPrefixes[SourceOptions] = _AS_THEY_ARE,
 ) -> int:
     """Look, print, and write.
 

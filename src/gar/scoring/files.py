@@ -203,7 +203,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
             row,
             ResponseGroup(
                 prompt=prompt,
-                responses=row.responses,  # type: ignore[arg-type]  # text and ids may stand side by side
+                responses=row.responses,
                 anchors=row.anchors,
                 answer=row.answer,
                 eligible=row.eligible,

@@ -46,7 +46,7 @@ class ResponseGroup:
     """
 
     prompt: Prompt | Sequence[int]
-    responses: Sequence[str] | Sequence[Sequence[int]]
+    responses: Sequence[str | Sequence[int]]
     anchors: Sequence[str] | Sequence[Sequence[int]] = ()
     answer: str | None = None
     eligible: Sequence[bool] | None = None

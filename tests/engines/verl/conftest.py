@@ -19,7 +19,7 @@ if importlib.util.find_spec("verl") is not None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
-        import verl  # noqa: F401 - imported for its warnings, once and here
+        importlib.import_module("verl")  # for its warnings, once and here
     # That takes seconds: ranks are forked from a server that has done it once.
     multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.ranks", "tests.engines.verl.workers"])
 

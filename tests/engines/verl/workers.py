@@ -12,7 +12,6 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
-    import verl  # noqa: F401 - imported for its warnings, once and here
     from verl.trainer.config import CheckpointConfig
     from verl.utils import tensordict_utils as tu
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig

@@ -156,7 +156,7 @@ def captured_means(
             f"slime's log-probability pass had {len(seen)} micro-batches, its schedule says {len(schedule)}. Does "
             "another hook make passes of its own in between?"
         )
-    means = torch.zeros(len(sequences), seen[0].hidden.shape[1], device=seen[0].hidden.device)
+    means = torch.zeros(len(sequences), seen[0].hidden.shape[1], device=seen[0].weight.device)
     for inputs, places in zip(seen, schedule, strict=True):
         batch = [sequences[i] for i in places]
         if any(len(sequence.positions) for sequence in batch):

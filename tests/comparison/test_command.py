@@ -6,12 +6,11 @@ from gar.cli.main import main
 from gar.comparison import compare
 from gar.comparison.store import write_failure, write_result
 from tests.cli.test_main import modules_after
-from tests.comparison.conftest import plan  # noqa: F401 - a fixture, used by its name
 from tests.comparison.finished import result
 
 
 @pytest.fixture
-def comparison(plan, monkeypatch):  # noqa: F811 - the fixture
+def comparison(plan, monkeypatch):
     """A comparison of which no run is ever started."""
     started = []
     monkeypatch.setattr(compare, "run_side_by_side", lambda waiting, *_, **__: started.extend(waiting))
@@ -56,7 +55,7 @@ def test_compare_dry_run_counts_and_estimates(comparison, capsys):
     assert not planned[0].result_path.with_name("table.md").exists()
 
 
-def test_compare_overwrite_starts_anew_what_has_other_settings(comparison, plan, capsys):  # noqa: F811 - the fixture
+def test_compare_overwrite_starts_anew_what_has_other_settings(comparison, plan, capsys):
     planned, started = comparison
     write_result(planned[0], result(planned[0], {"test": [1, 2]}))
     plan(seeds=[0, 1], settings={"reward": {"beta": 0.25}})

@@ -26,7 +26,8 @@ class ModelSettings(Settings):
     """The policy."""
 
     path: str = "embedded"
-    """A Hub id, a local folder, or "embedded" for the tiny Qwen3 inside the package. A PEFT adapter brings its base."""
+    """A Hub id, a local folder, a .gguf file, "embedded" for the tiny Qwen3 inside the package, or "smollm2" after
+    `gar models fetch smollm2`. A PEFT adapter brings its base."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"

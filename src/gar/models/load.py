@@ -1,5 +1,6 @@
 """Load a policy and its tokenizer."""
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from gar.errors import ModelError
 from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter
-from gar.models.embedded import embedded_path
+from gar.models.sources import ModelSource, model_source
 from gar.settings import ModelSettings
 
 _MODEL = "a causal language model", "config.json, *.safetensors and a tokenizer"
@@ -26,14 +27,12 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
             checkpoint; an adapter's base cannot be loaded or does not fit; or the tokenizer is empty, has no
             end-of-sequence token, or does not fit the embeddings.
     """
-    path = str(embedded_path()) if settings.path == "embedded" else settings.path
-    if Path(path).is_dir():
-        path = str(Path(path).absolute())  # adapters trained on it note where their base lies
-    adapter = find_adapter(path, settings.revision)
+    source = model_source(settings.path)
+    adapter = None if source.gguf_file else find_adapter(source.path, settings.revision)
     if adapter is not None:
-        return _load_adapted(settings, path, adapter)
-    tokenizer = _load_tokenizer(settings.path, path, settings.revision)
-    model = _load_model(settings, settings.path, path, settings.revision)
+        return _load_adapted(settings, source, adapter)
+    tokenizer = _load_tokenizer(settings.path, source, settings.revision)
+    model = _load_model(settings, settings.path, source, settings.revision)
     _check_tokenizer(tokenizer, model, settings.path)
     return model, tokenizer
 
@@ -42,29 +41,29 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
     """A model's tokenizer alone, padding on the left.
 
     Args:
-        name: "embedded", a folder, or a Hub id.
-        revision: Branch, tag or commit on the Hub; the embedded model has none.
+        name: As `ModelSettings.path`.
+        revision: Branch, tag or commit on the Hub; other models have none.
 
     Raises:
         ModelError: It cannot be loaded, with the library's words.
     """
-    if name == "embedded":
-        return _load_tokenizer(name, str(embedded_path()), None, _TOKENIZER)
-    return _load_tokenizer(name, name, revision, _TOKENIZER)
+    source = model_source(name)
+    return _load_tokenizer(name, source, revision if source.path == name else None, _TOKENIZER)
 
 
-def _load_adapted(settings: ModelSettings, path: str, adapter: AdapterFiles) -> tuple[Any, Any]:
+def _load_adapted(settings: ModelSettings, source: ModelSource, adapter: AdapterFiles) -> tuple[Any, Any]:
     """The base model with the adapter on it. The tokenizer is the adapter's own, where it has one."""
     import_peft()
     base, revision = adapter.base, adapter.base_revision
     if find_adapter(base, revision):
         raise ModelError(f"'{settings.path}' is an adapter of '{base}', which is an adapter too. Merge that one first.")
     try:
+        base_source = model_source(base)
         if adapter.has_tokenizer:
-            tokenizer = _load_tokenizer(settings.path, path, settings.revision)
+            tokenizer = _load_tokenizer(settings.path, source, settings.revision)
         else:
-            tokenizer = _load_tokenizer(base, base, revision)
-        model = _load_model(settings, base, base, revision)
+            tokenizer = _load_tokenizer(base, base_source, revision)
+        model = _load_model(settings, base, base_source, revision)
     except ModelError as error:
         raise ModelError(
             f"'{settings.path}' is an adapter of '{base}', and one of the two cannot be loaded: {error}\nWas the base "
@@ -74,28 +73,34 @@ def _load_adapted(settings: ModelSettings, path: str, adapter: AdapterFiles) -> 
     return load_adapter(model, adapter), tokenizer
 
 
-def _load_tokenizer(name: str, path: str, revision: str | None, what: tuple[str, str] = _MODEL) -> Any:
+def _load_tokenizer(name: str, source: ModelSource, revision: str | None, what: tuple[str, str] = _MODEL) -> Any:
     from transformers import AutoTokenizer
 
-    with _loading_faults(name, path, what):
-        return AutoTokenizer.from_pretrained(path, revision=revision, padding_side="left", trust_remote_code=False)
+    with _loading_faults(name, source, what):
+        return AutoTokenizer.from_pretrained(
+            source.path, revision=revision, padding_side="left", trust_remote_code=False, **source.options
+        )
 
 
-def _load_model(settings: ModelSettings, name: str, path: str, revision: str | None) -> Any:
+def _load_model(settings: ModelSettings, name: str, source: ModelSource, revision: str | None) -> Any:
     """A model without an adapter. `name` is what the user calls it."""
     from transformers import AutoModelForCausalLM
 
-    with _loading_faults(name, path):
+    with _loading_faults(name, source):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            path,
+            source.path,
             revision=revision,
             dtype=settings.dtype,
             attn_implementation=settings.attention,
             use_safetensors=True,
             output_loading_info=True,
             trust_remote_code=False,
+            **source.options,
+            **_dequantized(source),
         )
     model, report = loaded
+    if source.gguf_file is not None:
+        model.name_or_path = str(Path(source.path) / source.gguf_file)  # an adapter trained on it notes this
     if report["missing_keys"]:  # transformers fills them with random numbers
         missing = sorted(report["missing_keys"])
         raise ModelError(
@@ -105,21 +110,41 @@ def _load_model(settings: ModelSettings, name: str, path: str, revision: str | N
     return model
 
 
+def _dequantized(source: ModelSource) -> dict[str, Any]:
+    """Asks transformers to widen the weights of a GGUF file; without it, some stay packed and cannot be trained."""
+    if source.gguf_file is None:
+        return {}
+    from transformers import GgufConfig
+
+    return {"quantization_config": GgufConfig(dequantize=True)}
+
+
 @contextmanager
-def _loading_faults(name: str, path: str, what: tuple[str, str] = _MODEL) -> Iterator[None]:
+def _loading_faults(name: str, source: ModelSource, what: tuple[str, str] = _MODEL) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        raise ModelError(_loading_fault(name, path, what, error)) from error
+    except (OSError, ValueError, LookupError, ImportError, RuntimeError, SafetensorError, struct.error) as error:
+        raise ModelError(_loading_fault(name, source, what, error)) from error
 
 
-def _loading_fault(name: str, path: str, what: tuple[str, str], error: Exception) -> str:
-    here = "" if Path(path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
+def _loading_fault(name: str, source: ModelSource, what: tuple[str, str], error: Exception) -> str:
+    if source.gguf_file is not None:
+        return _gguf_fault(name, error)
+    here = "" if Path(source.path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
     return (
         f"cannot load {what[0]} from '{name}': {str(error).partition(chr(10))[0]}\n{here}"
         f"Expected a folder with {what[1]}, or a Hub id that can be reached."
+    )
+
+
+def _gguf_fault(name: str, error: Exception) -> str:
+    from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+
+    return (
+        f"cannot load a causal language model from the GGUF file '{name}': {str(error).partition(chr(10))[0]}\n"
+        f"transformers reads these architectures: {', '.join(sorted(GGUF_SUPPORTED_ARCHITECTURES))}."
     )
 
 

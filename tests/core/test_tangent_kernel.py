@@ -56,6 +56,17 @@ def test_kernel_decomposition_of_single_tokens_has_no_remainder():
     assert parts.bound.item() == pytest.approx(0)
 
 
+def test_kernel_decomposition_bounds_by_hand():
+    # Errors 2 and 0: mean 1, k 1. Others 3 and 1: mean 2, k 1. B_d 2. Hidden 1, 3 (mean 2) and 2, 2: B_h 2, at most 3.
+    parts = kernel_decomposition(
+        *(torch.tensor(rows)[:, None] for rows in ([2.0, 0.0], [1.0, 3.0], [3.0, 1.0], [2.0, 2.0]))
+    )
+    assert (parts.kernel.item(), parts.mean_field.item(), parts.remainder.item()) == (4, 8, -4)
+    assert parts.printed_bound.item() == 2**2 * 1 * 1 + 2 * (1 + 1) * 2
+    assert parts.printed_bound_of_largest.item() == 3**2 * 1 * 1 + 2 * (1 + 1) * 3
+    assert parts.bound.item() == 3**2 * (1 * 1 + 2 * (1 + 1))
+
+
 @given(seed=st.integers(0, 10**6), tokens=st.integers(1, 6), others=st.integers(1, 6), scale=st.floats(0.1, 30))
 def test_kernel_decomposition_stays_within_our_bound(seed, tokens, others, scale):
     one, two = sequence(seed, tokens), sequence(seed + 1, others)
@@ -65,12 +76,38 @@ def test_kernel_decomposition_stays_within_our_bound(seed, tokens, others, scale
 
 
 @pytest.mark.parametrize("c", [2.0, 4.0, 10.0])
-def test_kernel_decomposition_breaks_the_printed_bound_by_a_factor_of_c(c):
+def test_kernel_decomposition_breaks_the_printed_bounds_by_a_factor_of_c(c):
+    """W = 0, so that the errors do not depend on h; an anchor of one token, so that k_a = 0."""
     d, h = torch.tensor([[-0.5, 0.5], [0.5, -0.5]]), torch.tensor([[c], [-c]])
     parts = kernel_decomposition(d, h, d[:1], h[:1])
     assert parts.mean_field.item() == 0
     assert parts.remainder.item() == pytest.approx(c**2 / 2)
-    assert parts.printed_bound.item() == pytest.approx(c / 2)
+    assert parts.printed_bound.item() == parts.printed_bound_of_largest.item() == pytest.approx(c / 2)
+    assert parts.bound.item() == pytest.approx(c**2 / 2)
+
+
+def test_kernel_decomposition_breaks_the_printed_bound_of_mean_hidden_states_without_limit():
+    """Two sequences whose mean errors and mean hidden states vanish: every printed term does, the kernel does not."""
+    d, h = torch.tensor([[-0.5, 0.5], [0.5, -0.5]]), torch.tensor([[1.0], [-1.0]])
+    parts = kernel_decomposition(d, h, d, h)
+    assert (parts.remainder.item(), parts.printed_bound.item()) == (0.5, 0)
+    assert parts.remainder <= parts.printed_bound_of_largest
+
+
+def test_alignment_1_does_not_bound_the_kernel_from_below():
+    """Theorem 1 of GAR fails: with alignment 1 and a kernel below 0 no c_1 > 0 gives c_1 cos(v, v') <= kernel."""
+    head = torch.tensor([[1, 0], [-1, 0], [0, 1]], dtype=torch.float64)
+    vectors, gradients, parts = [], [], []
+    for x, token in ((1.0, 1), (-1.0, 0)):  # mirror images in the first dimension
+        hidden, target = torch.tensor([[x, -3.0]], dtype=torch.float64, requires_grad=True), torch.tensor([token])
+        (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(hidden @ head.T, target), hidden)
+        vectors.append((slope * hidden.detach()).flatten())
+        gradients.append(head_gradient(head, hidden.detach(), target).flatten())
+        parts += [torch.softmax(hidden @ head.T, -1) - torch.eye(3)[target], hidden]
+    cosine = torch.nn.functional.cosine_similarity
+    assert cosine(*vectors, dim=0).item() == pytest.approx(1, abs=1e-15)
+    assert cosine(*gradients, dim=0).item() == pytest.approx(-0.80, abs=0.005)
+    torch.testing.assert_close(output_layer_kernel(*parts), gradients[0] @ gradients[1])
 
 
 def test_loss_after_head_step_agrees_with_taking_the_step():

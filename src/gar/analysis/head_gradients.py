@@ -81,9 +81,21 @@ def pair_measures(
         "mean_field": float(split.mean_field),
         "remainder": float(split.remainder),
         "printed_bound": float(split.printed_bound),
-        "bound": float(split.bound),
+        "printed_bound_of_largest": float(split.printed_bound_of_largest),
+        "orthogonality_bound": 2 * vectors.shape[1] * separating_threshold(vectors),
         "anchor_loss_decrease": float(before - after) / STEP_SIZE if moves_logits else np.nan,
     }
+
+
+def separating_threshold(vectors: Tensor) -> float:
+    """Smallest eps at which the effective supports of two vectors, `{j : |s_j| > eps max |s|}`, are disjoint.
+
+    Args:
+        vectors: [2, dimensions]. The support of a zero vector is empty.
+    """
+    sizes = vectors.abs()
+    relative = sizes / sizes.amax(1, keepdim=True).clamp(min=1e-30)
+    return float(relative.amin(0).max())
 
 
 def scale_error(parts: ModelParts, tokens: TokenGradients) -> float:

@@ -10,13 +10,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gar.core import gradient_aligned_rewards, group_advantages, group_sizes
+from gar.core import gradient_aligned_rewards, group_advantages, group_deviations, group_sizes
 from gar.models.families import ModelParts
+from gar.models.shapes import model_shape
 
 Outcome = Literal["holds", "fails", "measured"]
 
 BETA = 0.5
 PENALTY = -0.6
+_EPS = 1e-6
+"""Of eq. 10, which gives no number: ours."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +27,7 @@ class Proposition:
     """A statement and what came of it.
 
     Attributes:
-        name: Of the statement in the paper, or of ours.
+        name: Where the paper states it.
         statement: In our words.
         computed: What was computed, on what.
         number: What came out.
@@ -48,15 +51,15 @@ class ScoredGroups:
     alignment: Tensor
     group_index: Tensor
 
-    def rewards(self) -> Tensor:
+    def rewards(self, beta: float = BETA) -> Tensor:
         """Shaped rewards. All responses are taken as well formatted: format is not part of these statements."""
         return gradient_aligned_rewards(
-            self.eligible, self.alignment, torch.zeros_like(self.alignment), self.group_index, beta=BETA
+            self.eligible, self.alignment, torch.zeros_like(self.alignment), self.group_index, beta=beta
         )
 
-    def advantages(self) -> Tensor:
-        """The paper's normalisation."""
-        return group_advantages(self.rewards(), self.group_index, scale="std", ddof=0, eps=1e-6)
+    def advantages(self, beta: float = BETA) -> Tensor:
+        """Eq. 10 with the population's standard deviation (eq. 12). beta 0: those of the outcome alone."""
+        return group_advantages(self.rewards(beta), self.group_index, scale="std", ddof=0, eps=_EPS)
 
     def correct_alone(self) -> "ScoredGroups":
         """The correct responses of each group as a group of their own, where there are at least two."""
@@ -78,17 +81,21 @@ def _group(eligible: Sequence[bool], alignment: Sequence[float]) -> ScoredGroups
     )
 
 
+_EXAMPLE = _group([True, True], [0.6, 0.2])
+
+
 def reward_propositions(scored: ScoredGroups) -> list[Proposition]:
-    """Theorem 3 and what surrounds it."""
+    """Theorem 3, propositions 2 and 3, and what the paper concludes from them."""
     groups = scored.groups()
     mixed = [rows for rows in groups if scored.eligible[rows].any() and not scored.eligible[rows].all()]
     alone = scored.correct_alone()
     return [
         _separation(scored, mixed),
         _separation_in_bad_format(),
-        _separation_of_advantages(scored, mixed),
         _non_degradation(alone),
+        _variance(scored),
         _variance_bound(alone),
+        _centred_bonus(alone),
         _invariant_mean(alone),
         _positive_advantages(scored, mixed),
     ]
@@ -102,13 +109,18 @@ def _separated(scored: ScoredGroups, values: Tensor, groups: Sequence[Tensor]) -
 
 
 def _separation(scored: ScoredGroups, mixed: Sequence[Tensor]) -> Proposition:
-    good = _separated(scored, scored.rewards(), mixed)
+    rewards = scored.rewards()
+    inside = rewards[scored.eligible]
+    kept = int((inside >= 1).sum())
+    separated = [_separated(scored, values, mixed) for values in (rewards, scored.advantages())]
     return Proposition(
-        name="Theorem 3, rewards",
-        statement="Given P(x), every response in P(x) has a higher reward than every response outside of it.",
-        computed="groups with members in and outside P(x): lowest reward inside above the highest outside",
-        number=f"{good} of {len(mixed)} groups",
-        outcome="holds" if good == len(mixed) else "fails",
+        name="Theorem 3",
+        statement="Given P(x), (i) a response inside has at least the base reward 1; (ii) its reward and, within a "
+        "group, its advantage are above those of every response outside.",
+        computed="responses inside with a reward of at least 1; groups with members inside and outside whose lowest "
+        "value inside is above the highest outside, by reward and by advantage",
+        number=f"{kept} of {len(inside)} responses; {separated[0]} and {separated[1]} of {len(mixed)} groups",
+        outcome="holds" if kept == len(inside) and separated == [len(mixed)] * 2 else "fails",
     )
 
 
@@ -127,29 +139,41 @@ def _separation_in_bad_format() -> Proposition:
     )
 
 
-def _separation_of_advantages(scored: ScoredGroups, mixed: Sequence[Tensor]) -> Proposition:
-    good = _separated(scored, scored.advantages(), mixed)
-    return Proposition(
-        name="Theorem 3, advantages within a group",
-        statement="Within a group, every advantage in P(x) lies above every one outside.",
-        computed="the same groups, advantages of equation 12",
-        number=f"{good} of {len(mixed)} groups",
-        outcome="holds" if good == len(mixed) else "fails",
-    )
-
-
 def _non_degradation(alone: ScoredGroups) -> Proposition:
-    example = _group([True, True], [0.6, 0.2])
     negative = int((alone.advantages() < 0).sum())
     return Proposition(
-        name="Theorem 3, non-degradation of advantages",
-        statement="The training signal of a correct response is not below that of the outcome alone.",
+        name="Theorem 3 (i), carried over to advantages",
+        statement="The advantage of a correct response is not below that of the outcome alone.",
         computed="the correct responses of each problem as a group: negative advantages, 0 under the outcome alone",
         number=f"{negative} of {len(alone.eligible)} responses in {len(alone.groups())} groups",
         outcome="fails",
-        counterexample="Two correct responses with alignment 0.6 and 0.2 get the advantages "
-        + " and ".join(f"{value:+.2f}" for value in example.advantages().tolist())
+        counterexample="two correct responses with alignment 0.6 and 0.2 get the advantages "
+        + " and ".join(f"{value:+.2f}" for value in _EXAMPLE.advantages().tolist())
         + ". It holds for rewards, which are never below 1.",
+    )
+
+
+def _informative(scored: ScoredGroups) -> list[Tensor]:
+    """Correct responses of each group in which their alignments differ."""
+    members = [rows[scored.eligible[rows]] for rows in scored.groups()]
+    return [rows for rows in members if len(rows) > 1 and _span(scored.alignment[rows]) > 1e-9]
+
+
+def _span(values: Tensor) -> float:
+    return float(values.max() - values.min())
+
+
+def _variance(scored: ScoredGroups) -> Proposition:
+    groups = _informative(scored)
+    shaped, outcome = scored.advantages(), scored.advantages(beta=0.0)
+    good = sum(_span(shaped[rows]) > 0 and _span(outcome[rows]) == 0 for rows in groups)
+    return Proposition(
+        name="Proposition 2",
+        statement="The advantages of the correct responses of a group differ where their alignments do; under the "
+        "outcome alone they are equal.",
+        computed="groups with correct responses of different alignment: both are so",
+        number=f"{good} of {len(groups)} groups",
+        outcome="holds" if good == len(groups) else "fails",
     )
 
 
@@ -157,35 +181,44 @@ def _variance_bound(alone: ScoredGroups) -> Proposition:
     def bound(values: Tensor) -> float:
         return min(1.0, BETA**2 * float(values.var(correction=0)))
 
-    example = _group([True, True], [0.6, 0.2])
-    variance = float(example.rewards().var(correction=0))
-    rewards = alone.rewards()
-    informative = [rows for rows in alone.groups() if bound(alone.alignment[rows]) > 1e-12]
+    variance = float(_EXAMPLE.rewards().var(correction=0))
+    rewards, groups = alone.rewards(), _informative(alone)
     violated = sum(
-        float(rewards[rows].var(correction=0)) < bound(alone.alignment[rows]) * (1 - 1e-9) for rows in informative
+        float(rewards[rows].var(correction=0)) < bound(alone.alignment[rows]) * (1 - 1e-9) for rows in groups
     )
     return Proposition(
-        name="Variance of rewards",
-        statement="Var r >= min(1, beta^2 Var b) in a group.",
-        computed="the same groups, where alignments differ",
-        number=f"violated in {violated} of {len(informative)} groups",
+        name="Proposition 2, its proof",
+        statement="Var r >= min(1, beta^2 Var b) among the correct responses of a group.",
+        computed="the same groups",
+        number=f"violated in {violated} of {len(groups)} groups",
         outcome="fails",
-        counterexample=f"Alignments 0.6 and 0.2, both correct: Var r = {variance:.4f} against "
-        f"{bound(example.alignment):.4f}. The clip cuts the lower half of the spread.",
+        counterexample=f"alignments 0.6 and 0.2, both correct: Var r = {variance:.4f} against "
+        f"{bound(_EXAMPLE.alignment):.4f}. The clip cuts the lower half of the spread.",
+    )
+
+
+def _centred_bonus(alone: ScoredGroups) -> Proposition:
+    centred = group_deviations(alone.alignment, alone.group_index)
+    worst = max((abs(float(centred[rows].mean())) for rows in alone.groups()), default=0.0)
+    return Proposition(
+        name="Proposition 3",
+        statement="The centred alignments of the correct responses of a group have mean 0.",
+        computed="largest mean of the groups with two correct responses or more",
+        number=f"at most {worst:.0e} in {len(alone.groups())} groups",
+        outcome="holds" if worst < 1e-12 else "fails",
     )
 
 
 def _invariant_mean(alone: ScoredGroups) -> Proposition:
-    example = _group([True, True], [0.6, 0.2]).rewards().mean()
     mean = f"{float(alone.rewards().mean()):.4f} over " if len(alone.eligible) else ""
     return Proposition(
-        name="Mean of rewards",
+        name="Appendix G.4",
         statement="Centred bonuses leave the mean reward of a group as it is.",
         computed="mean reward of the same groups; 1 without bonus",
         number=f"{mean}{len(alone.groups())} groups",
         outcome="fails",
-        counterexample=f"Alignments 0.6 and 0.2, both correct: the mean is {float(example):.2f}, not 1. It holds "
-        "without the clip.",
+        counterexample="alignments 0.6 and 0.2, both correct: the mean is "
+        f"{float(_EXAMPLE.rewards().mean()):.2f}, not 1. It holds without the clip.",
     )
 
 
@@ -199,12 +232,12 @@ def _positive_advantages(scored: ScoredGroups, mixed: Sequence[Tensor]) -> Propo
         below += int(under.sum())
         above += int((advantages[members][under] > 0).sum())
     return Proposition(
-        name="Sign of advantages",
+        name="Proposition 4, its reason",
         statement="Only correct responses that align above the mean of their group have a positive advantage.",
         computed="mixed groups: correct responses below the mean alignment with a positive advantage",
         number=f"{above} of {below} responses are positive",
         outcome="fails",
-        counterexample="Alignments 0.6 and 0.2, beside two wrong responses: the second has the advantage "
+        counterexample="alignments 0.6 and 0.2, beside two wrong responses: the second has the advantage "
         f"{float(example.advantages()[1]):+.2f}.",
     )
 
@@ -212,51 +245,20 @@ def _positive_advantages(scored: ScoredGroups, mixed: Sequence[Tensor]) -> Propo
 # --------------------------------------------------------------------------------------------------------------- cost
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Architecture:
-    """Sizes of a decoder with grouped-query attention and a gated MLP (Qwen3)."""
-
-    name: str
-    vocab: int
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_width: int
-    mlp: int
-
-    @property
-    def head_weights(self) -> int:
-        """Of the output projection."""
-        return self.vocab * self.hidden
-
-    @property
-    def body_weights(self) -> int:
-        """Of the matrices of all layers."""
-        attention = self.hidden * self.head_width * (2 * self.heads + 2 * self.kv_heads)
-        return self.layers * (attention + 3 * self.hidden * self.mlp)
-
-
-QWEN3_8B = Architecture(
-    name="Qwen3-8B", vocab=151936, hidden=4096, layers=36, heads=32, kv_heads=8, head_width=128, mlp=12288
-)
-QWEN3_4B = Architecture(
-    name="Qwen3-4B", vocab=151936, hidden=2560, layers=36, heads=32, kv_heads=8, head_width=128, mlp=9728
-)
-
-
 def cost_proposition(parts: ModelParts) -> Proposition:
     """The paper's cost ratio of head and body against the count of weights."""
-    printed = QWEN3_8B.vocab / (QWEN3_8B.layers * QWEN3_8B.hidden)
-    ratios = {a.name: a.head_weights / a.body_weights for a in (QWEN3_8B, QWEN3_4B)}
+    shapes = {name: model_shape(f"Qwen/{name}") for name in ("Qwen3-8B", "Qwen3-4B")}
+    ratios = {name: shape.vocab * shape.hidden / shape.body_parameters for name, shape in shapes.items()}
+    largest = shapes["Qwen3-8B"]
+    printed = largest.vocab / (largest.layers * largest.hidden)
     body = sum(p.numel() for p in parts.backbone.parameters() if p.ndim == 2 and p.shape != parts.weight.shape)
     counts = [f"{name} {ratio:.3f}" for name, ratio in ratios.items()]
     return Proposition(
-        name="Cost ratio",
-        statement=f"The head costs V / (L d) of the body: {printed:.2f} at the sizes of {QWEN3_8B.name}.",
+        name="Appendix J",
+        statement=f"The head costs V / (L d) of the body: {printed:.2f} at the sizes of Qwen3-8B.",
         computed="weights of the head over weights of the layers, which forward passes cost in proportion",
         number=", ".join([*counts, f"this model {parts.weight.numel() / body:.3f}"]),
         outcome="fails",
-        counterexample=f"A layer has about 12 d^2 weights, not d^2: the printed ratio is "
-        f"{printed / ratios[QWEN3_8B.name]:.1f} times too large at {QWEN3_8B.name}.",
+        counterexample=f"a layer has about 12 d^2 weights, not d^2: the printed ratio is "
+        f"{printed / ratios['Qwen3-8B']:.1f} times too large at Qwen3-8B.",
     )

@@ -44,21 +44,25 @@ def output_layer_kernel(
 class KernelParts(NamedTuple):
     """What `kernel_decomposition` returns, float64 scalars.
 
+    The bounds are made of `k`, the largest `|d_t - mean d|` of each sequence, `B_d`, the larger `|mean d|` of the two,
+    and `B_h`, the size of the hidden states.
+
     Attributes:
         kernel: `<g, g'>`.
         mean_field: `(mean d . mean d')(mean h . mean h')`.
         remainder: The first minus the second.
-        printed_bound: `kappa B_h B_delta`, of the paper with constant 1: kappa the largest deviation of the first
-            sequence's errors from their mean, B_h the largest hidden state of both, B_delta the norm of the other's
-            mean error. It can be smaller than the remainder.
-        bound: `|m| c' + c |m'| + c c'`, which always holds: |m| = |mean d| |mean h| of each sequence, and
-            `c^2 = mean |d_t - mean d|^2 * mean |h_t - mean h|^2`. Ours.
+        printed_bound: `B_h^2 k k' + B_d (k + k') B_h`, the paper's eq. 8 with constant 1 and `B_h` the larger
+            `|mean h|`. It can be smaller than the remainder.
+        printed_bound_of_largest: The same with `B_h` the largest `|h_t|`. It, too, can be smaller.
+        bound: `B_h^2 (k k' + B_d (k + k'))` with `B_h` the largest `|h_t|`, which always holds: eq. 8 with the factor
+            `B_h` that its second term lacks. Ours.
     """
 
     kernel: Tensor
     mean_field: Tensor
     remainder: Tensor
     printed_bound: Tensor
+    printed_bound_of_largest: Tensor
     bound: Tensor
 
 
@@ -68,7 +72,7 @@ def kernel_decomposition(
     other_errors: Float[Tensor, "others vocab"],
     other_hidden: Float[Tensor, "others hidden"],
 ) -> KernelParts:
-    """The kernel as the product of mean errors and mean hidden states, what is left, and two bounds of that.
+    """The kernel as the product of mean errors and mean hidden states, the remainder, and bounds of the remainder.
 
     Args:
         errors: As for `output_layer_kernel`, with the arguments not named here.
@@ -80,25 +84,26 @@ def kernel_decomposition(
         ValueError: As `output_layer_kernel`.
 
     References:
-        GAR, arXiv 2609.03342, theorem 2; the second bound is ours.
+        GAR, arXiv 2609.03342, theorem 2, eq. 8; the last bound is ours. As `mean_t,s (d . d')(h_t . h'_s)` over mean
+        errors is the mean field, the remainder is the sum of three means, each with a deviation of an error:
+        `(d_t - d) . d'`, `d . (d'_s - d')` and `(d_t - d) . (d'_s - d')`, times `h_t . h'_s`.
     """
     kernel = output_layer_kernel(errors, hidden, other_errors, other_hidden)
     sides = [(errors.double(), hidden.double()), (other_errors.double(), other_hidden.double())]
     (d, h), (d_other, h_other) = [(errors.mean(0), hidden.mean(0)) for errors, hidden in sides]
     mean_field = (d @ d_other) * (h @ h_other)
-    spreads = [
-        ((errors - errors.mean(0)).square().sum(-1).mean() * (hidden - hidden.mean(0)).square().sum(-1).mean()).sqrt()
-        for errors, hidden in sides
-    ]
-    sizes = [d.norm() * h.norm(), d_other.norm() * h_other.norm()]
-    kappa = (sides[0][0] - d).norm(dim=-1).max()
-    largest = torch.maximum(sides[0][1].norm(dim=-1).max(), sides[1][1].norm(dim=-1).max())
+    k, k_other = [(errors - errors.mean(0)).norm(dim=-1).max() for errors, _ in sides]
+    error_size = torch.maximum(d.norm(), d_other.norm())
+    mean_size = torch.maximum(h.norm(), h_other.norm())
+    largest = torch.maximum(*[hidden.norm(dim=-1).max() for _, hidden in sides])
+    quadratic, linear = k * k_other, error_size * (k + k_other)
     return KernelParts(
         kernel=kernel,
         mean_field=mean_field,
         remainder=kernel - mean_field,
-        printed_bound=kappa * largest * d_other.norm(),
-        bound=sizes[0] * spreads[1] + spreads[0] * sizes[1] + spreads[0] * spreads[1],
+        printed_bound=mean_size**2 * quadratic + mean_size * linear,
+        printed_bound_of_largest=largest**2 * quadratic + largest * linear,
+        bound=largest**2 * (quadratic + linear),
     )
 
 

@@ -37,6 +37,16 @@ def test_gradient_activation_means_of_two_tokens_by_hand():
     torch.testing.assert_close(found, ((GRADIENT + second) / 2)[None], rtol=1e-6, atol=0)
 
 
+def test_gradient_activation_means_are_the_slope_of_the_loss_by_a_gain_on_each_dimension():
+    """What an alignment compares: not gradients by the weights, but by one factor for each hidden dimension."""
+    hidden, targets = torch.tensor([[1.0, 1.0], [2.0, -0.5]], dtype=torch.float64), torch.tensor([1, 0])
+    gain = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    torch.nn.functional.cross_entropy((gain * hidden) @ WEIGHT.T, targets).backward()
+    assert gain.grad is not None
+    found = means(hidden.tolist(), targets.tolist())[0]
+    torch.testing.assert_close(found, gain.grad.float(), rtol=1e-6, atol=0)  # float32 output
+
+
 def test_gradient_activation_vectors_have_the_direction_of_the_means():
     # ||GRADIENT|| = sqrt(1.596574^2 + 1.25^2) = 2.027693
     vector = gradient_activation_vectors(

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gar.core import gradient_activation_vectors
 from gar.core.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
 
 VOCAB, WIDTH = 5, 3
@@ -108,6 +109,10 @@ def test_alignment_1_does_not_bound_the_kernel_from_below():
     assert cosine(*vectors, dim=0).item() == pytest.approx(1, abs=1e-15)
     assert cosine(*gradients, dim=0).item() == pytest.approx(-0.80, abs=0.005)
     torch.testing.assert_close(output_layer_kernel(*parts), gradients[0] @ gradients[1])
+    found = gradient_activation_vectors(
+        torch.cat(parts[1::2]).detach(), head, torch.tensor([1, 0]), torch.tensor([0, 1]), num_responses=2
+    )
+    torch.testing.assert_close(found, torch.nn.functional.normalize(torch.stack(vectors)).float())
 
 
 def test_loss_after_head_step_agrees_with_taking_the_step():

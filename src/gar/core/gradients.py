@@ -1,8 +1,10 @@
-"""Gradient-activation vectors: what a token sequence's gradient through the LM head says, as one vector.
+"""Gradient-activation vectors: one vector summarising a sequence's gradient through the LM head.
 
 For a token y predicted from the hidden state h with logits z = W h, the gradient of the cross-entropy with respect to
 h is `W^T (p - e_y)`: no backward pass is needed. Times h elementwise, averaged over the sequence, scaled to unit
-length. The logits exist for one chunk of tokens and one tile of W at a time and are never kept.
+length. Before scaling, entry j is the derivative of the sequence's mean loss by a factor on dimension j of all its
+hidden states; it is not a gradient by the head's weights. The logits exist for one chunk of tokens and one tile of W at
+a time and are never kept.
 """
 
 from collections.abc import Iterator

@@ -36,8 +36,9 @@ tests allow {tolerance:.0e}.
 """
 
 _NOTES = """\
-* **The paper's rule** is what `gar train` sets, and the plugin for slime unless told otherwise. The columns of
-  the engines are their own rules: a bare `GARTrainer`, slime with `gar.advantage.ddof` and `eps` null, verl always.
+* **The rule `paper`** is what `gar train` sets, and the plugin for slime unless told otherwise: ddof 0, which equation
+  12 of the paper implies, and eps 1e-6, which is ours, as the paper gives no number. The columns of the engines are
+  their own rules: a bare `GARTrainer`, slime with `gar.advantage.ddof` and `eps` null, verl always.
 * **A response that is alone in its group** gets 0 from GAR, and its own reward from verl's `grpo`; a test holds verl to
   it. No group here is of that kind.
 * **Silent groups**: where all rewards are equal, the advantages are exactly 0 in every engine.

@@ -22,7 +22,7 @@ cat >"$SAVE/gar.yaml" <<'GAR_YAML'
 gar:
   method: gar-grpo # [paper]
   capture: own # one update per rollout: slime makes no log-probability pass to read (docs/integrations/slime.md)
-  variant: paper-thresholds # [paper] names tau_a 0.05 and p_f 0.7 and does not define them: our reading. ddof 0, eps 1e-6
+  variant: paper-thresholds # [paper] names tau_a 0.05 and p_f 0.7 and does not define them: our reading. ddof 0; eps 1e-6, ours
   signal:
     limit_tokens: 768 # [paper]
   reward:

@@ -12,6 +12,8 @@ from pydantic import Field, ValidationError
 
 from gar.errors import ConfigError
 from gar.settings import (
+    GROUP_DDOF,
+    GROUP_EPS,
     AdapterSettings,
     AdvantageSettings,
     DataSettings,
@@ -55,7 +57,7 @@ class RunConfig(Settings):
     trl: dict[str, Any] = Field(default_factory=dict)
 
 
-_PAPER: dict[str, Any] = {"advantage": {"ddof": 0, "eps": 1e-6}}
+_PAPER: dict[str, Any] = {"advantage": {"ddof": GROUP_DDOF, "eps": GROUP_EPS}}
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,

@@ -208,8 +208,12 @@ class RewardSettings(Settings):
     """g2rl: lambda."""
 
 
+GROUP_DDOF, GROUP_EPS = 0, 1e-6
+"""Of the standard deviation of a group. Equation 12 of GAR implies ddof 0; it names no eps: 1e-6 is ours."""
+
+
 class AdvantageSettings(Settings):
-    """From rewards to advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4); the paper sets both."""
+    """From rewards to advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4); variants set both."""
 
     estimator: Literal["group", "reinforce-pp", "reinforce-pp-baseline"] | None = None
     """Normalise within groups, or whiten over all tokens of the batch, without or with the group's mean taken off
@@ -219,7 +223,7 @@ class AdvantageSettings(Settings):
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
-    """Added to the standard deviation (paper: 1e-6)."""
+    """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6."""
     std_floor: Annotated[float, Field(ge=0)] = 0.0
     """Smallest standard deviation to divide by: bounds how much a group's small bonuses are blown up."""
 

@@ -277,6 +277,21 @@ def test_reinforce_plus_plus_advantages_leave_a_small_bonus_small():
     torch.testing.assert_close(by_whitening, f64(5e-4, -5e-4, 1, -1) * math.sqrt(2), rtol=1e-6, atol=0)
 
 
+def test_reinforce_plus_plus_advantages_of_an_all_correct_batch_blow_a_small_spread_up():
+    """The amplification trap holds under REINFORCE++ too: rewards between 1 and 1.0035 get advantages of up to 1.5."""
+    alignment, groups = f64(0.614, 0.608, 0.604, 0.602), torch.zeros(4).long()
+    rewards = gradient_aligned_rewards(torch.ones(4).bool(), alignment, torch.zeros(4).double(), groups)
+    torch.testing.assert_close(rewards, f64(1.0035, 1.0005, 1.0, 1.0), rtol=1e-12, atol=0)
+    # Mean 1.001, squares (2.5^2 + 0.5^2 + 2) 1e-6 = 8.5e-6, over ddof 1 and with eps 1e-8: a std of 0.0016862.
+    expected = f64(0.0025, -0.0005, -0.001, -0.001) / math.sqrt(8.5e-6 / 3 + 1e-8)
+    for baseline in (False, True):
+        found = reinforce_plus_plus_advantages(
+            rewards, torch.ones(4).long(), groups, baseline=baseline, ddof=1, eps=1e-8
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
+        assert found[0].item() == pytest.approx(1.48, abs=0.005)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_advantages_refuse_a_counted_value_that_is_not_finite(value):
     message = re.escape(f"must be finite, got {value} at response 1")

@@ -13,13 +13,12 @@ from torch import Tensor
 from gar.core import gradient_aligned_rewards, group_advantages, group_deviations, group_sizes
 from gar.models.families import ModelParts
 from gar.models.shapes import model_shape
+from gar.settings import GROUP_DDOF, GROUP_EPS
 
 Outcome = Literal["holds", "fails", "measured"]
 
 BETA = 0.5
 PENALTY = -0.6
-_EPS = 1e-6
-"""Of eq. 10, which gives no number: ours."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +57,8 @@ class ScoredGroups:
         )
 
     def advantages(self, beta: float = BETA) -> Tensor:
-        """Eq. 10 with the population's standard deviation (eq. 12). beta 0: those of the outcome alone."""
-        return group_advantages(self.rewards(beta), self.group_index, scale="std", ddof=0, eps=_EPS)
+        """Eq. 10. beta 0: those of the outcome alone."""
+        return group_advantages(self.rewards(beta), self.group_index, scale="std", ddof=GROUP_DDOF, eps=GROUP_EPS)
 
     def correct_alone(self) -> "ScoredGroups":
         """The correct responses of each group as a group of their own, where there are at least two."""

@@ -20,6 +20,7 @@ from gar.analysis.outputs import Output
 from gar.analysis.style import COLOURS, INK, MUTED, PAGE_WIDTH, PAPER, add_caption, say_not_recorded
 from gar.core import group_advantages
 from gar.methods import METHODS
+from gar.settings import GROUP_DDOF, GROUP_EPS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,7 +30,6 @@ STD_FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 KINDS: tuple[Kind, ...] = ("all correct", "all wrong", "equal otherwise", "mixed")
 
 _COLUMNS = ("step", "group_index", "eligible", "bonus", "reward")
-_PAPER_DDOF, _PAPER_EPS = 0, 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +128,12 @@ def silent_groups(run: str | Path) -> SilentGroups:
 def _normalisation(run: RunInput) -> tuple[int, float, float | None, list[str]]:
     """ddof, eps and std_floor of a run, and what to say where they are not its own."""
     if run.config is None:
-        return _PAPER_DDOF, _PAPER_EPS, None, ["Advantages are those of the paper's normalisation."]
+        return (
+            GROUP_DDOF,
+            GROUP_EPS,
+            None,
+            ["Advantages are those of the variant `paper`."],
+        )
     settings = run.config.advantage
     estimator = settings.estimator or METHODS[run.config.method].estimator
     notes = []
@@ -138,8 +143,8 @@ def _normalisation(run: RunInput) -> tuple[int, float, float | None, list[str]]:
             "are what normalisation within groups would have made of its rewards."
         )
     return (
-        _PAPER_DDOF if settings.ddof is None else settings.ddof,
-        _PAPER_EPS if settings.eps is None else settings.eps,
+        GROUP_DDOF if settings.ddof is None else settings.ddof,
+        GROUP_EPS if settings.eps is None else settings.eps,
         settings.std_floor,
         notes,
     )

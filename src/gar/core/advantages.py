@@ -29,7 +29,7 @@ def group_advantages(
         group_index: Which problem a response answers; any integers, any order.
         scale: "std" divides by the group's standard deviation, "none" only subtracts the mean (Dr. GRPO).
         ddof: 0 population (the paper's eq. 12), 1 Bessel (TRL, slime, verl).
-        eps: Added to the denominator: 1e-6 in the paper and slime and verl, 1e-4 in TRL.
+        eps: Added to the denominator: 1e-6 in slime and verl, 1e-4 in TRL; the paper gives no number.
         std_floor: Smallest standard deviation to divide by.
 
     Returns:
@@ -40,7 +40,7 @@ def group_advantages(
         ValueError: A reward is not finite, or a setting is out of range.
 
     References:
-        GAR, arXiv 2609.03342, eqs. 10-12; GRPO, arXiv 2402.03300, section 4.1.
+        GAR, arXiv 2609.03342, eqs. 10, 12; GRPO, arXiv 2402.03300, section 4.1.
 
     Example:
         >>> import torch

@@ -12,11 +12,9 @@ from gar.models.families import find_parts
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, Row
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.settings import GROUP_DDOF, GROUP_EPS, AdvantageSettings, RewardSettings, SignalSettings
 from gar.spans import SpanRule, TokenSequence
 from gar.types import ResponseVerifier, Status, Tags, Verdict
-
-_PAPER_DDOF, _PAPER_EPS = 0, 1e-6
 
 
 class GarScorer:
@@ -34,7 +32,7 @@ class GarScorer:
             is "think".
         signal: Which tokens are scored, and how; `max_batch_tokens` bounds the memory of a forward pass.
         reward: From verdicts and alignment to rewards.
-        advantage: Group normalisation; unset values are the paper's (ddof 0, eps 1e-6).
+        advantage: Group normalisation; unset values are those of the variant `paper`: ddof 0, eps 1e-6.
         score_all: Compute the alignment of every response, not only where a bonus is possible. Rewards stay the same.
 
     Raises:
@@ -224,8 +222,8 @@ class GarScorer:
             shaped.rewards,
             facts.group_index,
             scale="std",
-            ddof=_PAPER_DDOF if settings.ddof is None else settings.ddof,
-            eps=_PAPER_EPS if settings.eps is None else settings.eps,
+            ddof=GROUP_DDOF if settings.ddof is None else settings.ddof,
+            eps=GROUP_EPS if settings.eps is None else settings.eps,
             std_floor=settings.std_floor,
         )
 

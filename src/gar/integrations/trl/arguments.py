@@ -13,7 +13,7 @@ from gar.errors import ConfigError
 from gar.methods import METHODS
 
 DEFAULTS: dict[str, Any] = {
-    # The paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
+    # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
     "loss_type": "grpo",
     "scale_rewards": "group",
     "beta": 0.0,

@@ -113,6 +113,9 @@ def test_alignment_1_does_not_bound_the_kernel_from_below():
         torch.cat(parts[1::2]).detach(), head, torch.tensor([1, 0]), torch.tensor([0, 1]), num_responses=2
     )
     torch.testing.assert_close(found, torch.nn.functional.normalize(torch.stack(vectors)).float())
+    after = head - 0.1 * gradients[0].view_as(head)  # a step on the first makes the second less likely
+    losses = [torch.nn.functional.cross_entropy(parts[3] @ w.T, torch.tensor([0])) for w in (head, after)]
+    assert losses[1] > losses[0]
 
 
 def test_loss_after_head_step_agrees_with_taking_the_step():

@@ -128,12 +128,7 @@ def silent_groups(run: str | Path) -> SilentGroups:
 def _normalisation(run: RunInput) -> tuple[int, float, float | None, list[str]]:
     """ddof, eps and std_floor of a run, and what to say where they are not its own."""
     if run.config is None:
-        return (
-            GROUP_DDOF,
-            GROUP_EPS,
-            None,
-            ["Advantages are those of the variant `paper`."],
-        )
+        return GROUP_DDOF, GROUP_EPS, None, ["Advantages are those of the variant `paper`."]
     settings = run.config.advantage
     estimator = settings.estimator or METHODS[run.config.method].estimator
     notes = []

@@ -260,13 +260,8 @@ def _draw_bounds(axes: Axes, data: dict[str, Floats]) -> None:
                      alpha=0.6, label=label)  # fmt: skip
     ends = [remainder.min(), data["printed_bound_of_largest"].max()]
     axes.plot(ends, ends, color=INK, linewidth=0.8)
-    axes.set(
-        xscale="log",
-        yscale="log",
-        title="Theorem 2: remainder",
-        xlabel="eq. 8, constant 1",
-        ylabel="size of the remainder",
-    )
+    axes.set(xscale="log", yscale="log", title="Theorem 2: remainder")
+    axes.set(xlabel="eq. 8, constant 1", ylabel="size of the remainder")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.legend(loc="upper left", frameon=False, handletextpad=0.1, borderpad=0.1)

@@ -6,7 +6,6 @@ The same hidden states, targets and head for all ways, interleaved (A B C A B C)
 
 * two products: `h W^T` and `P W`, nothing between them: what no exact way without logits can beat;
 * ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head;
-* sparse and gated: ours without token ids under 2^-12, and also without tokens that are 99 % sure (approximate);
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
   makes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
@@ -24,7 +23,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +31,7 @@ import torch.nn.functional as F
 from common import machine, peak_memory, spread, write_json
 from torch import Tensor
 
-from gar.core import Thresholds, approximate_means, gradient_activation_means, largest_angles
+from gar.core import gradient_activation_means
 
 SHAPES = {"256x4096": 4096, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
 """Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""
@@ -42,10 +40,6 @@ RESPONSES = 4
 CHUNK = 256
 CHECKED_TOKENS = 64
 BARE, OURS = "two products", "ours"
-APPROXIMATE = {
-    "ours, sparse": Thresholds(sparse=2**-12),
-    "ours, sparse and gated": Thresholds(sparse=2**-12, gate=0.01),
-}
 
 
 class Case(NamedTuple):
@@ -71,15 +65,6 @@ def make_case(shape: str, dtype: torch.dtype, device: str, tokens: int) -> Case:
 
 def ours(case: Case, precision: str = "auto") -> Tensor:
     return gradient_activation_means(*case, num_responses=RESPONSES, precision=precision)
-
-
-def approximate(case: Case, thresholds: Thresholds) -> Tensor:
-    return approximate_means(*case, num_responses=RESPONSES, thresholds=thresholds).means
-
-
-def angle_bound(case: Case, thresholds: Thresholds) -> float:
-    found = approximate_means(*case, num_responses=RESPONSES, thresholds=thresholds)
-    return float(largest_angles(found.means, found.bounds).max())
 
 
 @torch.no_grad()
@@ -164,7 +149,6 @@ def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
     if case.weight.dtype == torch.bfloat16 and not slow:
         other = "float32" if case.hidden.is_cuda else "storage"
         ways[f"{OURS}, {other}"] = lambda case: ours(case, other)
-    ways |= {name: partial(approximate, thresholds=thresholds) for name, thresholds in APPROXIMATE.items()}
     ways["autograd"] = lambda case: autograd(case, head_gradient=False)
     ways["autograd with dW"] = lambda case: autograd(case, head_gradient=True)
     if hasattr(F, "linear_cross_entropy"):
@@ -226,7 +210,6 @@ def measure(shape: str, dtype: torch.dtype, device: str, tokens: int, rounds: in
             name: spread([b / a for a, b in zip(values, times[bare], strict=True)]) for name, values in times.items()
         },
         "one_minus_cosine": {name: disagreement(way, case) for name, way in ways.items() if not name.startswith(BARE)},
-        "angle_bound": {name: angle_bound(case, thresholds) for name, thresholds in APPROXIMATE.items()},
         "peak_bytes": {name: own_memory(name, shape, dtype, device, tokens) for name in ways},
         "not_run": missing,
     }  # fmt: skip
@@ -267,8 +250,6 @@ def print_table(result: dict[str, Any]) -> None:
         )  # fmt: skip
     console = Console(width=110)
     console.print(table)
-    for name, angle in result["angle_bound"].items():
-        console.print(f"{name}: within {angle:.2g} rad of the exact vectors, says its own bound")
     for name, reason in result["not_run"].items():
         console.print(f"{name} did not run: {reason}", markup=False)
 

@@ -9,11 +9,11 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
 * forward: one forward pass over eligible responses and anchor, then the closed form;
 * captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
-* logits: the log-prob pass's logits, too; fused: the training step's own gradient (gar.core.fused_step);
+* logits: the log-prob pass's logits, too;
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
 A way's share is the seconds of its own sections over the seconds of the plain step in the same round; beside it the
-share that gar.cost predicts, and for captured and fused the difference of whole steps. CPU seconds of one thread (GPU:
+share that gar.cost predicts, and for captured the difference of whole steps. CPU seconds of one thread (GPU:
 seconds with synchronisation). Writes results/step-DEVICE.json.
 """
 
@@ -35,7 +35,6 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from gar.core import gradient_activation_means
 from gar.core.from_logits import means_from_logits
-from gar.core.fused_step import head_backward, head_pass, response_means
 from gar.cost import GroupShape, ModelShape, signal_share
 
 GROUP = GroupShape(responses=16, response_tokens=1024, prompt_tokens=200, span_tokens=768, pass_rate=6 / 16)
@@ -195,32 +194,14 @@ class Bench:
             states = self.judge.model(inputs_embeds=embeddings, use_cache=False).last_hidden_state[:, -1]
             torch.autograd.grad(self.judge.lm_head(states).float().log_softmax(-1)[0, 0], embeddings)
 
-    def fused_train(self) -> None:
-        """One backward pass over the whole group; the advantages are not worth timing."""
-        self.model.train()
-        hidden = self.response_hidden(self.tokens).flatten(0, 1)
-        targets = self.targets(self.tokens)
-        length, span = self.group.response_tokens, self.group.span_tokens
-        index = torch.arange(self.group.responses, device=self.device).repeat_interleave(length)
-        found = head_pass(hidden, self.weight, targets)
-        count = len(self.eligible) * length
-        scored = torch.arange(count, device=self.device)
-        scored = scored[scored % length >= length - span]
-        response_means(found, hidden, index, scored, num_responses=self.group.responses)
-        self.timed(self.anchor_means)
-        self.model.train()
-        factors = torch.full((self.group.responses,), 1.0, device=self.device)
-        head_backward(found, hidden, self.weight, targets, index, factors)
-        self.model.zero_grad()
-
 
 def run(model_name: str, group: GroupShape, device: str, rounds: int) -> dict[str, Any]:
     bench = Bench(model_name, group, device)
     everyone, few = group.responses, len(bench.eligible)
 
-    def step(receive: Callable[[int, Tensor], Any] | None = None, train: Callable[[], None] = bench.train) -> None:
+    def step(receive: Callable[[int, Tensor], Any] | None = None) -> None:
         bench.log_prob_pass(receive)
-        train()
+        bench.train()
 
     def captured() -> None:
         step(bench.captured(few))
@@ -229,7 +210,6 @@ def run(model_name: str, group: GroupShape, device: str, rounds: int) -> dict[st
     ways: dict[str, Callable[[], Any]] = {
         "plain": step,
         "captured": captured,
-        "fused": lambda: step(train=bench.fused_train),
         "logits": lambda: (bench.log_prob_pass(bench.with_logits), bench.timed(bench.anchor_means)),
         "forward": lambda: bench.timed(bench.forward),
         "released": lambda: bench.timed(bench.released),
@@ -250,20 +230,11 @@ def run(model_name: str, group: GroupShape, device: str, rounds: int) -> dict[st
                 flush=True,
             )
     shape = bench.shape()
-    shares = {}
-    for name in list(ways)[1:]:
-        if name == "fused":
-            own = [fused - plain for fused, plain in zip(seconds[name], seconds["plain"], strict=True)]
-        else:
-            own = sections[name]
-        shares[name] = spread([a / b for a, b in zip(own, seconds["plain"], strict=True)])
-        if name == "fused":
-            shares["fused, anchor alone"] = spread(
-                [a / b for a, b in zip(sections[name], seconds["plain"], strict=True)]
-            )
-    predicted = {
-        name: signal_share(shape, group, name) for name in ("released", "forward", "captured", "logits", "fused")
+    shares = {
+        name: spread([own / plain for own, plain in zip(sections[name], seconds["plain"], strict=True)])
+        for name in list(ways)[1:]
     }
+    predicted = {name: signal_share(shape, group, name) for name in ("released", "forward", "captured", "logits")}
     differences = [a / b - 1 for a, b in zip(seconds["captured"], seconds["plain"], strict=True)]
     return {
         "model": model_name, "head_over_body": shape.hidden * shape.vocab / shape.body_parameters,
@@ -280,9 +251,7 @@ def print_table(result: dict[str, Any]) -> None:
     title = f"{result['model']}, a plain step of {result['plain_step_seconds']:.1f} s"
     table = Table("way", "share of the step", "counted", "measured / counted", "with generation", title=title)
     for name, share in result["share_of_the_step"].items():
-        counted = result["predicted_share"].get("fused" if name == "fused, anchor alone" else name)
-        if name == "fused":
-            counted = None
+        counted = result["predicted_share"].get(name)
         table.add_row(
             name, f"{share['median']:.2%} ({share['min']:.2%} to {share['max']:.2%})",
             *(("-", "-") if counted is None else (f"{counted:.2%}", f"{share['median'] / counted:.2f}")),

@@ -42,8 +42,6 @@ def test_defaults_are_those_of_the_method():
         (SignalSettings, "limit_tokens", [1, None], [0, 1.5]),
         (SignalSettings, "limit_from", ["start"], ["middle"]),
         (SignalSettings, "max_batch_tokens", [1], [0]),
-        (SignalSettings, "sparse_threshold", [0, 2**-12], [-0.1, 1]),
-        (SignalSettings, "gate_threshold", [0, 0.01], [-0.1, 1]),
         (AdvantageSettings, "ddof", [0, 1, None], [2]),
         (AdvantageSettings, "eps", [0, None], [-1e-9]),
         (AdvantageSettings, "std_floor", [0, 0.1], [-0.1]),
@@ -118,15 +116,12 @@ def test_tags_must_not_contain_each_other(tags):
         TagSettings(**tags)
 
 
-@pytest.mark.parametrize("threshold", ["sparse_threshold", "gate_threshold"])
-@pytest.mark.parametrize(
-    ("other", "text"),
-    [({"kind": "hidden"}, "kind 'hidden' has none"), ({"anchor_keep_fraction": 0.7}, "anchor_keep_fraction is 0.7")],
-)
-def test_approximations_refuse_what_they_cannot_bound(threshold, other, text):
-    assert SignalSettings.model_validate({threshold: 0.01}).approximates
-    with pytest.raises(ValidationError, match=text):
-        SignalSettings.model_validate({threshold: 0.01, **other})
+@pytest.mark.parametrize("name", ["sparse_threshold", "gate_threshold"])
+def test_removed_settings_are_read_where_they_did_nothing(name):
+    assert SignalSettings.model_validate({name: 0.0, "limit_tokens": 5}) == SignalSettings(limit_tokens=5)
+    with pytest.raises(ValidationError, match=f"signal.{name} was removed in gar 0.1.0"):
+        SignalSettings.model_validate({name: 0.01})
+    assert name not in SignalSettings().model_dump()
 
 
 def test_tags_must_not_be_empty():

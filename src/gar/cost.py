@@ -6,11 +6,10 @@ else is left out. Time follows this where matrix products fill the device.
 
 from typing import Literal, NamedTuple, get_args
 
-SignalRoute = Literal["released", "forward", "captured", "logits", "fused"]
+SignalRoute = Literal["released", "forward", "captured", "logits"]
 """Where the vectors come from. released: a forward and backward pass for each correct response and anchor through all
 logits, as the paper's code does. forward: one pass over what is scored, then the closed form. captured: hidden states
-of the log-prob pass, or of sampling where there is none. logits: that pass's logits, too. fused: the training step's
-own gradient at the head's input.
+of the log-prob pass, or of sampling where there is none. logits: that pass's logits, too.
 """
 
 
@@ -107,7 +106,7 @@ def signal_operations(model: ModelShape, group: GroupShape, route: SignalRoute) 
         forward_operations(model, expert, 0) + 2 * head_operations(model, min(group.span_tokens, group.anchor_tokens))
     )
     span = min(group.span_tokens, group.response_tokens)
-    products = {"forward": 2, "captured": 2, "logits": 1, "fused": 0}[route]
+    products = {"forward": 2, "captured": 2, "logits": 1}[route]
     vectors = scored * products * head_operations(model, span)
     return anchors + vectors + (scored * forward_operations(model, whole, 0) if route == "forward" else 0.0)
 
@@ -128,8 +127,8 @@ def signal_share(model: ModelShape, group: GroupShape, route: SignalRoute, *, ge
         >>> qwen3_8b = ModelShape(
         ...     body_parameters=6_945_767_424, layers=36, attention_width=4096, hidden=4096, vocab=151_936
         ... )
-        >>> [round(100 * signal_share(qwen3_8b, GroupShape(), route), 2) for route in ("captured", "logits", "fused")]
-        [1.45, 1.04, 0.63]
+        >>> [round(100 * signal_share(qwen3_8b, GroupShape(), route), 2) for route in ("captured", "logits")]
+        [1.45, 1.04]
     """
     if not 0 <= generation_share < 1:
         raise ValueError(f"generation_share must be in [0, 1), got {generation_share}")

@@ -3,7 +3,8 @@
 `config.py` puts the sections together, loads YAML, applies flags and dumps what was used.
 """
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -14,6 +15,18 @@ MethodName = Literal[
     "gar-grpo", "gar-reinforce-pp", "g2rl", "grad2reward",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # fmt: skip
+
+
+REMOVED: Mapping[str, float] = {"signal.sparse_threshold": 0.0, "signal.gate_threshold": 0.0}
+"""Settings that are gone, and the value at which they did nothing. Files of older runs may hold it."""
+
+
+def removal(name: str) -> str:
+    """Why a setting of `REMOVED` is refused."""
+    return (
+        f"{name} was removed in gar 0.1.0: approximate vectors were hardly cheaper (docs/log.md). Leave it out; a file "
+        f"of an older run may hold {REMOVED[name]}"
+    )
 
 
 class Settings(BaseModel):
@@ -161,28 +174,17 @@ class SignalSettings(Settings):
     storage for a large bfloat16 head on a GPU, else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
     """Most memory that the closed form may use beside hidden states and head, whatever the number of tokens."""
-    sparse_threshold: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Approximate, in training under TRL alone: token ids less likely than this are left out of the gradient."""
-    gate_threshold: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Approximate, in training under TRL alone: tokens with 1 - p_y under this are left out altogether."""
 
-    @property
-    def approximates(self) -> bool:
-        """Whether anything is left out."""
-        return self.sparse_threshold > 0 or self.gate_threshold > 0
-
-    @model_validator(mode="after")
-    def _can_leave_out(self) -> Self:
-        if self.approximates and self.kind == "hidden":
-            raise ValueError(
-                "sparse_threshold and gate_threshold leave out parts of a gradient, and kind 'hidden' has none"
-            )
-        if self.approximates and self.anchor_keep_fraction < 1:
-            raise ValueError(
-                f"anchor_keep_fraction is {self.anchor_keep_fraction}, expected 1 beside sparse_threshold or "
-                "gate_threshold: which tokens are the strongest could not be told"
-            )
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_what_was_removed(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        for name, old in REMOVED.items():
+            key = name.removeprefix("signal.")
+            if key in values and values[key] != old:
+                raise ValueError(removal(name))
+        return {key: value for key, value in values.items() if f"signal.{key}" not in REMOVED}
 
 
 class RewardSettings(Settings):

@@ -19,7 +19,7 @@ def test_all_ways_of_the_head_agree(dtype, monkeypatch):
     ways = {name: way for name, way in head.all_ways(case).items() if not name.startswith(head.BARE)}
     assert {"ours", "autograd", "autograd with dW"} <= set(ways)
     for name, way in ways.items():
-        assert head.disagreement(way, case) <= (1e-2 if name in head.APPROXIMATE else tolerance), name
+        assert head.disagreement(way, case) <= tolerance, name
 
 
 def test_results_of_other_shapes_stay_and_those_of_other_machines_go(monkeypatch, tmp_path):

@@ -157,6 +157,12 @@ def test_train_refuses_a_trl_value_that_is_not_yaml(capsys):
     assert refused(capsys, "--trl.reward_weights=[1, 2").startswith("gar train: --trl.reward_weights: not valid YAML")
 
 
+@pytest.mark.parametrize("argument", ["--signal.sparse_threshold=0.1", "--signal.gate-threshold"])
+def test_train_says_that_a_setting_was_removed(capsys, argument):
+    name = argument[2:].partition("=")[0].replace("-", "_")
+    assert refused(capsys, argument, "0.0").startswith(f"gar train: {name} was removed in gar 0.1.0")
+
+
 # Resume and dry run.
 
 

@@ -18,6 +18,7 @@ from gar.analysis.outputs import Output
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
 from gar.config import RunConfig
 from gar.errors import RecordError
+from gar.settings import REMOVED
 
 _MAX_COLUMNS = 3
 
@@ -73,7 +74,8 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     defaults = dict(_leaves(RunConfig().model_dump(mode="json")))
     settings = {run.label: defaults | dict(_leaves(run.settings)) for run in runs}
     for values in settings.values():
-        values.pop("seed", None)
+        for name in ("seed", *REMOVED):
+            values.pop(name, None)
     chosen = base or _centre(settings)
     if chosen not in settings:
         raise RecordError(f"{folder}: no row '{chosen}'; there are {', '.join(settings)}.")

@@ -18,7 +18,6 @@ _ROUTES: dict[SignalRoute, str] = {
     "forward": "a forward pass over correct responses, then the closed form",
     "captured": "hidden states of the log-prob pass; without one, of sampling",
     "logits": "logits of that pass, too",
-    "fused": "the training step's own gradient; only the anchor is left (core only)",
 }
 
 

@@ -9,6 +9,7 @@ import tyro
 
 from gar.config import VARIANTS, RunConfig, make_config, merge, parse_yaml, preset_names, read_config, read_preset
 from gar.errors import ConfigError
+from gar.settings import REMOVED, removal
 
 _TRL = "--trl."
 
@@ -79,6 +80,10 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConfig:
     """The variant's defaults, under the file's or preset's values, under the flags."""
     trl, rest = _split_trl(arguments)
+    for argument in rest:
+        name = argument.partition("=")[0].removeprefix("--").replace("-", "_")
+        if name in REMOVED:
+            raise ConfigError(removal(name))
     name, values = _read_source(source)
     defaults = make_config(values, source=name)
     chosen = tyro.cli(

@@ -11,6 +11,7 @@ from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records import canonical_hash
 from gar.records.files import io_error, json_text, read_json, write_atomic
+from gar.settings import REMOVED
 
 _SHOWN = 4
 _ABSENT = object()
@@ -88,9 +89,10 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
         raise RecordError(f"{run.result_path}: holds {result.label}, seed {result.seed}. Was it renamed?")
     if result.settings_hash == canonical_hash(run.settings):
         return
-    # A setting that came with a later version and is at its default was no other setting then.
+    # A setting that came or went with a later version and is at its default was no other setting then.
     defaults = dict(_leaves(RunConfig().model_dump(mode="json")))
     then, now = dict(_leaves(result.settings)), dict(_leaves(run.settings))
+    then = {name: value for name, value in then.items() if REMOVED.get(name) != value}
     differences = [
         f"{name} was {_shown(then, name)}, is {_shown(now, name)}"
         for name in sorted(then.keys() | now.keys())

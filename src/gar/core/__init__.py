@@ -8,7 +8,6 @@ from gar.core.advantages import (
     whitened_advantages,
 )
 from gar.core.alignment import BestAlignment, alignment_scores, best_alignment_scores
-from gar.core.approximate import ApproximateMeans, Thresholds, approximate_means, largest_angles
 from gar.core.attribution import alignment_shares
 from gar.core.controls import length_closeness, random_unit_rows, shuffled_groups
 from gar.core.gradients import NORM_FLOOR, gradient_activation_means, gradient_activation_vectors, unit_rows
@@ -28,12 +27,9 @@ from gar.core.token_rewards import (
 
 __all__ = [
     "NORM_FLOOR",
-    "ApproximateMeans",
     "BestAlignment",
-    "Thresholds",
     "alignment_scores",
     "alignment_shares",
-    "approximate_means",
     "attributed_rewards",
     "attribution_weights",
     "best_alignment_scores",
@@ -49,7 +45,6 @@ __all__ = [
     "group_token_advantages",
     "k2_token_losses",
     "kl_penalised_returns",
-    "largest_angles",
     "last_token_rewards",
     "length_closeness",
     "maspo_token_losses",

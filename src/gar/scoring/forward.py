@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gar.core import Thresholds, alignment_shares, approximate_means, gradient_activation_means
+from gar.core import alignment_shares, gradient_activation_means
 from gar.models.families import ModelParts, evaluation_mode
 from gar.settings import SignalSettings
 from gar.spans import TokenSequence
@@ -35,7 +35,6 @@ def signal_means(
     settings: SignalSettings,
     *,
     keep_fractions: Sequence[float] | None = None,
-    bounds: Tensor | None = None,
 ) -> Tensor:
     """Mean gradient-activation vector of each sequence, [sequences, hidden], float32.
 
@@ -47,14 +46,12 @@ def signal_means(
         sequences: What to score. One without scored positions gets a zero row and costs nothing.
         settings: Signal kind and thresholds.
         keep_fractions: p_f of each sequence; None means 1.
-        bounds: As of `means_from_hidden`.
 
     Raises:
         ValueError: A sequence's first token is to be scored but has no context.
     """
     means = torch.zeros(len(sequences), parts.weight.shape[1], device=parts.weight.device)
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
-        mine = torch.zeros(len(members), dtype=torch.float64, device=means.device)
         means[members] = means_from_hidden(
             parts,
             hidden,
@@ -62,10 +59,7 @@ def signal_means(
             [len(sequences[i].context_ids) for i in members],
             settings,
             keep_fractions=None if keep_fractions is None else [keep_fractions[i] for i in members],
-            bounds=None if bounds is None else mine,
         )
-        if bounds is not None:
-            bounds[members] = mine
     return means
 
 
@@ -126,7 +120,6 @@ def means_from_hidden(
     settings: SignalSettings,
     *,
     keep_fractions: Sequence[float] | None = None,
-    bounds: Tensor | None = None,
 ) -> Tensor:
     """Mean vectors of sequences whose hidden states exist, [sequences, hidden], float32.
 
@@ -137,22 +130,11 @@ def means_from_hidden(
         starts: Column of `hidden` that holds the first token of `ids`, for each sequence.
         settings: Signal kind and thresholds.
         keep_fractions: p_f of each sequence; None means 1.
-        bounds: Where given, the settings' approximations are in force, and this is filled in: float64 [sequences], how
-            far each mean may be from the exact one. Without it the means are exact.
 
     Raises:
         ValueError: A scored token has no column before it.
     """
     _check_predecessors(sequences, starts)
-    if bounds is not None and settings.approximates:
-        found = approximate_means(
-            **_scored_tokens(hidden, sequences, starts),
-            **_head(parts, settings),
-            num_responses=len(sequences),
-            thresholds=Thresholds(settings.sparse_threshold, settings.gate_threshold),
-        )
-        bounds.copy_(found.bounds)
-        return found.means
     return gradient_activation_means(
         **_scored_tokens(hidden, sequences, starts),
         **_head(parts, settings),

@@ -88,7 +88,6 @@ def test_check_supported_passes_each_estimator_with_its_flag():
     ("changes", "text"),
     [
         ({"gar": {"method": "g2rl"}}, "gar.method 'g2rl' does not run under slime, expected one of gar-grpo"),
-        ({"gar": {"signal": {"gate_threshold": 0.1}}}, "sparse_threshold and gate_threshold mean nothing under slime"),
         ({"advantage_estimator": "ppo"}, "is ppo: its critic is trained on rewards that GAR has not shaped yet"),
         (
             {"advantage_estimator": "reinforce_plus_plus"},

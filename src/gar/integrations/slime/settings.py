@@ -98,11 +98,6 @@ def check_supported(args: Any, config: RunConfig) -> None:
         raise ConfigError(
             f"gar.method '{config.method}' does not run under slime, expected one of {', '.join(SUPPORTED_METHODS)}"
         )
-    if config.signal.approximates:
-        raise ConfigError(
-            "gar.signal.sparse_threshold and gate_threshold mean nothing under slime, where the head is split over "
-            "ranks: vectors are exact. Leave them out."
-        )
     capture = capture_of(args)
     for name, hook in (HOOKS | LOG_PROB_HOOK if capture == "logprob" else HOOKS).items():
         if getattr(args, name, None) != hook:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gar.core import largest_angles
 from gar.methods import ScoredBatch, ShapedRewards
 from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
@@ -35,8 +34,6 @@ class RolloutBatch:
     """Hidden states were taken from a passing forward, on all ranks."""
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    angles: list[float] = field(default_factory=list)
-    """Of each mean, anchors' too, how far an approximation may have turned it: radians."""
     alignment: Tensor = field(default_factory=lambda: torch.zeros(0))
     shaped: ShapedRewards | None = None
     advantages: list[float] = field(default_factory=list)
@@ -58,9 +55,7 @@ class RolloutBatch:
             return
         members = [first_row + row for row in rows]
         sequences = [self.sequences[i] for i in members]
-        bounds = torch.zeros(len(rows), dtype=torch.float64, device=hidden.device)
-        means = means_from_hidden(parts, hidden[rows], sequences, [first_column] * len(rows), settings, bounds=bounds)
-        self.angles += largest_angles(means, bounds).tolist()
+        means = means_from_hidden(parts, hidden[rows], sequences, [first_column] * len(rows), settings)
         self.means[members] = means
         self.has_means[members] = True
 
@@ -88,15 +83,12 @@ class RolloutBatch:
         sequences = [*(self.sequences[i] for i in missing), *anchors]
         num_forwards = _num_forwards(sequences, settings.max_batch_tokens)
         num_idle = most(num_forwards) - num_forwards
-        bounds = torch.zeros(len(sequences), dtype=torch.float64, device=self.means.device)
         means = signal_means(
             parts,
             sequences,
             settings,
             keep_fractions=[1.0] * len(missing) + [settings.anchor_keep_fraction] * len(anchors),
-            bounds=bounds,
         )
-        self.angles += largest_angles(means, bounds).tolist()
         _run_idle_forwards(parts, num_idle)
         self.means[missing] = means[: len(missing)]
         self.has_means[missing] = True

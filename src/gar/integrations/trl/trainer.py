@@ -355,9 +355,6 @@ class GARTrainer(GRPOTrainer):
         rows = gather_object(rows)
         for name, value in reward_metrics(self._scored, eligible, batch.shaped, rows).items():
             self._metrics["train"][name].append(value)
-        if self._signal.approximates:
-            angle = self._gather(torch.tensor([max(batch.angles, default=0.0)], dtype=torch.float64))
-            self._metrics["train"]["gar/approximation_angle_max"].append(float(angle.max()))
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
 

@@ -76,8 +76,6 @@ def check_supported(verl: Mapping[str, Any], config: RunConfig) -> None:
         ConfigError: Names the flag, its value, and why.
     """
     _check_method(verl, config)
-    if config.signal.approximates:
-        raise ConfigError("gar.signal.sparse_threshold and gate_threshold mean nothing under verl")
     for flag, expected, reason in _REQUIRED:
         value = _value(verl, flag)
         if value not in expected:

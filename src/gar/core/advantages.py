@@ -3,15 +3,16 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import check_finite, check_shapes
+from gar.core.dtypes import as_given
 from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
 
 
 def group_advantages(
-    rewards: Float[Tensor, " responses"],
+    rewards: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
     *,
     scale: Literal["std", "none"],
@@ -33,8 +34,8 @@ def group_advantages(
         std_floor: Smallest standard deviation to divide by.
 
     Returns:
-        One advantage per response in `rewards`' dtype, computed in float64. Exactly 0 in a group of one and in a group
-        whose rewards are all equal.
+        One advantage per response in `rewards`' dtype, torch's default for integers and bool; computed in float64.
+        Exactly 0 in a group of one and in a group whose rewards are all equal.
 
     Raises:
         ValueError: A reward is not finite, or a setting is out of range.
@@ -62,11 +63,11 @@ def group_advantages(
     if scale == "std":
         denominators = group_standard_deviations(values, group_index, ddof=ddof).clamp(min=std_floor) + eps
         advantages = advantages / denominators.where(advantages != 0, 1.0)  # 0 / 0 in a silent group with eps 0
-    return advantages.where(group_sizes(group_index) > 1, 0.0).to(rewards.dtype)
+    return as_given(advantages.where(group_sizes(group_index) > 1, 0.0), rewards)
 
 
 def reinforce_plus_plus_advantages(
-    rewards: Float[Tensor, " responses"],
+    rewards: Shaped[Tensor, " responses"],
     token_counts: Int[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
     *,
@@ -104,11 +105,11 @@ def reinforce_plus_plus_advantages(
     check_shapes(rewards.shape, token_counts=token_counts, group_index=group_index)
     check_finite("rewards", rewards)
     values = group_deviations(rewards.double(), group_index) if baseline else rewards.double()
-    return whitened_advantages(values, token_counts, ddof=ddof, eps=eps).to(rewards.dtype)
+    return as_given(whitened_advantages(values, token_counts, ddof=ddof, eps=eps), rewards)
 
 
 def whitened_advantages(
-    values: Float[Tensor, " responses"], token_counts: Int[Tensor, " responses"], *, ddof: int, eps: float
+    values: Shaped[Tensor, " responses"], token_counts: Int[Tensor, " responses"], *, ddof: int, eps: float
 ) -> Float[Tensor, " responses"]:
     """`token_whitened_advantages` of values that are the same for all tokens of a response.
 
@@ -119,7 +120,8 @@ def whitened_advantages(
         eps: Added to the variance.
 
     Returns:
-        One advantage per response in `values`' dtype, computed in float64; 0 for a response without tokens.
+        One advantage per response in `values`' dtype, torch's default for integers and bool; computed in float64; 0 for
+        a response without tokens.
 
     Raises:
         ValueError: Shapes differ, a token count is negative, the value of a response with tokens is not finite, or a
@@ -139,7 +141,7 @@ def whitened_advantages(
 
 
 def token_whitened_advantages(
-    values: Float[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"], *, ddof: int, eps: float
+    values: Shaped[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"], *, ddof: int, eps: float
 ) -> Float[Tensor, "responses tokens"]:
     """Values with mean 0 and variance 1 over all counted tokens of the batch: `(a_t - mean) / sqrt(variance + eps)`.
 
@@ -154,8 +156,8 @@ def token_whitened_advantages(
         eps: Added to the variance.
 
     Returns:
-        In `values`' dtype, computed in float64; 0 outside `mask`. Exactly 0 throughout where all counted values are
-        equal.
+        In `values`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. Exactly 0
+        throughout where all counted values are equal.
 
     Raises:
         ValueError: Shapes differ, a counted value is not finite, or a setting is out of range.
@@ -168,7 +170,7 @@ def token_whitened_advantages(
 
 
 def group_token_advantages(
-    values: Float[Tensor, "responses tokens"],
+    values: Shaped[Tensor, "responses tokens"],
     mask: Bool[Tensor, "responses tokens"],
     group_index: Int[Tensor, " responses"],
     *,
@@ -187,8 +189,9 @@ def group_token_advantages(
         std_floor: Smallest standard deviation to divide by.
 
     Returns:
-        In `values`' dtype, computed in float64; 0 outside `mask`. Exactly 0 in a group whose counted values are all
-        equal, and in a group of one counted token. In a group of one response its tokens are compared with each other.
+        In `values`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. Exactly 0 in a
+        group whose counted values are all equal, and in a group of one counted token. In a group of one response its
+        tokens are compared with each other.
 
     Raises:
         ValueError: Shapes differ, a counted value is not finite, or a setting is out of range.
@@ -204,7 +207,7 @@ def group_token_advantages(
     advantages[mask] = group_advantages(
         values[mask].double(), token_groups, scale="std", ddof=ddof, eps=eps, std_floor=std_floor
     )
-    return advantages.to(values.dtype)
+    return as_given(advantages, values)
 
 
 def _whitened(values: Tensor, weights: Tensor, ddof: int, eps: float) -> Tensor:
@@ -214,11 +217,11 @@ def _whitened(values: Tensor, weights: Tensor, ddof: int, eps: float) -> Tensor:
     counted = weights > 0
     check_finite("values", values, counted)
     if not bool(counted.any()):
-        return torch.zeros_like(values)
+        return as_given(torch.zeros_like(values), values)
     counts = weights.double()
     shifted = torch.where(counted, values.double() - values.double()[counted].min(), 0.0)
     total = counts.sum()
     deviations = torch.where(counted, shifted - (counts * shifted).sum() / total, 0.0)
     variance = (counts * deviations.square()).sum() / (total - ddof).clamp(min=1)
     spread = (variance + eps).sqrt()
-    return (deviations / spread.where(spread > 0, 1.0)).to(values.dtype)  # 0 / 0 for equal values with eps 0
+    return as_given(deviations / spread.where(spread > 0, 1.0), values)  # 0 / 0 for equal values with eps 0

@@ -5,7 +5,7 @@ deviation of exactly zero.
 """
 
 import torch
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Bool, Float64, Int, Shaped
 from torch import Tensor
 
 
@@ -29,7 +29,7 @@ def group_sizes(
 
 
 def group_deviations(
-    values: Float64[Tensor, " responses"],
+    values: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
     mask: Bool[Tensor, " responses"] | None = None,
 ) -> Float64[Tensor, " responses"]:
@@ -45,7 +45,8 @@ def group_deviations(
         group whose counted values are all equal, and for a single counted member.
     """
     if values.numel() == 0:
-        return values.clone()
+        return values.double()
+    values = values.double()
     if mask is None:
         mask = torch.ones_like(values, dtype=torch.bool)
     _, inverse = torch.unique(group_index, return_inverse=True)
@@ -60,7 +61,7 @@ def group_deviations(
 
 
 def group_standard_deviations(
-    values: Float64[Tensor, " responses"], group_index: Int[Tensor, " responses"], *, ddof: int
+    values: Shaped[Tensor, " responses"], group_index: Int[Tensor, " responses"], *, ddof: int
 ) -> Float64[Tensor, " responses"]:
     """Standard deviation of each response's group, repeated for every member.
 
@@ -75,6 +76,6 @@ def group_standard_deviations(
     deviations = group_deviations(values, group_index)
     _, inverse = torch.unique(group_index, return_inverse=True)
     num_groups = int(inverse.max()) + 1 if inverse.numel() else 0
-    squares = values.new_zeros(num_groups).index_add_(0, inverse, deviations.square())
-    freedom = (group_sizes(group_index) - ddof).to(values.dtype)
+    squares = deviations.new_zeros(num_groups).index_add_(0, inverse, deviations.square())
+    freedom = (group_sizes(group_index) - ddof).double()
     return torch.where(freedom > 0, (squares[inverse] / freedom.clamp(min=1)).sqrt(), 0.0)

@@ -8,10 +8,11 @@ from math import isfinite
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Bool, Float, Float32, Float64, Int
+from jaxtyping import Bool, Float, Float32, Float64, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import check_finite, check_shapes
+from gar.core.dtypes import as_given
 
 NoveltyVariant = Literal["prose", "printed", "centred"]
 
@@ -87,7 +88,7 @@ def novelty_scores(
 
 
 def relative_novelties(
-    novelty: Float[Tensor, " responses"],
+    novelty: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
     *,
     scored: Bool[Tensor, " responses"] | None = None,
@@ -100,8 +101,9 @@ def relative_novelties(
         scored: Has a usable vector. None means all.
 
     Returns:
-        In [0, 1], in `novelty`'s dtype, computed in float64. 0 outside `scored`, and in a group whose novelties are
-        equal to within 1e-6: a group of one, of copies, and always a group of two, whose one cosine serves both.
+        In [0, 1], in `novelty`'s dtype, torch's default for integers and bool; computed in float64. 0 outside `scored`,
+        and in a group whose novelties are equal to within 1e-6: a group of one, of copies, and always a group of two,
+        whose one cosine serves both.
 
     Raises:
         ValueError: Shapes differ or a scored novelty is not finite.
@@ -113,13 +115,13 @@ def relative_novelties(
         >>> relative_novelties(torch.tensor([0.2, 0.6, 0.4, 0.9]), torch.tensor([0, 0, 0, 1]))
         tensor([0.0000, 1.0000, 0.5000, 0.0000])
     """
-    return _relative(novelty, group_index, scored)[0].to(novelty.dtype)
+    return as_given(_relative(novelty, group_index, scored)[0], novelty)
 
 
 def novelty_rewards(
     eligible: Bool[Tensor, " responses"],
-    novelty: Float[Tensor, " responses"],
-    penalty: Float[Tensor, " responses"],
+    novelty: Shaped[Tensor, " responses"],
+    penalty: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
     *,
     scored: Bool[Tensor, " responses"] | None = None,
@@ -145,9 +147,9 @@ def novelty_rewards(
         variant: Which factor.
 
     Returns:
-        One reward per response in `novelty`'s dtype, computed in float64. The factor is 1 where nubar says nothing:
-        without a usable vector, and in a group whose novelties are equal. ("centred" read literally would make it
-        1 - lambda there, which with lambda = 1 pays right and wrong alike.)
+        One reward per response in `novelty`'s dtype, torch's default for integers and bool; computed in float64. The
+        factor is 1 where nubar says nothing: without a usable vector, and in a group whose novelties are equal.
+        ("centred" read literally would make it 1 - lambda there, which with lambda = 1 pays right and wrong alike.)
 
     Raises:
         ValueError: Shapes differ, a scored novelty or `novelty_weight` is not finite, or `variant` is unknown.
@@ -170,7 +172,7 @@ def novelty_rewards(
     outcomes = torch.where(eligible, 1.0, -1.0).double()
     gains = {"prose": relative, "printed": outcomes * relative, "centred": 2.0 * relative - 1.0}[variant]
     factors = torch.where(known, 1.0 + novelty_weight * gains, 1.0)
-    return ((outcomes * factors).clamp(-REWARD_BOUND, REWARD_BOUND) + penalty.double()).to(novelty.dtype)
+    return as_given((outcomes * factors).clamp(-REWARD_BOUND, REWARD_BOUND) + penalty.double(), novelty)
 
 
 def _relative(novelty: Tensor, group_index: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:

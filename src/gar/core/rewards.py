@@ -4,15 +4,16 @@ from math import isfinite
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from gar.core.dtypes import as_given
 from gar.core.groups import group_deviations, group_sizes
 
 
 def gradient_aligned_bonuses(
     eligible: Bool[Tensor, " responses"],
-    alignment: Float[Tensor, " responses"],
+    alignment: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
     *,
     scored: Bool[Tensor, " responses"] | None = None,
@@ -38,7 +39,7 @@ def gradient_aligned_bonuses(
             uncentred cosine (the released code).
 
     Returns:
-        One bonus per response in `alignment`'s dtype, computed in float64.
+        One bonus per response in `alignment`'s dtype, torch's default for integers and bool; computed in float64.
 
     Raises:
         ValueError: Shapes differ, an alignment in Q(x) or `beta` is not finite, or `singleton` is unknown.
@@ -74,13 +75,13 @@ def gradient_aligned_bonuses(
         shifted = torch.where(alone, values, shifted)
     if clip:
         shifted = shifted.clamp(min=0.0)
-    return (beta * shifted).to(alignment.dtype)
+    return as_given(beta * shifted, alignment)
 
 
 def gradient_aligned_rewards(
     eligible: Bool[Tensor, " responses"],
-    alignment: Float[Tensor, " responses"],
-    penalty: Float[Tensor, " responses"],
+    alignment: Shaped[Tensor, " responses"],
+    penalty: Shaped[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
     *,
     scored: Bool[Tensor, " responses"] | None = None,
@@ -107,7 +108,7 @@ def gradient_aligned_rewards(
         singleton: What a group with one scored eligible response gets.
 
     Returns:
-        One reward per response in `alignment`'s dtype, computed in float64.
+        One reward per response in `alignment`'s dtype, torch's default for integers and bool; computed in float64.
 
     Raises:
         ValueError: As `gradient_aligned_bonuses`.
@@ -132,4 +133,4 @@ def gradient_aligned_rewards(
         raise ValueError(
             f"penalty must have one entry per response, expected {alignment.numel()}, got {penalty.numel()}"
         )
-    return (base * eligible.double() + bonuses + penalty.double()).to(alignment.dtype)
+    return as_given(base * eligible.double() + bonuses + penalty.double(), alignment)

@@ -3,14 +3,15 @@
 from math import isfinite
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from gar.core.checks import check_finite, check_shapes
+from gar.core.dtypes import as_given
 
 
 def attribution_weights(
-    scores: Float[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"], *, temperature: float = 1.0
+    scores: Shaped[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"], *, temperature: float = 1.0
 ) -> Float[Tensor, "responses tokens"]:
     """Share of each token in its response's verdict: softmax over the response of standardised scores / temperature.
 
@@ -23,8 +24,8 @@ def attribution_weights(
         temperature: tau, not stated in the paper. Large ones share equally.
 
     Returns:
-        In `scores`' dtype, computed in float64: 0 outside `mask`, rows that sum to 1, a zero row for a response
-        without counted tokens. Equal shares where all scores of a response are equal.
+        In `scores`' dtype, torch's default for integers and bool; computed in float64: 0 outside `mask`, rows that sum
+        to 1, a zero row for a response without counted tokens. Equal shares where all scores of a response are equal.
 
     Raises:
         ValueError: Shapes differ, a counted score is not finite, or `temperature` is not positive.
@@ -46,27 +47,27 @@ def attribution_weights(
     stds = (deviations.square().sum(-1, keepdim=True) / counts).sqrt()
     logits = deviations / stds.where(stds > 0, 1.0) / temperature
     shares = logits.masked_fill(~mask, -torch.inf).softmax(-1)
-    return shares.where(mask, 0.0).to(scores.dtype)  # without counted tokens the softmax is NaN
+    return as_given(shares.where(mask, 0.0), scores)  # without counted tokens the softmax is NaN
 
 
-def effective_token_counts(weights: Float[Tensor, "responses tokens"]) -> Float[Tensor, " responses"]:
+def effective_token_counts(weights: Shaped[Tensor, "responses tokens"]) -> Float[Tensor, " responses"]:
     """How many tokens share the verdict: `1 / sum_t alpha_t^2`, from 1 (one token has it all) to their number.
 
     Returns:
-        In `weights`' dtype, computed in float64; 0 for a row of zeros.
+        In `weights`' dtype, torch's default for integers and bool; computed in float64; 0 for a row of zeros.
 
     Example:
         >>> effective_token_counts(torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]))
         tensor([2., 1.])
     """
     squares = weights.double().square().sum(-1)
-    return torch.where(squares == 0, 0.0, 1.0 / squares).to(weights.dtype)
+    return as_given(torch.where(squares == 0, 0.0, 1.0 / squares), weights)
 
 
 def attributed_rewards(
-    weights: Float[Tensor, "responses tokens"],
-    outcomes: Float[Tensor, " responses"],
-    penalty: Float[Tensor, " responses"],
+    weights: Shaped[Tensor, "responses tokens"],
+    outcomes: Shaped[Tensor, " responses"],
+    penalty: Shaped[Tensor, " responses"],
     mask: Bool[Tensor, "responses tokens"],
 ) -> Float[Tensor, "responses tokens"]:
     """Grad2Reward's reward of each token: `alpha_t V`, and on the last token `V + penalty` besides.
@@ -78,8 +79,8 @@ def attributed_rewards(
         mask: True for the tokens of the response.
 
     Returns:
-        In `weights`' dtype, computed in float64; 0 outside `mask`. A row sums to `2 V + penalty`; a response without
-        counted tokens has nowhere to put it and gets a zero row.
+        In `weights`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. A row sums to
+        `2 V + penalty`; a response without counted tokens has nowhere to put it and gets a zero row.
 
     Raises:
         ValueError: Shapes differ or a value is not finite.
@@ -98,13 +99,13 @@ def attributed_rewards(
     check_finite("outcomes", outcomes)
     check_finite("penalty", penalty)
     shared = (weights.double() * outcomes.double()[:, None]).where(mask, 0.0)
-    return (shared + last_token_rewards(outcomes.double() + penalty.double(), mask)).to(weights.dtype)
+    return as_given(shared + last_token_rewards(outcomes.double() + penalty.double(), mask), weights)
 
 
 def rubric_rewards(
-    weights: Float[Tensor, "responses criteria tokens"],
+    weights: Shaped[Tensor, "responses criteria tokens"],
     verdicts: Bool[Tensor, "responses criteria"],
-    criterion_weights: Float[Tensor, "responses criteria"],
+    criterion_weights: Shaped[Tensor, "responses criteria"],
 ) -> Float[Tensor, "responses tokens"]:
     """Reward of each token under several criteria: `sum_k w_k [z_k] alpha_kt / sum_k max(w_k, 0)`.
 
@@ -116,7 +117,7 @@ def rubric_rewards(
         criterion_weights: w_k. Negative for a fault that costs reward; 0 for a criterion that this response lacks.
 
     Returns:
-        In `weights`' dtype, computed in float64. A row sums to at most 1.
+        In `weights`' dtype, torch's default for integers and bool; computed in float64. A row sums to at most 1.
 
     Raises:
         ValueError: Shapes differ, a value is not finite, or a response's positive criterion weights sum to 0.
@@ -141,12 +142,12 @@ def rubric_rewards(
             f"{criterion_weights[bad].tolist()} at response {bad}"
         )
     counted = worth.where(verdicts, 0.0) / most[:, None]
-    return torch.einsum("rk,rkt->rt", counted, weights.double()).to(weights.dtype)
+    return as_given(torch.einsum("rk,rkt->rt", counted, weights.double()), weights)
 
 
 def kl_penalised_returns(
-    rewards: Float[Tensor, " responses"],
-    log_ratios: Float[Tensor, "responses tokens"],
+    rewards: Shaped[Tensor, " responses"],
+    log_ratios: Shaped[Tensor, "responses tokens"],
     mask: Bool[Tensor, "responses tokens"],
     *,
     beta: float,
@@ -160,7 +161,8 @@ def kl_penalised_returns(
         beta: Weight of the KL.
 
     Returns:
-        In `rewards`' dtype, computed in float64; 0 outside `mask`. With `beta=0` a response's reward, at each token.
+        In `rewards`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. With `beta=0`
+        a response's reward, at each token.
 
     Raises:
         ValueError: Shapes differ or a counted value or `beta` is not finite.
@@ -178,11 +180,12 @@ def kl_penalised_returns(
     if not isfinite(beta):
         raise ValueError(f"beta must be finite, got {beta}")
     kl = log_ratios.double().where(mask, 0.0)
-    return returns_to_go(last_token_rewards(rewards.double(), mask) - beta * kl, mask).to(rewards.dtype)
+    returns = returns_to_go(last_token_rewards(rewards.double(), mask) - beta * kl, mask)
+    return as_given(returns, rewards)
 
 
 def returns_to_go(
-    token_rewards: Float[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"]
+    token_rewards: Shaped[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"]
 ) -> Float[Tensor, "responses tokens"]:
     """Return of each token: `R_t = sum_{s >= t} r_s` over the response's counted tokens, undiscounted.
 
@@ -191,7 +194,7 @@ def returns_to_go(
         mask: True for the tokens of the response.
 
     Returns:
-        In `token_rewards`' dtype, computed in float64; 0 outside `mask`.
+        In `token_rewards`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`.
 
     Raises:
         ValueError: Shapes differ or a counted reward is not finite.
@@ -203,11 +206,11 @@ def returns_to_go(
     check_shapes(token_rewards.shape, mask=mask)
     check_finite("token_rewards", token_rewards, mask)
     counted = token_rewards.double().where(mask, 0.0)
-    return counted.flip(-1).cumsum(-1).flip(-1).where(mask, 0.0).to(token_rewards.dtype)
+    return as_given(counted.flip(-1).cumsum(-1).flip(-1).where(mask, 0.0), token_rewards)
 
 
 def last_token_rewards(
-    rewards: Float[Tensor, " responses"], mask: Bool[Tensor, "responses tokens"]
+    rewards: Shaped[Tensor, " responses"], mask: Bool[Tensor, "responses tokens"]
 ) -> Float[Tensor, "responses tokens"]:
     """Each response's reward on its last counted token, 0 elsewhere; nowhere for a response without counted tokens.
 
@@ -221,4 +224,4 @@ def last_token_rewards(
     check_shapes(mask.shape[:1], rewards=rewards)
     check_finite("rewards", rewards)
     still_to_come = mask.flip(-1).cumsum(-1).flip(-1)
-    return rewards[:, None].where(mask & (still_to_come == 1), 0.0)
+    return as_given(rewards[:, None].where(mask & (still_to_come == 1), 0), rewards)

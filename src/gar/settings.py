@@ -158,11 +158,12 @@ class SignalSettings(Settings):
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     limit_tokens: Annotated[int, Field(ge=1)] | None = 768
-    """Score at most so many tokens of the span; None all."""
+    """Score at most so many tokens of the span; None all. g2rl, whose vector is that of the whole response, takes all
+    unless this is another number than 768."""
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """tau_a: dimensions of h_t under this share of its largest do not count."""
+    """tau_a: dimensions of h_t under this share of its largest do not count. Of gradient-activation alone."""
     anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """p_f: share of anchor tokens, those with the largest gradient, that counts."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
@@ -221,13 +222,16 @@ class AdvantageSettings(Settings):
     """Normalise within groups, or whiten over all tokens of the batch, without or with the group's mean taken off
     first. None is the method's own."""
     baseline: Literal["group", "none"] = "group"
-    """Subtract the group's mean and scale; or take the reward itself as advantage, as the released code does."""
+    """Subtract the group's mean and scale; or take the reward itself as advantage, as the released code does. Of the
+    estimator group alone."""
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
-    """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6."""
+    """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6. The estimators
+    reinforce-pp add 1e-8 to the variance instead."""
     std_floor: Annotated[float, Field(ge=0)] = 0.0
-    """Smallest standard deviation to divide by: bounds how much a group's small bonuses are blown up."""
+    """Smallest standard deviation to divide by: bounds how much a group's small bonuses are blown up. Of the estimator
+    group alone, and only where it divides (trl.scale_rewards group)."""
 
 
 class MaspoSettings(Settings):

@@ -25,16 +25,19 @@ from gar.data.run_problems import EMBEDDED, load_run_problems
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
-from gar.integrations.trl.arguments import grpo_arguments
+from gar.integrations.trl.arguments import grpo_arguments, sampling_of
 from gar.integrations.trl.callbacks import RunCallback, last_checkpoint
 from gar.integrations.trl.ranks import check_ranks, is_main, on_main
 from gar.integrations.trl.refusals import generation_period_steps
 from gar.integrations.trl.trainer import GARTrainer
-from gar.methods import METHODS
+from gar.methods import METHODS, resolve_signal, unread_settings
 from gar.models.adapters import check_adapter, is_adapted, lora_config, save_adapter, save_merged
 from gar.models.load import load_policy
 from gar.records import RunFolder, canonical_hash
+from gar.rollouts.generate import check_prompts, context_length, encode_prompt
+from gar.scoring.anchors import usable_anchors
 from gar.settings import DataSettings
+from gar.spans import SpanRule, token_pieces
 from gar.types import Problem
 from gar.verify import Verifier
 
@@ -92,12 +95,16 @@ class _Run:
         self.arguments = grpo_arguments(config, Path(config.records.folder) / "dry-run")
         check_ranks(self.arguments, generates_on_main=config.preflight.mode != "off" or bool(config.evaluate.sources))
         self.say = say if is_main() else _say_nothing
+        unread = unread_settings(METHODS[config.method], config)
+        if unread:
+            self.say(f"[dim]Not read by this run of {config.method}: {', '.join(unread)}.[/]")
         self.adapter = lora_config(config.adapter, config.model.revision)
         self.model, self.tokenizer = load_policy(config.model)
         check_adapter(self.model, config.adapter)
         self.tags = config.verify.tags.as_tags()
         self.problems = self._load(config.data, self.say)
         self.evaluation_sets = {_set_name(source): self._load_set(source) for source in config.evaluate.sources}
+        self._check_lengths()
         self.verifier = Verifier.from_settings(config.verify)
 
     def start(self, command: Sequence[str]) -> RunFolder:
@@ -154,6 +161,7 @@ class _Run:
             temperature=self.arguments.temperature,
             top_p=self.arguments.top_p,
             chat_template_kwargs=self._chat_template_kwargs(),
+            generation_kwargs=sampling_of(self.arguments),
         )
         self.say(render(report))
         if settings.mode == "stop":
@@ -289,6 +297,29 @@ class _Run:
         base = self.config.data
         own = {"source": EMBEDDED, "split": source} if embedded else {"source": source}
         return self._load(base.model_copy(update={**own, "max_problems": self.config.evaluate.max_problems}), self.say)
+
+    def _check_lengths(self) -> None:
+        """Refuse prompts beyond the model's context, and leave out anchors that could not be scored."""
+        template = self._chat_template_kwargs()
+        for problems in (self.problems, *self.evaluation_sets.values()):
+            prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=template) for p in problems]
+            check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens())
+        method, verify = METHODS[self.config.method], self.config.verify
+        if method.alignment is None:
+            return
+        signal = resolve_signal(method, self.config.signal)
+        rule = SpanRule.from_settings(signal, format=verify.format, tags=self.tags, tokenizer=self.tokenizer)
+        found = usable_anchors(
+            self.problems,
+            self.tokenizer,
+            rule,
+            token_pieces(self.tokenizer),
+            context=context_length(self.model),
+            chat_template_kwargs=template,
+        )
+        self.problems = found.problems
+        if str(found):
+            self.say(f"[yellow]{escape(str(found))}[/]")
 
     def _chat_template_kwargs(self) -> dict[str, Any] | None:
         return cast("dict[str, Any] | None", self.arguments.chat_template_kwargs)

@@ -25,8 +25,9 @@ EMPTY = {"=": {"<eos>": 1.0}}
 
 
 def look(
-    policy, tokenizer, problems, verifier, *, needs_alignment=True, max_new_tokens=10, temperature=1.0, **settings
-):
+    policy, tokenizer, problems, verifier, *, needs_alignment=True, max_new_tokens=10, temperature=1.0,
+    generation_kwargs=None, **settings,
+):  # fmt: skip
     return preflight(
         policy,
         tokenizer,
@@ -37,6 +38,7 @@ def look(
         seed=1,
         max_new_tokens=max_new_tokens,
         temperature=temperature,
+        generation_kwargs=generation_kwargs,
         progress=None,
     )
 
@@ -235,6 +237,27 @@ def test_preflight_samples_at_the_temperature_of_training(make_policy, tokenizer
     policy = make_policy({"<answer>": {"7": 0.6, "3": 0.4}})
     report = look(policy, tokenizer, problems, verifier, temperature=0.01)
     assert report.facts.correct_fraction == 1.0
+
+
+@pytest.mark.parametrize(
+    "sampling", [{"top_k": 1}, {"min_p": 0.9}, {"do_sample": False}, {"suppress_tokens": [3]}], ids=str
+)
+def test_preflight_samples_as_training_does(make_policy, tokenizer, problems, verifier, sampling):
+    """Without these settings 45 % of the responses are right; under each of them every response is empty."""
+    assert tokenizer.convert_tokens_to_ids("<think>") == 3
+    policy = make_policy({"=": {"<eos>": 0.55, "<think>": 0.45}, **RIGHT})
+    look(policy, tokenizer, problems, verifier).raise_if_stop()
+    with pytest.raises(PreflightError, match="Most responses are empty"):
+        look(policy, tokenizer, problems, verifier, generation_kwargs=sampling).raise_if_stop()
+
+
+def test_preflight_ends_responses_where_training_does(make_policy, tokenizer, problems, verifier):
+    report = look(
+        make_policy(RIGHT), tokenizer, problems, verifier,
+        generation_kwargs={"eos_token_id": tokenizer.convert_tokens_to_ids("work"), "max_new_tokens": 2},
+    )  # fmt: skip
+    assert report.facts.truncated_fraction == 0.0
+    assert {response.num_tokens for group in report.facts.groups for response in group.responses} == {2}
 
 
 def test_preflight_refuses_an_empty_list(make_policy, tokenizer, verifier):

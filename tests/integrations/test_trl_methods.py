@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, SignalSettings
-from gar.types import Problem
+from gar.types import Anchor, Problem
 from tests.integrations.conftest import TrainerFactory
 
 ROLLOUT_METHODS = [name for name, method in METHODS.items() if not method.token_level]
@@ -321,3 +322,33 @@ def test_grad2reward_refuses_what_is_not_its_own(make_trainer: TrainerFactory):
         make_trainer(method="grad2reward", judge=JUDGE, advantage=AdvantageSettings(estimator="reinforce-pp"))
     with pytest.raises(ModelError, match=r" True"):
         make_trainer(method="grad2reward")  # the embedded model has no such word
+
+
+def test_anchors_that_cannot_be_scored_count_as_missing(make_trainer: TrainerFactory):
+    problems = load_arithmetic("train")[:16]
+    empty = [replace(problem, anchors=(Anchor(text="<eos>"),)) for problem in problems[:8]]
+    with pytest.warns(UserWarning, match=r"8 problems \(.*\) have expert solutions without a token to score"):
+        trainer, records = make_trainer(problems=[*empty, *problems[8:]], args={"max_steps": 4})
+    trainer.train()
+    lost = {problem.id for problem in empty}
+    assert {record.anchor for record in records if record.problem_id in lost} == {False}
+    assert {record.anchor for record in records if record.problem_id not in lost} == {True}
+    share = sum(row["gar/no_anchor_fraction"] for row in trainer.state.log_history if "gar/no_anchor_fraction" in row)
+    assert share / 4 == sum(record.problem_id in lost for record in records) / len(records) > 0
+    with pytest.raises(DataError, match="no problem is left with an expert solution that can be scored"):
+        make_trainer(problems=empty)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "text"),
+    [
+        ("gar-reinforce-pp", {"advantage": AdvantageSettings(std_floor=0.1)}, "advantage.std_floor is 0.1, but reinfo"),
+        ("dr-grpo", {"advantage": AdvantageSettings(std_floor=0.1), "args": {"scale_rewards": "none"}}, "not divided"),
+        ("gar-grpo", {"signal": SignalSettings(kind="gradient", activation_threshold=0.1)}, "multiplies no activation"),
+        ("gar-reinforce-pp", {"args": {"scale_rewards": "none"}}, "trl.scale_rewards is 'none', but these advantages"),
+        ("gar-grpo", {"loss": LossSettings(kl="k2")}, "loss.kl is k2, but trl.beta is 0"),
+    ],
+)
+def test_a_setting_that_nothing_would_read_is_refused(make_trainer: TrainerFactory, method, options, text):
+    with pytest.raises(ConfigError, match=text):
+        make_trainer(method=method, **options)

@@ -164,6 +164,7 @@ def sample_groups(
     batch_size: int,
     seed: int,
     chat_template_kwargs: Mapping[str, Any] | None = None,
+    generation_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = None,
 ) -> tuple[Group, ...]:
     """A group of verified responses to each problem. Arguments as in `evaluate_policy` and `generate_responses`.
@@ -188,6 +189,7 @@ def sample_groups(
         batch_size=batch_size,
         seed=seed,
         tags=verifier.tags,
+        generation_kwargs=generation_kwargs,
         progress=progress,
     )
     verdicts = verifier.verify(

@@ -83,6 +83,7 @@ def preflight(
     top_p: float = 1.0,
     batch_size: int = 64,
     chat_template_kwargs: Mapping[str, Any] | None = None,
+    generation_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = "preflight",
 ) -> PreflightReport:
     """Sample a few groups as training will, and say what is wrong with them. `settings.mode` is the caller's to follow.
@@ -100,6 +101,7 @@ def preflight(
         top_p: Of the sampling in training.
         batch_size: Responses generated at one time.
         chat_template_kwargs: As in `encode_prompt`.
+        generation_kwargs: As in `generate_responses`: what else the sampling of training is set to.
         progress: Label of the progress bar.
 
     Raises:
@@ -120,6 +122,7 @@ def preflight(
         batch_size=batch_size,
         seed=seed,
         chat_template_kwargs=chat_template_kwargs,
+        generation_kwargs=generation_kwargs,
         progress=progress,
     )
     facts = RolloutFacts.from_groups(groups, problems)
@@ -127,7 +130,7 @@ def preflight(
         facts,
         verifier,
         needs_alignment=needs_alignment,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=(generation_kwargs or {}).get("max_new_tokens", max_new_tokens),
         end_token=tokenizer.eos_token,
     )
     return PreflightReport(facts=facts, findings=findings, seconds=time.perf_counter() - start)

@@ -8,6 +8,7 @@ from gar.methods.grad2reward import GRAD2REWARD
 from gar.methods.grpo import DAPO, DR_GRPO, GRPO
 from gar.methods.maspo import MASPO
 from gar.methods.reinforce_pp import REINFORCE_PP, REINFORCE_PP_BASELINE
+from gar.methods.settings import check_settings, resolve_signal, unread_settings
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -18,4 +19,13 @@ METHODS: dict[str, Method] = {
     )
 }  # fmt: skip
 
-__all__ = ["METHODS", "Method", "ScoredBatch", "ShapedRewards", "eligible_responses"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "ScoredBatch",
+    "ShapedRewards",
+    "check_settings",
+    "eligible_responses",
+    "resolve_signal",
+    "unread_settings",
+]

@@ -12,6 +12,12 @@ from gar.settings import LossSettings, RewardSettings
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
 
+OUTCOME_SETTINGS = ("base", "penalty", "format_gate")
+"""Fields of `RewardSettings` that the plain outcome reward reads."""
+
+BONUS_SETTINGS = (*OUTCOME_SETTINGS, "beta", "centre", "clip", "singleton")
+"""Those that the outcome with a gradient-aligned bonus reads."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredBatch:
@@ -57,7 +63,8 @@ class Method:
         scores_all: Every response is scored, not only eligible ones that may earn a bonus.
         compares_responses: `ScoredBatch.vectors` holds the vectors of all responses.
         token_level: Rewards and advantages are per token, from a judge's gradients (`gar.scoring.judge`).
-        signal: Fields of `SignalSettings` that belong to the method.
+        signal: Fields of `SignalSettings` that belong to the method; `gar.methods.settings` puts them in force.
+        reward: Fields of `RewardSettings` that `shape` reads.
         estimator: From rewards to advantages, unless the run says otherwise.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
         trl: Fields of `trl.GRPOConfig` that belong to the method; the user's go over them.
@@ -71,6 +78,7 @@ class Method:
     compares_responses: bool = False
     token_level: bool = False
     signal: Mapping[str, Any] = field(default_factory=dict)
+    reward: tuple[str, ...] = OUTCOME_SETTINGS
     estimator: Estimator = "group"
     gate: Callable[[Tensor, Tensor, Tensor, LossSettings], Tensor] | None = None
     trl: Mapping[str, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 What a control gains is not owed to the gradient's direction.
 """
 
-from gar.methods.base import Method, ScoredBatch, ShapedRewards, format_penalties
+from gar.methods.base import BONUS_SETTINGS, Method, ScoredBatch, ShapedRewards, format_penalties
 from gar.methods.gar import gradient_aligned_shape
 from gar.settings import RewardSettings
 
@@ -11,6 +11,7 @@ ANCHOR_SHUFFLED = Method(
     name="anchor-shuffled",
     summary="control: the anchor is another problem's",
     shape=gradient_aligned_shape,
+    reward=BONUS_SETTINGS,
     alignment="shuffled-anchor",
 )
 
@@ -18,6 +19,7 @@ ANCHOR_RANDOM = Method(
     name="anchor-random",
     summary="control: the anchor is a random vector, one for each problem",
     shape=gradient_aligned_shape,
+    reward=BONUS_SETTINGS,
     alignment="random-anchor",
 )
 
@@ -25,6 +27,7 @@ HIDDEN_COSINE = Method(
     name="hidden-cosine",
     summary="control: cosine of mean hidden states",
     shape=gradient_aligned_shape,
+    reward=BONUS_SETTINGS,
     alignment="anchor",
     signal={"kind": "hidden"},
 )
@@ -33,6 +36,7 @@ TEXT_SIMILARITY = Method(
     name="text-similarity",
     summary="control: likeness of the texts, a ratio of edits",
     shape=gradient_aligned_shape,
+    reward=BONUS_SETTINGS,
     alignment="text",
 )
 
@@ -40,6 +44,7 @@ LENGTH = Method(
     name="length",
     summary="control: closeness in length to the anchor",
     shape=gradient_aligned_shape,
+    reward=BONUS_SETTINGS,
     alignment="length",
 )
 
@@ -57,6 +62,7 @@ ALIGNMENT_ONLY = Method(
     name="alignment-only",
     summary="ablation: the cosine alone as reward, for right and wrong responses",
     shape=alignment_alone,
+    reward=("penalty",),
     alignment="anchor",
     scores_all=True,
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gar.core import gradient_aligned_bonuses
-from gar.methods.base import Method, ScoredBatch, ShapedRewards, eligible_responses, outcome_rewards
+from gar.methods.base import BONUS_SETTINGS, Method, ScoredBatch, ShapedRewards, eligible_responses, outcome_rewards
 from gar.settings import RewardSettings
 
 
@@ -27,6 +27,7 @@ GAR_GRPO = Method(
     name="gar-grpo",
     summary="outcome reward plus gradient-aligned bonus, normalised within the group",
     shape=gradient_aligned_shape,
+    reward=BONUS_SETTINGS,
     alignment="anchor",
 )
 
@@ -34,6 +35,7 @@ GAR_REINFORCE_PP = Method(
     name="gar-reinforce-pp",
     summary="outcome reward plus gradient-aligned bonus, whitened over all tokens of the batch",
     shape=gradient_aligned_shape,
+    reward=BONUS_SETTINGS,
     alignment="anchor",
     estimator="reinforce-pp",
 )

@@ -79,6 +79,7 @@ def generate_responses(
     batch_size: int = 256,
     seed: int,
     tags: Tags | None = None,
+    generation_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = None,
 ) -> list[list[Response]]:
     """Sample responses to every prompt.
@@ -97,6 +98,7 @@ def generate_responses(
         batch_size: Responses generated at one time.
         seed: Of the sampling.
         tags: Markers that stay in the text even where they are special tokens.
+        generation_kwargs: Further fields of transformers' `GenerationConfig`, over those above: top_k, min_p.
         progress: Label of a progress bar, shown on a terminal once this takes 2 seconds. None shows none.
 
     Returns:
@@ -112,20 +114,21 @@ def generate_responses(
             raise ValueError(f"{name} must be at least 1, got {value}")
     if not temperature > 0 or not 0 < top_p <= 1:
         raise ValueError(f"temperature must be positive and top_p in (0, 1], got {temperature} and {top_p}")
-    end_ids = _end_ids(model, tokenizer)
+    further = dict(generation_kwargs or {})
+    end_ids = _end_ids(model, tokenizer, further.get("eos_token_id"))
+    max_new_tokens = further.get("max_new_tokens", max_new_tokens)
     stripped = special_ids(tokenizer, tags or Tags()) | set(end_ids)
-    _check_prompts(model, tokenizer, prompt_ids, max_new_tokens)
-    config = GenerationConfig(
-        do_sample=True,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=0,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=end_ids,
-        pad_token_id=end_ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
-        use_cache=True,
-        disable_compile=True,
-    )
+    check_prompts(model, tokenizer, prompt_ids, max_new_tokens)
+    chosen = {
+        "do_sample": True,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": 0,
+        "max_new_tokens": max_new_tokens,
+        "pad_token_id": end_ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
+        "use_cache": True,
+    }
+    config = GenerationConfig(**(chosen | further | {"eos_token_id": end_ids}), disable_compile=True)
     # Longest first: rows of a batch are alike, and a batch that does not fit into memory is the first one.
     longest_first = sorted(range(len(prompt_ids)), key=lambda i: -len(prompt_ids[i]))
     rows = [i for i in longest_first for _ in range(num_samples)]
@@ -147,8 +150,10 @@ def generate_responses(
     return responses
 
 
-def _end_ids(model: PreTrainedModel, tokenizer: Any) -> list[int]:
-    """Every id that ends a response: the tokenizer's, then what else the model declares (an end of turn, say)."""
+def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | None) -> list[int]:
+    """Every id that ends a response: the chosen, or the tokenizer's and what else the model declares."""
+    if chosen is not None:
+        return [chosen] if isinstance(chosen, int) else list(chosen)
     if tokenizer.eos_token_id is None:
         raise ModelError(
             "the tokenizer has no end-of-sequence token, so no response could ever end. Set tokenizer.eos_token "
@@ -159,10 +164,20 @@ def _end_ids(model: PreTrainedModel, tokenizer: Any) -> list[int]:
     return [tokenizer.eos_token_id, *(token for token in declared if token != tokenizer.eos_token_id)]
 
 
-def _check_prompts(
+def context_length(model: Any) -> int | None:
+    """Most tokens that a model reads at one time; None where its configuration sets no limit."""
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+
+def check_prompts(
     model: PreTrainedModel, tokenizer: Any, prompt_ids: Sequence[Sequence[int]], max_new_tokens: int
 ) -> None:
-    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    """Refuse prompts that have no tokens, or do not fit into the model's context with their response.
+
+    Raises:
+        DataError: The first such prompt, how many there are, and what would fit.
+    """
+    context = context_length(model)
     for i, ids in enumerate(prompt_ids):
         if not ids:
             raise DataError(f"prompt {i} (counted from 0) has no tokens. Is its text empty?")
@@ -170,7 +185,9 @@ def _check_prompts(
             raise DataError(
                 f"prompt {i} (counted from 0, {tokenizer.decode(ids[:24])[:60]!r}...) has {len(ids)} tokens, but only "
                 f"{max(context - max_new_tokens, 0)} fit: the model's context is {context} tokens, of which responses "
-                f"take {max_new_tokens}. Drop long prompts with --data.max_prompt_tokens, or allow shorter responses."
+                f"take {max_new_tokens}. {sum(len(ids) + max_new_tokens > context for ids in prompt_ids)} of "
+                f"{len(prompt_ids)} prompts are too long. Drop them with --data.max_prompt_tokens, or allow shorter "
+                "responses."
             )
 
 

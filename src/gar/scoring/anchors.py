@@ -1,7 +1,8 @@
 """Which anchor a response is compared with: its problem's own, or a control's."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from rapidfuzz import fuzz
@@ -12,6 +13,73 @@ from gar.methods.base import AlignmentSource
 from gar.rollouts.generate import encode_prompt
 from gar.spans import SpanRule, TokenPieces, TokenSequence, anchor_sequence
 from gar.types import Problem
+
+
+class UsableAnchors(NamedTuple):
+    """Problems with the anchors that can be scored, and the ids of those that lost one.
+
+    Attributes:
+        problems: All of them, in order; one may be without anchors now.
+        without_tokens: An anchor has no token to score, for example special tokens alone.
+        too_long: An anchor does not fit into the model's context with its prompt.
+    """
+
+    problems: list[Problem]
+    without_tokens: list[str]
+    too_long: list[str]
+
+    def __str__(self) -> str:
+        """What was left out and why, in words; empty where nothing was."""
+        parts = [
+            f"{len(ids)} problems ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''}) have expert solutions {what}"
+            for ids, what in (
+                (self.without_tokens, "without a token to score"),
+                (self.too_long, "that do not fit into the model's context with their prompt"),
+            )
+            if ids
+        ]
+        return f"{'; '.join(parts)}. These solutions are left out." if parts else ""
+
+
+def usable_anchors(
+    problems: Sequence[Problem],
+    tokenizer: Any,
+    rule: SpanRule,
+    pieces: TokenPieces,
+    *,
+    context: int | None,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+) -> UsableAnchors:
+    """Leave out anchors that could never be scored, so that their problems count as those without one.
+
+    Args:
+        problems: The data set.
+        tokenizer: The policy's.
+        rule: Which tokens of an anchor are scored.
+        pieces: From `gar.spans.token_pieces`.
+        context: Most tokens the model reads at one time; None for no limit.
+        chat_template_kwargs: As in `encode_prompt`.
+    """
+    kept: list[Problem] = []
+    without_tokens: list[str] = []
+    too_long: list[str] = []
+    for problem in problems:
+        prompt_ids = (
+            encode_prompt(tokenizer, problem.prompt, chat_template_kwargs=chat_template_kwargs)
+            if problem.anchors
+            else []
+        )
+        usable = []
+        for anchor in problem.anchors:
+            sequence = anchor_sequence(prompt_ids, anchor.text, tokenizer, rule, pieces=pieces)
+            if not sequence.positions:
+                without_tokens.append(problem.id)
+            elif context is not None and len(sequence.context_ids) + sequence.positions[-1] + 1 > context:
+                too_long.append(problem.id)
+            else:
+                usable.append(anchor)
+        kept.append(problem if len(usable) == len(problem.anchors) else replace(problem, anchors=tuple(usable)))
+    return UsableAnchors(kept, without_tokens, too_long)
 
 
 class AnchorReader:
@@ -27,6 +95,7 @@ class AnchorReader:
         pieces: From `gar.spans.token_pieces`.
         source: Whose anchors; all but "shuffled-anchor" are a problem's own.
         seed: Of the shuffle.
+        chat_template_kwargs: As in `encode_prompt`, for the prompt of the other problem under "shuffled-anchor".
     """
 
     def __init__(
@@ -38,11 +107,13 @@ class AnchorReader:
         *,
         source: AlignmentSource | None,
         seed: int,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ):
         self._problems = problems
         self._tokenizer = tokenizer
         self._rule = rule
         self._pieces = pieces
+        self._chat_template_kwargs = chat_template_kwargs
         self._owner = {i: i for i in range(len(problems))}
         if source == "shuffled-anchor":
             owners = torch.tensor([i for i, problem in enumerate(problems) if problem.anchors], dtype=torch.long)
@@ -54,7 +125,7 @@ class AnchorReader:
         owner = self._problems[self._owner[problem_index]]
         context = prompt_ids
         if self._owner[problem_index] != problem_index:
-            context = encode_prompt(self._tokenizer, owner.prompt)
+            context = encode_prompt(self._tokenizer, owner.prompt, chat_template_kwargs=self._chat_template_kwargs)
         return [
             anchor_sequence(context, anchor.text, self._tokenizer, self._rule, pieces=self._pieces)
             for anchor in owner.anchors

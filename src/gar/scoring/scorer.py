@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gar.core import NORM_FLOOR, BestAlignment, best_alignment_scores, group_advantages, group_sizes, unit_rows
-from gar.methods import METHODS, ScoredBatch, ShapedRewards, eligible_responses
+from gar.errors import ConfigError
+from gar.methods import METHODS, ScoredBatch, ShapedRewards, check_settings, eligible_responses, resolve_signal
 from gar.models.families import find_parts
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, Row
@@ -36,6 +37,7 @@ class GarScorer:
         score_all: Compute the alignment of every response, not only where a bonus is possible. Rewards stay the same.
 
     Raises:
+        ConfigError: Settings that nothing would read.
         ModelError: The model has no plain LM head, does something to its logits that the closed form does not cover,
             or the tokenizer has more tokens than the model.
 
@@ -60,9 +62,16 @@ class GarScorer:
     ):
         self._parts = find_parts(model)
         self._verifier = verifier
-        self._signal = signal or SignalSettings()
+        method = METHODS["gar-grpo"]
+        self._signal = resolve_signal(method, signal or SignalSettings())
         self._reward = reward or RewardSettings()
         self._advantage = advantage or AdvantageSettings()
+        if self._advantage.estimator not in (None, "group"):
+            raise ConfigError(
+                f"advantage.estimator is '{self._advantage.estimator}', but a scorer normalises within groups: it does "
+                "not know which responses make a batch. Whiten its rewards in your own loop."
+            )
+        check_settings(method, reward=self._reward, advantage=self._advantage)
         self._score_all = score_all
         tags = verifier.tags if verifier else Tags()
         rule = SpanRule.from_settings(

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
-from gar.methods import METHODS, Method
+from gar.methods import METHODS, Method, check_settings, resolve_signal
 from gar.methods.base import Estimator
 
 HOOKS = {
@@ -63,8 +63,7 @@ def read_settings(args: Any) -> RunConfig:
             )
     values = {key: value for key, value in values.items() if key != "capture"}
     config = make_config(values, source=f"{path}: gar")
-    signal = config.signal.model_copy(update=dict(METHODS[config.method].signal))
-    return config.model_copy(update={"signal": signal})
+    return config.model_copy(update={"signal": resolve_signal(METHODS[config.method], config.signal)})
 
 
 def capture_of(args: Any) -> Capture:
@@ -105,6 +104,8 @@ def check_supported(args: Any, config: RunConfig) -> None:
                 f"{_flag(name)} must be {hook}, got {getattr(args, name, None)}: GAR needs all of its hooks"
             )
     _check_estimator(args, config, METHODS[config.method])
+    divides = bool(args.rewards_normalization and args.grpo_std_normalization)
+    check_settings(METHODS[config.method], reward=config.reward, advantage=config.advantage, divides=divides)
     if not args.compute_advantages_and_returns:
         raise ConfigError(
             "--disable-compute-advantages-and-returns trains without advantages, so that no reward has an effect"

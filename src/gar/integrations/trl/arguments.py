@@ -3,14 +3,15 @@
 import dataclasses
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from transformers import GenerationConfig
 from trl import GRPOConfig
 
 from gar.config import RunConfig
 from gar.errors import ConfigError
-from gar.methods import METHODS
+from gar.methods import METHODS, check_settings, resolve_signal
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
@@ -44,7 +45,8 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
 
     Raises:
         ConfigError: `config.trl` names a field that TRL does not have (with the nearest one), or one that another
-            setting of ours decides; or TRL refuses the combination, with its own words.
+            setting of ours decides; nothing would read a setting of ours; or TRL refuses the combination, with its own
+            words.
     """
     fields = {field.name for field in dataclasses.fields(GRPOConfig) if field.init}
     for name in config.trl:
@@ -55,7 +57,28 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
             hint = f" Did you mean 'trl.{near[0]}'?" if near else ""
             raise ConfigError(f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}")
     chosen = DEFAULTS | _device_defaults() | dict(METHODS[config.method].trl) | config.trl
+    method, divides = METHODS[config.method], chosen["scale_rewards"] != "none"
+    resolve_signal(method, config.signal)
+    check_settings(method, reward=config.reward, advantage=config.advantage, divides=divides)
     try:
         return GRPOConfig(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"trl.GRPOConfig refuses these settings: {error}") from error
+
+
+def sampling_of(args: GRPOConfig) -> dict[str, Any]:
+    """How training samples, besides temperature, top_p and length, as fields of transformers' `GenerationConfig`.
+
+    Under vLLM `generation_kwargs` are fields of its `SamplingParams`: those that transformers has by the same name are
+    taken.
+    """
+    further = cast("dict[str, Any]", args.generation_kwargs or {})
+    if args.use_vllm:
+        known = GenerationConfig().to_dict()
+        further = {name: value for name, value in further.items() if name in known}
+    return {
+        "top_k": args.top_k,
+        "min_p": args.min_p,
+        "repetition_penalty": args.repetition_penalty,
+        **further,
+    }

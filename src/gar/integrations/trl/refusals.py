@@ -41,12 +41,16 @@ def check_supported(
             f"trl.scale_rewards is '{args.scale_rewards}', but the advantage section is about groups: use "
             "trl.scale_rewards group or none, or set advantage.ddof and advantage.eps to null, TRL's own"
         )
-    if method.token_level and (advantage.estimator is not None or advantage.baseline == "none"):
+    if args.scale_rewards != "group" and (estimator != "group" or advantage.baseline == "none" or method.token_level):
         raise ConfigError(
-            f"{method.name} has advantages of its own, over the tokens of a group: advantage.estimator and "
-            "advantage.baseline cannot be set with it"
+            f"trl.scale_rewards is '{args.scale_rewards}', but these advantages are not TRL's, and nothing would read "
+            "it. Leave it at group."
         )
-    if loss.kl == "k2" and args.beta and args.loss_type != "grpo":
+    if loss.kl == "k2" and not args.beta:
+        raise ConfigError(
+            "loss.kl is k2, but trl.beta is 0, so that there is no KL term. Set trl.beta, or leave it out"
+        )
+    if loss.kl == "k2" and args.loss_type != "grpo":
         raise ConfigError(
             f"loss.kl k2 goes with trl.loss_type grpo, a mean per response, got '{args.loss_type}'. "
             "Set trl.loss_type to grpo, or loss.kl to k3."

@@ -7,6 +7,7 @@ function, so that TRL's tables, logs and weights work as usual.
 The methods overridden here begin with an underscore and carry no promise: `tests/contracts` checks what we rely on.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -26,15 +27,16 @@ from gar.integrations.trl.metrics import StepTimer, reward_metrics
 from gar.integrations.trl.reading import TokenReader
 from gar.integrations.trl.refusals import check_supported, generation_passes, overrides_advantages
 from gar.integrations.trl.rollouts import RolloutBatch
-from gar.methods import METHODS, Method, ScoredBatch, eligible_responses
+from gar.methods import METHODS, Method, ScoredBatch, check_settings, eligible_responses, resolve_signal
 from gar.methods.base import Estimator
 from gar.models.capture import capture_generation, capture_hidden, has_dropout
 from gar.models.families import find_parts
 from gar.records import RolloutRecord
-from gar.scoring.anchors import LIKENESSES, AnchorReader
+from gar.rollouts.generate import context_length
+from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
-from gar.spans import SpanRule, token_pieces
+from gar.spans import SpanRule, TokenPieces, token_pieces
 from gar.types import Problem, ResponseVerifier
 
 _MOST_CAPTURED_BYTES = 2**30
@@ -93,15 +95,15 @@ class GARTrainer(GRPOTrainer):
         self._method: Method = METHODS[method]
         self._problems = list(problems)
         self._verifier = verifier
-        self._signal = SignalSettings.model_validate(
-            (signal or SignalSettings()).model_dump() | dict(self._method.signal)
-        )
+        self._signal = resolve_signal(self._method, signal or SignalSettings())
         self._reward = reward or RewardSettings()
         self._advantage = advantage or AdvantageSettings()
         self._on_rollouts = on_rollouts
         self._config = args
         self._estimator: Estimator = self._advantage.estimator or self._method.estimator
         check_supported(args, self._method, self._advantage, loss or LossSettings(), self._problems)
+        divides = args.scale_rewards != "none"
+        check_settings(self._method, reward=self._reward, advantage=self._advantage, divides=divides)
 
         self._judge: Judge | None = None
         if self._method.token_level:
@@ -131,7 +133,12 @@ class GARTrainer(GRPOTrainer):
         )
         self._reader = TokenReader(processing_class, rule, pieces)
         source = self._method.alignment
-        reader = AnchorReader(self._problems, processing_class, rule, pieces, source=source, seed=args.seed)
+        if source is not None:
+            self._problems = self._with_usable_anchors(rule, pieces)
+        reader = AnchorReader(
+            self._problems, processing_class, rule, pieces, source=source, seed=args.seed,
+            chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
+        )  # fmt: skip
         self._anchors = AnchorComparison(reader, pieces, source=source, seed=args.seed)
         self._policy_loss = PolicyLoss(self._method, loss or LossSettings())
         if self._judge is not None:
@@ -141,6 +148,21 @@ class GARTrainer(GRPOTrainer):
         self._weighted_rewards = torch.zeros(0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
+
+    def _with_usable_anchors(self, rule: SpanRule, pieces: TokenPieces) -> list[Problem]:
+        found = usable_anchors(
+            self._problems,
+            self.processing_class,
+            rule,
+            pieces,
+            context=context_length(self.model),
+            chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
+        )
+        if not any(problem.anchors for problem in found.problems):
+            raise DataError(f"no problem is left with an expert solution that can be scored: {found}")
+        if str(found):
+            warnings.warn(str(found), stacklevel=3)
+        return found.problems
 
     # TRL's hooks, in the order in which one generation batch passes them.
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
-from gar.methods import METHODS
+from gar.methods import METHODS, check_settings, resolve_signal
 from gar.methods.base import Estimator
+from gar.settings import AdvantageSettings
 
 TRAINER = "gar_sync"
 """Value of verl's `trainer.v1.trainer_mode`."""
@@ -61,8 +62,7 @@ def read_settings(verl: Mapping[str, Any]) -> RunConfig:
     if values.get("variant") == "released":
         raise ConfigError("gar.variant 'released' trains without a group baseline, and verl has no such estimator")
     config = make_config(values, source="gar")
-    signal = config.signal.model_copy(update=dict(METHODS[config.method].signal))
-    return config.model_copy(update={"signal": signal})
+    return config.model_copy(update={"signal": resolve_signal(METHODS[config.method], config.signal)})
 
 
 def check_supported(verl: Mapping[str, Any], config: RunConfig) -> None:
@@ -76,6 +76,7 @@ def check_supported(verl: Mapping[str, Any], config: RunConfig) -> None:
         ConfigError: Names the flag, its value, and why.
     """
     _check_method(verl, config)
+    check_settings(METHODS[config.method], reward=config.reward, advantage=AdvantageSettings())  # verl has its own
     for flag, expected, reason in _REQUIRED:
         value = _value(verl, flag)
         if value not in expected:

@@ -1,0 +1,169 @@
+"""What a method makes of a run's settings: its own signal, what it refuses, and what it does not read.
+
+One file of settings may serve several methods, so that a setting of a part that a method does not have, such as the
+judge's under gar-grpo, is no mistake: `unread_settings` names it. A setting that another one of the same run switches
+off is a mistake: `resolve_signal` and `check_settings` refuse it, the same in every driver.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gar.errors import ConfigError
+from gar.methods.base import Method
+from gar.settings import GROUP_DDOF, GROUP_EPS, AdvantageSettings, RewardSettings, Settings, SignalSettings
+
+_DEFINING = ("kind", "span")
+"""Signal settings that make a method what it is. Its others are defaults of its own."""
+
+_VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
+_SIGNAL_MEANS = ("kind", "activation_threshold", "anchor_keep_fraction", "temperature")
+_SPANS = ("span", "limit_tokens", "limit_from")
+_COLUMNS = ("layout", "prompt_field", "answer_field", "anchor_fields")
+
+
+def reads_vectors(method: Method) -> bool:
+    """Whether the method's arithmetic needs gradient-activation vectors of responses."""
+    return method.compares_responses or method.alignment in _VECTOR_SOURCES
+
+
+def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
+    """The signal settings in force: the method's own where the run leaves the default.
+
+    Raises:
+        ConfigError: The run says otherwise where the method is defined by it, or sets what its signal does not have.
+    """
+    own: dict[str, Any] = {}
+    for name, value in method.signal.items():
+        given = getattr(signal, name)
+        if given in (value, _default(signal, name)):
+            own[name] = value
+        elif name in _DEFINING:
+            raise ConfigError(
+                f"signal.{name} is {given!r}, but {method.name} is defined by {value!r}. Leave it out, or take another "
+                "method."
+            )
+    resolved = signal.model_copy(update=own)
+    if reads_vectors(method):
+        _refuse(_signal_faults(signal, resolved))
+    return resolved
+
+
+def check_settings(
+    method: Method, *, reward: RewardSettings, advantage: AdvantageSettings, divides: bool = True
+) -> None:
+    """Refuse settings that nothing would read, because another setting or the method switches them off.
+
+    Args:
+        method: What is trained.
+        reward: From verdicts and alignment to rewards.
+        advantage: From rewards to advantages. `ddof` and `eps` at the paper's values, which the variant `paper` sets
+            for every method, are no choice and never refused.
+        divides: Whether the driver divides by the group's standard deviation where rewards are normalised in groups.
+
+    Raises:
+        ConfigError: Names each such setting, its value, and what switches it off.
+    """
+    _refuse([*_reward_faults(method, reward), *_advantage_faults(method, advantage, divides)])
+
+
+def unread_settings(method: Method, config: Any) -> list[str]:
+    """Settings of a run away from their defaults that nothing reads, as "section.name".
+
+    Args:
+        method: What is trained.
+        config: A `gar.config.RunConfig`.
+    """
+    return [
+        f"{section}.{name}"
+        for section, names in _unread(method, config)
+        for name in names
+        if getattr(getattr(config, section), name) != _default(getattr(config, section), name)
+    ]
+
+
+def _unread(method: Method, config: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """By section, what this run has no use for. What only bounds time and memory is left out."""
+    if not reads_vectors(method):
+        yield "signal", _SIGNAL_MEANS
+    elif method.alignment not in ("anchor", "shuffled-anchor"):
+        yield "signal", ("anchor_keep_fraction",)
+    if reads_vectors(method) and method.signal.get("kind") in ("gradient", "hidden"):
+        yield "signal", ("activation_threshold", *(("temperature",) if method.signal["kind"] == "hidden" else ()))
+    if not method.compares_responses and method.alignment is None:
+        yield "signal", _SPANS
+    yield "reward", tuple(name for name in RewardSettings.model_fields if name not in method.reward)
+    if method.gate is None:
+        yield "loss", ("maspo",)
+    if not method.token_level:
+        yield "judge", ("template", "verdict_true", "verdict_false", "criteria", "temperature")
+    if config.verify.verifier is None:
+        yield "verify", ("pass_grade",)
+    if config.data.source == _default(config.data, "source"):
+        yield "data", (*_COLUMNS, "revision")
+    elif Path(config.data.source).is_file():
+        yield "data", ("split", "subset", "revision")
+    if config.model.path == _default(config.model, "path") or Path(config.model.path).is_dir():
+        yield "model", ("revision",)
+    if not config.evaluate.sources:
+        yield "evaluate", ("num_samples", "ks", "max_problems", "temperature", "top_p", "every_steps", "before")
+    if config.preflight.mode == "off":
+        yield "preflight", ("num_problems", "num_samples")
+
+
+def _signal_faults(signal: SignalSettings, resolved: SignalSettings) -> Iterator[str]:
+    if signal.activation_threshold and signal.kind != "gradient-activation":
+        yield (
+            f"signal.activation_threshold is {signal.activation_threshold}, but signal.kind {signal.kind!r} multiplies "
+            "no activations. Set it to 0."
+        )
+    if signal.temperature != 1 and signal.kind == "hidden":
+        yield f"signal.temperature is {signal.temperature}, but signal.kind 'hidden' has no logits. Set it to 1."
+    if resolved.limit_from == "start" and resolved.limit_tokens is None:
+        yield "signal.limit_from is 'start', but no token is left out: signal.limit_tokens sets no limit here."
+
+
+def _reward_faults(method: Method, reward: RewardSettings) -> Iterator[str]:
+    if "singleton" in method.reward and reward.singleton == "absolute" and not reward.centre:
+        yield (
+            "reward.singleton is 'absolute', but with reward.centre false every response keeps its own cosine. Set it "
+            "to zero."
+        )
+
+
+def _advantage_faults(method: Method, advantage: AdvantageSettings, divides: bool) -> Iterator[str]:
+    if method.token_level and (advantage.estimator is not None or advantage.baseline == "none"):
+        yield (
+            f"{method.name} has advantages of its own, over the tokens of a group: advantage.estimator and "
+            "advantage.baseline cannot be set with it"
+        )
+        return
+    estimator = advantage.estimator or method.estimator
+    if estimator != "group":
+        if advantage.baseline == "none":
+            yield (
+                f"advantage.baseline is 'none', but {estimator} whitens over the batch and has no such choice. Set it "
+                "to group; the variant released sets none."
+            )
+        yield from _without_spread(advantage, f"{estimator} adds 1e-8 to a variance over the batch", reads_ddof=True)
+    elif advantage.baseline == "none":
+        yield from _without_spread(advantage, "with advantage.baseline none nothing is normalised")
+    elif not (divides or method.token_level):
+        yield from _without_spread(advantage, "rewards are not divided by a standard deviation here")
+
+
+def _without_spread(advantage: AdvantageSettings, why: str, *, reads_ddof: bool = False) -> Iterator[str]:
+    for name, unset in (("std_floor", (0.0,)), ("eps", (None, GROUP_EPS)), ("ddof", (None, GROUP_DDOF))):
+        value = getattr(advantage, name)
+        if value not in unset and not (reads_ddof and name == "ddof"):
+            yield f"advantage.{name} is {value}, but {why}, so that nothing would read it. Leave it out."
+
+
+def _default(section: Settings, name: str) -> Any:
+    return type(section).model_fields[name].default
+
+
+def _refuse(faults: Any) -> None:
+    lines = list(faults)
+    if lines:
+        raise ConfigError("\n".join(lines))

@@ -1,0 +1,213 @@
+"""Every setting under every method is read, refused, or named as unread: none is lost in silence."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from gar.config import VARIANTS, RunConfig, make_config, preset_names, read_preset
+from gar.errors import ConfigError
+from gar.methods import METHODS, ScoredBatch, check_settings, resolve_signal, unread_settings
+from gar.methods.settings import reads_vectors
+from gar.scoring.forward import _head
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+
+OTHER: dict[str, dict[str, list[Any]]] = {
+    "signal": {
+        "kind": ["gradient", "hidden"], "span": ["think", "response"], "limit_tokens": [5, None],
+        "limit_from": ["start"], "activation_threshold": [0.1], "anchor_keep_fraction": [0.5], "temperature": [2.0],
+        "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
+    },
+    "reward": {
+        "beta": [0.25], "base": [2.0], "penalty": [-1.0], "centre": [False], "clip": [False],
+        "singleton": ["absolute"], "format_gate": ["equation"], "novelty": ["printed"], "novelty_weight": [0.5],
+    },
+    "advantage": {
+        "estimator": ["group", "reinforce-pp", "reinforce-pp-baseline"], "baseline": ["none"], "ddof": [1],
+        "eps": [0.1], "std_floor": [0.2],
+    },
+    "loss": {"kl": ["k2"], "maspo": [{"alpha": 0.2}]},
+    "judge": {
+        "template": ["arithmetic"], "verdict_true": [" yes"], "verdict_false": [" no"], "criteria": [[["Right.", 2.0]]],
+        "temperature": [3.0], "max_batch_tokens": [9],
+    },
+}  # fmt: skip
+BOUNDS = {"max_batch_tokens", "memory_bytes", "precision"}  # of time and memory: no method is defined by them
+SPANS = {"span", "limit_tokens", "limit_from"}
+PAIRS = [
+    (section, name, value) for section, names in OTHER.items() for name, values in names.items() for value in values
+]
+
+
+class Spy:
+    """Settings that note which of them are read."""
+
+    def __init__(self, settings: Any):
+        self.settings, self.read = settings, set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return getattr(self.settings, name)
+
+
+def batch() -> ScoredBatch:
+    """Two groups with right, wrong and badly formatted responses, and one with a lone right one."""
+    flags = torch.tensor([[1, 1], [1, 1], [0, 1], [1, 0], [1, 1]]).bool()
+    vectors = torch.nn.functional.normalize(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), dim=-1)
+    return ScoredBatch(
+        verified=flags[:, 0], well_formatted=flags[:, 1], group_index=torch.tensor([0, 0, 0, 0, 1]),
+        alignment=torch.tensor([0.9, 0.1, 0.2, 0.3, 0.4]).double(), scored=torch.ones(5).bool(), vectors=vectors,
+    )  # fmt: skip
+
+
+def outcome(method: str, section: str, name: str, value: Any) -> str:
+    """Refused, unread, or read, as the settings of a run say."""
+    config = make_config({"method": method, section: {name: value}})
+    record = METHODS[method]
+    try:
+        resolve_signal(record, config.signal)
+        divides = record.trl.get("scale_rewards") != "none"
+        check_settings(record, reward=config.reward, advantage=config.advantage, divides=divides)
+    except ConfigError as error:
+        return "refused" if f"{section}.{name}" in str(error) else f"refused in other words: {error}"
+    return "unread" if f"{section}.{name}" in unread_settings(record, config) else "read"
+
+
+def test_the_values_here_cover_every_setting_of_a_method():
+    for section, names in OTHER.items():
+        assert names.keys() == type(getattr(RunConfig(), section)).model_fields.keys()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_shape_reads_the_reward_settings_that_its_method_declares(method):
+    spy = Spy(RewardSettings())
+    METHODS[method].shape(batch(), spy)  # type: ignore[arg-type]
+    assert spy.read == set(METHODS[method].reward)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("section", "name", "value"), PAIRS)
+def test_no_setting_is_lost_in_silence(method, section, name, value):
+    found, record = outcome(method, section, name, value), METHODS[method]
+    assert found in ("read", "refused", "unread")
+    if section == "reward":
+        assert (found == "read") == (name in record.reward)
+    elif name in BOUNDS:
+        assert found == "read"
+    elif section == "judge":
+        assert (found == "read") == record.token_level
+    elif section == "loss":
+        assert (found == "read") == (name == "kl" or record.gate is not None)
+    elif section == "signal" and not reads_vectors(record):
+        assert (found == "read") == (name in SPANS and record.alignment in ("text", "length"))
+    elif section == "signal" and found == "read":
+        resolved = resolve_signal(record, SignalSettings.model_validate({name: value}))
+        assert getattr(resolved, name) == value  # in force, not replaced
+        if name == "activation_threshold":
+            assert resolved.kind == "gradient-activation"
+
+
+def test_the_kernel_reads_what_the_signal_settings_say():
+    spy = Spy(SignalSettings())
+    _head(SimpleNamespace(weight=0, bias=0, logit_scale=1, logit_softcap=None), spy)  # type: ignore[arg-type]
+    assert spy.read == {"kind", "temperature", "activation_threshold", "precision", "memory_bytes"}
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "text"),
+    [
+        ("gar-grpo", {"kind": "gradient", "activation_threshold": 0.1}, "'gradient' multiplies no activations"),
+        ("gar-grpo", {"kind": "hidden", "activation_threshold": 0.1}, "'hidden' multiplies no activations"),
+        ("gar-grpo", {"kind": "hidden", "temperature": 2}, "'hidden' has no logits"),
+        ("gar-grpo", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
+        ("g2rl", {"limit_from": "start"}, "no token is left out"),
+        ("g2rl", {"span": "think"}, "span is 'think', but g2rl is defined by 'response'"),
+        ("hidden-cosine", {"kind": "gradient"}, "kind is 'gradient', but hidden-cosine is defined by 'hidden'"),
+    ],
+)
+def test_a_signal_setting_that_nothing_would_read_is_refused(method, settings, text):
+    with pytest.raises(ConfigError, match=text):
+        resolve_signal(METHODS[method], SignalSettings.model_validate(settings))
+
+
+def test_g2rl_takes_all_response_tokens_unless_the_run_limits_them():
+    limits = [
+        resolve_signal(METHODS["g2rl"], SignalSettings(limit_tokens=n)).limit_tokens for n in (768, None, 512, 1000)
+    ]
+    assert limits == [None, None, 512, 1000]
+    assert resolve_signal(METHODS["gar-grpo"], SignalSettings()).limit_tokens == 768
+
+
+@pytest.mark.parametrize("estimator", ["reinforce-pp", "reinforce-pp-baseline"])
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"std_floor": 0.1}, "advantage.std_floor is 0.1, but {} adds 1e-8 to a variance over the batch"),
+        ({"eps": 1e-3}, "advantage.eps is 0.001, but {} adds 1e-8"),
+        ({"baseline": "none"}, "advantage.baseline is 'none', but {} whitens over the batch"),
+    ],
+)
+def test_whitening_refuses_what_belongs_to_groups(estimator, settings, text):
+    for method, chosen in (("gar-grpo", {"estimator": estimator}), (estimator, {})):
+        with pytest.raises(ConfigError, match=text.format(estimator)):
+            check_settings(METHODS[method], reward=RewardSettings(), advantage=AdvantageSettings(**settings, **chosen))
+
+
+@pytest.mark.parametrize("settings", [{"std_floor": 0.1}, {"eps": 1e-3}, {"ddof": 1}])
+def test_undivided_rewards_refuse_what_belongs_to_the_division(settings):
+    grpo, reward = METHODS["gar-grpo"], RewardSettings()
+    with pytest.raises(ConfigError, match="are not divided by a standard deviation here"):
+        check_settings(grpo, reward=reward, advantage=AdvantageSettings(**settings), divides=False)
+    with pytest.raises(ConfigError, match=r"with advantage\.baseline none nothing is normalised"):
+        check_settings(grpo, reward=reward, advantage=AdvantageSettings(baseline="none", **settings))
+    check_settings(grpo, reward=reward, advantage=AdvantageSettings(**settings))
+
+
+def test_every_fault_is_named_at_once():
+    advantage = AdvantageSettings(std_floor=0.1, baseline="none", estimator="reinforce-pp")
+    with pytest.raises(ConfigError) as caught:
+        check_settings(
+            METHODS["gar-grpo"], reward=RewardSettings(singleton="absolute", centre=False), advantage=advantage
+        )
+    assert [line.split(" is ")[0] for line in str(caught.value).splitlines()] == [
+        "reward.singleton", "advantage.baseline", "advantage.std_floor",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("variant", ["paper", "paper-thresholds"])
+def test_defaults_are_never_refused_nor_named(method, variant):
+    config = make_config({"method": method, "variant": variant})
+    resolve_signal(METHODS[method], config.signal)
+    check_settings(METHODS[method], reward=config.reward, advantage=config.advantage, divides=False)
+    named = {name.partition(".")[2] for name in unread_settings(METHODS[method], config)}
+    assert named <= VARIANTS[variant].get("signal", {}).keys()
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if not name.startswith("grpo-")])
+@pytest.mark.parametrize("method", METHODS)
+def test_presets_serve_every_method(name, method):
+    config = make_config(read_preset(name) | {"method": method})
+    resolve_signal(METHODS[method], config.signal)
+    if METHODS[method].trl.get("scale_rewards") != "none":
+        check_settings(METHODS[method], reward=config.reward, advantage=config.advantage)
+
+
+def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):
+    file = tmp_path / "problems.jsonl"
+    file.touch()
+    off = {
+        "method": "grpo",
+        "data": {"source": str(file), "subset": "main", "layout": "gsm8k"},
+        "model": {"path": str(tmp_path), "revision": "v1"},
+        "verify": {"pass_grade": 0.5},
+        "evaluate": {"num_samples": 3},
+        "preflight": {"mode": "off", "num_problems": 2},
+    }
+    assert unread_settings(METHODS["grpo"], make_config(off)) == [
+        "verify.pass_grade", "data.subset", "model.revision", "evaluate.num_samples", "preflight.num_problems",
+    ]  # fmt: skip
+    embedded = make_config({"data": {"layout": "gsm8k", "subset": "guess"}, "model": {"revision": "v1"}})
+    assert unread_settings(METHODS["gar-grpo"], embedded) == ["data.layout", "model.revision"]

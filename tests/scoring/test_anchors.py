@@ -1,0 +1,74 @@
+"""Anchors: which can be scored at all, and after which prompt another problem's stands."""
+
+import pytest
+
+from gar.models.embedded import load_embedded
+from gar.scoring.anchors import AnchorReader, usable_anchors
+from gar.settings import SignalSettings
+from gar.spans import SpanRule, token_pieces
+from gar.types import Anchor, Problem, Tags
+
+TEMPLATE = "{% if shout %}99{% endif %}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+
+
+@pytest.fixture
+def tokenizer():
+    _, tokenizer = load_embedded()
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def rule_of(tokenizer, span="response") -> SpanRule:
+    return SpanRule.from_settings(SignalSettings(span=span), format="none", tags=Tags(), tokenizer=tokenizer)
+
+
+def problem(name: str, *anchors: str, prompt: str = "3+4=") -> Problem:
+    return Problem(id=name, prompt=prompt, answer="7", anchors=tuple(Anchor(text=text) for text in anchors))
+
+
+def test_anchors_of_special_tokens_only_are_left_out_and_counted(tokenizer):
+    given = [problem("good", "7"), problem("ends", tokenizer.eos_token), problem("both", "7", tokenizer.eos_token * 2)]
+    found = usable_anchors(given, tokenizer, rule_of(tokenizer), token_pieces(tokenizer), context=None)
+    assert [len(kept.anchors) for kept in found.problems] == [1, 0, 1]
+    assert found.problems[0] is given[0]
+    assert found.without_tokens == ["ends", "both"]
+    assert found.too_long == []
+    assert str(found) == (
+        "2 problems (ends, both) have expert solutions without a token to score. These solutions are left out."
+    )
+
+
+def test_an_empty_thinking_part_has_no_token_to_score(tokenizer):
+    rule = rule_of(tokenizer, span="think")
+    given = [problem("empty", "<think></think>7"), problem("full", "<think>7</think>7")]
+    found = usable_anchors(given, tokenizer, rule, token_pieces(tokenizer), context=None)
+    assert found.without_tokens == ["empty"]
+
+
+def test_anchors_beyond_the_context_are_left_out_and_counted(tokenizer):
+    prompt_tokens = len(tokenizer("3+4=")["input_ids"])
+    given = [problem("fits", "7777"), problem("long", "77777")]
+    found = usable_anchors(given, tokenizer, rule_of(tokenizer), token_pieces(tokenizer), context=prompt_tokens + 4)
+    assert [len(kept.anchors) for kept in found.problems] == [1, 0]
+    assert found.too_long == ["long"]
+    assert "1 problems (long) have expert solutions that do not fit into the model's context" in str(found)
+
+
+def test_nothing_is_said_where_all_anchors_can_be_scored(tokenizer):
+    found = usable_anchors([problem("a", "7"), problem("b")], tokenizer, rule_of(tokenizer), token_pieces(tokenizer),
+                           context=64)  # fmt: skip
+    assert str(found) == ""
+    assert [len(kept.anchors) for kept in found.problems] == [1, 0]
+
+
+def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(tokenizer):
+    messages = ([{"role": "user", "content": "3+4="}], [{"role": "user", "content": "5+6="}])
+    problems = [problem("a", "7", prompt=messages[0]), problem("b", "1", prompt=messages[1])]
+    reader = AnchorReader(
+        problems, tokenizer, rule_of(tokenizer), token_pieces(tokenizer), source="shuffled-anchor", seed=0,
+        chat_template_kwargs={"shout": True},
+    )  # fmt: skip
+    (sequence,) = reader.sequences(0, prompt_ids=[1])
+    expected = tokenizer.apply_chat_template(messages[1], tokenize=False, shout=True)
+    assert expected == "995+6="
+    assert sequence.context_ids == tokenizer(expected, add_special_tokens=False)["input_ids"]

@@ -150,6 +150,57 @@ def test_preflight_stops_a_run_without_signal(tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "runs").exists()
 
 
+def never_right(response: str, gold: str) -> bool:
+    return False
+
+
+TINY = [
+    "--preset", "demo", "--trl.max_steps", "3", "--trl.per_device_train_batch_size", "8", "--trl.save_strategy", "no",
+    "--evaluate.sources", "test", "--evaluate.num-samples", "1", "--evaluate.ks", "1", "--evaluate.max-problems", "1",
+    "--evaluate.before", "False", "--preflight.mode", "off", "--records.trackio", "False", "--watchdog.steps", "2",
+]  # fmt: skip
+
+
+def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    collapsed = ["--trl.max_completion_length", "3", "--watchdog.mode", "stop"]
+    assert main(["train", *TINY, *collapsed, *under(tmp_path, "cut")]) == 1
+    assert "For 2 steps (1 to 2) every response was cut off" in capsys.readouterr().err
+    folder = RunFolder.open(tmp_path / "cut")
+    assert folder.read_run().status == "failed"
+    assert folder.rollout_steps() == [1, 2]  # what was seen is there to be read
+    assert folder.read_json("watchdog.json")["kind"] == "cut off"
+
+
+def test_watchdog_warns_once_where_nothing_is_right_and_trains_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    grader = ["--verify.verifier", "tests.test_training:never_right"]
+    assert main(["train", *TINY, *grader, *under(tmp_path, "wrong")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("WATCHDOG: For 2 steps (1 to 2) no response was right and well formatted.") == 1
+    folder = RunFolder.open(tmp_path / "wrong")
+    assert folder.read_run().status == "finished"
+    assert folder.read_json("watchdog.json")["first_step"] == 1
+
+
+def test_prompts_beyond_the_context_are_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = [{"id": str(i), "prompt": "1+" * n + "1=", "answer": "1"} for i, n in enumerate((3, 300, 400))]
+    (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["train", *TINY, "--data.source", str(tmp_path / "long.jsonl"), *under(tmp_path, "long")]) == 1
+    err = capsys.readouterr().err
+    assert "2 of 3 prompts are too long. Drop them with --data.max_prompt_tokens" in err
+    assert not (tmp_path / "long").exists()
+
+
+def test_anchors_beyond_the_context_are_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = [{"id": str(i), "prompt": "1+1=", "answer": "2", "expert_solution": "2" * n} for i, n in enumerate((3, 600))]
+    (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = ["--data.source", str(tmp_path / "long.jsonl"), "--dry-run"]
+    assert main(["train", *TINY, *source, *under(tmp_path, "long")]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Left out: 1 expert solutions that with their prompt exceed the model's context (of 1)." in out
+
+
 @pytest.mark.slow
 def test_disk_full_ends_with_a_clear_error_and_intact_records(tmp_path: Path):
     """A limit on file size, small enough for records and too small for a checkpoint."""

@@ -28,6 +28,7 @@ from gar.settings import (
     Settings,
     SignalSettings,
     VerifySettings,
+    WatchdogSettings,
 )
 
 VariantName = Literal["paper", "paper-thresholds", "released"]
@@ -53,6 +54,7 @@ class RunConfig(Settings):
     judge: JudgeSettings = JudgeSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     preflight: PreflightSettings = PreflightSettings()
+    watchdog: WatchdogSettings = WatchdogSettings()
     records: RecordSettings = RecordSettings()
     trl: dict[str, Any] = Field(default_factory=dict)
 

@@ -25,5 +25,9 @@ class RecordError(GarError, OSError):
     """A run folder cannot be written or read. What was written before stays intact."""
 
 
+class CollapseError(GarError, RuntimeError):
+    """For many steps in a row every response was empty, cut off or wrong. Says since when, the cause and what to do."""
+
+
 class PreflightError(GarError, RuntimeError):
     """The first rollouts carry no training signal; training would waste the budget. Says what to change."""

@@ -323,6 +323,15 @@ class PreflightSettings(Settings):
     """Responses per problem."""
 
 
+class WatchdogSettings(Settings):
+    """A look at every step's rollouts: has the policy collapsed?"""
+
+    mode: Literal["warn", "stop", "off"] = "warn"
+    """What to do where for `steps` steps every response is empty, every one cut off, or none right."""
+    steps: Annotated[int, Field(ge=1)] = 20
+    """Steps in a row."""
+
+
 class RecordSettings(Settings):
     """Where results go."""
 

@@ -25,6 +25,7 @@ from gar.data.run_problems import EMBEDDED, load_run_problems
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
+from gar.evaluation.watchdog import Collapse, Watchdog
 from gar.integrations.trl.arguments import grpo_arguments, sampling_of
 from gar.integrations.trl.callbacks import RunCallback, last_checkpoint
 from gar.integrations.trl.ranks import check_ranks, is_main, on_main
@@ -33,7 +34,7 @@ from gar.integrations.trl.trainer import GARTrainer
 from gar.methods import METHODS, resolve_signal, unread_settings
 from gar.models.adapters import check_adapter, is_adapted, lora_config, save_adapter, save_merged
 from gar.models.load import load_policy
-from gar.records import RunFolder, canonical_hash
+from gar.records import RolloutRecord, RunFolder, canonical_hash
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
 from gar.settings import DataSettings
@@ -59,6 +60,7 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
     Raises:
         GarError: Something in the settings, the data or the model is wrong, before the first step.
         PreflightError: The first rollouts carry no signal.
+        CollapseError: The policy has collapsed, and `watchdog.mode` is "stop".
     """
     return _Run(config, say).start(command)
 
@@ -219,13 +221,29 @@ class _Run:
             advantage=config.advantage,
             loss=config.loss,
             judge=config.judge,
-            on_rollouts=folder.write_rollouts if config.records.rollouts else None,
+            on_rollouts=self._on_rollouts(folder),
             callbacks=[callback],
             peft_config=self.adapter,
         )
         for printing in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(printing)
         return trainer
+
+    def _on_rollouts(self, folder: RunFolder) -> Callable[[int, list[RolloutRecord]], None]:
+        """What the main process does with each generation: write it, and look whether the policy has collapsed."""
+
+        def tell(collapse: Collapse) -> None:
+            folder.write_json("watchdog.json", dataclasses.asdict(collapse))
+            self.say(f"[bold yellow]WATCHDOG: {escape(collapse.text)}[/]")
+
+        watchdog = Watchdog(self.config.watchdog, tell)
+
+        def receive(step: int, rows: list[RolloutRecord]) -> None:
+            if self.config.records.rollouts:
+                folder.write_rollouts(step, rows)
+            watchdog.look(step, rows)
+
+        return receive
 
     def _take_adapter(self, trainer: GARTrainer) -> None:
         """From here on the policy is the model with its adapter, if it has one."""

@@ -203,6 +203,11 @@ def _packed(sequences: list[Tensor], multiple: int, mpu: Any) -> tuple[Tensor, A
 
 def install(tokenizer: Any = None) -> None:
     """Put the stand-in in slime's place, for this process."""
+
+    def load_tokenizer(name: str, *, trust_remote_code: bool) -> Any:
+        assert not trust_remote_code, "no code of a checkpoint is run"
+        return tokenizer
+
     modules = {
         "slime": {},
         "slime.backends": {},
@@ -218,7 +223,7 @@ def install(tokenizer: Any = None) -> None:
             "RolloutManager": SimpleNamespace(__ray_metadata__=SimpleNamespace(modified_class=RolloutManager))
         },
         "slime.utils": {},
-        "slime.utils.processing_utils": {"load_tokenizer": lambda name, **_: tokenizer},
+        "slime.utils.processing_utils": {"load_tokenizer": load_tokenizer},
     }
     for name, content in modules.items():
         module = ModuleType(name)

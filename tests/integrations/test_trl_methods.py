@@ -327,7 +327,7 @@ def test_grad2reward_refuses_what_is_not_its_own(make_trainer: TrainerFactory):
 def test_anchors_that_cannot_be_scored_count_as_missing(make_trainer: TrainerFactory):
     problems = load_arithmetic("train")[:16]
     empty = [replace(problem, anchors=(Anchor(text="<eos>"),)) for problem in problems[:8]]
-    with pytest.warns(UserWarning, match=r"8 problems \(.*\) have expert solutions without a token to score"):
+    with pytest.warns(UserWarning, match="Left out: 8 expert solutions without a token to score"):
         trainer, records = make_trainer(problems=[*empty, *problems[8:]], args={"max_steps": 4})
     trainer.train()
     lost = {problem.id for problem in empty}

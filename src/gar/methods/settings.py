@@ -109,6 +109,8 @@ def _unread(method: Method, config: Any) -> Iterator[tuple[str, tuple[str, ...]]
         yield "evaluate", ("num_samples", "ks", "max_problems", "temperature", "top_p", "every_steps", "before")
     if config.preflight.mode == "off":
         yield "preflight", ("num_problems", "num_samples")
+    if config.watchdog.mode == "off":
+        yield "watchdog", ("steps",)
 
 
 def _signal_faults(signal: SignalSettings, resolved: SignalSettings) -> Iterator[str]:

@@ -31,14 +31,14 @@ class UsableAnchors(NamedTuple):
     def __str__(self) -> str:
         """What was left out and why, in words; empty where nothing was."""
         parts = [
-            f"{len(ids)} problems ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''}) have expert solutions {what}"
+            f"{len(ids)} expert solutions {what} (of {', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
             for ids, what in (
                 (self.without_tokens, "without a token to score"),
-                (self.too_long, "that do not fit into the model's context with their prompt"),
+                (self.too_long, "that with their prompt exceed the model's context"),
             )
             if ids
         ]
-        return f"{'; '.join(parts)}. These solutions are left out." if parts else ""
+        return f"Left out: {'; '.join(parts)}." if parts else ""
 
 
 def usable_anchors(

@@ -134,7 +134,7 @@ class SampleReader:
 def _reader(checkpoint: str, settings: str) -> SampleReader:
     from slime.utils.processing_utils import load_tokenizer
 
-    return SampleReader(load_tokenizer(checkpoint, trust_remote_code=True), RunConfig.model_validate_json(settings))
+    return SampleReader(load_tokenizer(checkpoint, trust_remote_code=False), RunConfig.model_validate_json(settings))
 
 
 def _facts(

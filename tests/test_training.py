@@ -198,7 +198,7 @@ def test_anchors_beyond_the_context_are_left_out_and_said(tmp_path: Path, capsys
     source = ["--data.source", str(tmp_path / "long.jsonl"), "--dry-run"]
     assert main(["train", *TINY, *source, *under(tmp_path, "long")]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Left out: 1 expert solutions that with their prompt exceed the model's context (of 1)." in out
+    assert "Left out: 1 expert solutions that with their prompt exceed the model's context, of 1." in out
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_anchors_of_special_tokens_only_are_left_out_and_counted(tokenizer):
     assert found.problems[0] is given[0]
     assert found.without_tokens == ["ends", "both"]
     assert found.too_long == []
-    assert str(found) == ("Left out: 2 expert solutions without a token to score (of ends, both).")
+    assert str(found) == ("Left out: 2 expert solutions without a token to score, of ends, both.")
 
 
 def test_an_empty_thinking_part_has_no_token_to_score(tokenizer):
@@ -49,7 +49,7 @@ def test_anchors_beyond_the_context_are_left_out_and_counted(tokenizer):
     found = usable_anchors(given, tokenizer, rule_of(tokenizer), token_pieces(tokenizer), context=prompt_tokens + 4)
     assert [len(kept.anchors) for kept in found.problems] == [1, 0]
     assert found.too_long == ["long"]
-    assert str(found) == "Left out: 1 expert solutions that with their prompt exceed the model's context (of long)."
+    assert str(found) == "Left out: 1 expert solutions that with their prompt exceed the model's context, of long."
 
 
 def test_nothing_is_said_where_all_anchors_can_be_scored(tokenizer):

@@ -31,7 +31,7 @@ class UsableAnchors(NamedTuple):
     def __str__(self) -> str:
         """What was left out and why, in words; empty where nothing was."""
         parts = [
-            f"{len(ids)} expert solutions {what} (of {', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
+            f"{len(ids)} expert solutions {what}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
             for ids, what in (
                 (self.without_tokens, "without a token to score"),
                 (self.too_long, "that with their prompt exceed the model's context"),

@@ -202,6 +202,20 @@ def test_best_of_several_anchors_counts(make_trainer: TrainerFactory):
         assert best == (None if own is None else pytest.approx(max(own, foreign), abs=1e-6))
 
 
+@pytest.mark.parametrize("clip", [True, False])
+def test_without_centring_each_eligible_response_earns_its_own_cosine(make_trainer: TrainerFactory, clip: bool):
+    trainer, records = make_trainer(reward=RewardSettings(centre=False, clip=clip), args={"max_steps": 2})
+    trainer.train()
+    lone = 0
+    for group in groups_of(records).values():
+        eligible = [r for r in group if r.eligible]
+        lone += len(eligible) == 1
+        for r in eligible:
+            assert r.alignment is not None
+            assert r.bonus == pytest.approx(0.5 * (max(0.0, r.alignment) if clip else r.alignment), abs=1e-12)
+    assert lone > 0
+
+
 def test_problems_that_no_one_solves_give_a_defined_result(make_trainer: TrainerFactory):
     problems = [dataclasses.replace(p, answer="77") for p in load_arithmetic("train")[:8]]
     trainer, records = make_trainer(problems=problems, verifier=Verifier())

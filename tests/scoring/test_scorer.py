@@ -220,6 +220,19 @@ def test_one_eligible_response_earns_no_bonus_and_costs_no_pass(embedded, verifi
     assert score.bonus == pytest.approx(0.5 * max(0.0, score.alignment), abs=1e-12)
 
 
+@pytest.mark.parametrize("clip", [True, False])
+def test_without_centring_a_lone_eligible_response_earns_its_own_cosine(embedded, verifier, groups, clip):
+    lonely = [replace(group, responses=[group.responses[1], *group.responses[6:]]) for group in groups]
+    reward = RewardSettings(centre=False, clip=clip)
+    scores = GarScorer(*embedded, verifier=verifier, reward=reward).score(lonely)
+    everything = GarScorer(*embedded, verifier=verifier, reward=reward, score_all=True).score(lonely)
+    assert [s.bonus for s in everything] == pytest.approx([s.bonus for s in scores], abs=CLOSE)
+    for score in scores[::3]:
+        assert score.signal is SignalStatus.SCORED
+        assert score.bonus == pytest.approx(0.5 * (max(0.0, score.alignment) if clip else score.alignment), abs=1e-12)
+    assert max(score.bonus for score in scores) > 0.01
+
+
 def test_the_best_of_several_anchors_counts(scorer, groups):
     group = groups[0]
     texts = group.responses[:6:2]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gar.core import NORM_FLOOR, BestAlignment, best_alignment_scores, group_advantages, group_sizes, unit_rows
+from gar.core import NORM_FLOOR, BestAlignment, best_alignment_scores, group_advantages, unit_rows
 from gar.errors import ConfigError
 from gar.methods import METHODS, ScoredBatch, ShapedRewards, check_settings, eligible_responses, resolve_signal
 from gar.models.families import find_parts
@@ -14,8 +14,11 @@ from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, Row
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
 from gar.settings import GROUP_DDOF, GROUP_EPS, AdvantageSettings, RewardSettings, SignalSettings
+from gar.shaping import responses_to_score
 from gar.spans import SpanRule, TokenSequence
 from gar.types import ResponseVerifier, Status, Tags, Verdict
+
+_METHOD = METHODS["gar-grpo"]
 
 
 class GarScorer:
@@ -62,7 +65,7 @@ class GarScorer:
     ):
         self._parts = find_parts(model)
         self._verifier = verifier
-        method = METHODS["gar-grpo"]
+        method = _METHOD
         self._signal = resolve_signal(method, signal or SignalSettings())
         self._reward = reward or RewardSettings()
         self._advantage = advantage or AdvantageSettings()
@@ -140,11 +143,7 @@ class GarScorer:
     def _needed(self, facts: ScoredBatch, rows: Sequence[Row]) -> Tensor:
         """Which responses to score: those that can be, and unless all are asked for, those that may earn a bonus."""
         possible = torch.tensor([row.fault is None for row in rows])
-        if self._score_all:
-            return possible
-        candidates = possible & eligible_responses(facts, self._reward)
-        least = 1 if self._reward.singleton == "absolute" else 2
-        return candidates & (group_sizes(facts.group_index, candidates) >= least)
+        return possible if self._score_all else responses_to_score(_METHOD, self._reward, facts, possible)
 
     def _align(
         self, rows: Sequence[Row], needed: Tensor, anchors: Sequence[TokenSequence], anchor_groups: Sequence[int]
@@ -191,7 +190,7 @@ class GarScorer:
     def _scores(
         self, groups: Sequence[ResponseGroup], rows: Sequence[Row], facts: ScoredBatch, norms: Tensor
     ) -> list[ResponseScore]:
-        shaped = METHODS["gar-grpo"].shape(facts, self._reward)
+        shaped = _METHOD.shape(facts, self._reward)
         advantages = self._advantages(shaped, facts).tolist()
         eligible = eligible_responses(facts, self._reward).tolist()
         scores = []

@@ -12,7 +12,7 @@ class SignalStatus(StrEnum):
 
     SCORED = "scored"
     SKIPPED = "skipped"
-    """It could earn no bonus: not eligible, or the only eligible one of its group. Nothing was computed."""
+    """It could earn no bonus: not eligible, or the only eligible one of a centred group. Nothing was computed."""
     NO_ANCHOR = "no anchor"
     """Its group has none, or none that can be used."""
     NO_TOKENS = "no tokens"

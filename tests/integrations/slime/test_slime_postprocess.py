@@ -103,6 +103,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "not normalised": (NORMALISED, {"rewards_normalization": False}),
     "static": (SHAPED, {"use_dynamic_batch_size": False, "max_tokens_per_gpu": None}),
     "two anchors": (SHAPED, {"num_anchors": 2}),
+    "not centred": ({**SHAPED, "reward": {"centre": False}}, {}),
     "grpo": ({**SHAPED, "method": "grpo"}, {}),
     "alignment": ({**SHAPED, "method": "alignment-only"}, {}),
 }
@@ -169,6 +170,15 @@ def test_postprocess_takes_the_best_of_several_anchors(one, two):
     rewards = METHODS["gar-grpo"].shape(batch, RewardSettings()).rewards
     torch.testing.assert_close(torch.tensor(one["two anchors"]["rewards"]).double(), rewards, rtol=0, atol=1e-6)
     torch.testing.assert_close(of_two(two, "two anchors"), rewards, rtol=0, atol=1e-6)
+
+
+def test_postprocess_without_centring_pays_a_lone_response_its_own_cosine(one, two):
+    batch = scored_batch([payload.facts for payload in make_data()["prompt"]], truth()[1])
+    shaped = METHODS["gar-grpo"].shape(batch, RewardSettings(centre=False))
+    lone = 12  # the only right one of the fourth group
+    assert float(shaped.bonuses[lone]) > 0.001
+    torch.testing.assert_close(torch.tensor(one["not centred"]["rewards"]).double(), shaped.rewards, rtol=0, atol=1e-6)
+    torch.testing.assert_close(of_two(two, "not centred"), shaped.rewards, rtol=0, atol=1e-6)
 
 
 def test_postprocess_normalises_by_slime_s_flags(one, two):

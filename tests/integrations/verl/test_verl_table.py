@@ -53,6 +53,18 @@ def test_reward_table_needs_a_lone_response_where_its_own_cosine_counts():
     assert make_table(singleton="absolute").needed.nonzero()[:, 0].tolist() == [1, 2, 5, 9, 10, 11, 13]
 
 
+@pytest.mark.parametrize("clip", [True, False])
+def test_reward_table_pays_a_lone_response_its_own_cosine_without_centring(clip: bool):
+    table = make_table(centre=False, clip=clip)
+    assert table.needed.nonzero()[:, 0].tolist() == [1, 2, 5, 9, 10, 11, 13]
+    means, anchors = vectors(len(ROWS), 1), vectors(4, 2)
+    shaped, _ = table.shape(means, anchors)
+    cosine = float(torch.nn.functional.cosine_similarity(means[1].double(), anchors[0].double(), dim=0))
+    assert abs(cosine) > 0.1
+    # 1e-6: the unit rows are float32.
+    assert float(shaped.bonuses[1]) == pytest.approx(0.5 * (max(0.0, cosine) if clip else cosine), abs=1e-6)
+
+
 def test_reward_table_shapes_rewards_as_the_core_does():
     table = make_table()
     means, anchors = vectors(len(ROWS), 1), vectors(2, 2)

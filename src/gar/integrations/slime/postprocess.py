@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gar.config import RunConfig
-from gar.core import best_alignment_scores, group_advantages, group_sizes, unit_rows
+from gar.core import best_alignment_scores, group_advantages, unit_rows
 from gar.errors import ConfigError
 from gar.integrations.metrics import step_metrics
 from gar.integrations.slime.capture import captured_pass
@@ -20,6 +20,7 @@ from gar.integrations.slime.policy import HeadInputs, policy_chunks
 from gar.integrations.slime.settings import capture_of, estimator_of, read_settings
 from gar.methods import METHODS, eligible_responses
 from gar.settings import AdvantageSettings
+from gar.shaping import responses_to_score
 
 _SLIME_EPS = 1e-6
 _SLIME_DDOF = 1
@@ -81,17 +82,9 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
 
 
 def needed_responses(facts: Sequence[ResponseFacts], config: RunConfig) -> Tensor:
-    """Which responses need a vector, of all ranks: those that the method scores, and that may then earn something."""
-    method = METHODS[config.method]
-    if method.alignment is None:
-        return torch.zeros(len(facts), dtype=torch.bool)
-    candidates = torch.tensor([fact.can_score for fact in facts])
-    if method.scores_all:
-        return candidates
-    batch = scored_batch(list(facts))
-    candidates &= eligible_responses(batch, config.reward)
-    least = 1 if config.reward.singleton == "absolute" else 2
-    return candidates & (group_sizes(batch.group_index, candidates) >= least)
+    """Which responses of all ranks need a vector."""
+    can_score = torch.tensor([fact.can_score for fact in facts])
+    return responses_to_score(METHODS[config.method], config.reward, scored_batch(list(facts)), can_score)
 
 
 def slime_rewards(args: Any, config: RunConfig, rewards: Tensor, group_index: Tensor) -> Tensor:

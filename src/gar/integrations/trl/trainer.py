@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
-from gar.core import group_sizes, returns_to_go, unit_rows
+from gar.core import returns_to_go, unit_rows
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.advantages import estimate_advantages, estimate_token_advantages, mean_advantages
 from gar.integrations.trl.alignment import AnchorComparison
@@ -36,6 +36,7 @@ from gar.rollouts.generate import context_length
 from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
+from gar.shaping import responses_to_score
 from gar.spans import SpanRule, TokenPieces, token_pieces
 from gar.types import Problem, ResponseVerifier
 
@@ -256,30 +257,24 @@ class GARTrainer(GRPOTrainer):
     # What happens in between.
 
     def _choose_needed(self, batch: RolloutBatch) -> None:
-        """Which responses need a vector: those the method compares or scores, and no other."""
+        """Which responses need a vector: those to score, unless the method's likeness needs no model."""
         batch.prepare_means(self._parts)
         batch.needed = [False] * len(batch)
-        method = self._method
-        if not self._is_training() or method.alignment in LIKENESSES:
+        if not self._is_training() or self._method.alignment in LIKENESSES:
             return
-        if method.compares_responses:
-            batch.needed = [bool(sequence.positions) for sequence in batch.sequences]
-        elif method.alignment is not None:
-            batch.needed = self._local(self._candidates(batch)).tolist()
-        batch.needed_anywhere = bool(self._gather(torch.tensor(batch.needed)).any())
+        to_score = self._to_score(batch)
+        batch.needed = self._local(to_score).tolist()
+        batch.needed_anywhere = bool(to_score.any())
 
-    def _candidates(self, batch: RolloutBatch) -> Tensor:
-        """On all ranks: can be scored, and is eligible beside another one of its group unless the method scores all."""
-        facts = self._gather_facts(batch)
+    def _to_score(self, batch: RolloutBatch) -> Tensor:
+        """Which responses of all ranks are scored."""
+        without_anchor = self._method.alignment is None
         can_score = [
-            bool(s.positions) and bool(p.anchors) for s, p in zip(batch.sequences, batch.problems, strict=True)
+            bool(s.positions) and (without_anchor or bool(p.anchors))
+            for s, p in zip(batch.sequences, batch.problems, strict=True)
         ]
-        candidates = self._gather(torch.tensor(can_score))
-        if self._method.scores_all:
-            return candidates
-        candidates &= eligible_responses(facts, self._reward)
-        least = 1 if self._reward.singleton == "absolute" else 2
-        return candidates & (group_sizes(facts.group_index, candidates) >= least)
+        facts = self._gather_facts(batch)
+        return responses_to_score(self._method, self._reward, facts, self._gather(torch.tensor(can_score)))
 
     def _computes_old_logps(self) -> bool:
         """TRL's own condition for a log-prob pass over the rollouts; then its hidden states are free."""
@@ -305,7 +300,7 @@ class GARTrainer(GRPOTrainer):
             return
         source = self._method.alignment
         if source in LIKENESSES:
-            wanted = self._local(self._candidates(batch)).tolist()
+            wanted = self._local(self._to_score(batch)).tolist()
             batch.alignment = self._anchors.likenesses(batch, wanted)
         elif batch.needed_anywhere:
             sequences, groups = self._anchors.sequences(batch)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from gar.config import RunConfig
-from gar.core import best_alignment_scores, group_sizes, unit_rows
+from gar.core import best_alignment_scores, unit_rows
 from gar.integrations.metrics import step_metrics
 from gar.methods import METHODS, ScoredBatch, ShapedRewards, eligible_responses
+from gar.shaping import responses_to_score
 from gar.spans import (
     SpanRule,
     TokenPieces,
@@ -92,17 +93,10 @@ class RewardTable:
 
     @cached_property
     def needed(self) -> Tensor:
-        """Which responses need a vector: those that the method scores, and that may then earn something."""
-        if self._method.alignment is None:
-            return torch.zeros(len(self._rows), dtype=torch.bool)
+        """Which responses need a vector."""
         pairs = zip(self.sequences, self._groups.tolist(), strict=True)
-        candidates = torch.tensor([bool(sequence.positions and self._anchors[group]) for sequence, group in pairs])
-        if self._method.scores_all:
-            return candidates
-        settings = self._config.reward
-        candidates &= eligible_responses(self._facts(self._unknown()), settings)
-        least = 1 if settings.singleton == "absolute" else 2
-        return candidates & (group_sizes(self._groups, candidates) >= least)
+        can_score = torch.tensor([bool(sequence.positions and self._anchors[group]) for sequence, group in pairs])
+        return responses_to_score(self._method, self._config.reward, self._facts(self._unknown()), can_score)
 
     @cached_property
     def anchor_sequences(self) -> list[TokenSequence]:

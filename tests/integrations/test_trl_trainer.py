@@ -161,6 +161,44 @@ def test_states_of_sampling_spare_the_responses_a_pass(make_trainer: TrainerFact
     assert alignments == pytest.approx([r.alignment for r in expected if r.alignment is not None], abs=1e-5)
 
 
+def test_states_of_sampling_with_a_quantized_cache_are_not_taken(make_trainer: TrainerFactory):
+    trainer, _ = make_trainer()
+    trainer.model.train()
+    assert trainer._generates_states()
+    quantized, _ = make_trainer(args={"cache_implementation": "quantized"})
+    quantized.model.train()
+    assert not quantized._generates_states()
+
+
+@pytest.mark.parametrize("method", ["alignment-only", "g2rl"])
+def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_trainer: TrainerFactory, method: str):
+    """`mask_truncated_completions` does that to truncated ones, in the pass whose hidden states are captured."""
+    short = {"max_completion_length": 20, "learning_rate": 0.0}
+    trainer, masked = make_trainer(
+        method=method, args=short | {"num_iterations": 2, "mask_truncated_completions": True}
+    )
+    rows: list[int] = []
+    trainer._parts.backbone.register_forward_hook(
+        lambda module, args, kwargs, output: rows.append(
+            0 if torch.is_grad_enabled() or output.past_key_values else len(output.last_hidden_state)
+        ),
+        with_kwargs=True,
+    )
+    trainer.train()
+    plain_trainer, plain = make_trainer(method=method, args=short)
+    plain_trainer.train()
+    assert [r.response for r in masked] == [r.response for r in plain]
+    scored = [(a, b) for a, b in zip(masked, plain, strict=True) if b.signal_norm is not None]
+    truncated = sum(b.truncated for _, b in scored)
+    assert 0 < truncated < len(scored)
+    for a, b in scored:
+        assert a.signal_norm == pytest.approx(b.signal_norm, rel=1e-4)
+        assert a.alignment == (None if b.alignment is None else pytest.approx(b.alignment, abs=1e-5))
+        assert a.reward == pytest.approx(b.reward, abs=1e-4)
+    anchors = len({a.group_index for a, _ in scored}) if method == "alignment-only" else 0
+    assert sum(rows) == 32 + truncated + anchors  # TRL's own pass, and one over what it hid
+
+
 def test_training_mode_is_restored_after_scoring(make_trainer: TrainerFactory):
     trainer, _ = make_trainer()
     modes: list[bool] = []

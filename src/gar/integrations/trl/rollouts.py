@@ -46,11 +46,30 @@ class RolloutBatch:
         self.means = torch.zeros(len(self), parts.width, device=parts.device)
         self.has_means = torch.zeros(len(self), dtype=torch.bool)
 
+    def attended(self, attention_mask: Tensor) -> list[bool]:
+        """Which responses a pass over all of them reads whole; TRL may hide truncated ones from attention."""
+        lengths = [len(sequence.context_ids) + len(sequence.ids) for sequence in self.sequences]
+        return (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
+
     def take_hidden(
-        self, parts: ModelParts, hidden: Tensor, first_row: int, first_column: int, settings: SignalSettings
+        self,
+        parts: ModelParts,
+        hidden: Tensor,
+        first_row: int,
+        first_column: int,
+        settings: SignalSettings,
+        *,
+        attended: Sequence[bool] | None = None,
     ) -> None:
-        """Form the needed means from hidden states that a passing forward computed for some rows of the batch."""
-        rows = [row for row in range(len(hidden)) if self.needed[first_row + row]]
+        """Form the needed means from hidden states that a passing forward computed for some rows of the batch.
+
+        Responses that are not `attended` (None: all are) are left to `compute_missing`.
+        """
+        rows = [
+            row
+            for row in range(len(hidden))
+            if self.needed[first_row + row] and (attended is None or attended[first_row + row])
+        ]
         if not rows:
             return
         members = [first_row + row for row in rows]

@@ -9,6 +9,7 @@ The methods overridden here begin with an underscore and carry no promise: `test
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -210,9 +211,15 @@ class GARTrainer(GRPOTrainer):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         return self._policy_loss.compute(self, super()._compute_loss, model, inputs)
 
-    def _get_per_token_logps_and_entropies(self, model: Any, input_ids: Tensor, *args: Any, **kwargs: Any) -> tuple:
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any
+    ) -> tuple:
+        compute = partial(
+            super()._get_per_token_logps_and_entropies,
+            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs,
+        )  # fmt: skip
         if self._policy_loss.inputs is not None:
-            found = super()._get_per_token_logps_and_entropies(model, input_ids, *args, **kwargs)
+            found = compute()
             self._policy_loss.receive(found[0])
             return found
         batch = self._batch
@@ -224,21 +231,21 @@ class GARTrainer(GRPOTrainer):
             or batch.captured
             or not self._computes_old_logps()
         ):
-            return super()._get_per_token_logps_and_entropies(model, input_ids, *args, **kwargs)
-        logits_to_keep = args[1] if len(args) > 1 else kwargs["logits_to_keep"]
+            return compute()
         first_column = input_ids.shape[1] - logits_to_keep
         first_row = 0
+        attended = batch.attended(attention_mask)
         batch.captured = True
         parts = self._parts.gathered()
 
         def receive(hidden: Tensor) -> None:
             nonlocal first_row
             with self._timer.part("gar"):
-                batch.take_hidden(parts, hidden, first_row, first_column, self._signal)
+                batch.take_hidden(parts, hidden, first_row, first_column, self._signal, attended=attended)
             first_row += len(hidden)
 
         with capture_hidden(self._parts.backbone, receive):
-            return super()._get_per_token_logps_and_entropies(model, input_ids, *args, **kwargs)
+            return compute()
 
     def _calculate_rewards(self, inputs: list, prompts: list, completions: list, completion_ids_list: list) -> Tensor:
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -289,6 +296,7 @@ class GARTrainer(GRPOTrainer):
             self._is_training()
             and reads_vectors
             and not (self.use_vllm or self.use_transformers_continuous_batching or self._computes_old_logps())
+            and self.generation_config.cache_implementation != "quantized"  # its states are approximate
             and self.accelerator.distributed_type not in (DistributedType.FSDP, DistributedType.DEEPSPEED)
             and not has_dropout(self._parts.backbone)
         )

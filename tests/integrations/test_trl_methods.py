@@ -174,6 +174,24 @@ def test_k2_kl_is_added_in_place_of_trls(make_trainer: TrainerFactory):
     assert abs(k3.item() - found.item()) > 1e-3
 
 
+def test_k2_kl_of_an_evaluation_is_logged_there_and_not_divided(make_trainer: TrainerFactory):
+    """As TRL does with its own KL term: gradient accumulation is none of an evaluation's business."""
+    trainer, inputs = loss_inputs(make_trainer, {"beta": 0.5}, loss=LossSettings(kl="k2"))
+    inputs["ref_per_token_logps"] = inputs["old_per_token_logps"] + 1.5
+    trainer.current_gradient_accumulation_steps = 4
+    trainer.model.eval()
+    with torch.no_grad():
+        found = trainer._compute_loss(trainer.model, inputs)
+        trainer.beta = 0.0
+        without = trainer._compute_loss(trainer.model, inputs)
+        mask = inputs["completion_mask"]
+        kl = k2_token_losses(own_log_probs(trainer.model, inputs), inputs["ref_per_token_logps"])
+    mean = ((kl * mask).sum(1) / mask.sum(1)).mean().item()
+    assert (found - without).item() == pytest.approx(0.5 * mean, rel=1e-4)  # a difference of float32 losses
+    assert trainer._metrics["eval"]["kl"] == [pytest.approx(mean, rel=1e-5)]
+    assert "kl" not in trainer._metrics["train"]
+
+
 def test_k2_kl_is_refused_under_another_loss_type(make_trainer: TrainerFactory):
     with pytest.raises(ConfigError, match=r"loss.kl k2 goes with trl.loss_type grpo, a mean per response, got 'dapo'"):
         make_trainer(method="grpo", args={"beta": 0.1, "loss_type": "dapo"}, loss=LossSettings(kl="k2"))

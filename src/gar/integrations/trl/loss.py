@@ -48,8 +48,11 @@ class PolicyLoss:
         mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         kl = k2_token_losses(log_probs, inputs["ref_per_token_logps"])
         mean = ((kl * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()  # as TRL's loss_type grpo averages
-        trainer._metrics["train"]["kl"].append(trainer.accelerator.gather(mean.detach()).mean().item())
-        return loss + kl_weight * mean / trainer.current_gradient_accumulation_steps
+        training = trainer.model.training
+        trainer._metrics["train" if training else "eval"]["kl"].append(
+            trainer.accelerator.gather(mean.detach()).mean().item()
+        )
+        return loss + kl_weight * mean / (trainer.current_gradient_accumulation_steps if training else 1)
 
     def receive(self, log_probs: Tensor) -> None:
         """Log-probabilities of the pass under way, [responses, tokens], before TRL reads the advantages."""

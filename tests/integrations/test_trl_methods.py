@@ -321,6 +321,36 @@ def test_grad2reward_advantages_are_returns_of_the_judges_shares_normalised_over
     assert 0 <= logged_once(trainer, "gar/judge_agreement") <= 1
 
 
+def test_grad2reward_adds_further_rewards_on_the_last_token_with_their_weights(make_trainer: TrainerFactory):
+    """Returns-to-go from the judge's shares times the method's weight, each response's further reward added to all."""
+
+    def shortness(completion_ids, **_):
+        return [None if len(ids) % 2 else -len(ids) / 48 for ids in completion_ids]  # None: TRL counts it as 0
+
+    returns = []
+    for further in (False, True):
+        torch.manual_seed(0)
+        trainer, records = make_trainer(
+            method="grad2reward", judge=JUDGE, reward_funcs=[shortness] if further else [],
+            args={"reward_weights": [2.0, 0.5] if further else [1.0], "mask_truncated_completions": True},
+        )  # fmt: skip
+        kept = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "gar.integrations.trl.trainer.estimate_token_advantages",
+                lambda values, mask, *_, _kept=kept, **__: _kept.append((values, mask)) or values,
+            )
+            trainer.train()
+        returns.append((*kept[0], records))
+    (plain, mask, before), (weighted, _, after) = returns
+    assert [record.response for record in before] == [record.response for record in after]
+    lengths = torch.tensor([record.num_tokens for record in before], dtype=torch.float64)
+    others = torch.where(lengths % 2 == 1, 0.0, -0.5 * lengths / 48)
+    expected = (2.0 * plain + others[:, None]).where(mask.bool(), 0.0)
+    assert bool((others != 0).any())
+    torch.testing.assert_close(weighted, expected, rtol=0, atol=1e-6)
+
+
 def logged_once(trainer, name: str) -> float:
     (value,) = [row[name] for row in trainer.state.log_history if name in row]
     return value

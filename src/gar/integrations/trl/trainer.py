@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
-from gar.core import returns_to_go, unit_rows
+from gar.core import last_token_rewards, returns_to_go, unit_rows
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.advantages import estimate_advantages, estimate_token_advantages, mean_advantages
 from gar.integrations.trl.alignment import AnchorComparison
@@ -62,7 +62,7 @@ class GARTrainer(GRPOTrainer):
         judge: For a method with token-level rewards, whose judge is a frozen copy of `model`.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
         reward_funcs: Further TRL reward functions, added to the method's reward (weights: `args.reward_weights`, the
-            method's first).
+            method's first); with token-level rewards, on the last token.
         **kwargs: Passed to `GRPOTrainer` (callbacks, peft_config, eval_dataset with a `problem_index` column, ...).
 
     Raises:
@@ -147,7 +147,7 @@ class GARTrainer(GRPOTrainer):
             self._judge.to(self.accelerator.device)
         self._batch: RolloutBatch | None = None
         self._scored: ScoredBatch | None = None
-        self._weighted_rewards = torch.zeros(0)
+        self._further_rewards = torch.zeros(0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
@@ -256,9 +256,8 @@ class GARTrainer(GRPOTrainer):
             method = self._method if self._is_training() else METHODS["grpo"]
             self._batch.shaped = method.shape(self._scored, self._reward)
         rewards_per_func[:, 0] = self._batch.shaped.rewards.to(rewards_per_func)
-        weights = self.reward_weights.double().cpu()
-        others = (rewards_per_func[:, 1:].double().cpu() * weights[1:]).nansum(dim=1)
-        self._weighted_rewards = self._batch.shaped.rewards * weights[0] + others
+        further = rewards_per_func[:, 1:].cpu().double() * self.reward_weights[1:].cpu().double()
+        self._further_rewards = further.nansum(dim=1)
         return rewards_per_func
 
     # What happens in between.
@@ -334,11 +333,14 @@ class GARTrainer(GRPOTrainer):
         )
 
     def _own_advantages(self, in_loss: Tensor) -> Tensor:
-        if self._advantage.baseline == "none":
-            return self._local(self._weighted_rewards)
+        assert self._batch is not None
+        assert self._batch.shaped is not None
         assert self._scored is not None
+        rewards = self._batch.shaped.rewards * float(self.reward_weights[0]) + self._further_rewards
+        if self._advantage.baseline == "none":
+            return self._local(rewards)
         advantages = estimate_advantages(
-            self._weighted_rewards,
+            rewards,
             self._gather(in_loss.sum(1)),
             self._scored.group_index,
             estimator=self._estimator,
@@ -348,7 +350,10 @@ class GARTrainer(GRPOTrainer):
         return self._local(advantages)
 
     def _token_advantages(self, judge: Judge, in_loss: Tensor) -> Tensor:
-        """Advantages of single tokens of this rank, [responses, tokens], normalised over groups on all ranks."""
+        """Advantages of single tokens of this rank, [responses, tokens], normalised over groups on all ranks.
+
+        Further reward functions say nothing of single tokens: theirs is the reward of the last one, as the outcome is.
+        """
         assert self._batch is not None
         assert self._batch.shaped is not None
         assert self._scored is not None
@@ -360,12 +365,14 @@ class GARTrainer(GRPOTrainer):
             self._local(self._batch.shaped.penalties).to(mask.device),
             mask,
         )
+        further = last_token_rewards(self._local(self._further_rewards).to(mask.device), mask)
+        rewards = found.rewards * float(self.reward_weights[0]) + further
         agreement = (found.log_odds > 0).double().where(found.log_odds.isfinite(), torch.nan)
         for name, values in (("judge_effective_tokens", found.effective_tokens), ("judge_agreement", agreement)):
             self._metrics["train"][f"gar/{name}"].append(float(self._gather(values).nanmean()))
         values, masks = (
             self._gather(cast(Tensor, self.accelerator.pad_across_processes(tensor, dim=1)))
-            for tensor in (returns_to_go(found.rewards, mask), mask)
+            for tensor in (returns_to_go(rewards, mask), mask)
         )
         advantages = estimate_token_advantages(values, masks, self._scored.group_index, settings=self._advantage)
         return self._local(advantages)[:, : mask.shape[1]]

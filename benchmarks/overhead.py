@@ -34,6 +34,7 @@ from gar.analysis.comparison_tables import Cost
 from gar.comparison.result import step_times
 from gar.data.arithmetic import load_arithmetic
 from gar.integrations.trl.trainer import GARTrainer
+from gar.methods import METHODS
 from gar.models.embedded import load_embedded
 from gar.settings import JudgeSettings
 from gar.verify import Verifier
@@ -61,7 +62,7 @@ def measure(method: str, steps: int, problems: int, updates: int) -> dict[str, A
                 num_generations=8,
                 num_iterations=updates,
                 max_completion_length=64,
-                loss_type="grpo",
+                loss_type=METHODS[method].trl.get("loss_type", "grpo"),
                 # Nothing is learned, so that every round does the same work.
                 learning_rate=0.0,
                 gradient_checkpointing=False,

@@ -20,6 +20,7 @@ from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, SignalS
 from gar.types import Anchor, Problem
 from tests.integrations.conftest import TrainerFactory
 
+TRL_LOSS = {"loss_type": "dapo"}  # TRL's default: a method's own fields go over it
 ROLLOUT_METHODS = [name for name, method in METHODS.items() if not method.token_level]
 
 
@@ -111,7 +112,7 @@ def gradients(model, loss: Tensor) -> Tensor:
 
 
 def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerFactory):
-    trainer, inputs = loss_inputs(make_trainer, dict(METHODS["maspo"].trl), method="maspo")
+    trainer, inputs = loss_inputs(make_trainer, TRL_LOSS, method="maspo")
     given = inputs["advantages"].clone()
     found = trainer._compute_loss(trainer.model, inputs)
     found_gradient = gradients(trainer.model, found)
@@ -130,6 +131,39 @@ def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerF
     expected = (maspo_token_losses(log_probs, old, advantages, weights) * mask).sum() / mask.sum()
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
     torch.testing.assert_close(found_gradient, gradients(trainer.model, expected), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("args", "match"),
+    [
+        (
+            {"importance_sampling_level": "sequence"},
+            r"importance_sampling_level is 'sequence', expected 'token'",
+        ),
+        ({"delta": 4.0}, r"trl.delta is 4.0, expected none: it clips ratios"),
+        ({"loss_type": "cispo"}, r"trl.loss_type is 'cispo', but 'dapo' belongs to maspo"),
+        ({"loss_type": "vespo"}, r"trl.loss_type is 'vespo', but 'dapo' belongs to maspo"),
+        ({"epsilon": 0.1}, r"trl.epsilon is 0.1, but 1000000000.0 belongs to maspo"),
+    ],
+)
+def test_maspo_refuses_what_would_stand_beside_its_gate(make_trainer: TrainerFactory, args: dict, match: str):
+    with pytest.raises(ConfigError, match=match):
+        make_trainer(method="maspo", args={**TRL_LOSS, "num_iterations": 2, **args})
+
+
+@pytest.mark.parametrize("method", ["dr-grpo", "dapo", "maspo"])
+def test_fields_of_a_method_hold_in_python(make_trainer: TrainerFactory, method: str):
+    trainer, records = make_trainer(method=method, args={**TRL_LOSS, "num_iterations": 2, "max_steps": 2})
+    fields = METHODS[method].trl
+    assert trainer.loss_type == fields["loss_type"]
+    assert trainer.epsilon_low == fields.get("epsilon", 0.2)
+    assert trainer.epsilon_high == fields.get("epsilon_high", 0.2)
+    trainer.train()
+    for group in by_group(records).values():
+        rewards = torch.tensor([record.reward for record in group])
+        spread = 1.0 if method == "dr-grpo" else float(rewards.std()) + 1e-4
+        expected = ((rewards - rewards.mean()) / spread).tolist()
+        assert [record.advantage for record in group] == pytest.approx(expected, abs=1e-4)
 
 
 def test_maspo_settings_reach_the_gate(make_trainer: TrainerFactory):

@@ -67,7 +67,7 @@ class Method:
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: From rewards to advantages, unless the run says otherwise.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
-        trl: Fields of `trl.GRPOConfig` that belong to the method; the user's go over them.
+        trl: Fields of `trl.GRPOConfig` that belong to the method; a run that sets them otherwise is refused.
     """
 
     name: str

@@ -1,7 +1,13 @@
-"""From a `RunConfig` to a `trl.GRPOConfig`: our defaults, the method's, the user's, then what the run decides."""
+"""TRL's configuration: from a `RunConfig`, and with the fields that belong to a method.
 
+`gar train` (`grpo_arguments`) and `GARTrainer` (`with_method`) have one rule: a method's fields hold, and a field that
+the user sets otherwise is refused, since the run would train another method than the one in its name.
+"""
+
+import copy
 import dataclasses
 import difflib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +17,7 @@ from trl import GRPOConfig
 
 from gar.config import RunConfig
 from gar.errors import ConfigError
-from gar.methods import METHODS, check_settings, resolve_signal
+from gar.methods import METHODS, Method, check_settings, resolve_signal
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
@@ -24,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "save_total_limit": 2,
     "report_to": "none",
 }
-"""Where we differ from TRL's defaults."""
+"""Where `gar train` differs from TRL's defaults. `GARTrainer` does not touch them."""
 
 _OWNED = {
     "output_dir": "records.folder and records.name",
@@ -41,12 +47,12 @@ def _device_defaults() -> dict[str, Any]:
 
 
 def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
-    """TRL's configuration for a run.
+    """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's.
 
     Raises:
-        ConfigError: `config.trl` names a field that TRL does not have (with the nearest one), or one that another
-            setting of ours decides; nothing would read a setting of ours; or TRL refuses the combination, with its own
-            words.
+        ConfigError: `config.trl` names a field that TRL does not have (with the nearest one), one that another setting
+            of ours decides, or one that the method has otherwise; nothing would read a setting of ours; or TRL refuses
+            the combination, with its own words.
     """
     fields = {field.name for field in dataclasses.fields(GRPOConfig) if field.init}
     for name in config.trl:
@@ -56,14 +62,48 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
             near = difflib.get_close_matches(name, fields, n=1)
             hint = f" Did you mean 'trl.{near[0]}'?" if near else ""
             raise ConfigError(f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}")
-    chosen = DEFAULTS | _device_defaults() | dict(METHODS[config.method].trl) | config.trl
-    method, divides = METHODS[config.method], chosen["scale_rewards"] != "none"
-    resolve_signal(method, config.signal)
-    check_settings(method, reward=config.reward, advantage=config.advantage, divides=divides)
+    chosen = DEFAULTS | _device_defaults() | config.trl
     try:
-        return GRPOConfig(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
+        args = GRPOConfig(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"trl.GRPOConfig refuses these settings: {error}") from error
+    method = METHODS[config.method]
+    args = with_method(args, method, chosen=config.trl)
+    resolve_signal(method, config.signal)
+    check_settings(method, reward=config.reward, advantage=config.advantage, divides=args.scale_rewards != "none")
+    return args
+
+
+def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | None = None) -> GRPOConfig:
+    """TRL's configuration with the fields that belong to a method (`Method.trl`).
+
+    Args:
+        args: Stays as it is.
+        method: What is trained.
+        chosen: Names of the fields that the user has set. None: those that differ from TRL's defaults; a field set to
+            TRL's default cannot be told from one left alone, and takes the method's value.
+
+    Returns:
+        `args` itself where it agrees with the method, else a copy.
+
+    Raises:
+        ConfigError: A chosen field says otherwise.
+    """
+    if chosen is None:
+        defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
+        chosen = [name for name in method.trl if getattr(args, name) != defaults[name]]
+    different = {name: value for name, value in method.trl.items() if getattr(args, name) != value}
+    for name, value in different.items():
+        if name in chosen:
+            raise ConfigError(
+                f"trl.{name} is {getattr(args, name)!r}, but {value!r} belongs to {method.name}. Leave the field out; "
+                "or name another method: grpo goes with any loss of TRL."
+            )
+    if different:
+        args = copy.copy(args)
+        for name, value in different.items():
+            setattr(args, name, value)
+    return args
 
 
 def sampling_of(args: GRPOConfig) -> dict[str, Any]:

@@ -55,13 +55,8 @@ def check_supported(
             f"loss.kl k2 goes with trl.loss_type grpo, a mean per response, got '{args.loss_type}'. "
             "Set trl.loss_type to grpo, or loss.kl to k3."
         )
-    if method.gate is not None and args.gradient_accumulation_steps % generation_passes(args) == 0:
-        raise ConfigError(
-            f"{method.name} needs two or more updates per rollout: with one, every ratio is 1 and it is the plain "
-            f"policy gradient. Got trl.num_iterations {args.num_iterations}, steps_per_generation "
-            f"{args.steps_per_generation}, gradient_accumulation_steps {args.gradient_accumulation_steps}. "
-            "Set trl.num_iterations to 2."
-        )
+    if method.gate is not None:
+        _check_gate(args, method)
     num_prompts = args.generation_batch_size // args.num_generations
     if len(problems) < num_prompts:
         raise DataError(
@@ -73,6 +68,26 @@ def check_supported(
         raise DataError(
             f"{method.name} compares responses with expert solutions, and none of the {len(problems)} problems has "
             "one. Name their column with --data.anchor_fields, or train with grpo."
+        )
+
+
+def _check_gate(args: Any, method: Method) -> None:
+    """A gate weighs the ratio of each token, which therefore must be neither averaged nor clipped, nor always 1."""
+    if args.importance_sampling_level != "token":
+        raise ConfigError(
+            f"trl.importance_sampling_level is '{args.importance_sampling_level}', expected 'token': {method.name} "
+            "weighs the probability ratio of each token by itself"
+        )
+    if args.delta is not None:
+        raise ConfigError(
+            f"trl.delta is {args.delta}, expected none: it clips ratios, and {method.name} has a soft gate instead"
+        )
+    if args.gradient_accumulation_steps % generation_passes(args) == 0:
+        raise ConfigError(
+            f"{method.name} needs two or more updates per rollout: with one, every ratio is 1 and it is the plain "
+            f"policy gradient. Got trl.num_iterations {args.num_iterations}, steps_per_generation "
+            f"{args.steps_per_generation}, gradient_accumulation_steps {args.gradient_accumulation_steps}. "
+            "Set trl.num_iterations to 2."
         )
 
 

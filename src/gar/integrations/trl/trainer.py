@@ -23,6 +23,7 @@ from gar.core import last_token_rewards, returns_to_go, unit_rows
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.advantages import estimate_advantages, estimate_token_advantages, mean_advantages
 from gar.integrations.trl.alignment import AnchorComparison
+from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer, reward_metrics
 from gar.integrations.trl.reading import TokenReader
@@ -52,7 +53,10 @@ class GARTrainer(GRPOTrainer):
         model: A causal LM, or a Hub id or folder.
         problems: What to train on. Responses to one problem form a group.
         verifier: Judges responses, for example `gar.verify.Verifier()`.
-        args: TRL's own configuration; every field works as in TRL unless refused with a reason.
+        args: TRL's own configuration; every field works as in TRL unless refused with a reason. Fields that belong to
+            the method (`Method.trl`) take its values. The others keep TRL's own defaults, not those of `gar train`
+            (`arguments.DEFAULTS`): for `gar-grpo`, say, TRL's default loss averages over all tokens of the batch
+            ("dapo"), and the paper's is `loss_type="grpo"`.
         processing_class: The tokenizer, padding on the left.
         method: Name of a method in `gar.methods.METHODS`.
         signal: Which tokens are scored, and how.
@@ -101,6 +105,7 @@ class GARTrainer(GRPOTrainer):
         self._reward = reward or RewardSettings()
         self._advantage = advantage or AdvantageSettings()
         self._on_rollouts = on_rollouts
+        args = with_method(args, self._method)
         self._config = args
         self._estimator: Estimator = self._advantage.estimator or self._method.estimator
         check_supported(args, self._method, self._advantage, loss or LossSettings(), self._problems)

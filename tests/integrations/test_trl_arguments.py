@@ -1,0 +1,76 @@
+"""A method's own fields of TRL's configuration, from the command line and from Python: one rule."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trl import GRPOConfig
+
+from gar.config import make_config
+from gar.errors import ConfigError
+from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, with_method
+from gar.methods import METHODS
+
+CPU = {"use_cpu": True, "bf16": False}
+WITH_FIELDS = [name for name, method in METHODS.items() if method.trl]
+OTHERWISE = [
+    ("dr-grpo", "loss_type", "grpo"),
+    ("dr-grpo", "scale_rewards", "batch"),
+    ("dapo", "loss_type", "grpo"),
+    ("dapo", "epsilon_high", 0.3),
+    ("maspo", "loss_type", "cispo"),
+    ("maspo", "loss_type", "vespo"),
+    ("maspo", "epsilon", 0.1),
+    ("maspo", "epsilon_high", 0.28),
+]
+
+
+def from_command_line(folder: Path, method: str, **trl: Any) -> GRPOConfig:
+    return grpo_arguments(make_config({"method": method, "trl": {**CPU, **trl}}), folder)
+
+
+def from_python(folder: Path, method: str, **trl: Any) -> GRPOConfig:
+    return with_method(GRPOConfig(output_dir=str(folder), **CPU, **trl), METHODS[method])
+
+
+WAYS = pytest.mark.parametrize("make", [from_command_line, from_python])
+
+
+@WAYS
+@pytest.mark.parametrize("method", WITH_FIELDS)
+def test_fields_of_a_method_hold(tmp_path: Path, make, method: str):
+    fields = METHODS[method].trl
+    for args in (make(tmp_path, method), make(tmp_path, method, **fields)):
+        assert {name: getattr(args, name) for name in fields} == dict(fields)
+
+
+@WAYS
+@pytest.mark.parametrize(("method", "name", "value"), OTHERWISE)
+def test_a_field_that_the_user_sets_otherwise_is_refused(tmp_path: Path, make, method: str, name: str, value: Any):
+    with pytest.raises(ConfigError, match=rf"trl\.{name} is '?{value}'?, but .* belongs to {method}\. Leave the field"):
+        make(tmp_path, method, **{name: value})
+
+
+def test_on_the_command_line_trls_own_default_is_a_choice_too(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"trl\.loss_type is 'dapo', but 'dr_grpo' belongs to dr-grpo"):
+        from_command_line(tmp_path, "dr-grpo", loss_type="dapo")
+    assert from_python(tmp_path, "dr-grpo", loss_type="dapo").loss_type == "dr_grpo"
+
+
+@WAYS
+def test_the_other_spelling_of_a_field_is_the_same(tmp_path: Path, make):
+    assert make(tmp_path, "dr-grpo", scale_rewards=False).scale_rewards == "none"
+
+
+def test_methods_without_fields_keep_the_losses_default_of_their_way(tmp_path: Path):
+    assert from_command_line(tmp_path, "gar-grpo").loss_type == DEFAULTS["loss_type"] == "grpo"
+    assert from_python(tmp_path, "gar-grpo").loss_type == GRPOConfig(output_dir=str(tmp_path), **CPU).loss_type
+    assert from_command_line(tmp_path, "gar-grpo", loss_type="bnpo").loss_type == "bnpo"
+
+
+def test_the_users_object_stays_as_it_is(tmp_path: Path):
+    args = GRPOConfig(output_dir=str(tmp_path), **CPU)
+    before = dict(vars(args))
+    assert with_method(args, METHODS["maspo"]) is not args
+    assert vars(args) == before
+    assert with_method(args, METHODS["gar-grpo"]) is args

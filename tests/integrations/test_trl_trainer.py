@@ -4,19 +4,22 @@ import dataclasses
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 
 import pytest
 import torch
+from datasets import Dataset
 from torch import Tensor
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
+from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.refusals import generation_period_steps
 from gar.integrations.trl.trainer import GARTrainer
 from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.spans import SpanRule, TokenSequence, anchor_sequence, scored_positions, token_pieces
-from gar.types import Tags
+from gar.types import Problem, ResponseFormat, Status, Tags, Verdict
 from gar.verify import Verifier
 from tests.integrations.conftest import TrainerFactory
 
@@ -298,8 +301,6 @@ def test_further_reward_functions_are_added_with_their_weights(make_trainer: Tra
 
 
 def test_evaluation_uses_the_outcome_alone(make_trainer: TrainerFactory):
-    from datasets import Dataset
-
     problems = load_arithmetic("train")[:8]
     rows = Dataset.from_list([{"prompt": p.prompt, "problem_index": i} for i, p in enumerate(problems)])
     trainer, records = make_trainer(
@@ -308,6 +309,75 @@ def test_evaluation_uses_the_outcome_alone(make_trainer: TrainerFactory):
     metrics = trainer.evaluate()
     assert metrics["eval_rewards/gar/mean"] == pytest.approx(metrics["eval_reward"])
     assert not records
+
+
+class GoldVerifier:
+    """Notes what it is given; nothing is right."""
+
+    format: ResponseFormat = "none"
+    tags = Tags()
+
+    def __init__(self) -> None:
+        self.golds: list[str] = []
+
+    def verify(self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool]) -> list:
+        self.golds += golds
+        return [Verdict(status=Status.WRONG, grade=0.0, verified=False, well_formatted=True) for _ in responses]
+
+
+EVALUATION = {"per_device_eval_batch_size": 16, "num_generations_eval": 8}
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_evaluation_problems_are_graded_against_their_own_answers(make_trainer: TrainerFactory, named: bool):
+    verifier = GoldVerifier()
+    train, held_out = load_arithmetic("train")[:8], load_arithmetic("test")[:4]
+    held_out = [dataclasses.replace(p, answer=f"gold {i}") for i, p in enumerate(held_out)]
+    sets = {"a": held_out[:2], "b": held_out[2:]} if named else held_out
+    trainer, _ = make_trainer(problems=train, verifier=verifier, eval_problems=sets, args=EVALUATION)
+    trainer.evaluate()
+    assert sorted(verifier.golds) == [f"gold {i}" for i in range(4) for _ in range(8)]
+    rows = [row for row in trainer.state.log_history if row.get("eval_reward") == 0.0]
+    names = ["a_", "b_"] if named else [""]
+    assert [f"eval_{name}loss" in row for name, row in zip(names, rows, strict=True)] == [True] * len(names)
+    verifier.golds.clear()
+    trainer.train()
+    assert set(verifier.golds) <= {p.answer for p in train}
+
+
+def test_chat_prompts_are_recognised_after_arrow_has_filled_their_messages():
+    prompts = [[{"role": "user", "content": "3+4="}], [{"role": "user", "content": "1+1=", "name": "Ada"}]]
+    problems = ProblemRows([Problem(id=str(i), prompt=p, answer="7") for i, p in enumerate(prompts)])
+    assert problems.training[0]["prompt"] != prompts[0]
+    assert [problems.index(row) for row in problems.training] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        ({"prompt": "1+1="}, r"problem_index is None, expected a number from 0 to 7"),
+        ({"prompt": "1+1=", "problem_index": 8}, r"problem_index is 8, expected a number from 0 to 7"),
+        ({"prompt": "1+1=", "problem_index": -1}, r"problem_index is -1, expected"),
+        ({"prompt": "1+1=", "problem_index": 0}, r"its prompt is '1\+1=', but problem 0 has another"),
+    ],
+)
+def test_rows_of_another_data_set_are_not_graded_against_training_answers(make_trainer: TrainerFactory, row, match):
+    problems = load_arithmetic("train")[:8]
+    foreign = Dataset.from_list([row] * 4)
+    for dataset in (foreign, {"mine": foreign}):
+        with pytest.raises(DataError, match=rf"{match}.*give GARTrainer `eval_problems`"):
+            make_trainer(problems=problems, eval_dataset=dataset, args=EVALUATION)
+    trainer, _ = make_trainer(problems=problems, args=EVALUATION)
+    with pytest.raises(DataError, match=match):
+        trainer.evaluate(foreign)
+
+
+def test_evaluation_problems_beside_an_evaluation_data_set_are_refused(make_trainer: TrainerFactory):
+    problems = load_arithmetic("train")[:8]
+    with pytest.raises(ConfigError, match="eval_problems and eval_dataset cannot both be set"):
+        make_trainer(problems=problems, eval_problems=problems, eval_dataset=Dataset.from_list([{"prompt": "1"}]))
+    with pytest.raises(DataError, match="a set of problems is empty"):
+        make_trainer(problems=problems, eval_problems={"none": []})
 
 
 def test_response_of_only_special_tokens_is_without_signal(make_trainer: TrainerFactory):

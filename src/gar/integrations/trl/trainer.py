@@ -8,13 +8,12 @@ The methods overridden here begin with an underscore and carry no promise: `test
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import torch
 from accelerate.utils import DistributedType, gather_object
-from datasets import Dataset
 from torch import Tensor
 from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
@@ -26,6 +25,7 @@ from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer, reward_metrics
+from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.reading import TokenReader
 from gar.integrations.trl.refusals import check_supported, generation_passes, overrides_advantages
 from gar.integrations.trl.rollouts import RolloutBatch
@@ -67,10 +67,14 @@ class GARTrainer(GRPOTrainer):
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
         reward_funcs: Further TRL reward functions, added to the method's reward (weights: `args.reward_weights`, the
             method's first); with token-level rewards, on the last token.
-        **kwargs: Passed to `GRPOTrainer` (callbacks, peft_config, eval_dataset with a `problem_index` column, ...).
+        eval_problems: What TRL's own evaluations (`args.eval_strategy`, `evaluate`) measure, by the outcome alone; one
+            set, or several by name (TRL logs a row for each). An `eval_dataset` can hold training problems alone, each
+            row its `prompt` and its number as `problem_index`.
+        **kwargs: Passed to `GRPOTrainer` (callbacks, peft_config, ...).
 
     Raises:
         ConfigError: An unknown method, or a TRL setting under which GAR's rewards would be wrong.
+        DataError: No problems, or a row of an `eval_dataset` that stands for none of them.
         ModelError: A head that the closed form does not cover.
     """
 
@@ -90,6 +94,7 @@ class GARTrainer(GRPOTrainer):
         judge: JudgeSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
         reward_funcs: Sequence[Callable[..., Any]] = (),
+        eval_problems: Sequence[Problem] | Mapping[str, Sequence[Problem]] = (),
         **kwargs: Any,
     ):
         if method not in METHODS:
@@ -99,7 +104,12 @@ class GARTrainer(GRPOTrainer):
         if isinstance(processing_class, ProcessorMixin):
             raise ConfigError("GAR works on text: processing_class must be a tokenizer, got a multimodal processor")
         self._method: Method = METHODS[method]
-        self._problems = list(problems)
+        self._problems = ProblemRows(problems)
+        if eval_problems:
+            if kwargs.get("eval_dataset") is not None:
+                raise ConfigError("eval_problems and eval_dataset cannot both be set")
+            kwargs["eval_dataset"] = self._problems.add_evaluation(eval_problems)
+        self._problems.check(kwargs.get("eval_dataset"))
         self._verifier = verifier
         self._signal = resolve_signal(self._method, signal or SignalSettings())
         self._reward = reward or RewardSettings()
@@ -108,7 +118,7 @@ class GARTrainer(GRPOTrainer):
         args = with_method(args, self._method)
         self._config = args
         self._estimator: Estimator = self._advantage.estimator or self._method.estimator
-        check_supported(args, self._method, self._advantage, loss or LossSettings(), self._problems)
+        check_supported(args, self._method, self._advantage, loss or LossSettings(), problems)
         divides = args.scale_rewards != "none"
         check_settings(self._method, reward=self._reward, advantage=self._advantage, divides=divides)
 
@@ -123,12 +133,11 @@ class GARTrainer(GRPOTrainer):
             """Placeholder: TRL's column for the method's reward, filled in `_calculate_rewards`."""
             return [0.0] * len(prompts)
 
-        rows = [{"prompt": problem.prompt, "problem_index": i} for i, problem in enumerate(self._problems)]
         super().__init__(
             model=model,
             reward_funcs=[gar, *reward_funcs],
             args=args,
-            train_dataset=Dataset.from_list(rows),
+            train_dataset=self._problems.training,
             processing_class=processing_class,
             **kwargs,
         )
@@ -141,9 +150,10 @@ class GARTrainer(GRPOTrainer):
         self._reader = TokenReader(processing_class, rule, pieces)
         source = self._method.alignment
         if source is not None:
-            self._problems = self._with_usable_anchors(rule, pieces)
+            problems = self._with_usable_anchors(problems, rule, pieces)
+            self._problems.replace_training(problems)
         reader = AnchorReader(
-            self._problems, processing_class, rule, pieces, source=source, seed=args.seed,
+            problems, processing_class, rule, pieces, source=source, seed=args.seed,
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )  # fmt: skip
         self._anchors = AnchorComparison(reader, pieces, source=source, seed=args.seed)
@@ -156,20 +166,22 @@ class GARTrainer(GRPOTrainer):
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
-    def _with_usable_anchors(self, rule: SpanRule, pieces: TokenPieces) -> list[Problem]:
-        found = usable_anchors(
-            self._problems,
+    def _with_usable_anchors(
+        self, problems: Sequence[Problem], rule: SpanRule, pieces: TokenPieces
+    ) -> Sequence[Problem]:
+        usable = usable_anchors(
+            problems,
             self.processing_class,
             rule,
             pieces,
             context=context_length(self.model),
             chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
         )
-        if not any(problem.anchors for problem in found.problems):
-            raise DataError(f"no problem is left with an expert solution that can be scored: {found}")
-        if str(found):
-            warnings.warn(str(found), stacklevel=3)
-        return found.problems
+        if not any(problem.anchors for problem in usable.problems):
+            raise DataError(f"no problem is left with an expert solution that can be scored: {usable}")
+        if str(usable):
+            warnings.warn(str(usable), stacklevel=3)
+        return usable.problems
 
     # TRL's hooks, in the order in which one generation batch passes them.
 
@@ -177,7 +189,7 @@ class GARTrainer(GRPOTrainer):
         if self._will_be_sharded:  # it is by now: accelerate shards when training begins
             self._parts = find_parts(self.accelerator.unwrap_model(self.model))
             self._will_be_sharded = False
-        indices = [int(row["problem_index"]) for row in inputs]
+        indices = [self._problems.index(row) for row in inputs]
         self._batch = RolloutBatch(problems=[self._problems[i] for i in indices], group_index=indices)
         output = super()._generate_and_score_completions(inputs)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)

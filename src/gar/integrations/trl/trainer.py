@@ -104,6 +104,7 @@ class GARTrainer(GRPOTrainer):
         if isinstance(processing_class, ProcessorMixin):
             raise ConfigError("GAR works on text: processing_class must be a tokenizer, got a multimodal processor")
         self._method: Method = METHODS[method]
+        problems = list(problems)
         self._problems = ProblemRows(problems)
         if eval_problems:
             if kwargs.get("eval_dataset") is not None:

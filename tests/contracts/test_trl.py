@@ -5,7 +5,9 @@ import re
 
 import pytest
 import trl
+from transformers.trainer_utils import rotate_checkpoints
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import RepeatSampler
 
 
 def parameters(name: str) -> list[str]:
@@ -31,6 +33,27 @@ def test_overridden_methods_keep_their_signatures():
         "attention_mask",
         "logits_to_keep",
     ]
+
+
+def test_an_epoch_is_run_by_a_method_of_its_own_with_keywords():
+    """It is skipped after the last step, and put in its own order: neither the Trainer nor TRL does so."""
+    assert {"epoch", "epochs_trained"} <= set(parameters("_run_epoch"))
+    loop = source("_inner_training_loop")
+    assert "self._run_epoch(\n                model=model,\n                epoch=epoch,\n" in loop
+    assert "if self.control.should_training_stop:\n                break" in loop
+    draw = inspect.getsource(RepeatSampler.__iter__)
+    assert "torch.randperm(self.num_samples, generator=self.generator)" in draw
+    assert draw.count("generator=") == 1
+
+
+def test_checkpoints_are_not_rotated_without_a_limit():
+    assert "if save_total_limit is None or save_total_limit <= 0:\n        return" in inspect.getsource(
+        rotate_checkpoints
+    )
+    saving = source("_maybe_log_save_evaluate")
+    assert (
+        saving.index("self.log(") < saving.index("self._save_checkpoint(") < saving.index("callback_handler.on_save(")
+    )
 
 
 def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():

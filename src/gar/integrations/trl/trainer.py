@@ -184,7 +184,26 @@ class GARTrainer(GRPOTrainer):
             warnings.warn(str(usable), stacklevel=3)
         return usable.problems
 
-    # TRL's hooks, in the order in which one generation batch passes them.
+    # The Trainer's and TRL's hooks, in the order in which a run and then one generation batch pass them.
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        self._train_sampler: Any = super()._get_train_sampler(dataset)
+        return self._train_sampler
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        """An epoch of a resumed run is that of an uninterrupted one.
+
+        The Trainer would train one more step after the last, and TRL's sampler would begin with the order of the first
+        epoch, since each `iter` draws the next one from a generator that no checkpoint holds.
+        """
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return
+        epochs_trained = kwargs["epochs_trained"]
+        if kwargs["epoch"] == epochs_trained and self._train_sampler.shuffle:
+            for _ in range(epochs_trained):
+                torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
+        super()._run_epoch(*args, **kwargs)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if self._will_be_sharded:  # it is by now: accelerate shards when training begins

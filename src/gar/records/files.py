@@ -43,6 +43,7 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())  # some file systems report a full disk only here
         os.replace(partial, path)
+        sync_folder(path.parent)
     except OSError as error:
         if isinstance(error, RecordError):
             raise
@@ -51,6 +52,32 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Bring a file's content to the disk.
+
+    Raises:
+        RecordError: The system refuses, for example because the disk is full.
+    """
+    try:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise io_error(path, "written", error) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk: a renamed or new file is otherwise lost when the power goes.
+
+    Without effect on a file system that cannot.
+    """
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> None:

@@ -6,6 +6,8 @@
       metrics.jsonl                 one object per logged step
       rollouts/step-000012.parquet  one row per response
       evaluation/before.json        pass@k; also after.json
+      checkpoints/                  see checkpoints.py
+      model/                        the final model; of an adapter the merged one, and itself in adapter/
 
 A run folder has one writer at a time.
 """
@@ -50,6 +52,8 @@ class RunRecord:
 
     Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` is the
     caller's. A version is None where the package is not installed. `summary` holds the results, once there are any.
+    `settings` is the resolved configuration, None in runs of earlier versions. `overrides` has an entry for each resume
+    that went on with something changed: its time, the step, and what was changed from what to what.
     """
 
     status: RunStatus
@@ -64,6 +68,8 @@ class RunRecord:
     platform: str
     cpu_count: int | None
     summary: Mapping[str, Any]
+    settings: Mapping[str, Any] | None = None
+    overrides: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,11 @@ class RunFolder:
         """`metrics.jsonl`."""
         return self.path / "metrics.jsonl"
 
+    @property
+    def checkpoints(self) -> Path:
+        """Where the trainer's checkpoints are."""
+        return self.path / "checkpoints"
+
     def rollouts_path(self, step: int) -> Path:
         """`rollouts/step-000012.parquet` for step 12."""
         return self.path / "rollouts" / f"step-{step:06d}.parquet"
@@ -144,11 +155,10 @@ class RunFolder:
         Args:
             seed: Seed of the run.
             command: Arguments of the command line, the program first.
-            config: The resolved configuration as plain values, for its hash.
+            config: The resolved configuration as plain values.
             config_text: The same as YAML.
             data_hash: Hash of the problems trained on; None where unknown.
         """
-        versions = {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
         write_atomic(self.path / "config.yaml", config_text)
         self._write_run(
             RunRecord(
@@ -158,10 +168,11 @@ class RunFolder:
                 command=shlex.join(command),
                 config_hash=canonical_hash(config),
                 data_hash=data_hash,
-                versions=versions,
+                versions=package_versions(),
                 platform=platform.platform(),
                 cpu_count=os.cpu_count(),
                 summary={},
+                settings=config,
             )
         )
 
@@ -169,8 +180,9 @@ class RunFolder:
         """What `run.json` says."""
         values = read_json(self.run_path)
         names = {field.name for field in fields(RunRecord)}
-        if values.keys() != names:
-            odd = ", ".join(sorted(names ^ values.keys()))
+        later = {"settings", "overrides"}  # which runs of earlier versions lack
+        if values.keys() | later != names:
+            odd = ", ".join(sorted(names ^ (values.keys() | later)))
             raise RecordError(f"{self.run_path}: missing or unknown: {odd}. Was it written by another version of gar?")
         return RunRecord(**values)
 
@@ -186,6 +198,29 @@ class RunFolder:
         elif status is not None:
             run = replace(run, status=status, end_time=_now())
         self._write_run(run if summary is None else replace(run, summary=summary))
+
+    def record_override(
+        self, changes: Mapping[str, Any], *, step: int, config: Mapping[str, Any], data_hash: str
+    ) -> None:
+        """Note in `run.json` that the run goes on changed, and with what.
+
+        Args:
+            changes: What it was and is now, as pairs by name.
+            step: The step after which it goes on.
+            config: The resolved configuration as plain values.
+            data_hash: Hash of the problems trained on.
+        """
+        run = self.read_run()
+        entry = {"time": _now(), "after_step": step, "changes": changes}
+        self._write_run(
+            replace(
+                run,
+                config_hash=canonical_hash(config),
+                settings=config,
+                data_hash=data_hash,
+                overrides=[*run.overrides, entry],
+            )
+        )
 
     def _write_run(self, run: RunRecord) -> None:
         write_atomic(self.run_path, json_text(asdict(run), indent=2) + "\n")
@@ -276,6 +311,11 @@ class RunFolder:
     def read_json(self, relative: str) -> dict[str, Any]:
         """Read what `write_json` wrote."""
         return read_json(self.path / relative)
+
+
+def package_versions() -> dict[str, str | None]:
+    """Python and the packages that decide a run's numbers, with their versions; None for one not installed."""
+    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
 
 
 def _version(package: str) -> str | None:

@@ -1,8 +1,7 @@
-"""What a run writes while TRL trains: metrics, complete checkpoints, evaluations, one progress bar."""
+"""What a run writes while TRL trains: metrics, whole checkpoints, evaluations, one progress bar."""
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
@@ -10,8 +9,8 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from gar.records import RunFolder
+from gar.records.checkpoints import rotate_checkpoints, seal_checkpoint
 
-_COMPLETE = "complete"
 _SHOWN = {"reward": "reward", "gar/eligible_fraction": "correct", "gar/alignment_mean": "alignment"}
 
 
@@ -23,6 +22,8 @@ class RunCallback(TrainerCallback):
         tracker: Also receives every row of metrics, with its step; None for none.
         evaluate: Measures the policy and returns metrics; called every `evaluate_every` steps, on all ranks.
         evaluate_every: 0 for never.
+        keep_checkpoints: How many of the newest stay; None for all.
+        on_loaded: Called once, when everything that training goes on from is loaded and nothing is trained yet.
     """
 
     def __init__(
@@ -32,12 +33,18 @@ class RunCallback(TrainerCallback):
         tracker: Callable[[dict[str, float], int], None] | None = None,
         evaluate: Callable[[int], dict[str, float]] | None = None,
         evaluate_every: int = 0,
+        keep_checkpoints: int | None = None,
+        on_loaded: Callable[[], None] | None = None,
     ):
         self._folder = folder
         self._tracker = tracker
         self._evaluate = evaluate
         self._evaluate_every = evaluate_every
+        self._keep_checkpoints = keep_checkpoints
+        self._on_loaded = on_loaded
         self._bar: tqdm | None = None
+        self.loaded = False
+        """Whether training has begun, or has found nothing left to do."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the bar where the run stands."""
@@ -50,8 +57,16 @@ class RunCallback(TrainerCallback):
                 disable=not sys.stderr.isatty(),
             )
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Before the first step of this process the last of a checkpoint, its random state, is loaded."""
+        self._begin(state)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate when it is time, and move the bar."""
+        """Evaluate when it is time, and move the bar. A step that is saved is logged.
+
+        Sums since the last logged step are in no checkpoint.
+        """
+        control.should_log |= control.should_save and args.logging_strategy != "no"
         if self._evaluate is not None and self._evaluate_every and state.global_step % self._evaluate_every == 0:
             metrics = self._evaluate(state.global_step)
             if state.is_world_process_zero:
@@ -69,23 +84,25 @@ class RunCallback(TrainerCallback):
             self._bar.set_postfix({label: f"{value:.3f}" for label, value in shown.items()}, refresh=False)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Mark the checkpoint as whole: a kill in the middle of writing leaves one without the mark."""
+        """Mark the checkpoint as whole, then remove older ones: a kill at any moment leaves one that is."""
         PartialState().wait_for_everyone()  # each rank writes the state of its own random numbers
         if state.is_world_process_zero:
-            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / _COMPLETE).touch()
+            seal_checkpoint(self._folder, state.global_step)
+            rotate_checkpoints(self._folder, self._keep_checkpoints)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""
+        self._begin(state)
         if self._bar is not None:
             self._bar.close()
+
+    def _begin(self, state: Any) -> None:
+        if not self.loaded and self._on_loaded is not None and state.is_world_process_zero:
+            self._on_loaded()
+            rotate_checkpoints(self._folder, self._keep_checkpoints)
+        self.loaded = True
 
     def _write(self, metrics: dict[str, float], step: int) -> None:
         self._folder.append_metrics({"step": step, **metrics})
         if self._tracker is not None:
             self._tracker(metrics, step)
-
-
-def last_checkpoint(checkpoints: Path) -> Path | None:
-    """The newest checkpoint that was written to its end, or None."""
-    whole = [mark.parent for mark in checkpoints.glob(f"checkpoint-*/{_COMPLETE}")]
-    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)

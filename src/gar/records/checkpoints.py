@@ -1,0 +1,206 @@
+"""Checkpoints that are whole or do not count.
+
+    checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
+    checkpoints/checkpoint-12/manifest.json                          the mark, written last
+
+The manifest names every file with its size and SHA-256, and what the run's records held at that step. It is removed
+first. Checkpoints of earlier versions have an empty file `complete` instead: they are resumed from, unverified.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gar.errors import RecordError
+from gar.records.files import json_text, read_json, sync_file, write_atomic
+from gar.records.folders import file_facts, files_below, remove_folder, sync_tree
+from gar.records.run_folder import RunFolder
+
+MANIFEST = "manifest.json"
+_OLD_MARK = "complete"
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundCheckpoint:
+    """Where a run goes on.
+
+    Attributes:
+        path: The checkpoint; None where the run begins at its first step.
+        step: Optimiser steps that it has behind it.
+        notes: Sentences for the user: what was passed over, what cannot be verified.
+        records_fault: What is wrong with the records up to `step`, where that was to be tolerated.
+    """
+
+    path: Path | None
+    step: int
+    notes: tuple[str, ...] = ()
+    records_fault: str | None = None
+
+
+def seal_checkpoint(run: RunFolder, step: int) -> None:
+    """Bring a checkpoint to the disk and mark it as whole.
+
+    Raises:
+        RecordError: The system refuses. The checkpoint then does not count.
+    """
+    path = run.checkpoints / f"checkpoint-{step}"
+    sync_tree(path)
+    files = {file.relative_to(path).as_posix(): file_facts(file) for file in files_below(path)}
+    manifest = {"step": step, "records": _records_state(run), "files": files}
+    write_atomic(path / MANIFEST, json_text(manifest, indent=1) + "\n")
+
+
+def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
+    """Remove all marked checkpoints but the newest `keep`, and unmarked leftovers.
+
+    Args:
+        run: Its run folder.
+        keep: At least one is kept; None or 0 keeps all that are marked.
+
+    Raises:
+        RecordError: A mark cannot be removed.
+    """
+    marked = marked_checkpoints(run)
+    outdated = marked[: -max(1, keep)] if keep and keep > 0 else []
+    for path in [*(path for path in _folders(run) if path not in marked), *outdated]:
+        _remove(path)
+
+
+def remove_later(run: RunFolder, step: int) -> None:
+    """Remove the checkpoints after `step`, which a resumed run will write anew.
+
+    Raises:
+        RecordError: A mark cannot be removed.
+    """
+    for path in _folders(run):
+        if _step(path) > step:
+            _remove(path)
+
+
+def last_checkpoint(run: RunFolder) -> Path | None:
+    """The newest checkpoint that was marked as whole, unverified; or None."""
+    return next(reversed(marked_checkpoints(run)), None)
+
+
+def marked_checkpoints(run: RunFolder) -> list[Path]:
+    """Checkpoints that were written to their end, by step."""
+    return [path for path in _folders(run) if (path / MANIFEST).exists() or (path / _OLD_MARK).exists()]
+
+
+def find_checkpoint(run: RunFolder, *, num_ranks: int, tolerate_records: bool = False) -> FoundCheckpoint:
+    """The newest checkpoint from which a run goes on exactly. Every file of it is read.
+
+    Args:
+        run: Its run folder.
+        num_ranks: Processes that will train.
+        tolerate_records: Take one although metrics or rollouts before it are damaged.
+
+    Raises:
+        RecordError: There are checkpoints, and none is whole; says what is wrong with each.
+    """
+    notes = []
+    for path in reversed(marked_checkpoints(run)):
+        fault = checkpoint_fault(path, num_ranks=num_ranks)
+        records_fault = None if fault else _records_fault(run, path)
+        if fault is None and (records_fault is None or tolerate_records):
+            if not (path / MANIFEST).exists():
+                notes.append(f"{path.name} has no manifest: an earlier version wrote it, and it cannot be verified.")
+            return FoundCheckpoint(path=path, step=_step(path), notes=tuple(notes), records_fault=records_fault)
+        notes.append(f"{path.name} cannot be resumed from: {fault or records_fault}.")
+    if notes:
+        raise RecordError(
+            f"{run.path}: no checkpoint is whole. {' '.join(notes)} Nothing was changed. Put back what is missing, or "
+            f"remove {run.checkpoints} to begin at the first step again."
+        )
+    return FoundCheckpoint(path=None, step=0)
+
+
+def checkpoint_fault(path: Path, *, num_ranks: int) -> str | None:
+    """What is wrong with a marked checkpoint, in a few words; None where nothing is."""
+    if (path / MANIFEST).exists():
+        try:
+            manifest = _read_manifest(path)
+            if manifest["step"] != _step(path):
+                return f"its manifest is of step {manifest['step']}"
+            for name, expected in manifest["files"].items():
+                if not (path / name).is_file():
+                    return f"{name} is missing"
+                if file_facts(path / name) != expected:
+                    return f"{name} is not what was written: its size or SHA-256 differs from the manifest"
+        except RecordError as error:
+            return str(error).rstrip(".")
+    return _missing_state(path, num_ranks)
+
+
+def _missing_state(path: Path, num_ranks: int) -> str | None:
+    """What an exact resume needs and the trainer would do without in silence."""
+    names = {file.name for file in path.iterdir()}
+    deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimiser and scheduler there
+    if "trainer_state.json" not in names:
+        return "the trainer's state (trainer_state.json) is missing"
+    if not deepspeed and not any(name.startswith("optimizer") for name in names):
+        return "the optimiser's state is missing. Was trl.save_only_model set?"
+    if not deepspeed and "scheduler.pt" not in names:
+        return "the learning-rate scheduler's state (scheduler.pt) is missing"
+    found = {name for name in names if name.startswith("rng_state")}
+    expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks)}
+    if not found:
+        return "the random state is missing"
+    if found != expected:
+        return f"it holds the random state of {len(found)} ranks and this job has {num_ranks}: resume with as many"
+    return None
+
+
+def _records_state(run: RunFolder) -> dict[str, Any]:
+    """What metrics and rollouts hold now, brought to the disk."""
+    metrics: dict[str, Any] = {"size": 0}
+    if run.metrics_path.exists():
+        sync_file(run.metrics_path)
+        metrics = dict(file_facts(run.metrics_path))
+    return {"metrics": metrics, "rollout_steps": len(run.rollout_steps())}
+
+
+def _records_fault(run: RunFolder, path: Path) -> str | None:
+    """What is wrong with the records up to a marked checkpoint's step; None where nothing is, or nothing is known."""
+    if not (path / MANIFEST).exists():
+        return None
+    state, step = _read_manifest(path)["records"], _step(path)
+    try:
+        size = state["metrics"]["size"]
+        if size and file_facts(run.metrics_path, size) != state["metrics"]:
+            return f"metrics.jsonl no longer begins with the {size} bytes that it had at step {step}"
+        steps = [number for number in run.rollout_steps() if number <= step]
+        if len(steps) != state["rollout_steps"]:
+            return f"of the {state['rollout_steps']} steps with rollouts up to {step}, {len(steps)} are there"
+        run.read_rollouts(steps, ["step"])
+    except RecordError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest = read_json(path / MANIFEST)
+    parts = {"step": int, "records": Mapping, "files": Mapping}
+    for name, kind in parts.items():
+        if not isinstance(manifest.get(name), kind):
+            raise RecordError(f"{path / MANIFEST}: no manifest of a checkpoint: '{name}' is missing or damaged.")
+    return manifest
+
+
+def _folders(run: RunFolder) -> list[Path]:
+    """What the trainer has written or begun, by step. Folders of other names are not ours."""
+    named = (path for path in run.checkpoints.glob("checkpoint-*") if _NAME.fullmatch(path.name) and path.is_dir())
+    return sorted(named, key=_step)
+
+
+def _step(path: Path) -> int:
+    name = _NAME.fullmatch(path.name)
+    assert name is not None
+    return int(name[1])
+
+
+def _remove(path: Path) -> None:
+    remove_folder(path, mark=MANIFEST if (path / MANIFEST).exists() else _OLD_MARK)

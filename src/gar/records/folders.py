@@ -1,0 +1,104 @@
+"""Folders that are whole or not there: brought to the disk, fingerprinted, and put under their name at once."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypedDict
+
+from gar.records.files import io_error, sync_file, sync_folder
+
+
+class FileFacts(TypedDict):
+    """What tells a file from another one: its size in bytes and the SHA-256 of its content."""
+
+    size: int
+    sha256: str
+
+
+def file_facts(path: Path, size: int | None = None) -> FileFacts:
+    """Size and SHA-256 of a file, or of its first `size` bytes.
+
+    Raises:
+        RecordError: The file cannot be read.
+    """
+    digest, left = hashlib.sha256(), size
+    try:
+        with path.open("rb") as file:
+            while block := file.read(2**20 if left is None else min(left, 2**20)):
+                digest.update(block)
+                left = None if left is None else left - len(block)
+            return {"size": file.tell(), "sha256": digest.hexdigest()}
+    except OSError as error:
+        raise io_error(path, "read", error) from error
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Every file in a folder and its subfolders, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def sync_tree(folder: Path) -> None:
+    """Bring every file and folder below `folder`, and its own entry, to the disk.
+
+    Raises:
+        RecordError: The system refuses, for example because the disk is full.
+    """
+    for path in files_below(folder):
+        sync_file(path)
+    for path in [*(path for path in folder.rglob("*") if path.is_dir()), folder, folder.parent]:
+        sync_folder(path)
+
+
+def staging_folder(target: Path) -> Path:
+    """An empty place beside `target` to write a folder in, for `publish_folder`. A killed writer's leftovers go.
+
+    Raises:
+        RecordError: The system refuses.
+    """
+    staged = target.with_name(f".{target.name}.partial")
+    with _refusals(staged):
+        if staged.exists():
+            shutil.rmtree(staged)
+        staged.mkdir(parents=True)
+    return staged
+
+
+def publish_folder(staged: Path, target: Path) -> None:
+    """Put a finished folder under its name, in place of an earlier one. A kill leaves it whole or absent.
+
+    Raises:
+        RecordError: The system refuses.
+    """
+    sync_tree(staged)
+    earlier = target.with_name(f".{target.name}.earlier")
+    with _refusals(target):
+        shutil.rmtree(earlier, ignore_errors=True)
+        if target.exists():
+            os.replace(target, earlier)
+        os.replace(staged, target)
+        shutil.rmtree(earlier, ignore_errors=True)
+    sync_folder(target.parent)
+
+
+def remove_folder(folder: Path, *, mark: str) -> None:
+    """Remove a folder, its `mark` first: a kill in between leaves one that no longer counts.
+
+    Raises:
+        RecordError: The mark cannot be removed. What else cannot be is left: without its mark nobody reads it.
+    """
+    with _refusals(folder / mark):
+        (folder / mark).unlink(missing_ok=True)
+    with suppress(OSError):
+        sync_folder(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise io_error(path, "replaced", error) from error

@@ -1,0 +1,168 @@
+"""Which checkpoints count, what is wrong with one that does not, and in which order they are removed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gar.errors import RecordError
+from gar.records import RunFolder
+from gar.records.checkpoints import (
+    MANIFEST,
+    checkpoint_fault,
+    find_checkpoint,
+    last_checkpoint,
+    marked_checkpoints,
+    remove_later,
+    rotate_checkpoints,
+    seal_checkpoint,
+)
+from gar.records.folders import file_facts, publish_folder, remove_folder, staging_folder
+
+STATE = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path, "run")
+
+
+def write(run: RunFolder, step: int, names: tuple[str, ...] = STATE) -> Path:
+    """A checkpoint as the trainer leaves it, unmarked."""
+    path = run.checkpoints / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    for name in names:
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(f"{name} of step {step}")
+    return path
+
+
+def sealed(run: RunFolder, *steps: int) -> list[Path]:
+    paths = []
+    for step in steps:
+        run.append_metrics({"step": step})
+        paths.append(write(run, step))
+        seal_checkpoint(run, step)
+    return paths
+
+
+def names(run: RunFolder) -> set[str]:
+    return {path.name for path in run.checkpoints.iterdir()}
+
+
+def test_manifest_names_every_file_with_size_and_hash(run: RunFolder):
+    run.append_metrics({"step": 3})
+    path = write(run, 3, (*STATE, "adapter/weights"))
+    seal_checkpoint(run, 3)
+    manifest = json.loads((path / MANIFEST).read_text())
+    assert manifest["step"] == 3
+    assert set(manifest["files"]) == {*STATE, "adapter/weights"}
+    # printf 'optimizer.pt of step 3' | sha256sum
+    assert manifest["files"]["optimizer.pt"] == {
+        "size": 22,
+        "sha256": "2f562fa044554bd19293f30fd2895492fd31ba4ab809a649561b3d0604dab942",
+    }
+    assert manifest["records"] == {"metrics": dict(file_facts(run.metrics_path)), "rollout_steps": 0}
+
+
+def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFolder):
+    assert find_checkpoint(run, num_ranks=1).path is None
+    sealed(run, 2, 10)
+    write(run, 12)
+    (run.checkpoints / "checkpoint-x").mkdir()
+    (run.checkpoints / "checkpoint-99").write_text("a file")
+    found = find_checkpoint(run, num_ranks=1)
+    assert (found.path, found.step, found.notes) == (run.checkpoints / "checkpoint-10", 10, ())
+    assert last_checkpoint(run) == found.path
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: (path / "optimizer.pt").unlink(), "optimizer.pt is missing"),
+        (lambda path: (path / "model.safetensors").write_text("other"), "model.safetensors is not what was written"),
+        (lambda path: (path / "rng_state.pth").write_text("rng_state.pth of step 3"), "rng_state.pth is not what"),
+        (lambda path: (path / MANIFEST).write_text(""), "not valid JSON"),
+        (lambda path: (path / MANIFEST).write_text("{}"), "no manifest of a checkpoint: 'step' is missing or damaged"),
+        (lambda path: path.rename(path.with_name("checkpoint-5")), "its manifest is of step 2"),
+    ],
+)
+def test_damage_of_any_file_is_found(run: RunFolder, damage: Callable[[Path], None], words: str):
+    (path,) = sealed(run, 2)
+    assert checkpoint_fault(path, num_ranks=1) is None
+    damage(path)
+    with pytest.raises(RecordError, match="no checkpoint is whole") as error:
+        find_checkpoint(run, num_ranks=1)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "words"),
+    [
+        ("optimizer.pt", "the optimiser's state is missing. Was trl.save_only_model set?"),
+        ("scheduler.pt", "scheduler's state (scheduler.pt) is missing"),
+        ("rng_state.pth", "the random state is missing"),
+        ("trainer_state.json", "the trainer's state (trainer_state.json) is missing"),
+    ],
+)
+@pytest.mark.parametrize("old", [False, True])
+def test_state_that_was_never_written_is_an_error(run: RunFolder, lacking: str, words: str, old: bool):
+    path = write(run, 2, tuple(name for name in STATE if name != lacking))
+    if old:
+        (path / "complete").touch()
+    else:
+        seal_checkpoint(run, 2)
+    fault = checkpoint_fault(path, num_ranks=1)
+    assert fault is not None
+    assert words in fault
+
+
+def test_checkpoint_of_other_ranks_is_refused(run: RunFolder):
+    two = write(run, 2, (*(name for name in STATE if name != "rng_state.pth"), "rng_state_0.pth", "rng_state_1.pth"))
+    seal_checkpoint(run, 2)
+    assert checkpoint_fault(two, num_ranks=2) is None
+    for ranks in (1, 4):
+        fault = checkpoint_fault(two, num_ranks=ranks)
+        assert fault == f"it holds the random state of 2 ranks and this job has {ranks}: resume with as many"
+
+
+def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
+    sealed(run, 1, 2, 3, 10)
+    write(run, 7)
+    rotate_checkpoints(run, 2)
+    assert names(run) == {"checkpoint-3", "checkpoint-10"}
+    sealed(run, 11)
+    for keep in (None, 0):
+        rotate_checkpoints(run, keep)
+        assert len(marked_checkpoints(run)) == 3
+    (run.checkpoints / "checkpoint-3" / MANIFEST).rename(run.checkpoints / "checkpoint-3" / "complete")
+    rotate_checkpoints(run, 1)
+    assert names(run) == {"checkpoint-11"}
+
+
+def test_later_checkpoints_are_removed_for_a_resumed_run(run: RunFolder):
+    sealed(run, 2, 4, 6)
+    remove_later(run, 4)
+    assert names(run) == {"checkpoint-2", "checkpoint-4"}
+
+
+def test_a_folder_loses_its_mark_first(run: RunFolder, monkeypatch: pytest.MonkeyPatch):
+    (path,) = sealed(run, 2)
+    monkeypatch.setattr("gar.records.folders.shutil.rmtree", lambda *_, **__: None)  # killed here
+    remove_folder(path, mark=MANIFEST)
+    assert marked_checkpoints(run) == []
+    assert (path / "optimizer.pt").exists()
+
+
+def test_a_published_folder_replaces_an_earlier_one_whole(tmp_path: Path):
+    target = tmp_path / "model"
+    for text in ("first", "second"):
+        staged = staging_folder(target)
+        assert list(staged.iterdir()) == []
+        (staged / text).write_text(text)
+        publish_folder(staged, target)
+        assert [path.name for path in target.iterdir()] == [text]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (staging_folder(target) / "torn").write_text("")  # a killed writer's
+    assert list(staging_folder(target).iterdir()) == []

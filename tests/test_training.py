@@ -107,17 +107,6 @@ def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunF
     assert len(cut.read_run().resume_times) == 1
 
 
-def test_checkpoint_without_its_mark_is_not_resumed_from(tmp_path: Path):
-    from gar.integrations.trl.callbacks import last_checkpoint
-
-    for step, whole in ((2, True), (10, True), (12, False)):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        if whole:
-            (tmp_path / f"checkpoint-{step}" / "complete").touch()
-    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
-    assert last_checkpoint(tmp_path / "none") is None
-
-
 def test_finished_run_is_not_resumed(finished: RunFolder, capsys: pytest.CaptureFixture[str]):
     assert main(["train", "--resume", str(finished.path)]) == 1
     assert "this run is finished; there is nothing to resume" in capsys.readouterr().err
@@ -125,7 +114,7 @@ def test_finished_run_is_not_resumed(finished: RunFolder, capsys: pytest.Capture
 
 def test_interrupt_says_how_to_go_on_and_keeps_the_checkpoint(tmp_path: Path):
     process = start(*FAST, *under(tmp_path, "stopped"), folder=tmp_path)
-    wait_for((tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "complete").exists, process)
+    wait_for((tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "manifest.json").exists, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

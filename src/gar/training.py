@@ -6,6 +6,7 @@ On several ranks all of them train; the main process alone looks, measures and w
 import contextlib
 import dataclasses
 import io
+import pickle
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,27 +15,31 @@ from typing import Any, cast, get_args
 
 import rich
 import transformers
+from accelerate import PartialState
 from rich.markup import escape
 from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 
-from gar.config import RunConfig, dump_config, make_config, read_config
+from gar.config import RunConfig, dump_config
 from gar.data.arithmetic import Split
 from gar.data.prompts import drop_long_prompts, render_problems
 from gar.data.run_problems import EMBEDDED, load_run_problems
-from gar.errors import ConfigError, RecordError
+from gar.errors import ConfigError, GarError, RecordError
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.evaluation.watchdog import Collapse, Watchdog
 from gar.integrations.trl.arguments import grpo_arguments, sampling_of
-from gar.integrations.trl.callbacks import RunCallback, last_checkpoint
-from gar.integrations.trl.ranks import check_ranks, is_main, on_main
-from gar.integrations.trl.refusals import generation_period_steps
+from gar.integrations.trl.callbacks import RunCallback
+from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, on_main
+from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.methods import METHODS, resolve_signal, unread_settings
 from gar.models.adapters import check_adapter, is_adapted, lora_config, save_adapter, save_merged
 from gar.models.load import load_policy
 from gar.records import RolloutRecord, RunFolder, canonical_hash
+from gar.records.checkpoints import last_checkpoint, remove_later
+from gar.records.folders import publish_folder, staging_folder
+from gar.resuming import Resumption, read_resumption
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
 from gar.settings import DataSettings
@@ -43,6 +48,18 @@ from gar.types import Problem
 from gar.verify import Verifier
 
 Say = Callable[[Any], None]
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    KeyError,
+    TypeError,
+    EOFError,
+    pickle.UnpicklingError,
+    SafetensorError,
+)
+"""What torch, safetensors and the Trainer raise over a damaged checkpoint."""
 
 
 def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print) -> RunFolder:
@@ -62,23 +79,31 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
         PreflightError: The first rollouts carry no signal.
         CollapseError: The policy has collapsed, and `watchdog.mode` is "stop".
     """
-    return _Run(config, say).start(command)
+    with lost_rank_named():
+        return _Run(config, say).start(command)
 
 
-def resume(path: str | Path, *, say: Say = rich.print) -> RunFolder:
+def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -> RunFolder:
     """Go on with an interrupted run from its last whole checkpoint; the result is that of an uninterrupted run.
+
+    After the last step nothing is trained, and what is missing is made: final model, evaluation, figures, summary.
 
     Args:
         path: A run folder.
+        override: Go on although settings, data or records have changed, and record that in `run.json`.
         say: As in `train`.
 
     Raises:
-        RecordError: `path` is no run folder, or its run is finished.
+        ConfigError: `config.yaml` is empty, cut off, or edited without `override`.
+        DataError: The training problems have changed, without `override`.
+        RecordError: `path` is no run folder, its run is finished, or none of its checkpoints is whole.
     """
     folder = RunFolder.open(path)
     if folder.read_run().status == "finished":
         raise RecordError(f"{path}: this run is finished; there is nothing to resume. Its model is in {path}/model.")
-    return _Run(make_config(read_config(folder.path / "config.yaml"), source=str(folder.path)), say).go_on(folder)
+    resumption = read_resumption(folder, override=override)
+    with lost_rank_named():
+        return _Run(resumption.config, say).go_on(resumption)
 
 
 def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
@@ -121,13 +146,14 @@ class _Run:
         self.say(f"Run folder: {folder.path}")
         return self._run(folder, None)
 
-    def go_on(self, folder: RunFolder) -> RunFolder:
+    def go_on(self, resumption: Resumption) -> RunFolder:
         """An interrupted run, from its last whole checkpoint."""
-        checkpoint = on_main(lambda: last_checkpoint(folder.path / "checkpoints"))
-        step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-        on_main(lambda: _cut(folder, step))
-        self.say(f"Resuming {folder.path} after step {step}.")
-        return self._run(folder, checkpoint)
+        ranks = PartialState().num_processes
+        found = on_main(lambda: resumption.with_data(self._data_hash()).with_checkpoint(ranks))
+        for note in found.notes:
+            self.say(f"[yellow]{escape(note)}[/]")
+        self.say(f"Resuming {found.folder.path} after step {found.step}.")
+        return self._run(found.folder, found)
 
     def look(self) -> None:
         """The preflight, as its mode says."""
@@ -145,9 +171,12 @@ class _Run:
             command=command,
             config=config.model_dump(mode="json"),
             config_text=dump_config(config),
-            data_hash=canonical_hash([dataclasses.asdict(problem) for problem in self.problems]),
+            data_hash=self._data_hash(),
         )
         return folder.path
+
+    def _data_hash(self) -> str:
+        return canonical_hash([dataclasses.asdict(problem) for problem in self.problems])
 
     def _look(self) -> None:
         settings = self.config.preflight
@@ -169,46 +198,71 @@ class _Run:
         if settings.mode == "stop":
             report.raise_if_stop()
 
-    def _run(self, folder: RunFolder, checkpoint: Path | None) -> RunFolder:
+    def _run(self, folder: RunFolder, resumption: Resumption | None) -> RunFolder:
         with _status_of(folder, self.say) if is_main() else contextlib.nullcontext(), self.verifier:
             self.arguments = grpo_arguments(self.config, folder.path)
-            on_main(lambda: self._measure_before(folder))
+            if self.config.evaluate.before:
+                on_main(lambda: self._evaluate(folder, "before", step=0))
             with _tracker(self.config, folder) if is_main() else contextlib.nullcontext() as track:
-                trainer = self._trainer(folder, track)
+                callback = self._callback(folder, track, resumption)
+                trainer = self._trainer(folder, callback)
                 self._take_adapter(trainer)
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                with _loading(resumption, callback):
+                    trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
             if not is_adapted(self.model):
-                trainer.save_model(str(folder.path / "model"))
+                self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
             on_main(lambda: self._finish(folder, step=trainer.state.global_step))
         return folder
 
-    def _measure_before(self, folder: RunFolder) -> None:
-        if self.config.evaluate.before and not (folder.path / "evaluation" / "before.json").exists():
-            self._evaluate(folder, "before", step=0)
+    def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
+        """On all ranks: a folder that is whole or absent, whenever the run is killed."""
+        staged = on_main(lambda: staging_folder(target))
+        write(staged)
+        PartialState().wait_for_everyone()
+        on_main(lambda: publish_folder(staged, target))
 
     def _finish(self, folder: RunFolder, *, step: int) -> None:
         """After training: adapter and merged model, where there is an adapter; evaluation; summary."""
         if is_adapted(self.model):
-            save_adapter(self.model, self.tokenizer, folder.path / "adapter")
+            staged = staging_folder(folder.path / "adapter")
+            save_adapter(self.model, self.tokenizer, staged)
+            publish_folder(staged, folder.path / "adapter")
         self._evaluate(folder, "after", step=step)
         if is_adapted(self.model):
-            save_merged(self.model, self.tokenizer, folder.path / "model")
+            staged = staging_folder(folder.path / "model")
+            save_merged(self.model, self.tokenizer, staged)
+            publish_folder(staged, folder.path / "model")
         self._summarise(folder)
 
-    def _trainer(self, folder: RunFolder, track: Callable[[dict[str, float], int], None] | None) -> GARTrainer:
-        config = self.config
-        period = generation_period_steps(self.arguments)
-        if self.arguments.save_strategy == "steps" and self.arguments.save_steps % period:
-            self.say(
-                f"[yellow]trl.save_steps {self.arguments.save_steps:g} is no multiple of the {period} steps between "
-                "two generations: a resumed run will differ from an uninterrupted one.[/]"
-            )
-        callback = RunCallback(
+    def _callback(
+        self, folder: RunFolder, track: Callable[[dict[str, float], int], None] | None, resumption: Resumption | None
+    ) -> RunCallback:
+        """Rotation is ours: the Trainer's removes an older checkpoint before the new one is whole."""
+        keep, self.arguments.save_total_limit = self.arguments.save_total_limit, None
+        return RunCallback(
             folder,
             tracker=track,
             evaluate=lambda step: on_main(self._evaluation_metrics),
-            evaluate_every=config.evaluate.every_steps if self.evaluation_sets else 0,
+            evaluate_every=self.config.evaluate.every_steps if self.evaluation_sets else 0,
+            keep_checkpoints=keep,
+            on_loaded=(lambda: self._cut(resumption)) if resumption else None,
         )
+
+    def _cut(self, resumption: Resumption) -> None:
+        """Drop what came after the checkpoint, now that nothing but training can fail."""
+        folder, step = resumption.folder, resumption.step
+        folder.truncate_metrics(step)
+        folder.delete_rollouts(step)
+        remove_later(folder, step)
+        if resumption.changes:
+            config = self.config.model_dump(mode="json")
+            folder.record_override(resumption.changes, step=step, config=config, data_hash=self._data_hash())
+        folder.update_run(status="running")
+
+    def _trainer(self, folder: RunFolder, callback: RunCallback) -> GARTrainer:
+        config = self.config
+        for reason in inexact_resumes(self.arguments):
+            self.say(f"[yellow]{reason}[/]")
         trainer = GARTrainer(
             self.model,
             problems=self.problems,
@@ -253,12 +307,30 @@ class _Run:
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
 
     def _evaluate(self, folder: RunFolder, name: str, *, step: int) -> None:
+        """Measure and write `evaluation/NAME.json`, unless it holds just that already."""
         if not self.evaluation_sets:
             return
-        sets = {}
-        for set_name, result in self._results():
-            sets[set_name] = result.to_json()
-        folder.write_json(f"evaluation/{name}.json", {"step": step, "sets": sets})
+        inputs = [self.config.model_dump(mode="json"), *map(self._ids, self.evaluation_sets)]
+        head = {"step": step, "inputs_hash": canonical_hash(inputs)}
+        if self._is_measured(folder, f"evaluation/{name}.json", head):
+            return
+        sets = {set_name: result.to_json() for set_name, result in self._results()}
+        folder.write_json(f"evaluation/{name}.json", {**head, "sets": sets})
+
+    def _is_measured(self, folder: RunFolder, relative: str, head: dict[str, Any]) -> bool:
+        if not (folder.path / relative).exists():
+            return False
+        try:
+            there = folder.read_json(relative)
+        except RecordError as error:
+            self.say(f"[yellow]{escape(str(error))} It is measured again.[/]")
+            return False
+        sets = there.get("sets")
+        whole = isinstance(sets, dict) and all(isinstance(sets.get(name), dict) for name in self.evaluation_sets)
+        return whole and {name: there.get(name) for name in head} == head
+
+    def _ids(self, set_name: str) -> list[str]:
+        return [problem.id for problem in self.evaluation_sets[set_name]]
 
     def _evaluation_metrics(self) -> dict[str, float]:
         return {
@@ -357,7 +429,7 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
     except KeyboardInterrupt:
         with contextlib.suppress(RecordError):
             folder.update_run(status="interrupted")
-        checkpoint = last_checkpoint(folder.path / "checkpoints")
+        checkpoint = last_checkpoint(folder)
         kept = f"its last whole checkpoint is {checkpoint.name}" if checkpoint else "it has no whole checkpoint yet"
         say(f"[yellow]Interrupted; {kept}. Go on with: gar train --resume {folder.path}[/]")
         raise
@@ -397,11 +469,19 @@ def _tracker(config: RunConfig, folder: RunFolder) -> Iterator[Callable[[dict[st
             trackio.finish()
 
 
-def _cut(folder: RunFolder, step: int) -> None:
-    """Drop what came after a step."""
-    folder.truncate_metrics(step)
-    folder.delete_rollouts(step)
-    folder.update_run(status="running")
+@contextlib.contextmanager
+def _loading(resumption: Resumption | None, callback: RunCallback) -> Iterator[None]:
+    """What goes wrong until the checkpoint is loaded is a fault of the checkpoint."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        if resumption is None or resumption.checkpoint is None or callback.loaded or isinstance(error, GarError):
+            raise
+        words = str(error).strip().partition("\n")[0]
+        raise RecordError(
+            f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {words}. Nothing was changed. Without "
+            "this folder the checkpoint before it is resumed from."
+        ) from error
 
 
 def _say_nothing(text: Any) -> None:

@@ -166,11 +166,16 @@ def test_train_says_that_a_setting_was_removed(capsys, argument):
 # Resume and dry run.
 
 
-def test_train_resume_hands_over_the_folder(monkeypatch):
+@pytest.mark.parametrize(("flags", "override"), [([], False), (["--override"], True)])
+def test_train_resume_hands_over_the_folder(monkeypatch, flags, override):
     seen: list[Any] = []
-    monkeypatch.setattr(gar.training, "resume", seen.append)
-    assert main(["train", "--resume", "runs/one"]) == 0
-    assert seen == ["runs/one"]
+    monkeypatch.setattr(gar.training, "resume", lambda path, **options: seen.append((path, options)))
+    assert main(["train", "--resume", "runs/one", *flags]) == 0
+    assert seen == [("runs/one", {"override": override})]
+
+
+def test_train_refuses_override_without_resume(capsys):
+    assert refused(capsys, "--preset", "demo", "--override").startswith("gar train: --override goes with --resume")
 
 
 @pytest.mark.parametrize(

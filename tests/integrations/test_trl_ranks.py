@@ -22,6 +22,7 @@ from gar.errors import ConfigError
 from gar.integrations.trl.ranks import check_ranks, on_main
 from gar.records import RunFolder
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, replay
+from tests.kills import assert_equal_runs
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -184,26 +185,43 @@ def test_gar_train_under_accelerate_launch_writes_one_run(tmp_path: Path):
     for name in ("before", "after"):
         assert set(folder.read_json(f"evaluation/{name}.json")["sets"]) == {"test"}
     checkpoint = folder.path / "checkpoints" / "checkpoint-2"
-    assert {"complete", "rng_state_0.pth", "rng_state_1.pth"} <= {path.name for path in checkpoint.iterdir()}
+    assert {"manifest.json", "rng_state_0.pth", "rng_state_1.pth"} <= {path.name for path in checkpoint.iterdir()}
+
+
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+QUIET = ["--preflight.mode", "off", "--evaluate.sources", "--trl.max_steps", "6", "--trl.save_steps", "2"]
 
 
 @pytest.mark.slow
-def test_rank_that_dies_ends_the_job_with_a_message_within_a_minute(tmp_path: Path):
-    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    quiet = ["--preflight.mode", "off", "--evaluate.sources", "--trl.max_steps", "1000"]
-    with launched(launcher, *quiet, folder=tmp_path) as job:
-        metrics = tmp_path / "two" / "metrics.jsonl"
-        wait_until(metrics.exists, seconds=120, job=job)
-        rank_1 = min(processes_of(tmp_path, rank=1))  # the others are its verifier's
-        os.kill(rank_1, signal.SIGKILL)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(tmp_path: Path, rank: int):
+    with launched(TORCHRUN, *QUIET, folder=tmp_path / "whole") as job:
+        output, _ = job.communicate(timeout=200)
+        assert job.returncode == 0, output
+    with launched(TORCHRUN, *QUIET, folder=tmp_path / "cut") as job:
+        metrics = tmp_path / "cut" / "two" / "metrics.jsonl"
+        wait_until(lambda: metrics.exists() and len(metrics.read_bytes().splitlines()) >= 3, seconds=120, job=job)
+        os.kill(min(processes_of(tmp_path / "cut", rank=rank)), signal.SIGKILL)  # the others are its verifier's
         output, _ = job.communicate(timeout=60)
         assert job.returncode != 0
         assert "exitcode  : -9" in output
-        assert "rank      : 1" in output
+        assert f"rank      : {rank}" in output
+        assert f"gar train: rank {1 - rank} of 2 has lost another rank, and ends: " in output
+        assert "gar/training.py" not in output  # no traceback but the launcher's own
         deadline = time.monotonic() + 10
-        while (left := processes_of(tmp_path)) and time.monotonic() < deadline:
+        while (left := processes_of(tmp_path / "cut")) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert left == []
+    runs = [RunFolder(tmp_path / name / "two") for name in ("cut", "whole")]
+    assert resumed(runs[0]).returncode == 0
+    assert_equal_runs(*runs)
+
+
+def resumed(run: RunFolder) -> subprocess.CompletedProcess[str]:
+    """`gar train --resume` on two ranks."""
+    command = [sys.executable, "-m", *TORCHRUN, "-m", "gar", "train", "--resume", str(run.path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
 @pytest.mark.parametrize(

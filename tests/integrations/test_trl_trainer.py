@@ -5,23 +5,26 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
+from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.problems import ProblemRows
-from gar.integrations.trl.refusals import generation_period_steps
+from gar.integrations.trl.refusals import generation_period_steps, inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.spans import SpanRule, TokenSequence, anchor_sequence, scored_positions, token_pieces
 from gar.types import Problem, ResponseFormat, Status, Tags, Verdict
 from gar.verify import Verifier
-from tests.integrations.conftest import TrainerFactory
+from tests.integrations.conftest import SMALL, TrainerFactory
 
 
 def groups_of(records: list[RolloutRecord]) -> dict[tuple[int, int], list[RolloutRecord]]:
@@ -441,6 +444,25 @@ def test_group_of_one_is_refused_by_trl(make_trainer: TrainerFactory):
 def test_generation_period_counts_optimiser_steps(make_trainer: TrainerFactory):
     trainer, _ = make_trainer(args={"num_iterations": 2, "gradient_accumulation_steps": 2, "steps_per_generation": 4})
     assert generation_period_steps(trainer.args) == 4
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({}, None),
+        (
+            {"save_strategy": "steps", "save_steps": 3, "num_iterations": 2},
+            "trl.save_steps 3 is no multiple of the 2 steps",
+        ),
+        ({"save_strategy": "steps", "save_only_model": True}, "trl.save_only_model leaves out the optimiser"),
+        ({"sync_ref_model": True, "beta": 0.1}, "trl.sync_ref_model moves the reference model"),
+        ({"ignore_data_skip": True}, "trl.ignore_data_skip begins with the first problems again"),
+    ],
+)
+def test_settings_under_which_a_resume_is_not_exact_are_named(args: dict[str, Any], words: str | None, tmp_path: Path):
+    reasons = inexact_resumes(GRPOConfig(output_dir=str(tmp_path), **(SMALL | args)))
+    assert len(reasons) == (words is not None)
+    assert all(reason.startswith(str(words)) for reason in reasons)
 
 
 def test_lora_trains_and_head_adapter_is_refused(make_trainer: TrainerFactory):

@@ -16,7 +16,7 @@ _TRL = "--trl."
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Train a policy with gradient-aligned rewards:
   gar train [CONFIG.yaml | --preset NAME] [--dry-run] [--SETTING VALUE ...]
-  gar train --resume RUN
+  gar train --resume RUN [--override]
 
 Settings come from the variant, then the file or preset, then the flags; the later wins:
   CONFIG.yaml        settings by the names below, by section; must come first
@@ -24,6 +24,7 @@ Settings come from the variant, then the file or preset, then the flags; the lat
 {presets}
   --dry-run          show the resolved settings and the preflight, and stop
   --resume RUN       go on with an interrupted run, by the settings in its folder
+  --override         with --resume: although settings, data or records changed
   --trl.FIELD VALUE  any field of trl.GRPOConfig: --trl.learning_rate 1e-6
 """
 
@@ -47,9 +48,11 @@ def main(arguments: list[str]) -> int:
         from gar.integrations.trl.ranks import leave_ranks
         from gar.training import resume
 
-        resume(source.resume)
+        resume(source.resume, override=source.override)
         leave_ranks()
         return 0
+    if source.override:
+        raise ConfigError("--override goes with --resume: it lets a run go on with what was changed in its folder.")
     config = _parse_settings(source, rest)
     from gar import training
     from gar.integrations.trl.ranks import leave_ranks
@@ -68,6 +71,7 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="gar train", add_help=False, allow_abbrev=False)
     parser.add_argument("--preset")
     parser.add_argument("--resume")
+    parser.add_argument("--override", action="store_true")
     parser.add_argument("--variant", choices=VARIANTS)
     parser.add_argument("--dry-run", action="store_true")
     source, rest = parser.parse_known_args(arguments[1:] if config else arguments)

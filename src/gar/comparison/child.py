@@ -19,7 +19,9 @@ from gar.comparison.result import USAGE
 from gar.config import RunConfig, make_config, read_config
 from gar.errors import GarError
 from gar.records import RunFolder
+from gar.records.checkpoints import find_checkpoint
 from gar.records.files import io_error
+from gar.resuming import read_resumption
 
 _INTERRUPTED = 130
 _GRACE_SECONDS = 20.0
@@ -62,15 +64,12 @@ def _run(source: str) -> RunFolder:
 def _can_go_on(path: Path, config: RunConfig) -> bool:
     """An interrupted run under the same settings with a whole checkpoint. A failed one would fail again."""
     try:
-        run = RunFolder.open(path).read_run()
-        same = make_config(read_config(path / "config.yaml")) == config
+        folder = RunFolder.open(path)
+        if folder.read_run().status not in ("running", "interrupted") or read_resumption(folder).config != config:
+            return False
+        return find_checkpoint(folder, num_ranks=1).path is not None
     except GarError:
         return False
-    if run.status not in ("running", "interrupted") or not same:
-        return False
-    from gar.integrations.trl.callbacks import last_checkpoint
-
-    return last_checkpoint(path / "checkpoints") is not None
 
 
 def _remove(path: Path) -> None:

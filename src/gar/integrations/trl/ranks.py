@@ -1,13 +1,15 @@
 """A run on several ranks: what one of them does for all, and what cannot be done there."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, GarError
 
 Result = TypeVar("Result")
 
@@ -34,6 +36,27 @@ def on_main(work: Callable[[], Result]) -> Result:
     if not outcome[1]:
         raise SystemExit(1)
     return outcome[0]
+
+
+@contextmanager
+def lost_rank_named() -> Iterator[None]:
+    """Turn what a backend raises once another rank is gone into one sentence.
+
+    Raises:
+        GarError: A collective failed on several ranks.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, dist.DistError) or "gloo" in str(error)  # gloo raises a plain RuntimeError
+        if PartialState().num_processes == 1 or not lost:
+            raise
+        state = PartialState()
+        raise GarError(
+            f"rank {state.process_index} of {state.num_processes} has lost another rank, and ends: "
+            f"{str(error).partition(chr(10))[0]:.200} What ended that one stands in its own output or the launcher's. "
+            "The run can be resumed under the same launcher with --resume."
+        ) from error
 
 
 def leave_ranks() -> None:

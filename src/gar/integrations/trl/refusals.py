@@ -113,3 +113,27 @@ def generation_passes(args: Any) -> int:
 def generation_period_steps(args: Any) -> int:
     """Optimiser steps from one generation of rollouts to the next. Resuming is exact at multiples of it."""
     return max(1, generation_passes(args) // args.gradient_accumulation_steps)
+
+
+def inexact_resumes(args: Any) -> list[str]:
+    """Why a resumed run would not be an uninterrupted one, a sentence for each setting that makes it so."""
+    period = generation_period_steps(args)
+    reasons = []
+    if args.save_strategy == "steps" and args.save_steps % period:
+        reasons.append(
+            f"trl.save_steps {args.save_steps:g} is no multiple of the {period} steps between two generations: a "
+            "resumed run will differ from an uninterrupted one."
+        )
+    if args.save_only_model and args.save_strategy != "no":
+        reasons.append("trl.save_only_model leaves out the optimiser: this run cannot be resumed from its checkpoints.")
+    if getattr(args, "sync_ref_model", False):
+        reasons.append(
+            "trl.sync_ref_model moves the reference model, which is in no checkpoint: a resumed run will differ from "
+            "an uninterrupted one."
+        )
+    if args.ignore_data_skip:
+        reasons.append(
+            "trl.ignore_data_skip begins with the first problems again: a resumed run will differ from an "
+            "uninterrupted one."
+        )
+    return reasons

@@ -1,0 +1,153 @@
+"""What must be as it was before an interrupted run goes on: settings, data, packages, a whole checkpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gar.config import RunConfig, make_config, read_config
+from gar.errors import ConfigError, DataError
+from gar.records import RunFolder, canonical_hash
+from gar.records.checkpoints import find_checkpoint
+from gar.records.run_folder import package_versions
+from gar.records.unfinished import differences
+
+_MOST_SHOWN = 8
+
+_IN_CHECKPOINT = {f"trl.{name}" for name in (
+    "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim",
+)}  # fmt: skip
+"""Settings that a loaded optimiser brings along: other values would be recorded and not used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumption:
+    """An interrupted run that can go on.
+
+    Attributes:
+        folder: Its run folder.
+        config: Its settings.
+        override: Whether to go on where settings, data or records have changed since.
+        changes: What has, as pairs of before and now by name.
+        notes: Sentences for the user.
+        checkpoint: Path of the checkpoint to go on from; None for the first step.
+        step: Optimiser steps that it has behind it.
+    """
+
+    folder: RunFolder
+    config: RunConfig
+    override: bool
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    checkpoint: str | None = None
+    step: int = 0
+
+    def with_data(self, data_hash: str) -> "Resumption":
+        """With the problems compared with those that the run was started on.
+
+        Raises:
+            DataError: They are others, and that is not to be overridden.
+        """
+        before = self.folder.read_run().data_hash
+        if before in (None, data_hash):
+            return self
+        if not self.override:
+            raise DataError(
+                f"{self.folder.path}: the training problems are not those that this run was started on: the hash of "
+                f"problems and anchors was {before[:12]}..., is {data_hash[:12]}.... Was {self.config.data.source} "
+                "changed? Put it back, or go on with the new ones by --override, which run.json will say."
+            )
+        return replace(self, changes={**self.changes, "data_hash": [before, data_hash]})
+
+    def with_checkpoint(self, num_ranks: int) -> "Resumption":
+        """With the newest checkpoint that is whole.
+
+        Raises:
+            ConfigError: A setting was changed that it holds itself.
+            RecordError: There are some, and none is.
+        """
+        found = find_checkpoint(self.folder, num_ranks=num_ranks, tolerate_records=self.override)
+        held = sorted(_IN_CHECKPOINT & self.changes.keys())
+        if held and found.path:
+            raise ConfigError(
+                f"{self.folder.path}: {', '.join(held)} cannot be overridden: the optimiser in {found.path.name} holds "
+                "the old value and would go on with it. Put it back, or start a new run with "
+                f"--model.path {found.path}."
+            )
+        changes = dict(self.changes)
+        if found.records_fault:
+            changes["records"] = ["whole", found.records_fault]
+        notes = [*self.notes, *found.notes]
+        if found.path is None:
+            notes.append("It has no checkpoint yet, and begins at its first step.")
+        path = str(found.path) if found.path else None
+        return replace(self, changes=changes, notes=notes, checkpoint=path, step=found.step)
+
+
+def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
+    """Settings of a run to go on with, compared with those it was started with.
+
+    Raises:
+        ConfigError: `config.yaml` is empty, cut off or edited; names what changed.
+    """
+    path = folder.path / "config.yaml"
+    record = folder.read_run()
+    values = read_config(path)
+    expected = record.settings or RunConfig().model_dump(mode="json")
+    where = "run.json has them all under 'settings'." if record.settings else ""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {where}".rstrip())
+    lacking = _lacking(expected, values)
+    same = _hash(values) == record.config_hash
+    if lacking and not same:
+        raise ConfigError(
+            f"{path}: {len(lacking)} settings are missing, among them {', '.join(lacking[:3])}. Was the file cut off? "
+            f"{where}".rstrip()
+        )
+    config = make_config(values, source=str(path))
+    changes: dict[str, Any] = {}
+    if not same:
+        changes = {"config_hash": [record.config_hash, _hash(values)]}
+        if record.settings is not None:
+            changes = {name: list(pair) for name, pair in differences(record.settings, values).items()}
+        if not override:
+            raise ConfigError(_edited(path, changes))
+    return Resumption(
+        folder=folder, config=config, override=override, changes=changes, notes=_other_versions(record.versions)
+    )
+
+
+def _edited(path: Any, changes: Mapping[str, Any]) -> str:
+    shown = [f"{name} was {was}, is {now}" for name, (was, now) in list(changes.items())[:_MOST_SHOWN]]
+    more = f" and {len(changes) - _MOST_SHOWN} more" if len(changes) > _MOST_SHOWN else ""
+    return (
+        f"{path}: edited since the run was started: {'; '.join(shown)}{more}. Put the old values back for the result "
+        "of an uninterrupted run, or go on with the new ones by --override, which run.json will say."
+    )
+
+
+def _other_versions(before: Mapping[str, str | None]) -> list[str]:
+    now = package_versions()
+    changed = [f"{name} was {version}, is {now[name]}" for name, version in before.items()
+               if name in now and version != now[name]]  # fmt: skip
+    if not changed:
+        return []
+    return [f"Other versions than at the start: {', '.join(changed)}. The result may differ from an uninterrupted run."]
+
+
+def _lacking(whole: Mapping[str, Any], part: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of keys that `part` lacks."""
+    names = []
+    for key, value in whole.items():
+        if key not in part:
+            names.append(prefix + key)
+        elif isinstance(value, Mapping):
+            inner = part[key]
+            names += _lacking(value, inner, f"{prefix}{key}.") if isinstance(inner, Mapping) else [prefix + key]
+    return names
+
+
+def _hash(values: Mapping[str, Any]) -> str | None:
+    try:
+        return canonical_hash(values)
+    except (TypeError, ValueError):  # something that a resolved configuration never holds
+        return None

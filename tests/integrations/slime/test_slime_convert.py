@@ -64,6 +64,13 @@ def test_convert_samples_is_slime_s_own_data_otherwise(tokenizer):
     assert data["rollout_ids"] == [0, 1]
 
 
+def test_resumed_job_sends_along_what_one_that_went_on_does(tokenizer):
+    steps = [[sample(tokenizer)], [sample(tokenizer, GOOD.replace("> 7 <", "> 8 <"), prompt="4+4=", label="8")]]
+    went_on = [convert_samples(make_arguments(), samples)["prompt"] for samples in steps][1]
+    convert._reader.cache_clear()
+    assert convert_samples(make_arguments(), steps[1])["prompt"] == went_on
+
+
 def test_masked_tokens_are_not_scored(tokenizer):
     ids = tokenizer.encode(GOOD)
     mask = [1] * (len(ids) + 1)

@@ -61,6 +61,19 @@ def trained_in_every_way(ways: dict[str, tuple[dict, dict]]) -> dict[str, dict[s
     return {name: trained(*way) for name, way in ways.items()}
 
 
+def second_step(resumed: bool) -> dict[str, Any]:
+    """What this rank has after the second step: of a job that also made the first, or of one that begins there."""
+    from gar.integrations.slime import postprocess
+    from tests.engines.slime_standin import split_by_data_parallel_rank
+
+    setting().train()
+    shares = [split_by_data_parallel_rank(make_data(anchors), 1)[0] for anchors in (2, 1)]
+    for number, share in enumerate(shares):
+        if number == 1 or not resumed:
+            postprocess(make_arguments(gar=SHAPED), number, share)
+    return {name: shares[1][name] for name in shares[1] if name.startswith(("gar/", "verify/", "reward", "advantages"))}
+
+
 def refusals() -> list[str]:
     """What a rank is told where a hook is missing, or the model has no head."""
     from gar.integrations.slime import on_megatron_init, postprocess
@@ -192,6 +205,16 @@ def test_postprocess_normalises_by_slime_s_flags(one, two):
     ):
         assert one[way]["rewards"] == expected.tolist()
         torch.testing.assert_close(of_two(two, way), expected, rtol=0, atol=1e-4)  # 1e-6 over a spread of 0.01
+
+
+def test_resumed_job_gives_the_rewards_of_one_that_went_on(tmp_path: Path):
+    """Nothing of GAR is in slime's checkpoints: rewards follow from the batch, the weights and gar.yaml."""
+    went_on, resumed = (run_ranks(second_step, 1, tmp_path / str(flag), flag)[0] for flag in (False, True))
+    for found in (went_on, resumed):
+        found.pop("gar/seconds")
+        found["advantages"] = [advantages.tolist() for advantages in found["advantages"]]
+    assert resumed == went_on
+    assert len(set(resumed["rewards"])) > 5
 
 
 def test_postprocess_has_slime_compute_the_advantages(one):

@@ -92,6 +92,20 @@ def test_reward_table_shapes_rewards_as_the_core_does():
     assert silent == pytest.approx((4 / 6, 2 / 6))  # "all" and "mute" are rescued
 
 
+def test_resumed_job_gives_the_rewards_of_one_that_went_on():
+    """Nothing of GAR is in verl's checkpoints: rewards follow from the rows, the vectors and the settings."""
+    config = make_config({"method": "gar-grpo", "verify": {"format": "none"}})
+    used = SequenceReader(TOKENIZER, config)
+    RewardTable(ROWS[::-1], used, config).shape(vectors(len(ROWS), 3), vectors(2, 4))  # the step before
+    went_on, resumed = (RewardTable(ROWS, reader, config) for reader in (used, SequenceReader(TOKENIZER, config)))
+    assert resumed.needed.tolist() == went_on.needed.tolist()
+    assert resumed.anchor_sequences == went_on.anchor_sequences
+    found, expected = (table.shape(vectors(len(ROWS), 1), vectors(2, 2)) for table in (resumed, went_on))
+    assert torch.equal(found[0].rewards, expected[0].rewards)
+    assert found[1] == expected[1]
+    assert len(set(found[0].rewards.tolist())) > 3
+
+
 def test_reward_table_of_a_method_without_alignment_asks_for_no_vector():
     config = make_config({"method": "grpo", "verify": {"format": "none"}})
     table = RewardTable(ROWS, SequenceReader(TOKENIZER, config), config)

@@ -47,6 +47,12 @@ def sealed(run: RunFolder, *steps: int) -> list[Path]:
     return paths
 
 
+def replace(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+
+
 def names(run: RunFolder) -> set[str]:
     return {path.name for path in run.checkpoints.iterdir()}
 
@@ -85,6 +91,9 @@ def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFold
         (lambda path: (path / "rng_state.pth").write_text("rng_state.pth of step 3"), "rng_state.pth is not what"),
         (lambda path: (path / MANIFEST).write_text(""), "not valid JSON"),
         (lambda path: (path / MANIFEST).write_text("{}"), "no manifest of a checkpoint: 'step' is missing or damaged"),
+        (lambda path: replace(path / MANIFEST, '"size"', '"sizf"'), "model.safetensors is not what was written"),
+        (lambda path: replace(path / MANIFEST, '"metrics"', '"metricz"'), "its manifest is damaged: KeyError"),
+        (lambda path: replace(path / MANIFEST, '"model.', '"\\u0000.'), "safetensors is missing"),
         (lambda path: path.rename(path.with_name("checkpoint-5")), "its manifest is of step 2"),
     ],
 )

@@ -1,6 +1,7 @@
 """Analyses that need a model, on the embedded one."""
 
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,8 @@ from gar.analysis.tokens import token_shares_of, tokens_output
 from gar.analysis.tokens_page import TokenPage, TokenShares, render_tokens
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import DataError, RecordError
+from gar.models.embedded import embedded_path
+from gar.records.checkpoints import seal_checkpoint
 from gar.scoring import ResponseGroup
 from tests.analysis.conftest import rollout
 
@@ -92,6 +95,17 @@ def recorded(write_run):
         for i, text in enumerate(texts)
     ]
     return write_run(records, config="model: {path: embedded}\n").path
+
+
+def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(write_run):
+    run = write_run([rollout(1, 0, 0)], status="running")
+    for step in (2, 10, 12):
+        shutil.copytree(embedded_path(), run.checkpoints / f"checkpoint-{step}")
+        if step < 12:
+            seal_checkpoint(run, step)
+    (run.checkpoints / "checkpoint-x").mkdir()
+    (run.checkpoints / "checkpoint-x" / "config.json").write_text("{}")
+    assert "There is no final model: checkpoint-10 takes its place." in load_policy_of(str(run.path)).notes
 
 
 def test_tokens_of_a_run_add_up_to_the_alignment(write_run):

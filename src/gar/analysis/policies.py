@@ -12,6 +12,7 @@ from gar.data.run_problems import EMBEDDED, load_run_problems
 from gar.errors import DataError, RecordError
 from gar.models.families import ModelParts, find_parts
 from gar.models.load import load_policy
+from gar.records.checkpoints import marked_checkpoints
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
@@ -140,10 +141,9 @@ def _model_path(run: RunInput | None, config: RunConfig, subject: str) -> tuple[
     final = run.folder.path / "model"
     if (final / "config.json").is_file():
         return str(final), []
-    whole = [path for path in run.folder.path.glob("checkpoints/checkpoint-*") if (path / "config.json").is_file()]
+    whole = [path for path in marked_checkpoints(run.folder) if (path / "config.json").is_file()]
     if whole:
-        last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]))
-        return str(last), [f"There is no final model: {last.name} takes its place."]
+        return str(whole[-1]), [f"There is no final model: {whole[-1].name} takes its place."]
     return config.model.path, [
         f"The run has saved no model yet: {config.model.path}, which it starts from, takes its place."
     ]

@@ -178,6 +178,8 @@ def _records_fault(run: RunFolder, path: Path) -> str | None:
         run.read_rollouts(steps, ["step"])
     except RecordError as error:
         return str(error).rstrip(".")
+    except (KeyError, TypeError, ValueError) as error:
+        return f"its manifest is damaged: {type(error).__name__} {error}"
     return None
 
 

@@ -41,6 +41,8 @@ def _facts(run: ReadRun) -> list[tuple[str, str, str | None]]:
             facts.append((name.replace("_", " "), str(record[name]), None))
     if record.get("resume_times"):
         facts.append(("resumed", ", ".join(map(str, record["resume_times"])), None))
+    if record.get("overrides"):
+        facts.append(("changed when resumed", str(record["overrides"]), None))
     if run.seed is not None:
         facts.append(("seed", str(run.seed), None))
     if record.get("command"):

@@ -1,6 +1,5 @@
 """Train and resume tiny runs in processes of their own, killed at a chosen file operation."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,10 +13,7 @@ from safetensors.torch import load_file
 
 from gar.config import RunConfig, make_config
 from gar.records import RunFolder
-
-# Forked from a server that has imported everything and computed nothing: autograd's threads do not survive a fork.
-_FORKSERVER = multiprocessing.get_context("forkserver")
-_FORKSERVER.set_forkserver_preload(["tests.ranks", "tests.kills", "gar.training"])
+from tests.ranks import FORKSERVER
 
 SECONDS = 120
 
@@ -90,7 +86,7 @@ def _resumed(run: RunFolder, **options: Any) -> tuple[int, str]:
 
 def in_process(function: Callable[..., None], *arguments: Any, **options: Any) -> int:
     """Exit code of a process that calls it; minus the signal that killed it."""
-    process = _FORKSERVER.Process(target=function, args=arguments, kwargs=options)
+    process = FORKSERVER.Process(target=function, args=arguments, kwargs=options)
     process.start()
     process.join(SECONDS)
     if process.exitcode is None:

@@ -13,10 +13,10 @@ import torch.multiprocessing as mp
 
 SECONDS = 60
 
-# Ranks are forked from a server that has imported everything once: that takes longer than what a rank then does.
-multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["tests.ranks", "pytest", "gar.core", "gar.integrations.trl.trainer"]
-)
+FORKSERVER = multiprocessing.get_context("forkserver")
+"""Its processes are forked from one that has imported everything, which takes longer than what they then do, and has
+computed nothing: autograd's threads do not survive a fork."""
+FORKSERVER.set_forkserver_preload(["tests.ranks", "pytest", "gar.core", "gar.training"])
 
 
 def run_ranks(function: Callable[..., Any], world_size: int, folder: Path, *arguments: Any) -> list[Any]:

@@ -207,7 +207,7 @@ class _Run:
                 callback = self._callback(folder, track, resumption)
                 trainer = self._trainer(folder, callback)
                 self._take_adapter(trainer)
-                with _loading(resumption, callback):
+                with _loading(resumption, callback), lost_rank_named():
                     trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
             if not is_adapted(self.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))

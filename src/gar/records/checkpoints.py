@@ -102,7 +102,11 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int, tolerate_records: bool = 
         RecordError: There are checkpoints, and none is whole; says what is wrong with each.
     """
     notes = []
-    for path in reversed(marked_checkpoints(run)):
+    marked = marked_checkpoints(run)
+    for path in reversed(_folders(run)):
+        if path not in marked:
+            notes.append(f"{path.name} was not written to its end, and does not count.")
+            continue
         fault = checkpoint_fault(path, num_ranks=num_ranks)
         records_fault = None if fault else _records_fault(run, path)
         if fault is None and (records_fault is None or tolerate_records):
@@ -110,12 +114,12 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int, tolerate_records: bool = 
                 notes.append(f"{path.name} has no manifest: an earlier version wrote it, and it cannot be verified.")
             return FoundCheckpoint(path=path, step=_step(path), notes=tuple(notes), records_fault=records_fault)
         notes.append(f"{path.name} cannot be resumed from: {fault or records_fault}.")
-    if notes:
+    if marked:
         raise RecordError(
             f"{run.path}: no checkpoint is whole. {' '.join(notes)} Nothing was changed. Put back what is missing, or "
             f"remove {run.checkpoints} to begin at the first step again."
         )
-    return FoundCheckpoint(path=None, step=0)
+    return FoundCheckpoint(path=None, step=0, notes=tuple(notes))
 
 
 def checkpoint_fault(path: Path, *, num_ranks: int) -> str | None:

@@ -62,17 +62,18 @@ class RunCallback(TrainerCallback):
         self._begin(state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate when it is time, and move the bar. A step that is saved is logged.
-
-        Sums since the last logged step are in no checkpoint.
-        """
-        control.should_log |= control.should_save and args.logging_strategy != "no"
+        """Evaluate when it is time, and move the bar."""
+        _log_if_saved(args, control)
         if self._evaluate is not None and self._evaluate_every and state.global_step % self._evaluate_every == 0:
             metrics = self._evaluate(state.global_step)
             if state.is_world_process_zero:
                 self._write(metrics, state.global_step)
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Checkpoints may be written here instead."""
+        _log_if_saved(args, control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         """One line of metrics per logged step."""
@@ -106,3 +107,8 @@ class RunCallback(TrainerCallback):
         self._folder.append_metrics({"step": step, **metrics})
         if self._tracker is not None:
             self._tracker(metrics, step)
+
+
+def _log_if_saved(args: Any, control: Any) -> None:
+    """Log every step that is saved: sums since the last logged step are in no checkpoint."""
+    control.should_log |= control.should_save and args.logging_strategy != "no"

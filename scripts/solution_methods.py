@@ -11,11 +11,11 @@ import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 from gar.data.arithmetic import parse_solution
+from gar.records import RunFolder
 
 LAST = 10
 METHODS = ("stepwise", "running", "guess")
@@ -23,10 +23,11 @@ METHODS = ("stepwise", "running", "guess")
 
 def method_shares(run: Path) -> dict[str, float] | None:
     """Shares among right responses; None where there are none."""
-    files = sorted((run / "rollouts").glob("step-*.parquet"))[-LAST:]
+    reader = RunFolder(run).rollout_reader()
+    steps = reader.steps[-LAST:]
     counts: Counter[str | None] = Counter()
-    for file in files:
-        table = pq.read_table(file, columns=["response", "verified"])
+    for step in steps:
+        table = reader.read(step, ["response", "verified"])
         for text, verified in zip(table["response"].to_pylist(), table["verified"].to_pylist(), strict=True):
             if verified:
                 counts[parse_solution(text).method] += 1

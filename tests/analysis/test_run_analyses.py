@@ -110,7 +110,7 @@ def test_analyses_leave_out_a_damaged_step_and_say_so(write_run):
     folder.rollouts_path(2).write_bytes(b"PAR1")
     course = alignment_course(folder.path)
     assert list(course.steps) == [1]
-    assert "1 of 2 rollout files left out" in course.notes[0]
+    assert "1 of 2 steps left out" in course.notes[0]
 
 
 def test_analyses_of_rollouts_without_a_column_name_it(write_run):

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from gar.errors import RecordError
-from gar.records import RunFolder
+from gar.records import RunFolder, shards
 from gar.records.files import read_parquet, write_parquet
 from gar.report.read import read_run
 from tests.report.runs import make_run, wrong
@@ -87,7 +87,7 @@ def test_read_run_says_which_file_is_not_there(tmp_path, name, words):
         ("run.json", "run.json cannot be read"),
         ("metrics.jsonl", "metrics.jsonl cannot be read, so there are no curves"),
         ("evaluation/after.json", "evaluation/after.json is not what this version writes"),
-        ("rollouts/step-000002.parquet", "1 rollout files cannot be read, the first of them: step 2"),
+        ("rollouts/step-000002.parquet", "the rollouts of 1 steps cannot be read, the first of them: step 2"),
     ],
 )
 def test_read_run_says_which_file_is_damaged(tmp_path, name, words):
@@ -102,7 +102,7 @@ def test_read_run_says_of_a_rollout_file_without_texts_that_it_cannot_be_shown(t
     without_columns(RunFolder(path).rollouts_path(3), "response")
     run = read_run(path)
     assert "step 3 lacks response" in run.missing[0]
-    assert 3 not in run.rollout_files
+    assert 3 not in run.num_rows
 
 
 def test_read_run_keeps_means_without_counts(tmp_path):
@@ -124,3 +124,20 @@ def test_read_run_refuses_what_is_no_run(tmp_path):
         read_run(tmp_path / "nothing")
     with pytest.raises(RecordError, match=r"not a run folder: it has no run\.json, metrics\.jsonl or rollouts"):
         read_run(tmp_path)
+
+
+def test_merged_rollouts_are_read_like_those_of_single_steps(tmp_path, monkeypatch):
+    single = read_run(make_run(tmp_path / "single"))
+    monkeypatch.setattr(shards, "SHARD_STEPS", 2)
+    path = make_run(tmp_path / "merged")
+    merged = read_run(path)
+    assert len(list((path / "rollouts").iterdir())) == 3
+    assert merged.num_rows == single.num_rows
+    columns = ["response", "alignment"]
+    assert list(merged.every_rollout(columns)) == list(single.every_rollout(columns))
+    assert merged.missing == single.missing
+
+    (path / "rollouts" / "steps-000003-000004.parquet").write_bytes(b"PAR1")
+    damaged = read_run(path)
+    assert list(damaged.num_rows) == [1, 2, 5, 6]
+    assert "the rollouts of 2 steps cannot be read, the first of them: step 3" in damaged.missing[0]

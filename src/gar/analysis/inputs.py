@@ -9,7 +9,6 @@ import pyarrow as pa
 from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, RecordError
 from gar.records import RunFolder
-from gar.records.files import read_parquet
 
 _SHOWN_ERRORS = 1
 
@@ -68,10 +67,10 @@ def open_run(path: str | Path) -> RunInput:
 
 
 def read_rollouts(run: RunInput, columns: Sequence[str], steps: Sequence[int] | None = None) -> Rollouts:
-    """Some columns of the rollouts of all steps, or of those given. A file that cannot be read is left out, and told.
+    """Some columns of the rollouts of all steps, or of those given. A step that cannot be read is left out, and told.
 
     Raises:
-        RecordError: There are no rollouts, a step that was asked for is not there, or no file can be read.
+        RecordError: There are no rollouts, a step that was asked for is not there, or no step can be read.
     """
     wanted = list(run.steps if steps is None else steps)
     if not run.steps:
@@ -84,16 +83,17 @@ def read_rollouts(run: RunInput, columns: Sequence[str], steps: Sequence[int] | 
             raise RecordError(
                 f"{run.folder.path}: no rollouts of step {step}; there are steps {run.steps[0]} to {run.steps[-1]}."
             )
+    reader = run.folder.rollout_reader()
     tables, read, faults = [], [], []
     for step in wanted:
         try:
-            tables.append(read_parquet(run.folder.rollouts_path(step), columns))
+            tables.append(reader.read(step, columns))
             read.append(step)
         except RecordError as error:
             faults.append(str(error))
     if not tables:
         raise RecordError(f"{faults[0]} Was the run written by another version of gar?")
-    notes = [f"{len(faults)} of {len(wanted)} rollout files left out, the first: {faults[0]}"] if faults else []
+    notes = [f"{len(faults)} of {len(wanted)} steps left out, the first: {faults[0]}"] if faults else []
     return Rollouts(table=pa.concat_tables(tables), steps=read, notes=notes)
 
 

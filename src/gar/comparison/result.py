@@ -165,10 +165,11 @@ def prompts_hash(folder: RunFolder) -> str:
     Raises:
         RecordError: The run has no rollouts.
     """
-    steps = folder.rollout_steps()
+    reader = folder.rollout_reader()
+    steps = reader.steps
     if not steps:
         raise RecordError(f"{folder.path}: no rollouts, so it cannot be shown which problems the run saw.")
-    ids = [folder.read_rollouts([step], columns=["problem_id"])["problem_id"].to_pylist() for step in steps]
+    ids = [reader.read(step, ["problem_id"])["problem_id"].to_pylist() for step in steps]
     return canonical_hash(list(zip(steps, ids, strict=True)))
 
 

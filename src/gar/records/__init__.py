@@ -3,9 +3,11 @@
 from gar.records.files import atomic_file, canonical_hash, read_jsonl, write_atomic, write_parquet
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
 from gar.records.run_folder import RunFolder, RunRecord, RunStatus
+from gar.records.shards import RolloutReader
 
 __all__ = [
     "ROLLOUT_SCHEMA",
+    "RolloutReader",
     "RolloutRecord",
     "RunFolder",
     "RunRecord",

@@ -106,18 +106,49 @@ def read_parquet(path: str | Path, columns: Sequence[str] | None = None) -> pa.T
     Raises:
         RecordError: The file cannot be read, is no Parquet file, or lacks one of `columns`.
     """
+    with parquet_errors(path), pq.ParquetFile(path) as file:
+        check_columns(path, file.schema_arrow.names, columns or ())
+        return file.read(columns=None if columns is None else list(columns))
+
+
+@contextmanager
+def parquet_errors(path: str | Path) -> Iterator[None]:
+    """Turn what pyarrow raises while it reads `path` into a `RecordError`."""
     try:
-        with pq.ParquetFile(path) as file:
-            missing = [name for name in columns or () if name not in file.schema_arrow.names]
-            if missing:
-                raise RecordError(f"{path}: no column {missing[0]!r}; it has {', '.join(file.schema_arrow.names)}.")
-            return file.read(columns=None if columns is None else list(columns))
+        yield
     except pa.ArrowException as error:
         raise RecordError(f"{path}: not a readable Parquet file: {error}") from error
     except OSError as error:
         if isinstance(error, RecordError):
             raise
         raise io_error(path, "read", error) from error
+
+
+def check_columns(path: str | Path, names: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse `columns` that are not among the `names` of a file's columns.
+
+    Raises:
+        RecordError: One is not there.
+    """
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise RecordError(f"{path}: no column {missing[0]!r}; it has {', '.join(names)}.")
+
+
+def sync_folder(path: Path) -> None:
+    """Have the system write which names `path` holds: a file is only then safe from a loss of power.
+
+    Raises:
+        RecordError: The system refuses.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise io_error(path, "synchronised", error) from error
 
 
 def append_line(path: str | Path, line: bytes) -> None:

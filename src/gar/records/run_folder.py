@@ -4,7 +4,7 @@
       run.json                      versions, machine, seed, command, hashes, times, status, summary
       config.yaml                   the resolved configuration
       metrics.jsonl                 one object per logged step
-      rollouts/step-000012.parquet  one row per response
+      rollouts/step-000112.parquet  one row per response, see `gar.records.shards`
       evaluation/before.json        pass@k; also after.json
       checkpoints/                  see checkpoints.py
       model/                        the final model; of an adapter the merged one, and itself in adapter/
@@ -15,7 +15,6 @@ A run folder has one writer at a time.
 import importlib.metadata
 import os
 import platform
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -34,16 +33,15 @@ from gar.records.files import (
     json_text,
     read_json,
     read_jsonl,
-    read_parquet,
     write_atomic,
     write_parquet,
 )
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
+from gar.records.shards import RolloutFile, RolloutReader, cut_rollouts, merge_rollouts
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
 _PACKAGES = ("gar-rl", "torch", "transformers", "trl", "numpy")
-_ROLLOUT_FILE = re.compile(r"step-(\d+)\.parquet")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,9 +133,14 @@ class RunFolder:
         """Where the trainer's checkpoints are."""
         return self.path / "checkpoints"
 
+    @property
+    def rollouts_folder(self) -> Path:
+        """`rollouts/`."""
+        return self.path / "rollouts"
+
     def rollouts_path(self, step: int) -> Path:
-        """`rollouts/step-000012.parquet` for step 12."""
-        return self.path / "rollouts" / f"step-{step:06d}.parquet"
+        """`rollouts/step-000012.parquet` for step 12: where its rollouts lie until their block is merged."""
+        return RolloutFile(self.rollouts_folder, step, step).path
 
     # ------------------------------------------------------------------------------------------ the run itself
 
@@ -257,19 +260,26 @@ class RunFolder:
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
         """Write the rollouts of a step, in place of earlier ones. Equal records give equal bytes.
 
+        The rows are on the disk when this returns. With the last step of a block the files of the block are merged
+        (`gar.records.shards`); a step without rows leaves no trace there.
+
         Raises:
-            RecordError: The system refuses. An earlier file of that step is intact.
+            RecordError: The system refuses. Earlier rollouts of that step, and of all others, are intact.
             ValueError: A record is of another step, or a value does not fit its column.
         """
         foreign = {record.step for record in records} - {step}
         if foreign:
             raise ValueError(f"rollouts of step {step} must all say so, got a record of step {min(foreign)}")
         write_parquet(self.rollouts_path(step), rollout_table(records))
+        merge_rollouts(self.rollouts_folder)
+
+    def rollout_reader(self) -> RolloutReader:
+        """Reads the rollouts of one step after the other without looking for the files each time."""
+        return RolloutReader(self.rollouts_folder)
 
     def rollout_steps(self) -> list[int]:
         """Steps whose rollouts were written, ascending."""
-        names = (_ROLLOUT_FILE.fullmatch(file.name) for file in (self.path / "rollouts").glob("step-*.parquet"))
-        return sorted(int(name[1]) for name in names if name)
+        return self.rollout_reader().steps
 
     def read_rollouts(self, steps: Iterable[int] | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows of the given steps, or of all, one step after the other.
@@ -281,25 +291,19 @@ class RunFolder:
         Raises:
             RecordError: The rollouts of a step were not written, or a file cannot be read.
         """
-        there = self.rollout_steps()
-        wanted = there if steps is None else list(steps)
-        for step in wanted:
-            if step not in there:
-                range_text = f"steps {there[0]} to {there[-1]}" if there else "none"
-                raise RecordError(f"{self.path}: no rollouts of step {step}; there are {range_text}.")
-        empty = ROLLOUT_SCHEMA.empty_table()
-        tables = [read_parquet(self.rollouts_path(step), columns) for step in wanted]
-        return pa.concat_tables(tables) if tables else empty.select(columns or ROLLOUT_SCHEMA.names)
+        reader = self.rollout_reader()
+        tables = [reader.read(step, columns) for step in (reader.steps if steps is None else steps)]
+        return (
+            pa.concat_tables(tables) if tables else ROLLOUT_SCHEMA.empty_table().select(columns or ROLLOUT_SCHEMA.names)
+        )
 
     def delete_rollouts(self, after_step: int) -> None:
-        """Remove the rollouts of all later steps."""
-        for step in self.rollout_steps():
-            if step > after_step:
-                path = self.rollouts_path(step)
-                try:
-                    path.unlink()
-                except OSError as error:
-                    raise io_error(path, "removed", error) from error
+        """Remove the rollouts of all later steps.
+
+        Raises:
+            RecordError: A file with steps before and after the cut cannot be read, or the system refuses.
+        """
+        cut_rollouts(self.rollouts_folder, after_step)
 
     # ---------------------------------------------------------------------------------------------- other files
 

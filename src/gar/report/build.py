@@ -121,11 +121,11 @@ def make_report(read: Sequence[ReadRun], options: ReportOptions) -> Report:
 
 def _rollouts(runs: Sequence[ReadRun], options: ReportOptions, room: int) -> Rollouts:
     """Draw, keep what fits, and add what must be looked up or computed."""
-    with_rollouts = [run for run in runs if run.rollout_files]
+    with_rollouts = [run for run in runs if run.num_rows]
     drawn = [
         group
         for number, run in enumerate(runs)
-        if run.rollout_files
+        if run.num_rows
         for group in draw_groups(run, number, options.max_rollouts // len(with_rollouts))
     ]
     notes: list[str] = []

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.pass_at_k import pass_at_k
-from gar.records import ROLLOUT_SCHEMA, RunFolder
-from gar.records.files import read_json, read_parquet
+from gar.records import ROLLOUT_SCHEMA, RolloutReader, RunFolder
+from gar.records.files import read_json
 
 _NEEDED = ("step", "problem_id", "group_index", "response_index", "prompt", "response")
 """Without these columns a row cannot be shown."""
@@ -46,7 +45,8 @@ class ReadRun:
         config_text: The same as text.
         metrics: Logged steps.
         evaluations: "before" and "after" to results by set.
-        rollout_files: Readable rollout files by step, with their numbers of rows.
+        reader: Reads its rollouts.
+        num_rows: Rows of each step whose rollouts can be read.
         missing: What could not be shown, in words.
     """
 
@@ -57,7 +57,8 @@ class ReadRun:
     config_text: str
     metrics: Sequence[Mapping[str, Any]]
     evaluations: Mapping[str, Mapping[str, SetResult]]
-    rollout_files: Mapping[int, int]
+    reader: RolloutReader
+    num_rows: Mapping[int, int]
     missing: Sequence[str]
 
     @property
@@ -73,28 +74,30 @@ class ReadRun:
     @property
     def last_step(self) -> int:
         """Last step of which anything is known."""
-        return max([*(row["step"] for row in self.metrics[-1:]), *self.rollout_files], default=0)
+        return max([*(row["step"] for row in self.metrics[-1:]), *self.num_rows], default=0)
 
     @property
     def num_rollouts(self) -> int:
-        """All rows of all readable rollout files."""
-        return sum(self.rollout_files.values())
+        """Rows of all steps whose rollouts can be read."""
+        return sum(self.num_rows.values())
 
     def rollouts(self, step: int, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Rows of one step; a column that the file lacks is None in all of them. No rows where the file is gone."""
+        """Rows of one step; a column that was not written is None in all of them. No rows where they are gone."""
+        wanted = list(columns or ROLLOUT_SCHEMA.names)
         try:
-            table = read_parquet(self.folder.rollouts_path(step))
+            _, names = self.reader.describe(step)
+            table = self.reader.read(step, [name for name in names if name in wanted or name == "step"])
         except RecordError:
             return []  # a resumed run drops the steps after its checkpoint
-        return _completed(table).select(list(columns or ROLLOUT_SCHEMA.names)).to_pylist()
+        return _completed(table).select(wanted).to_pylist()
 
     def problem_ids(self) -> list[tuple[int, str]]:
         """Step and problem of every rollout, in order."""
-        return [(step, row["problem_id"]) for step in self.rollout_files for row in self.rollouts(step, ["problem_id"])]
+        return [(step, row["problem_id"]) for step in self.num_rows for row in self.rollouts(step, ["problem_id"])]
 
     def every_rollout(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """All rows with some columns, step by step. Leave out the texts where they are not needed."""
-        for step in self.rollout_files:
+        for step in self.num_rows:
             yield from self.rollouts(step, columns)
 
 
@@ -112,6 +115,7 @@ def read_run(path: str | Path) -> ReadRun:
             f"{path}: not a run folder: it has no run.json, metrics.jsonl or rollouts. Did you mean a folder inside it?"
         )
     missing: list[str] = []
+    reader = folder.rollout_reader()
     record = _record(folder, missing)
     settings, config, text = _settings(folder, missing)
     run = ReadRun(
@@ -122,7 +126,8 @@ def read_run(path: str | Path) -> ReadRun:
         config_text=text,
         metrics=_metrics(folder, missing),
         evaluations={moment: _evaluation(folder, moment, missing) for moment in ("before", "after")},
-        rollout_files=_rollout_files(folder, missing),
+        reader=reader,
+        num_rows=_num_rows(reader, missing),
         missing=missing,
     )
     _note_status(run, missing)
@@ -191,29 +196,29 @@ def _set_result(values: Mapping[str, Any]) -> SetResult:
     )
 
 
-def _rollout_files(folder: RunFolder, missing: list[str]) -> dict[int, int]:
-    files, lacking, faults = {}, set(), []
-    for step in folder.rollout_steps():
+def _num_rows(reader: RolloutReader, missing: list[str]) -> dict[int, int]:
+    readable, lacking, faults = {}, set(), []
+    for step in reader.steps:
         try:
-            with pq.ParquetFile(folder.rollouts_path(step)) as file:
-                names = set(file.schema_arrow.names)
-                if set(_NEEDED) <= names:
-                    files[step] = file.metadata.num_rows
-                    lacking |= set(ROLLOUT_SCHEMA.names) - names
-                else:
-                    faults.append(f"step {step} lacks {', '.join(sorted(set(_NEEDED) - names))}")
-        except (pa.ArrowException, OSError) as error:
+            num_rows, names = reader.describe(step)
+        except RecordError as error:
             faults.append(f"step {step}: {error}")
-    if not files and not faults:
+            continue
+        if set(_NEEDED) <= set(names):
+            readable[step] = num_rows
+            lacking |= set(ROLLOUT_SCHEMA.names) - set(names)
+        else:
+            faults.append(f"step {step} lacks {', '.join(sorted(set(_NEEDED) - set(names)))}")
+    if not readable and not faults:
         missing.append("no rollouts were recorded (records.rollouts is off, or no step was finished)")
     if faults:
-        missing.append(f"{len(faults)} rollout files cannot be read, the first of them: {faults[0]}")
+        missing.append(f"the rollouts of {len(faults)} steps cannot be read, the first of them: {faults[0]}")
     if lacking:
         missing.append(
             f"the rollouts have no {', '.join(sorted(lacking))}: they were written by another version of gar, and "
             "those places are empty"
         )
-    return files
+    return readable
 
 
 def _completed(table: pa.Table) -> pa.Table:

@@ -33,11 +33,11 @@ def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
         number: Its position in the report.
         most: Rollouts to draw; at least one group is drawn where there is any.
     """
-    steps = list(run.rollout_files)
+    steps = list(run.num_rows)
     if run.num_rollouts <= most:
         return [group for step in steps for group in _groups(run, number, step)]
     first = _groups(run, number, steps[0])
-    num_groups = max(1, most * len(first) // max(1, run.rollout_files[steps[0]]))
+    num_groups = max(1, most * len(first) // max(1, run.num_rows[steps[0]]))
     chosen = _spread(steps, min(_MAX_STEPS, num_groups))
     drawn = []
     for position, step in enumerate(chosen):

@@ -113,7 +113,7 @@ def _same_training(own: ReadRun, other: ReadRun) -> bool:
     """Whether nothing shows that two runs saw other problems, or in another order."""
     if own.record.get("data_hash") != other.record.get("data_hash"):
         return False
-    both = own.rollout_files and other.rollout_files
+    both = own.num_rows and other.num_rows
     return not both or own.problem_ids() == other.problem_ids()
 
 

@@ -1,0 +1,310 @@
+"""Rollout files: few of them for any number of steps, and one reader that knows where a step lies.
+
+    rollouts/step-000101.parquet           a step, as it is written
+    rollouts/steps-000001-000100.parquet   the steps of a block, merged: one row group per step
+
+Blocks hold 100, 1,000, 10,000, ... steps and begin at 1. Once a step at the end of a block or after it is written, the
+files in the block are merged into one. The files thus depend on the steps written alone, not on where a run was
+killed, and a run of up to 10^k steps never has more than 99 + 9 (k - 2).
+
+A merge removes files only after what replaces them is on the disk. A kill in between leaves a step in two files with
+equal rows; it is read once, from the smaller one.
+"""
+
+import errno
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gar.errors import RecordError
+from gar.records.files import (
+    atomic_file,
+    check_columns,
+    io_error,
+    parquet_errors,
+    read_parquet,
+    sync_folder,
+    write_parquet,
+)
+
+SHARD_STEPS = 100
+"""Steps of the smallest block. Files of single steps stay below this number."""
+_GROWTH = 10
+Taken = TypeVar("Taken")
+_NAME = re.compile(r"step-(\d+)\.parquet|steps-(\d+)-(\d+)\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFile:
+    """A file that holds the rollouts of steps `first` to `last`, as its name says."""
+
+    folder: Path
+    first: int
+    last: int
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        if self.first == self.last:
+            return self.folder / f"step-{self.first:06d}.parquet"
+        return self.folder / f"steps-{self.first:06d}-{self.last:06d}.parquet"
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps it may hold; a run that does not generate at every step has fewer."""
+        return self.last - self.first + 1
+
+
+def rollout_files(folder: Path) -> list[RolloutFile]:
+    """Rollout files in `folder`, smaller ones first."""
+    names = (_NAME.fullmatch(path.name) for path in folder.glob("step*.parquet"))
+    files = [RolloutFile(folder, int(name[1] or name[2]), int(name[1] or name[3])) for name in names if name]
+    return sorted(files, key=lambda file: (file.num_steps, file.first))
+
+
+def block_of(step: int, written: int) -> tuple[int, int]:
+    """First and last step of the file that holds `step` when `written` is the last step written.
+
+    Example:
+        >>> [block_of(step, 1099) for step in (7, 1007, 1098)]
+        [(1, 1000), (1007, 1007), (1098, 1098)]
+        >>> block_of(1007, 1100)
+        (1001, 1100)
+    """
+    first = last = step
+    size = SHARD_STEPS
+    while 0 < (end := -(-step // size) * size) <= written:
+        first, last = end - size + 1, end
+        size *= _GROWTH
+    return first, last
+
+
+class RolloutReader:
+    """Reads the rollouts of single steps, wherever they lie.
+
+    It remembers which file holds which step, and looks again where a file is gone: a run that is still being written
+    merges its files. The last shard that was read stays open.
+
+    Args:
+        folder: The folder `rollouts` of a run; without it there are no steps.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._shard: _Shard | None = None
+        self._files = self._look()
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps whose rollouts were written, ascending. A shard that cannot be read counts for all of its name."""
+        return list(self._files)
+
+    def read(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of a step, as they were written.
+
+        Raises:
+            RecordError: There is no such step, or its file cannot be read or lacks one of `columns`.
+        """
+
+        def rows(file: RolloutFile) -> pa.Table:
+            if file.num_steps == 1:
+                return read_parquet(file.path, columns)
+            return self._opened(file).read(step, columns)
+
+        return self._from_file(step, rows)
+
+    def describe(self, step: int) -> tuple[int, list[str]]:
+        """Number of rows and names of columns of a step, without reading its rows.
+
+        Raises:
+            RecordError: There is no such step, or its file cannot be read.
+        """
+
+        def description(file: RolloutFile) -> tuple[int, list[str]]:
+            if file.num_steps > 1:
+                return self._opened(file).describe(step)
+            with parquet_errors(file.path), pq.ParquetFile(file.path) as parquet:
+                return parquet.metadata.num_rows, parquet.schema_arrow.names
+
+        return self._from_file(step, description)
+
+    def _from_file(self, step: int, take: Callable[[RolloutFile], Taken]) -> Taken:
+        try:
+            return take(self._file_of(step))
+        except RecordError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        self._files = self._look()
+        return take(self._file_of(step))
+
+    def _file_of(self, step: int) -> RolloutFile:
+        if step not in self._files:
+            steps = self.steps
+            there = f"steps {steps[0]} to {steps[-1]}" if steps else "none"
+            raise RecordError(f"{self._folder.parent}: no rollouts of step {step}; there are {there}.")
+        return self._files[step]
+
+    def _look(self) -> dict[int, RolloutFile]:
+        files: dict[int, RolloutFile] = {}
+        for file in rollout_files(self._folder):
+            for step in self._steps_in(file):
+                files.setdefault(step, file)
+        return dict(sorted(files.items()))
+
+    def _steps_in(self, file: RolloutFile) -> Sequence[int]:
+        if file.num_steps > 1:
+            with suppress(RecordError):  # `read` says what is wrong with it
+                return self._opened(file).steps
+        return range(file.first, file.last + 1)
+
+    def _opened(self, file: RolloutFile) -> "_Shard":
+        if self._shard is None or self._shard.path != file.path:
+            self._shard = _Shard(file)
+        return self._shard
+
+
+class _Shard:
+    """An open file of many steps. Its rows are found by their column `step`, whatever their row groups."""
+
+    def __init__(self, file: RolloutFile):
+        self.path = file.path
+        with parquet_errors(self.path):
+            self._parquet = pq.ParquetFile(self.path)
+            self._check(["step"])
+            numbers = self._parquet.read(columns=["step"])["step"].to_pylist()
+        foreign = [number for number in set(numbers) if number not in range(file.first, file.last + 1)]
+        if foreign:
+            raise RecordError(
+                f"{self.path}: column 'step' must lie in [{file.first}, {file.last}], got {foreign[0]!r}. "
+                "Was the file renamed or changed by hand?"
+            )
+        self._num_rows = Counter(numbers)
+        self._groups: dict[int, list[int]] = {step: [] for step in self._num_rows}
+        start = 0
+        for group in range(self._parquet.num_row_groups):
+            end = start + self._parquet.metadata.row_group(group).num_rows
+            for step in set(numbers[start:end]):
+                self._groups[step].append(group)
+            start = end
+
+    @property
+    def steps(self) -> list[int]:
+        return list(self._groups)
+
+    def describe(self, step: int) -> tuple[int, list[str]]:
+        return self._num_rows[step], self._parquet.schema_arrow.names
+
+    def read(self, step: int, columns: Sequence[str] | None) -> pa.Table:
+        self._check(columns or ())
+        wanted = columns if columns is None or "step" in columns else [*columns, "step"]
+        with parquet_errors(self.path):
+            table = self._parquet.read_row_groups(self._groups[step], columns=None if wanted is None else list(wanted))
+        if len(table) != self._num_rows[step]:  # rewritten by another tool
+            table = table.filter(pa.array([number == step for number in table["step"].to_pylist()]))
+        return table if columns is None or "step" in columns else table.drop_columns("step")
+
+    def _check(self, columns: Sequence[str]) -> None:
+        check_columns(self.path, self._parquet.schema_arrow.names, columns)
+
+
+def merge_rollouts(folder: Path) -> None:
+    """Merge the files of every block whose last step was reached.
+
+    A block with a file that cannot be read, with files of different columns or with rows of other steps stays as it is:
+    readers say what is wrong with it, and training goes on.
+
+    Raises:
+        RecordError: A file cannot be written or removed. No row was lost.
+    """
+    files = rollout_files(folder)
+    written = max((file.last for file in files), default=0)
+    blocks: dict[tuple[int, int], list[RolloutFile]] = defaultdict(list)
+    for file in files:
+        blocks[block_of(file.last, written)].append(file)
+    for (first, last), parts in blocks.items():
+        whole = RolloutFile(folder, first, last)
+        if parts != [whole]:
+            with suppress(_NotMergeable):
+                _write_shard(whole, _tables(folder, first, last))
+                _remove(file for file in parts if file != whole)
+
+
+def cut_rollouts(folder: Path, after_step: int) -> None:
+    """Remove the rollouts of all later steps. What is left lies in the files that a run to `after_step` writes.
+
+    A kill in the middle leaves every step up to `after_step`, so that the cut can be made again.
+
+    Raises:
+        RecordError: A file that holds earlier and later steps cannot be read, or one cannot be written or removed.
+    """
+    files = [file for file in rollout_files(folder) if file.last > after_step]
+    split = [file for file in files if file.first <= after_step]
+    if split:
+        reader = RolloutReader(folder)
+        start = min(file.first for file in split)
+        blocks: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for step in reader.steps:
+            if start <= step <= after_step:
+                blocks[block_of(step, after_step)].append(step)
+        for (first, last), steps in blocks.items():
+            part = RolloutFile(folder, first, last)
+            if part.num_steps == 1:
+                write_parquet(part.path, reader.read(first))
+            else:
+                _write_shard(part, (reader.read(step) for step in steps))
+    # From the last step backwards: a kill leaves no gap, and the files that were split go last.
+    _remove(sorted(files, key=lambda file: file.first, reverse=True))
+
+
+class _NotMergeable(Exception):
+    """Files of a block cannot be read, differ in their columns, or hold rows of other steps."""
+
+
+def _tables(folder: Path, first: int, last: int) -> Iterator[pa.Table]:
+    """The rows of the steps of a block, step by step."""
+    reader = RolloutReader(folder)
+    schema = None
+    for step in reader.steps:
+        if first <= step <= last:
+            try:
+                table = reader.read(step)
+            except RecordError as error:
+                raise _NotMergeable from error
+            schema = schema or table.schema
+            if not table.schema.equals(schema) or "step" not in schema.names or {*table["step"].to_pylist()} - {step}:
+                raise _NotMergeable
+            yield table
+
+
+def _write_shard(file: RolloutFile, tables: Iterator[pa.Table]) -> None:
+    """Write tables one row group each. Equal rows give equal bytes, however the tables came about.
+
+    Statistics of the texts would put the texts into the footer, which every reader parses whole.
+    """
+    first = next(tables, None)
+    if first is None:  # no step of the block has rows
+        return
+    options: dict[str, Any] = {"write_statistics": ["step"]}  # the stubs know of a bool alone
+    with atomic_file(file.path) as out, pq.ParquetWriter(out, first.schema, **options) as writer:
+        for table in chain([first], tables):
+            if len(table):
+                writer.write_table(table, row_group_size=len(table))
+
+
+def _remove(files: Iterable[RolloutFile]) -> None:
+    """Remove files, once what was written before is on the disk."""
+    for number, file in enumerate(files):
+        if number == 0:
+            sync_folder(file.folder)
+        try:
+            file.path.unlink()
+        except OSError as error:
+            raise io_error(file.path, "removed", error) from error

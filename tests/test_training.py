@@ -1,8 +1,10 @@
 """The main job as a user runs it: real processes, really killed."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -105,6 +107,9 @@ def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunF
     after = [folder.read_json("evaluation/after.json")["sets"]["test"]["pass_at"] for folder in (finished, cut)]
     assert after[0] == after[1]
     assert len(cut.read_run().resume_times) == 1
+    with contextlib.closing(sqlite3.connect(tmp_path / "trackio" / "gar.db")) as store:
+        tracked = store.execute("SELECT run_name, step FROM metrics ORDER BY step").fetchall()
+    assert tracked == [("cut", step) for step in range(1, 7)]
 
 
 def test_finished_run_is_not_resumed(finished: RunFolder, capsys: pytest.CaptureFixture[str]):

@@ -5,7 +5,6 @@ On several ranks all of them train; the main process alone looks, measures and w
 
 import contextlib
 import dataclasses
-import io
 import pickle
 import time
 import warnings
@@ -28,6 +27,7 @@ from gar.errors import ConfigError, GarError, RecordError
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.evaluation.watchdog import Collapse, Watchdog
+from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments, sampling_of
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, on_main
@@ -203,7 +203,7 @@ class _Run:
             self.arguments = grpo_arguments(self.config, folder.path)
             if self.config.evaluate.before:
                 on_main(lambda: self._evaluate(folder, "before", step=0))
-            with _tracker(self.config, folder) if is_main() else contextlib.nullcontext() as track:
+            with tracker(self.config, folder) if is_main() else contextlib.nullcontext() as track:
                 callback = self._callback(folder, track, resumption)
                 trainer = self._trainer(folder, callback)
                 self._take_adapter(trainer)
@@ -442,31 +442,6 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
                 f"is the disk full? Then make room, and go on with: gar train --resume {folder.path}"
             ) from error
         raise
-
-
-@contextlib.contextmanager
-def _tracker(config: RunConfig, folder: RunFolder) -> Iterator[Callable[[dict[str, float], int], None] | None]:
-    """Where metrics go besides the run folder: trackio's local store, unless switched off."""
-    if not config.records.trackio:
-        yield None
-        return
-    import trackio
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        trackio.init(
-            project="gar",
-            name=folder.path.name,
-            config=config.model_dump(mode="json"),
-            resume="allow",
-            embed=False,
-            auto_log_gpu=False,
-            auto_log_cpu=False,
-        )
-    try:
-        yield lambda metrics, step: trackio.log(dict(metrics), step=step)
-    finally:
-        with contextlib.redirect_stdout(io.StringIO()):
-            trackio.finish()
 
 
 @contextlib.contextmanager

@@ -67,19 +67,6 @@ def sync_file(path: Path) -> None:
         raise io_error(path, "written", error) from error
 
 
-def sync_folder(path: Path) -> None:
-    """Bring the names in a folder to the disk: a renamed or new file is otherwise lost when the power goes.
-
-    Without effect on a file system that cannot.
-    """
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def write_atomic(path: str | Path, content: bytes | str) -> None:
     """Write a whole file under its name, or leave what is there. Text is UTF-8.
 

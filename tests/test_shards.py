@@ -16,14 +16,13 @@ from gar.records.shards import block_of
 from gar.types import Status
 
 STEPS = 41
-"""With blocks of 4, 12 and 36 steps: merges of all three sizes, and files of one step at the end."""
+"""With blocks of 4 and 12 steps: merges of both sizes, and a file of one step at the end."""
 WRITING = {"open", "os.rename", "os.remove", "os.mkdir"}
 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SHARD_STEPS", 4)
-    monkeypatch.setattr(shards, "_GROWTH", 3)
+    monkeypatch.setattr(shards, "BLOCK_STEPS", (4, 12))
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # the tests write thousands of files and cut no power
 
 
@@ -61,11 +60,11 @@ def expected_ids(last: int) -> list[tuple[int, int]]:
 # ------------------------------------------------------------------------------------------------------ which files
 
 
-def test_a_thousand_steps_leave_one_file_and_no_length_leaves_more_than_a_hundred_odd():
+def test_a_thousand_steps_leave_one_file_and_108_smaller_ones_at_most():
     def num_files(written: int) -> int:
         return len({block_of(step, written) for step in range(1, written + 1)})
 
-    assert [num_files(n) for n in (99, 100, 199, 999, 1_000, 1_099, 9_999)] == [99, 1, 100, 108, 1, 100, 117]
+    assert [num_files(n) for n in (99, 100, 199, 999, 1_000, 1_099, 9_999)] == [99, 1, 100, 108, 1, 100, 9 + 108]
     assert max(num_files(n) for n in range(1, 1_200)) == 108
 
 
@@ -82,12 +81,18 @@ def test_block_of_a_step_holds_it_and_begins_where_the_last_one_ended():
 @pytest.mark.usefixtures("small_blocks")
 def test_files_are_merged_block_by_block_with_one_row_group_a_step(tmp_path):
     run = write(tmp_path, range(1, STEPS + 1))
-    assert set(contents(run)) == {"steps-000001-000036.parquet", "steps-000037-000040.parquet", "step-000041.parquet"}
+    assert sorted(contents(run)) == [
+        "step-000041.parquet",
+        "steps-000001-000012.parquet",
+        "steps-000013-000024.parquet",
+        "steps-000025-000036.parquet",
+        "steps-000037-000040.parquet",
+    ]
     assert run.rollout_steps() == list(range(1, STEPS + 1))
     assert ids(run) == expected_ids(STEPS)
-    with pq.ParquetFile(run.rollouts_folder / "steps-000001-000036.parquet") as file:
+    with pq.ParquetFile(run.rollouts_folder / "steps-000025-000036.parquet") as file:
         groups = [file.read_row_group(i, ["step"])["step"].unique().to_pylist() for i in range(file.num_row_groups)]
-    assert groups == [[step] for step in range(1, 37)]
+    assert groups == [[step] for step in range(25, 37)]
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -136,7 +141,7 @@ def test_steps_without_rows_are_merged_away(tmp_path):
 def test_folder_of_single_files_is_read_and_merged_with_the_next_step(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     with monkeypatch.context() as old:
-        old.setattr(shards, "SHARD_STEPS", 10**9)
+        old.setattr(shards, "BLOCK_STEPS", ())
         run = write(tmp_path, range(1, 120))
     assert len(contents(run)) == 119
     assert ids(run) == expected_ids(119)
@@ -227,8 +232,8 @@ def test_kill_at_any_operation_of_a_write_loses_no_step_and_doubles_none(tmp_pat
         run.delete_rollouts(30)
         assert contents(write(run.path, range(31, STEPS + 1))) == whole
         operation += 1
-    # The step's file is opened and renamed, the shard too, and the 2 shards of 12, 2 of 4 and 4 steps go.
-    assert operation >= 2 + 2 + 8
+    # The step's file is opened and renamed, the shard too, and the 2 shards of 4 and 4 steps go.
+    assert operation >= 2 + 2 + 6
 
 
 @pytest.mark.usefixtures("small_blocks")

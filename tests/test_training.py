@@ -69,6 +69,8 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     assert record.summary["steps"] == 6
     assert [row["step"] for row in finished.read_metrics()] == [1, 2, 3, 4, 5, 6]
     assert finished.rollout_steps() == [1, 2, 3, 4, 5, 6]
+    state = json.loads((finished.path / "checkpoints" / "checkpoint-6" / "trainer_state.json").read_text())
+    assert [row["step"] for row in state["log_history"]] == [6]  # the others are in metrics.jsonl
     for name in ("before", "after"):
         sets = finished.read_json(f"evaluation/{name}.json")["sets"]
         assert set(sets) == {"test", "harder"}

@@ -128,7 +128,7 @@ def test_read_run_refuses_what_is_no_run(tmp_path):
 
 def test_merged_rollouts_are_read_like_those_of_single_steps(tmp_path, monkeypatch):
     single = read_run(make_run(tmp_path / "single"))
-    monkeypatch.setattr(shards, "SHARD_STEPS", 2)
+    monkeypatch.setattr(shards, "BLOCK_STEPS", (2,))
     path = make_run(tmp_path / "merged")
     merged = read_run(path)
     assert len(list((path / "rollouts").iterdir())) == 3

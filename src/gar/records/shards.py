@@ -3,9 +3,10 @@
     rollouts/step-000101.parquet           a step, as it is written
     rollouts/steps-000001-000100.parquet   the steps of a block, merged: one row group per step
 
-Blocks hold 100, 1,000, 10,000, ... steps and begin at 1. Once a step at the end of a block or after it is written, the
-files in the block are merged into one. The files thus depend on the steps written alone, not on where a run was
-killed, and a run of up to 10^k steps never has more than 99 + 9 (k - 2).
+A block holds 100 steps, then 1,000, and begins at 1. Once a step at the end of a block or after it is written, the
+files in the block are merged into one. The files thus depend on the steps written alone, not on where a run was killed:
+one for each 1,000 steps, and at most 108 smaller ones. Larger blocks would save little; while one is written, it costs
+40 KB of memory for each step, for the footer, and the disk space of a second copy.
 
 A merge removes files only after what replaces them is on the disk. A kill in between leaves a step in two files with
 equal rows; it is read once, from the smaller one.
@@ -35,9 +36,8 @@ from gar.records.files import (
     write_parquet,
 )
 
-SHARD_STEPS = 100
-"""Steps of the smallest block. Files of single steps stay below this number."""
-_GROWTH = 10
+BLOCK_STEPS = (100, 1_000)
+"""Sizes of blocks; each a multiple of the one before."""
 Taken = TypeVar("Taken")
 _NAME = re.compile(r"step-(\d+)\.parquet|steps-(\d+)-(\d+)\.parquet")
 
@@ -80,10 +80,10 @@ def block_of(step: int, written: int) -> tuple[int, int]:
         (1001, 1100)
     """
     first = last = step
-    size = SHARD_STEPS
-    while 0 < (end := -(-step // size) * size) <= written:
-        first, last = end - size + 1, end
-        size *= _GROWTH
+    for size in BLOCK_STEPS:
+        end = -(-step // size) * size
+        if 0 < end <= written:
+            first, last = end - size + 1, end
     return first, last
 
 

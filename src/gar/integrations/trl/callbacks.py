@@ -76,7 +76,8 @@ class RunCallback(TrainerCallback):
         _log_if_saved(args, control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
-        """One line of metrics per logged step."""
+        """One line of metrics per logged step. The trainer's own list of them would grow for the whole run."""
+        del state.log_history[:-1]
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         self._write(logs, state.global_step)

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,15 @@ def test_store_that_refuses_is_told_and_does_not_end_the_run(tmp_path, monkeypat
     monkeypatch.setattr("trackio.api.Run.delete", refuse)
     with pytest.warns(UserWarning, match="not logged to trackio, whose store cannot be changed: Could not acquire"):
         train(folder, range(3, 5))
+
+
+def test_store_that_cannot_be_read_at_the_end_is_told(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise sqlite3.OperationalError("database is locked")
+
+    monkeypatch.setattr(SQLiteStorage, "get_logs", refuse)
+    with pytest.warns(UserWarning, match="trackio's store cannot be read: database is locked"):
+        train(start(tmp_path), range(1, 3))
 
 
 def test_run_without_trackio_tracks_nothing(tmp_path, store):

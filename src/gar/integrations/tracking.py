@@ -113,7 +113,11 @@ class _Store:
 
         if get_storage_mode() != "sqlite":
             return True
-        written = SQLiteStorage.get_logs(PROJECT, self._name, run_id=self._id)
+        try:
+            written = SQLiteStorage.get_logs(PROJECT, self._name, run_id=self._id)
+        except (OSError, sqlite3.Error) as error:
+            warnings.warn(f"trackio's store cannot be read: {error}", stacklevel=2)
+            return True
         return _steps(written) == _steps(self._folder.read_metrics())
 
 

@@ -1,5 +1,6 @@
 """Rollouts of long runs: few files, equal however a run was interrupted, every step read once."""
 
+import errno
 import os
 import shutil
 import sys
@@ -138,16 +139,16 @@ def test_steps_without_rows_are_merged_away(tmp_path):
     assert run.rollout_steps() == [37]
 
 
-def test_folder_of_single_files_is_read_and_merged_with_the_next_step(tmp_path, monkeypatch):
+def test_folder_of_single_files_is_read_and_merged_when_its_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     with monkeypatch.context() as old:
-        old.setattr(shards, "BLOCK_STEPS", ())
+        old.setattr(shards, "BLOCK_STEPS", (10**9,))
         run = write(tmp_path, range(1, 120))
     assert len(contents(run)) == 119
     assert ids(run) == expected_ids(119)
-    run.write_rollouts(120, records(120))
-    assert len(contents(run)) == 21
-    assert ids(run) == expected_ids(120)
+    run.delete_rollouts(119)
+    assert len(contents(run)) == 20
+    assert ids(run) == expected_ids(119)
 
 
 # ------------------------------------------------------------------------------------------------------------ cuts
@@ -318,3 +319,38 @@ def test_steps_with_other_columns_stay_files_of_their_own(tmp_path):
     run.write_rollouts(4, records(4))
     assert len(contents(run)) == 4
     assert run.read_rollouts(columns=["step"]).num_rows == len(run.read_rollouts([1, 2], ["step"])) + 3
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_full_disk_while_a_block_is_merged_loses_nothing(tmp_path, monkeypatch):
+    run = write(tmp_path, range(1, 4))
+    replace = os.replace
+
+    def full(source, target):
+        if Path(target).name.startswith("steps-"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "replace", full)
+        with pytest.raises(RecordError, match=r"steps-000001-000004\.parquet: cannot be written: No space left"):
+            run.write_rollouts(4, records(4))
+    assert len(contents(run)) == 4
+    assert ids(run) == expected_ids(4)
+    run.delete_rollouts(4)
+    assert list(contents(run)) == ["steps-000001-000004.parquet"]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_file_of_steps_that_make_no_block_waits_for_the_block_that_holds_it(tmp_path):
+    run = write(tmp_path, range(1, 4))
+    odd = run.rollouts_folder / "steps-000002-000006.parquet"
+    pq.write_table(run.read_rollouts([2, 3]), odd)
+    for step in (2, 3):
+        run.rollouts_path(step).unlink()
+    write(run.path, range(7, 12))
+    assert odd.exists()
+    assert run.rollout_steps() == [1, 2, 3, *range(7, 12)]
+    write(run.path, range(12, 13))
+    assert list(contents(run)) == ["steps-000001-000012.parquet"]
+    assert run.rollout_steps() == [1, 2, 3, *range(7, 13)]

@@ -37,7 +37,7 @@ from gar.records.files import (
     write_parquet,
 )
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
-from gar.records.shards import RolloutFile, RolloutReader, cut_rollouts, merge_rollouts
+from gar.records.shards import RolloutFile, RolloutReader, block_ended, cut_rollouts, merge_rollouts
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -271,7 +271,8 @@ class RunFolder:
         if foreign:
             raise ValueError(f"rollouts of step {step} must all say so, got a record of step {min(foreign)}")
         write_parquet(self.rollouts_path(step), rollout_table(records))
-        merge_rollouts(self.rollouts_folder)
+        if block_ended(self.rollouts_folder, step):
+            merge_rollouts(self.rollouts_folder)
 
     def rollout_reader(self) -> RolloutReader:
         """Reads the rollouts of one step after the other without looking for the files each time."""

@@ -64,10 +64,12 @@ class RolloutFile:
 
 
 def rollout_files(folder: Path) -> list[RolloutFile]:
-    """Rollout files in `folder`, smaller ones first."""
-    names = (_NAME.fullmatch(path.name) for path in folder.glob("step*.parquet"))
+    """Rollout files in `folder`, smaller ones first. A file under any other name is none."""
+    paths = list(folder.glob("step*.parquet"))
+    names = (_NAME.fullmatch(path.name) for path in paths)
     files = [RolloutFile(folder, int(name[1] or name[2]), int(name[1] or name[3])) for name in names if name]
-    return sorted(files, key=lambda file: (file.num_steps, file.first))
+    known = [file for file in files if file.first <= file.last and file.path in paths]
+    return sorted(known, key=lambda file: (file.num_steps, file.first))
 
 
 def block_of(step: int, written: int) -> tuple[int, int]:
@@ -153,6 +155,7 @@ class RolloutReader:
         return self._files[step]
 
     def _look(self) -> dict[int, RolloutFile]:
+        self._shard = None
         files: dict[int, RolloutFile] = {}
         for file in rollout_files(self._folder):
             for step in self._steps_in(file):
@@ -215,6 +218,12 @@ class _Shard:
         check_columns(self.path, self._parquet.schema_arrow.names, columns)
 
 
+def block_ended(folder: Path, step: int) -> bool:
+    """Whether `step` is the first one written at the end of a block or after it, or one that was written late."""
+    previous = max((file.last for file in rollout_files(folder) if file.last != step), default=0)
+    return step < previous or any(step // size > previous // size for size in BLOCK_STEPS)
+
+
 def merge_rollouts(folder: Path) -> None:
     """Merge the files of every block whose last step was reached.
 
@@ -228,7 +237,9 @@ def merge_rollouts(folder: Path) -> None:
     written = max((file.last for file in files), default=0)
     blocks: dict[tuple[int, int], list[RolloutFile]] = defaultdict(list)
     for file in files:
-        blocks[block_of(file.last, written)].append(file)
+        block = block_of(file.last, written)
+        if block[0] <= file.first:
+            blocks[block].append(file)
     for (first, last), parts in blocks.items():
         whole = RolloutFile(folder, first, last)
         if parts != [whole]:
@@ -238,7 +249,8 @@ def merge_rollouts(folder: Path) -> None:
 
 
 def cut_rollouts(folder: Path, after_step: int) -> None:
-    """Remove the rollouts of all later steps. What is left lies in the files that a run to `after_step` writes.
+    """Remove the rollouts of all later steps. What is left lies in the files that a run to `after_step` writes, also
+    where an earlier merge was killed.
 
     A kill in the middle leaves every step up to `after_step`, so that the cut can be made again.
 
@@ -262,6 +274,7 @@ def cut_rollouts(folder: Path, after_step: int) -> None:
                 _write_shard(part, (reader.read(step) for step in steps))
     # From the last step backwards: a kill leaves no gap, and the files that were split go last.
     _remove(sorted(files, key=lambda file: file.first, reverse=True))
+    merge_rollouts(folder)
 
 
 class _NotMergeable(Exception):
@@ -271,17 +284,18 @@ class _NotMergeable(Exception):
 def _tables(folder: Path, first: int, last: int) -> Iterator[pa.Table]:
     """The rows of the steps of a block, step by step."""
     reader = RolloutReader(folder)
-    schema = None
-    for step in reader.steps:
-        if first <= step <= last:
-            try:
-                table = reader.read(step)
-            except RecordError as error:
-                raise _NotMergeable from error
-            schema = schema or table.schema
-            if not table.schema.equals(schema) or "step" not in schema.names or {*table["step"].to_pylist()} - {step}:
+    steps = [step for step in reader.steps if first <= step <= last]
+    try:
+        columns = {tuple(reader.describe(step)[1]) for step in steps}  # before anything is written
+        if len(columns) > 1 or not all("step" in names for names in columns):
+            raise _NotMergeable
+        for step in steps:
+            table = reader.read(step)
+            if {*table["step"].to_pylist()} - {step}:
                 raise _NotMergeable
             yield table
+    except RecordError as error:
+        raise _NotMergeable from error
 
 
 def _write_shard(file: RolloutFile, tables: Iterator[pa.Table]) -> None:

@@ -1,0 +1,99 @@
+"""Faults, and what becomes of the work: prints a table, and exits with 1 if anything was lost without a word.
+
+python -m tests.faults                      everything
+python -m tests.faults --kind "kill train"  one kind
+python -m tests.faults --kind "kill train" --name 57 --keep
+                                            one try; its folder is kept
+python -m tests.faults --sample             one in so many, as `make test` does it
+"""
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import time
+from collections import Counter
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+import peft  # noqa: F401
+import torch
+
+import gar.analysis.alignment
+import gar.analysis.learning_curve
+import gar.analysis.summary
+import gar.cli.eval
+import gar.comparison.compare
+import gar.evaluation.grading
+import gar.evaluation.sampling
+import gar.report.build
+import gar.scoring.files
+import gar.training  # noqa: F401
+from tests.faults.lab import Lab, Try, Verdict, verdicts
+from tests.faults.plan import PLAN, tries
+
+SAMPLE = {"kill train": 4, "damage, then resume": 2, "two writers": 1}
+"""What `make test` tries: so many of each kind, evenly spaced."""
+
+
+def main() -> int:
+    """Returns 0 where nothing is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", action="append", choices=list(PLAN), help="only this kind; may be repeated")
+    parser.add_argument("--name", help="only the try of this name")
+    parser.add_argument("--sample", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="keep the folders")
+    parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="tries side by side")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    start = time.monotonic()
+    lab = Lab()
+    ended: list[tuple[Try, Verdict]] = []
+    try:
+        for kind in SAMPLE if options.sample else options.kind or PLAN:
+            chosen = [each for each in tries(kind, lab) if options.name in (None, each.name)]
+            if options.sample:
+                chosen = chosen[len(chosen) // SAMPLE[kind] - 1 :: len(chosen) // SAMPLE[kind]]
+            lab.prepare(chosen)
+            for each, verdict in verdicts(lab, chosen, lanes=options.lanes, keep=options.keep):
+                ended.append((each, verdict))
+                if verdict.outcome == "wrong":
+                    again = shlex.join(["--kind", kind, "--name", each.name])
+                    print(f"wrong: python -m tests.faults {again}\n    {verdict.reason}", flush=True)
+            print(_row(kind, [verdict for each, verdict in ended if each.kind == kind]), flush=True)
+    finally:
+        if options.keep:
+            print(f"Folders in {lab.path}")
+        else:
+            lab.close()
+    _print(ended, time.monotonic() - start)
+    return int(any(verdict.outcome == "wrong" for _, verdict in ended))
+
+
+def _row(kind: str, ended: list[Verdict]) -> str:
+    counts = Counter(verdict.outcome for verdict in ended)
+    return f"| {kind} | {len(ended)} | {counts['equal']} | {counts['refused']} | {counts['wrong']} |"
+
+
+def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
+    """The sentences of those that were refused, then the table."""
+    sentences = Counter((each.kind, _plain(verdict)) for each, verdict in ended if verdict.outcome == "refused")
+    print("\nRefused:")
+    for (kind, sentence), count in sentences.items():
+        print(f"  {count:3} {kind}: {sentence}")
+    print("\n| kind | tries | equal | refused with a sentence | wrong |\n|---|---|---|---|---|")
+    for kind in dict.fromkeys(each.kind for each, _ in ended):
+        print(_row(kind, [verdict for each, verdict in ended if each.kind == kind]))
+    print(_row("all", [verdict for _, verdict in ended]))
+    print(f"\n{seconds / 60:.1f} minutes")
+
+
+def _plain(verdict: Verdict) -> str:
+    """A sentence without what differs from try to try."""
+    return re.sub(r"\d+", "N", re.sub(r"\S*/", "", verdict.reason))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""A grader of the user's own, so that the verifier's processes have work."""
+
+
+def grade(response: str, gold: str) -> bool:
+    return f"<answer>{gold}</answer>" in response

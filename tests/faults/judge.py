@@ -1,0 +1,86 @@
+"""What a folder holds, apart from times, and in what it differs from another."""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gar.records import RunFolder
+
+VOLATILE = {
+    "start_time", "end_time", "resume_times", "resumed", "seconds", "step_seconds", "step_time", "tokens_per_second",
+    "gar_time_fraction", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "seconds_per_step", "shares_of_step",
+}  # fmt: skip
+"""Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
+
+_HASHED_WITH_TIMES = {"manifest.json", "complete"}
+"""Of a checkpoint: they hold hashes of files with times in them."""
+
+
+def contents(root: Path) -> dict[str, str]:
+    """Every file under a folder by name, as a hash of what must not depend on faults.
+
+    JSON counts without times, the rollouts of a run as one table whatever files hold it, all else byte for byte.
+    Hidden files are those of writers and locks, and tables and pages of times: they do not count.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if not path.is_file() or path.name.startswith(".") or path.name in _HASHED_WITH_TIMES:
+            continue
+        if path.parent.name == "rollouts":
+            found[str(Path(name).parent)] = _hash(RunFolder(path.parents[1]).read_rollouts().to_pylist())
+        elif path.suffix in (".json", ".jsonl"):
+            found[name] = _hash([_without_times(value) for value in _values(path)])
+        else:
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def differences(expected: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+    """In what two folders differ, in words; empty where they are equal."""
+    both = expected.keys() & there.keys()
+    kinds = {
+        "missing": expected.keys() - there.keys(),
+        "too much": there.keys() - expected.keys(),
+        "different": {name for name in both if expected[name] != there[name]},
+    }
+    return [text for kind, names in kinds.items() for text in _by_folder(kind, names)]
+
+
+def _by_folder(kind: str, names: Collection[str]) -> Iterator[str]:
+    folders = Counter(os.path.dirname(name) for name in names)
+    for folder, count in sorted(folders.items()):
+        some = [os.path.basename(name) for name in sorted(names) if os.path.dirname(name) == folder]
+        yield f"{kind}: {folder}/{some[0]}" if count == 1 else f"{kind}: {folder}/ {', '.join(some)}"
+
+
+def acknowledged(root: Path) -> dict[str, str]:
+    """The bytes of every file that a command which refuses its work must leave as they are: all but its own record."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if path.is_file() and path.name != "run.json" and not path.name.startswith(".")
+    }
+
+
+def _values(path: Path) -> list[Any]:
+    text = path.read_text()
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else [json.loads(text)]
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            name: _without_times(part)
+            for name, part in value.items()
+            if name not in VOLATILE and not name.startswith("time/")
+        }
+    return [_without_times(part) for part in value] if isinstance(value, list) else value
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,231 @@
+"""Tries: a command, what befalls it, how it goes on, and whether nothing was lost."""
+
+import json
+import os
+import pickle
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from tests.faults.jobs import Job
+from tests.faults.judge import acknowledged, contents, differences
+from tests.faults.process import Command, Ending, Fault, run
+
+Outcome = Literal["equal", "refused", "wrong"]
+Change = tuple[str, str]
+"""A file, and what is done to it: delete, empty, half, zeros, flip, or cut:SIZE."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Try:
+    """One try.
+
+    Attributes:
+        kind: Row of the table.
+        name: Says which try of this kind.
+        job: The command.
+        base: Do not begin in an empty folder but in that of a run killed at this operation, and go on.
+        fault: What befalls the command.
+        changes: What is done to files after that.
+        second: A second writer, started while the first is held.
+        reads: Instead of going on: a command that reads what is there, and must show it or say why not.
+    """
+
+    kind: str
+    name: str
+    job: Job
+    base: int | None = None
+    fault: Fault | None = None
+    changes: Sequence[Change] = ()
+    second: Sequence[str] | None = None
+    reads: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """How a try ended, and why it was refused or is wrong."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+class Lab:
+    """A folder with uninterrupted runs to compare with, and with killed runs to begin from."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="gar-faults-"))
+        self._references: dict[str, tuple[dict[str, str], list[dict[str, Any]]]] = {}
+
+    def close(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.path)
+
+    def operations(self, job: Job) -> list[dict[str, Any]]:
+        """The writing operations of an uninterrupted run: event, path, and what was written since the one before."""
+        return self._reference(job)[1]
+
+    def base(self, job: Job, at: int) -> Path:
+        """The folder of a run that was killed at an operation; 0 for one that was not."""
+        folder = self.path / f"{job.name}-{at}"
+        if not folder.exists():
+            in_a_fork(lambda: _run_whole(job, folder, Fault(at=at, action="kill") if at else None))
+        return folder
+
+    def prepare(self, tries: Sequence[Try]) -> None:
+        """Make what these tries need, so that forks share it."""
+        for each in tries:
+            self._reference(each.job)
+            if each.base is not None:
+                self.base(each.job, each.base)
+
+    def judge(self, each: Try, *, keep: bool = False) -> Verdict:
+        """Do one try in a folder of its own."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{each.kind}-".replace(" ", "-"), dir=self.path))
+        try:
+            return self._judge(each, folder)
+        finally:
+            if not keep:
+                shutil.rmtree(folder)
+
+    def _judge(self, each: Try, folder: Path) -> Verdict:
+        if each.base is None:
+            each.job.prepare(folder)
+        else:
+            shutil.copytree(self.base(each.job, each.base), folder, dirs_exist_ok=True)
+        ended = None
+        if each.fault is not None:
+            command = Command(each.job.start if each.base is None else each.job.go_on, folder, each.fault)
+            refused = None
+            if each.second is not None and command.wait_until_held():
+                refused = run(each.second, folder)
+            ended = command.end()
+            if wrong := _unexplained(ended, each.fault) or (refused and _unexplained(refused, None)):
+                return Verdict(outcome="wrong", reason=wrong)
+        change_files(folder, each.changes)
+        if each.reads is not None:
+            return _shown(run(each.reads, folder))
+        if ended is None or ended.status != 0:
+            before = acknowledged(folder)
+            ended = run(each.job.go_on, folder)
+            if ended.status != 0:
+                return _refused(ended, before, folder)
+        differing = differences(self._reference(each.job)[0], contents(folder))
+        return Verdict(outcome="wrong", reason="; ".join(differing)) if differing else Verdict(outcome="equal")
+
+    def _reference(self, job: Job) -> tuple[dict[str, str], list[dict[str, Any]]]:
+        if job.name not in self._references:
+            folder = self.path / f"{job.name}-whole"
+            record = self.path / f"{job.name}.operations"
+            in_a_fork(lambda: _run_whole(job, folder, None, record))
+            operations = [json.loads(line) for line in record.read_text().splitlines()]
+            self._references[job.name] = (in_a_fork(lambda: contents(folder)), operations)
+        return self._references[job.name]
+
+
+def change_files(folder: Path, changes: Sequence[Change]) -> None:
+    """Damage files."""
+    for name, how in changes:
+        path = folder / name
+        if how == "delete":
+            path.unlink(missing_ok=True)
+            continue
+        content = path.read_bytes()
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :] if content else b"x"
+        size = int(how.removeprefix("cut:")) if how.startswith("cut:") else middle
+        damaged = {"empty": b"", "half": content[:middle], "zeros": bytes(len(content)), "flip": flipped}
+        path.write_bytes(damaged.get(how, content[:size]))
+
+
+def verdicts(lab: Lab, tries: Sequence[Try], *, lanes: int, keep: bool = False) -> Iterator[tuple[Try, Verdict]]:
+    """All tries, some side by side, each as it ends."""
+    waiting, running = list(tries), dict[int, tuple[Try, IO[bytes]]]()
+    while waiting or running:
+        while waiting and len(running) < lanes:
+            each = waiting.pop(0)
+            pid, result = _fork(lambda each=each: lab.judge(each, keep=keep))
+            running[pid] = (each, result)
+        pid, _ = os.waitpid(-1, 0)
+        if pid in running:
+            each, result = running.pop(pid)
+            yield each, _result(result)
+
+
+def in_a_fork(function: Callable[[], Any]) -> Any:
+    """What a function returns that must not start threads in this process, which goes on forking."""
+    pid, result = _fork(function)
+    os.waitpid(pid, 0)
+    return _result(result)
+
+
+def _fork(function: Callable[[], Any]) -> tuple[int, IO[bytes]]:
+    """A process that calls a function, and a file for what comes back."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115
+    pid = os.fork()
+    if pid == 0:
+        try:
+            answer = (function(), None)
+        except BaseException:
+            answer = (None, traceback.format_exc())
+        pickle.dump(answer, file)
+        file.flush()
+        os._exit(0)
+    return pid, file
+
+
+def _result(file: IO[bytes]) -> Any:
+    with file:
+        file.seek(0)
+        value, error = pickle.load(file)
+    if error:
+        raise RuntimeError(f"the suite itself failed:\n{error}")
+    return value
+
+
+def _run_whole(job: Job, folder: Path, fault: Fault | None, record: Path | None = None) -> None:
+    folder.mkdir()
+    job.prepare(folder)
+    ended = run(job.start, folder, fault, record)
+    if ended.status != (-9 if fault else 0):
+        raise RuntimeError(f"{job.name}: ended with status {ended.status}: {ended.text}")
+
+
+def _unexplained(ended: Ending, fault: Fault | None) -> str:
+    """What is wrong with how a command ended that something befell; empty if nothing is."""
+    if ended.status is None:
+        return "it hangs"
+    if "Traceback" in ended.text:
+        return _last_line(ended)
+    killed = fault is not None and fault.action in ("kill", "term")
+    interrupted = fault is not None and fault.action == "interrupt" and ended.status in (130, -2)
+    if killed or interrupted or ended.status == 0 or ended.sentence:
+        return ""
+    return f"ended with status {ended.status}: {_last_line(ended)}"
+
+
+def _refused(ended: Ending, before: dict[str, str], folder: Path) -> Verdict:
+    """A command that did not go on: it must say why, and leave everything as it was."""
+    after = acknowledged(folder)
+    lost = [name for name in before if after.get(name) != before[name]]
+    if ended.sentence is None:
+        return Verdict(outcome="wrong", reason=_unexplained(ended, None) or _last_line(ended))
+    if lost:
+        return Verdict(outcome="wrong", reason=f"refused, and lost {', '.join(lost)}: {ended.sentence}")
+    return Verdict(outcome="refused", reason=ended.sentence)
+
+
+def _shown(ended: Ending) -> Verdict:
+    """A command that reads: it shows what there is, or says why it cannot."""
+    if ended.status == 0 and "Traceback" not in ended.text:
+        return Verdict(outcome="equal")
+    if ended.sentence:
+        return Verdict(outcome="refused", reason=ended.sentence)
+    return Verdict(outcome="wrong", reason=_unexplained(ended, None))
+
+
+def _last_line(ended: Ending) -> str:
+    return (ended.text.strip().splitlines() or [f"status {ended.status}, no word"])[-1][:300]

@@ -1,0 +1,169 @@
+"""Which tries there are, kind by kind."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from tests.faults import jobs
+from tests.faults.jobs import Job
+from tests.faults.lab import Change, Lab, Try
+from tests.faults.process import Action, Fault
+
+HOWS = ("delete", "empty", "half", "zeros", "flip")
+
+
+def moments(count: int, every: int) -> list[int]:
+    """Every so many-th operation, and all of the last third."""
+    return [at for at in range(1, count + 1) if at % every == 0 or at > count * 2 // 3]
+
+
+def kills(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
+    """SIGKILL at an operation."""
+    for at in moments(len(lab.operations(job)), every):
+        yield Try(kind=kind, name=str(at), job=job, fault=Fault(at=at, action="kill"))
+
+
+def cuts(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
+    """SIGKILL in the middle of a write: what was written since the operation before is there up to some byte."""
+    operations = lab.operations(job)
+    for at in moments(len(operations), every):
+        before = operations[at - 2]
+        written = [
+            part
+            for part in operations[at - 1]["written"]
+            if before["event"] != "os.rename" or not part["path"].startswith(before["path"])
+        ]
+        for index, part in enumerate(written):
+            changes = [(later["path"], "delete") for later in written[index + 1 :]]
+            changes.append((part["path"], f"cut:{(part['before'] + part['after']) // 2}"))
+            yield Try(
+                kind=kind, name=f"{at}.{index}", job=job, fault=Fault(at=at, action="kill"), changes=tuple(changes)
+            )
+
+
+def resume_kills(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
+    """A run killed in the middle, whose resume is killed as well."""
+    count = len(lab.operations(job))
+    for base in (count // 2, count - 12):
+        for at in range(1, count - base + 8, every):
+            yield Try(kind=kind, name=f"{base}.{at}", job=job, base=base, fault=Fault(at=at, action="kill"))
+
+
+def damage(kind: str, job: Job, hows: Sequence[str], at: Callable[[int], int], lab: Lab) -> Iterator[Try]:
+    """Every file of a killed run is damaged before it is resumed."""
+    base = at(len(lab.operations(job)))
+    for change in _changes(lab.base(job, base), hows):
+        yield Try(kind=kind, name=" ".join(change), job=job, base=base, changes=(change,))
+
+
+def damaged_reading(kind: str, reads: Sequence[str], lab: Lab) -> Iterator[Try]:
+    """Every file of a finished run is damaged before it is read."""
+    for change in _changes(lab.base(jobs.TRAIN, 0), HOWS):
+        if not change[0].startswith(f"{jobs.RUN}/checkpoints"):
+            yield Try(kind=kind, name=" ".join(change), job=jobs.TRAIN, base=0, changes=(change,), reads=reads)
+
+
+def full_disks(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
+    """From one of ten moments on files cannot grow, or none can be made."""
+    count = len(lab.operations(job))
+    for tenth in range(10):
+        at = 1 + tenth * count // 10
+        limit = (0, 1_000, 4_000, 1_000_000, 5_000_000)[tenth % 5]
+        yield Try(kind=kind, name=f"full {at}", job=job, fault=Fault(at=at, action="full", limit_bytes=limit))
+        yield Try(kind=kind, name=f"no-space {at}", job=job, fault=Fault(at=at, action="no-space"))
+
+
+def full_checkpoints(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
+    """The disk is full inside the second checkpoint, for each of its files."""
+    steps = [at for at, line in enumerate(lab.operations(job), 1) if line["path"].endswith("checkpoint-4/config.json")]
+    for at in steps[:1]:
+        for limit in (500, 1_500, 5_000, 10_000, 1_000_000, 5_000_000):
+            fault = Fault(at=at, action="full", limit_bytes=limit)
+            yield Try(kind=kind, name=f"checkpoint {limit}", job=job, fault=fault)
+
+
+def signals(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
+    """SIGTERM, SIGINT and SIGKILL some time after an operation, both drawn with a fixed seed."""
+    draw = random.Random(0)
+    count = len(lab.operations(job))
+    actions: tuple[Action, ...] = ("term", "interrupt", "kill")
+    for action in actions:
+        for _ in range(8):
+            fault = Fault(at=draw.randint(1, count), action=action, delay_seconds=round(draw.uniform(0, 0.2), 3))
+            yield Try(kind=kind, name=f"{action} {fault.at} {fault.delay_seconds}", job=job, fault=fault)
+
+
+def verifier_kills(kind: str, lab: Lab) -> Iterator[Try]:
+    """SIGKILL of the verifier's keeper, or of its workers, between two batches."""
+    count = len(lab.operations(jobs.TRAIN_GRADED))
+    actions: tuple[Action, ...] = ("kill-keeper", "kill-worker")
+    for action in actions:
+        for at in (count // 4, count // 2, count - 20):
+            yield Try(kind=kind, name=f"{action} {at}", job=jobs.TRAIN_GRADED, fault=Fault(at=at, action=action))
+
+
+def two_writers(kind: str, job: Job, at: Sequence[float], lab: Lab) -> Iterator[Try]:
+    """A second writer begins while the first is in the middle of its work."""
+    count = len(lab.operations(job))
+    for share in at:
+        fault = Fault(at=max(1, int(share * count)), action="hold")
+        yield Try(kind=kind, name=f"{job.name} {fault.at}", job=job, fault=fault, second=job.go_on)
+
+
+def two_resumes(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
+    """Two at once go on with a killed run."""
+    base = len(lab.operations(job)) // 2
+    for at in (1, 2, 4, 10, 20):
+        fault = Fault(at=at, action="hold")
+        yield Try(kind=kind, name=f"resume {at}", job=job, base=base, fault=fault, second=job.go_on)
+
+
+def _changes(folder: Path, hows: Sequence[str]) -> list[Change]:
+    paths = sorted(path for path in (folder / jobs.RUN).rglob("*") if path.is_file() and path.name[0] != ".")
+    return [(str(path.relative_to(folder)), how) for path in paths for how in hows]
+
+
+def _middle(count: int) -> int:
+    """In the fifth step: two checkpoints are whole."""
+    return count * 7 // 12
+
+
+PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
+    "kill train": [partial(kills, job=jobs.TRAIN, every=3)],
+    "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, every=10)],
+    "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, every=10)],
+    "kill train inside a write": [partial(cuts, job=jobs.TRAIN, every=3)],
+    "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=3)],
+    "damage, then resume": [
+        partial(damage, job=jobs.TRAIN, hows=HOWS, at=_middle),
+        partial(damage, job=jobs.TRAIN, hows=("delete", "half"), at=lambda count: count - 3),
+    ],
+    "damage, then report": [partial(damaged_reading, reads=jobs.REPORT)],
+    "damage, then analyze": [partial(damaged_reading, reads=jobs.ANALYZE)],
+    "disk full": [partial(full_disks, job=jobs.TRAIN), partial(full_checkpoints, job=jobs.TRAIN)],
+    "signals": [partial(signals, job=jobs.TRAIN)],
+    "verifier killed": [verifier_kills],
+    "two writers": [
+        partial(two_writers, job=jobs.TRAIN, at=(0.1, 0.3, 0.5, 0.8, 1.0)),
+        partial(two_resumes, job=jobs.TRAIN),
+        partial(two_writers, job=jobs.SCORE, at=(0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+        partial(two_writers, job=jobs.SCORE_OVERWRITE, at=(0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+        partial(two_writers, job=jobs.EVAL, at=(0.1, 0.5, 0.9)),
+        partial(two_writers, job=jobs.COMPARE, at=(0.5,)),
+    ],
+    "kill score": [
+        partial(kills, job=jobs.SCORE, every=1),
+        partial(cuts, job=jobs.SCORE, every=1),
+    ],
+    "kill score, Parquet": [partial(kills, job=jobs.SCORE_PARQUET, every=1)],
+    "kill eval": [partial(kills, job=jobs.EVAL, every=1), partial(cuts, job=jobs.EVAL, every=1)],
+    "kill compare": [partial(kills, job=jobs.COMPARE, every=5)],
+    "disk full: score, eval": [partial(full_disks, job=jobs.SCORE), partial(full_disks, job=jobs.EVAL)],
+}
+"""Kinds of tries, each a row of the table."""
+
+
+def tries(kind: str, lab: Lab) -> list[Try]:
+    """All tries of a kind."""
+    return [each for part in PLAN[kind] for each in part(kind=kind, lab=lab)]

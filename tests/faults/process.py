@@ -1,0 +1,319 @@
+"""A `gar` command in a fork that has everything imported, and what can befall it at one of its writing operations.
+
+An operation is what changes a name under the command's folder: open for writing, rename, unlink, mkdir, rmdir,
+truncate, link. Python's audit events tell of each before it happens. Libraries that write below Python (safetensors,
+torch, pyarrow) do not show: what they wrote before an operation is listed with it.
+"""
+
+import contextlib
+import errno
+import io
+import json
+import mmap
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from gar.cli.main import main
+from gar.comparison import child, runner
+
+TIMEOUT_SECONDS = 150.0
+_LARGEST = 256 * 1024**2
+
+Action = Literal["kill", "term", "interrupt", "full", "no-space", "hold", "kill-keeper", "kill-worker"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """What happens when a command is about to do its operation number `at`, counted from 1.
+
+    Attributes:
+        at: The operation.
+        action: kill, term, interrupt: the signal. full: from here on no file grows beyond `limit_bytes`. no-space: from
+            here on nothing new can be opened or made. hold: wait until released. kill-keeper, kill-worker: of the
+            verifier.
+        limit_bytes: For full.
+        delay_seconds: The signal comes so much later.
+    """
+
+    at: int
+    action: Action
+    limit_bytes: int = 0
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """How a command ended: its exit status, negative for a signal and None after the time limit, and its words."""
+
+    status: int | None
+    text: str
+
+    @property
+    def sentence(self) -> str | None:
+        """The one line in which it explains itself, if it ended with status 1 and without a traceback."""
+        last = (self.text.strip().splitlines() or [""])[-1]
+        return last if self.status == 1 and "Traceback" not in self.text and last.startswith("gar ") else None
+
+
+class Command:
+    """A running `gar` command in a fork of this process, in a folder of its own.
+
+    Args:
+        arguments: Of `gar`.
+        folder: Its working folder, which exists.
+        fault: What befalls it.
+        record: File that gets one JSON line per operation.
+    """
+
+    def __init__(self, arguments: Sequence[str], folder: Path, fault: Fault | None = None, record: Path | None = None):
+        self._text: list[bytes] = []
+        self._held, held = os.pipe()
+        release, self._release = os.pipe()
+        reader, writer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            for end in (self._held, self._release, reader):
+                os.close(end)
+            _live(arguments, folder, _Watch(folder, fault, record, held, release), writer)
+        for end in (held, release, writer):
+            os.close(end)
+        os.set_blocking(reader, False)
+        self._reader = reader
+
+    def wait_until_held(self) -> bool:
+        """Wait for the operation at which it is held; False where it ended before."""
+        return os.read(self._held, 1) != b""
+
+    def end(self) -> Ending:
+        """Release it, wait for its end, and end whatever it started."""
+        os.close(self._release)
+        status = _wait(self._pid, TIMEOUT_SECONDS, self._read)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        if status is None:
+            os.waitpid(self._pid, 0)
+        self._read()
+        os.close(self._held)
+        os.close(self._reader)
+        return Ending(status=status, text=b"".join(self._text).decode(errors="replace"))
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._reader, 65536):
+                self._text.append(piece)
+
+
+def run(arguments: Sequence[str], folder: Path, fault: Fault | None = None, record: Path | None = None) -> Ending:
+    """A command from its beginning to its end."""
+    return Command(arguments, folder, fault, record).end()
+
+
+def _wait(pid: int, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> int | None:
+    """Exit status of a child, or None if it is still alive after so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        meanwhile()
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    return None
+
+
+def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) -> None:
+    """The whole life of the fork."""
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.chdir(folder)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(0, 1)
+        os.dup2(writer, 2)
+        sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(fd, "wb", 0), write_through=True) for fd in (1, 2))
+        _reseed()
+        runner.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _ForkedRun})
+        sys.addaudithook(watch)
+        status = main(arguments)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _reseed() -> None:
+    """No two processes of a user begin with the same random state; what must be repeatable sets its own."""
+    seed = int.from_bytes(os.urandom(4))
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+class _Watch:
+    """An audit hook: counts operations, over this process and its forks, and lets the fault happen."""
+
+    def __init__(self, folder: Path, fault: Fault | None, record: Path | None, held: int, release: int):
+        self._root = str(folder)
+        self._fault = fault
+        self._record = record and os.open(record, os.O_WRONLY | os.O_CREAT)
+        self._held, self._release = held, release
+        self._count = mmap.mmap(-1, 8)
+        self._files: dict[str, tuple[int, int]] = {}
+        self._busy = False
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if self._busy or event not in _CHANGED:
+            return
+        self._busy = True  # what happens in here is nobody's operation
+        try:
+            path = _CHANGED[event](*args)
+            if path is not None and path.startswith(self._root):
+                self._operation(event, path)
+        finally:
+            self._busy = False
+
+    def _operation(self, event: str, path: str) -> None:
+        count = int.from_bytes(self._count[:]) + 1
+        self._count[:] = count.to_bytes(8)
+        if self._record:
+            line = {"event": event, "path": os.path.relpath(path, self._root), "written": self._written()}
+            os.write(self._record, json.dumps(line).encode() + b"\n")
+        fault = self._fault
+        if fault is None or count < fault.at:
+            return
+        if fault.action == "no-space" and event in ("open", "os.mkdir"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if count == fault.at:
+            self._befall(fault)
+
+    def _befall(self, fault: Fault) -> None:
+        signals = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "interrupt": signal.SIGINT}
+        if fault.action in signals:
+            send = threading.Timer(fault.delay_seconds, os.kill, (os.getpid(), signals[fault.action]))
+            send.run() if not fault.delay_seconds else send.start()
+        elif fault.action == "full":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (fault.limit_bytes, _LARGEST))
+        elif fault.action == "hold":
+            os.write(self._held, b"x")
+            os.read(self._release, 1)
+        elif fault.action in ("kill-keeper", "kill-worker"):
+            keepers = [pid for pid in _children(os.getpid()) if b"gar.verify.keeper" in _command_line(pid)]
+            workers = [pid for keeper in keepers for pid in _children(keeper)]
+            for pid in keepers if fault.action == "kill-keeper" else workers:
+                os.kill(pid, signal.SIGKILL)
+
+    def _written(self) -> list[dict[str, Any]]:
+        """Files that are new or longer since the last operation, in the order of their writing."""
+        now = {}
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                status = os.stat(os.path.join(folder, name))
+                now[os.path.relpath(os.path.join(folder, name), self._root)] = (status.st_mtime_ns, status.st_size)
+        changed = sorted((now[name], name) for name in now if now[name] != self._files.get(name))
+        before, self._files = self._files, now
+        return [
+            {"path": name, "before": before.get(name, (0, 0))[1], "after": size}
+            for (_, size), name in changed
+            if size > before.get(name, (0, 0))[1]
+        ]
+
+
+def _opened(path: Any, mode: Any, flags: int) -> str | None:
+    writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    return None if isinstance(path, int) or not writes else _absolute(path)
+
+
+def _made(path: Any, mode: int, dir_fd: int) -> str | None:
+    whole = _absolute(path, dir_fd)
+    return None if os.path.isdir(whole) else whole
+
+
+def _removed(path: Any, dir_fd: int) -> str | None:
+    whole = _absolute(path, dir_fd)
+    return whole if os.path.lexists(whole) else None
+
+
+def _absolute(path: Any, dir_fd: int = -1) -> str:
+    start = os.getcwd() if dir_fd == -1 else os.readlink(f"/proc/self/fd/{dir_fd}")
+    return os.path.normpath(os.path.join(start, os.fsdecode(path)))
+
+
+_CHANGED: dict[str, Callable[..., str | None]] = {
+    "open": _opened,
+    "os.mkdir": _made,
+    "os.remove": _removed,
+    "os.rmdir": _removed,
+    "os.rename": lambda source, target, source_fd, target_fd: _absolute(target, target_fd),
+    "os.link": lambda source, target, source_fd, target_fd: _absolute(target, target_fd),
+    "os.truncate": lambda path, length: _absolute(f"/proc/self/fd/{path}" if isinstance(path, int) else path),
+}
+"""The path that an audit event is about to change, from its arguments; None where it changes nothing."""
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def _command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+class _ForkedRun:
+    """Stands for the process that `gar compare` starts for each run."""
+
+    def __init__(self, command: Sequence[str], *, stdout: io.BufferedWriter, pass_fds: Sequence[int], **_: Any):
+        reader, writer = os.pipe()
+        log = os.dup(stdout.fileno())
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                os.setsid()
+                os.dup2(reader, 0)
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                for end in {reader, writer, log} - set(pass_fds):
+                    os.close(end)
+                status = child.main([*command][3:])
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        os.close(reader)
+        os.close(log)
+        self.stdin = os.fdopen(writer, "wb")
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self.returncode = _wait(self.pid, TIMEOUT_SECONDS if timeout is None else timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("gar.comparison.child", timeout or TIMEOUT_SECONDS)
+        return self.returncode
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)

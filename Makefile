@@ -8,13 +8,14 @@ export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help install demo test test-engines test-all docs lint types imports format clean
+.PHONY: help install demo test test-engines test-faults test-all docs lint types imports format clean
 
 help:
 	@echo "make demo          install into .venv, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
 	@echo "make test          install into .venv, then lint, types, import contract, tests"
 	@echo "make test-engines  install Megatron and verl in places of their own, then the tests of these engines"
-	@echo "make test-all      make test plus the slow tests and those in a browser"
+	@echo "make test-faults   kill, damage, fill the disk: nothing may be lost without a word (Linux, twenty minutes)"
+	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/, its links checked; open site/index.html"
 	@echo "make format        let ruff rewrite the code"
 
@@ -63,8 +64,12 @@ test-engines: install $(MEGATRON)/.installed $(VERL)/.installed
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile tests/engines/megatron
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
 
+test-faults: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
+
 test-all: lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	$(MAKE) test-faults
 
 # The theme announces its successor at every build unless told not to.
 docs: install

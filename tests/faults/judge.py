@@ -16,20 +16,20 @@ VOLATILE = {
 }  # fmt: skip
 """Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
 
-_HASHED_WITH_TIMES = {"manifest.json", "complete"}
-"""Of a checkpoint: they hold hashes of files with times in them."""
+_TIMED_FILES = {"manifest.json", "complete", "cost.csv", "cost.png", "cost.svg", "table.md", "table.tex"}
+"""Hashes of files with times in them, and tables of times. So are logs."""
 
 
 def contents(root: Path) -> dict[str, str]:
     """Every file under a folder by name, as a hash of what must not depend on faults.
 
     JSON counts without times, the rollouts of a run as one table whatever files hold it, all else byte for byte.
-    Hidden files are those of writers and locks, and tables and pages of times: they do not count.
+    Hidden files, those of writers and locks, do not count.
     """
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if not path.is_file() or path.name.startswith(".") or path.name in _HASHED_WITH_TIMES:
+        if not path.is_file() or path.name[0] == "." or path.name in _TIMED_FILES or path.suffix == ".log":
             continue
         if path.parent.name == "rollouts":
             found[str(Path(name).parent)] = _hash(RunFolder(path.parents[1]).read_rollouts().to_pylist())
@@ -44,18 +44,18 @@ def differences(expected: Mapping[str, str], there: Mapping[str, str]) -> list[s
     """In what two folders differ, in words; empty where they are equal."""
     both = expected.keys() & there.keys()
     kinds = {
+        "different": {name for name in both if expected[name] != there[name]},
         "missing": expected.keys() - there.keys(),
         "too much": there.keys() - expected.keys(),
-        "different": {name for name in both if expected[name] != there[name]},
     }
-    return [text for kind, names in kinds.items() for text in _by_folder(kind, names)]
+    return [f"{kind}: {', '.join(_by_folder(names))}" for kind, names in kinds.items() if names]
 
 
-def _by_folder(kind: str, names: Collection[str]) -> Iterator[str]:
-    folders = Counter(os.path.dirname(name) for name in names)
-    for folder, count in sorted(folders.items()):
-        some = [os.path.basename(name) for name in sorted(names) if os.path.dirname(name) == folder]
-        yield f"{kind}: {folder}/{some[0]}" if count == 1 else f"{kind}: {folder}/ {', '.join(some)}"
+def _by_folder(names: Collection[str]) -> Iterator[str]:
+    """Names, or how many files of a folder where they are many."""
+    for folder, count in sorted(Counter(os.path.dirname(name) for name in names).items()):
+        inside = [name for name in sorted(names) if os.path.dirname(name) == folder]
+        yield f"{folder}/ ({count} files)" if count > 4 else ", ".join(inside)
 
 
 def acknowledged(root: Path) -> dict[str, str]:

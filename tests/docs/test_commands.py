@@ -70,6 +70,7 @@ RUN_BY = {
     "python benchmarks/grading.py": "tests/benchmarks/test_grading.py::test_grading_writes_what_it_measured",
     "python benchmarks/contamination.py": "tests/benchmarks/test_grading.py::"
     "test_contamination_finds_what_it_hid_and_writes_what_it_measured",
+    "python -m tests.faults": "tests/faults/test_faults.py::test_faults_sample_loses_nothing",
     "make": ".ci/run",
     "pytest": "tests/report/test_browser.py",
     "accelerate": "tests/integrations/test_trl_ranks.py",
@@ -141,8 +142,10 @@ def words_of(command: Command) -> list[str]:
 def key_of(words: list[str]) -> str:
     """What `RUN_BY` knows a command by."""
     two = " ".join(words[:2])
+    if two in STAGED or two == "python -m":
+        return " ".join(words[:3])
     if words[0] == "gar":
-        return " ".join(words[:3]) if two in STAGED else two
+        return two
     return two if words[0] == "python" else words[0]
 
 
@@ -154,6 +157,8 @@ def understood(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) 
         if word.endswith(".yaml"):
             (folder / word).write_text("")
     program, *rest = words
+    if words[:2] == ["python", "-m"]:
+        rest = [f"{words[2].replace('.', '/')}/__main__.py", *words[3:]]
     monkeypatch.setattr(sys, "argv", words)
     try:
         if program == "gar":

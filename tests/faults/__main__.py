@@ -16,7 +16,6 @@ import time
 from collections import Counter
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 # All that a fork would import otherwise.
 import matplotlib.backends.backend_agg
@@ -55,6 +54,9 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="tries side by side")
     options = parser.parse_args()
+    os.environ |= {"TRACKIO_DIR": "trackio", "COLUMNS": "120"}  # a folder in that of each try
+    if not options.sample:
+        import trackio  # noqa: F401
     torch.set_num_threads(1)
     PIL.Image.init()
     load_arithmetic("test")  # made once, and kept

@@ -18,6 +18,7 @@ _TINY = {
         "per_device_train_batch_size": 16,
         "num_generations": 4,
         "max_completion_length": 32,
+        "learning_rate": 1e-3,  # so large that a step more or less shows in what is sampled
         "lr_scheduler_type": "linear",  # a lost scheduler shows
     },
 }
@@ -41,11 +42,11 @@ class Job:
     prepare: Callable[[Path], None] = lambda folder: None
 
 
-def _train(name: str, *flags: str) -> Job:
+def _train(name: str, *flags: str, trackio: bool = False) -> Job:
     def prepare(folder: Path) -> None:
         (folder / "run.yaml").write_text(yaml.safe_dump(_TINY))
 
-    records = ["--records.folder", "runs", "--records.name", "run", "--records.trackio", "False"]
+    records = ["--records.folder", "runs", "--records.name", "run", "--records.trackio", str(trackio)]
     sources = ["--evaluate.sources", "test", "harder"]
     return Job(
         name=name,
@@ -80,6 +81,7 @@ def _again(name: str, prepare: Callable[[Path], None], *arguments: str) -> Job:
 
 TRAIN = _train("train")
 TRAIN_ONE = _train("train-keep-one", "--trl.save_total_limit", "1")
+TRAIN_TRACKIO = _train("train-trackio", trackio=True)
 TRAIN_LORA = _train("train-lora", "--adapter.rank", "4")
 TRAIN_GRADED = _train("train-graded", "--verify.verifier", "tests.faults.grader:grade")
 _SCORE = ("score", "embedded", "responses.jsonl", "--window", "3", "--out")

@@ -3,11 +3,14 @@
 import hashlib
 import json
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from gar.errors import GarError
 from gar.records import RunFolder
 
 VOLATILE = {
@@ -17,7 +20,9 @@ VOLATILE = {
 """Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
 
 _TIMED_FILES = {"manifest.json", "complete", "cost.csv", "cost.png", "cost.svg", "table.md", "table.tex"}
-"""Hashes of files with times in them, and tables of times. So are logs."""
+"""Hashes of files with times in them, and tables of times."""
+
+_NO_RESULTS = {".log", ".lock", ".db-wal", ".db-shm"}
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -29,14 +34,13 @@ def contents(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if not path.is_file() or path.name[0] == "." or path.name in _TIMED_FILES or path.suffix == ".log":
+        if not path.is_file() or path.name[0] == "." or path.name in _TIMED_FILES or path.suffix in _NO_RESULTS:
             continue
-        if path.parent.name == "rollouts":
-            found[str(Path(name).parent)] = _hash(RunFolder(path.parents[1]).read_rollouts().to_pylist())
-        elif path.suffix in (".json", ".jsonl"):
-            found[name] = _hash([_without_times(value) for value in _values(path)])
-        else:
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        name = str(path.parent.relative_to(root)) if path.parent.name == "rollouts" else name
+        try:
+            found[name] = found.get(name) or _hash(path)
+        except (GarError, ValueError) as error:
+            found[name] = f"cannot be read: {error}"
     return found
 
 
@@ -67,9 +71,20 @@ def acknowledged(root: Path) -> dict[str, str]:
     }
 
 
-def _values(path: Path) -> list[Any]:
-    text = path.read_text()
-    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else [json.loads(text)]
+def _hash(path: Path) -> str:
+    if path.parent.name == "rollouts":
+        value = RunFolder(path.parents[1]).read_rollouts().to_pylist()
+    elif path.suffix == ".db":  # trackio's
+        with closing(sqlite3.connect(path)) as database:
+            rows = database.execute("SELECT run_name, step, metrics FROM metrics")
+            value = sorted(json.dumps([name, step, _without_times(json.loads(text))]) for name, step, text in rows)
+    elif path.suffix == ".jsonl":
+        value = [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
+    elif path.suffix == ".json":
+        value = _without_times(json.loads(path.read_text()))
+    else:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _without_times(value: Any) -> Any:
@@ -80,7 +95,3 @@ def _without_times(value: Any) -> Any:
             if name not in VOLATILE and not name.startswith("time/")
         }
     return [_without_times(part) for part in value] if isinstance(value, list) else value
-
-
-def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -152,7 +152,10 @@ def verdicts(lab: Lab, tries: Sequence[Try], *, lanes: int, keep: bool = False) 
         pid, _ = os.waitpid(-1, 0)
         if pid in running:
             each, result = running.pop(pid)
-            yield each, _result(result)
+            try:
+                yield each, _result(result)
+            except RuntimeError as error:
+                yield each, Verdict(outcome="wrong", reason=str(error))
 
 
 def in_a_fork(function: Callable[[], Any]) -> Any:

@@ -54,7 +54,7 @@ def damage(kind: str, job: Job, hows: Sequence[str], at: Callable[[int], int], l
     """Every file of a killed run is damaged before it is resumed."""
     base = at(len(lab.operations(job)))
     for change in _changes(lab.base(job, base), hows):
-        yield Try(kind=kind, name=" ".join(change), job=job, base=base, changes=(change,))
+        yield Try(kind=kind, name=f"{base} {' '.join(change)}", job=job, base=base, changes=(change,))
 
 
 def damaged_reading(kind: str, reads: Sequence[str], lab: Lab) -> Iterator[Try]:
@@ -121,7 +121,7 @@ def two_resumes(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
 
 def _changes(folder: Path, hows: Sequence[str]) -> list[Change]:
     paths = sorted(path for path in (folder / jobs.RUN).rglob("*") if path.is_file() and path.name[0] != ".")
-    return [(str(path.relative_to(folder)), how) for path in paths for how in hows]
+    return [(str(path.relative_to(folder)), how) for how in hows for path in paths]
 
 
 def _middle(count: int) -> int:
@@ -133,6 +133,7 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "kill train": [partial(kills, job=jobs.TRAIN, every=3)],
     "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, every=10)],
     "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, every=10)],
+    "kill train with trackio": [partial(kills, job=jobs.TRAIN_TRACKIO, every=10)],
     "kill train inside a write": [partial(cuts, job=jobs.TRAIN, every=3)],
     "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=3)],
     "damage, then resume": [

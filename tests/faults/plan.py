@@ -28,6 +28,8 @@ def cuts(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
     """SIGKILL in the middle of a write: what was written since the operation before is there up to some byte."""
     operations = lab.operations(job)
     for at in moments(len(operations), every):
+        if at == 1:
+            continue  # what was written before is the input
         before = operations[at - 2]
         written = [
             part

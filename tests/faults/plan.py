@@ -13,14 +13,15 @@ from tests.faults.process import Action, Fault
 HOWS = ("delete", "empty", "half", "zeros", "flip")
 
 
-def moments(count: int, every: int) -> list[int]:
-    """Every so many-th operation, and all of the last third."""
-    return [at for at in range(1, count + 1) if at % every == 0 or at > count * 2 // 3]
+def moments(count: int, every: int, last: int = 1) -> list[int]:
+    """One operation in `every`, and one in `last` of the last third, in which the newest checkpoint is written."""
+    third = count * 2 // 3
+    return [*range(every, third + 1, every), *range(third + last, count + 1, last)]
 
 
-def kills(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
+def kills(kind: str, job: Job, every: int, lab: Lab, last: int = 1) -> Iterator[Try]:
     """SIGKILL at an operation."""
-    for at in moments(len(lab.operations(job)), every):
+    for at in moments(len(lab.operations(job)), every, last):
         yield Try(kind=kind, name=str(at), job=job, fault=Fault(at=at, action="kill"))
 
 
@@ -134,8 +135,8 @@ def _middle(count: int) -> int:
 PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "kill train": [partial(kills, job=jobs.TRAIN, every=3)],
     "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, every=10)],
-    "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, every=10)],
-    "kill train with trackio": [partial(kills, job=jobs.TRAIN_TRACKIO, every=10)],
+    "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, every=10, last=2)],
+    "kill train with trackio": [partial(kills, job=jobs.TRAIN_TRACKIO, every=10, last=2)],
     "kill train inside a write": [partial(cuts, job=jobs.TRAIN, every=3)],
     "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=3)],
     "damage, then resume": [
@@ -161,7 +162,7 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     ],
     "kill score, Parquet": [partial(kills, job=jobs.SCORE_PARQUET, every=1)],
     "kill eval": [partial(kills, job=jobs.EVAL, every=1), partial(cuts, job=jobs.EVAL, every=1)],
-    "kill compare": [partial(kills, job=jobs.COMPARE, every=5)],
+    "kill compare": [partial(kills, job=jobs.COMPARE, every=10, last=3)],
     "disk full: score, eval": [partial(full_disks, job=jobs.SCORE), partial(full_disks, job=jobs.EVAL)],
 }
 """Kinds of tries, each a row of the table."""

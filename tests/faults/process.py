@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -147,7 +147,7 @@ def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) 
         os.dup2(writer, 2)
         sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(fd, "wb", 0), write_through=True) for fd in (1, 2))
         _reseed()
-        runner.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _ForkedRun})
+        runner.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _start_run})
         sys.addaudithook(watch)
         status = main(arguments)
     except SystemExit as error:
@@ -169,11 +169,14 @@ def _reseed() -> None:
 class _Watch:
     """An audit hook: counts operations, over this process and its forks, and lets the fault happen."""
 
+    descriptors: ClassVar[set[int]] = set()  # that forks keep
+
     def __init__(self, folder: Path, fault: Fault | None, record: Path | None, held: int, release: int):
         self._root = str(folder)
         self._fault = fault
         self._record = record and os.open(record, os.O_WRONLY | os.O_CREAT)
         self._held, self._release = held, release
+        _Watch.descriptors = {held, release, *([] if self._record is None else [self._record])}
         self._count = mmap.mmap(-1, 8)
         self._files: dict[str, tuple[int, int]] = {}
         self._busy = False
@@ -276,44 +279,21 @@ def _command_line(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-class _ForkedRun:
-    """Stands for the process that `gar compare` starts for each run."""
+def _start_run(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Stands for the `Popen` of `gar compare`: a run in a fork, which has everything imported."""
+    kept = {0, 1, 2, *options["pass_fds"], *_Watch.descriptors}
 
-    def __init__(self, command: Sequence[str], *, stdout: io.BufferedWriter, pass_fds: Sequence[int], **_: Any):
-        reader, writer = os.pipe()
-        log = os.dup(stdout.fileno())
-        self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 1
-            try:
-                os.setsid()
-                os.dup2(reader, 0)
-                os.dup2(log, 1)
-                os.dup2(log, 2)
-                for end in {reader, writer, log} - set(pass_fds):
-                    os.close(end)
-                status = child.main([*command][3:])
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        os.close(reader)
-        os.close(log)
-        self.stdin = os.fdopen(writer, "wb")
+    def live() -> None:
+        status = 1
+        try:
+            for name in os.listdir("/proc/self/fd"):
+                with contextlib.suppress(OSError):  # that of the listing itself
+                    if int(name) not in kept:
+                        os.close(int(name))  # also the one that `Popen` waits for
+            status = child.main([*command][3:])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
 
-    def poll(self) -> int | None:
-        if self.returncode is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self.returncode is None:
-            self.returncode = _wait(self.pid, TIMEOUT_SECONDS if timeout is None else timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired("gar.comparison.child", timeout or TIMEOUT_SECONDS)
-        return self.returncode
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+    return subprocess.Popen(command, preexec_fn=live, **options)

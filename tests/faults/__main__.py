@@ -40,7 +40,7 @@ from gar.data.arithmetic import load_arithmetic
 from tests.faults.lab import Lab, Try, Verdict, verdicts
 from tests.faults.plan import PLAN, tries
 
-SAMPLE = {"kill train": 2, "damage, then resume": 1}
+SAMPLE = {"kill train": 1, "damage, then resume": 1}
 """What `make test` tries: so many of each kind, evenly spaced."""
 
 

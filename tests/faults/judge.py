@@ -19,8 +19,8 @@ VOLATILE = {
 }  # fmt: skip
 """Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
 
-_TIMED_FILES = {"manifest.json", "complete", "cost.csv", "cost.png", "cost.svg", "table.md", "table.tex"}
-"""Hashes of files with times in them, and tables of times."""
+_NOT_COMPARED = {"manifest.json", "complete", "cost.csv", "cost.png", "cost.svg", "table.md", "table.tex", "README.md"}
+"""Hashes of files with times in them, tables of times, and the model cards that TRL writes."""
 
 _NO_RESULTS = {".log", ".lock", ".db-wal", ".db-shm"}
 
@@ -34,7 +34,7 @@ def contents(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if not path.is_file() or path.name[0] == "." or path.name in _TIMED_FILES or path.suffix in _NO_RESULTS:
+        if not path.is_file() or path.name[0] == "." or path.name in _NOT_COMPARED or path.suffix in _NO_RESULTS:
             continue
         name = str(path.parent.relative_to(root)) if path.parent.name == "rollouts" else name
         try:

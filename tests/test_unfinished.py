@@ -1,9 +1,9 @@
-"""Append-only files of killed processes, and one writer at a time."""
+"""Append-only files of killed processes."""
 
 import pytest
 
-from gar.errors import ConfigError, RecordError
-from gar.records.unfinished import differences, only_writer, whole_lines
+from gar.errors import RecordError
+from gar.records.unfinished import differences, whole_lines
 
 
 def test_whole_lines_leave_out_a_torn_last_line(tmp_path):
@@ -18,19 +18,6 @@ def test_whole_lines_name_the_line_that_is_no_object(tmp_path):
     path.write_bytes(b'{"a": 1}\n[2]\n')
     with pytest.raises(RecordError, match=r"lines\.jsonl:2: expected a JSON object, got list"):
         list(whole_lines(path))
-
-
-def test_only_writer_keeps_a_second_one_out_of_files_and_folders(tmp_path):
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "file", tmp_path):
-        with only_writer(path):
-            refused = pytest.raises(ConfigError, match="is being written by another process")
-            with refused, only_writer(path):
-                pass
-        with only_writer(path):
-            pass
-    with pytest.raises(RecordError, match=r"gone: cannot be opened: .*ENOENT"), only_writer(tmp_path / "gone"):
-        pass
 
 
 def test_differences_are_of_what_the_second_says_alone():

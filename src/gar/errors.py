@@ -25,6 +25,10 @@ class RecordError(GarError, OSError):
     """A run folder cannot be written or read. What was written before stays intact."""
 
 
+class LockedError(RecordError):
+    """Another process is writing there. Says which, and since when."""
+
+
 class CollapseError(GarError, RuntimeError):
     """For many steps in a row every response was empty, cut off or wrong. Says since when, the cause and what to do."""
 

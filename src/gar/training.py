@@ -39,6 +39,7 @@ from gar.models.load import load_policy
 from gar.records import RolloutRecord, RunFolder, canonical_hash
 from gar.records.checkpoints import last_checkpoint, remove_later
 from gar.records.folders import publish_folder, staging_folder
+from gar.records.lock import only_writer
 from gar.resuming import Resumption, read_resumption
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
@@ -96,6 +97,7 @@ def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -
     Raises:
         ConfigError: `config.yaml` is empty, cut off, or edited without `override`.
         DataError: The training problems have changed, without `override`.
+        LockedError: Another process writes into that folder.
         RecordError: `path` is no run folder, its run is finished, or none of its checkpoints is whole.
     """
     folder = RunFolder.open(path)
@@ -144,16 +146,18 @@ class _Run:
                 "several machines need records.folder on a file system that they share."
             )
         self.say(f"Run folder: {folder.path}")
-        return self._run(folder, None)
+        with _only_writer(folder):
+            return self._run(folder, None)
 
     def go_on(self, resumption: Resumption) -> RunFolder:
         """An interrupted run, from its last whole checkpoint."""
         ranks = PartialState().num_processes
-        found = on_main(lambda: resumption.with_data(self._data_hash()).with_checkpoint(ranks))
-        for note in found.notes:
-            self.say(f"[yellow]{escape(note)}[/]")
-        self.say(f"Resuming {found.folder.path} after step {found.step}.")
-        return self._run(found.folder, found)
+        with _only_writer(resumption.folder):
+            found = on_main(lambda: resumption.with_data(self._data_hash()).with_checkpoint(ranks))
+            for note in found.notes:
+                self.say(f"[yellow]{escape(note)}[/]")
+            self.say(f"Resuming {found.folder.path} after step {found.step}.")
+            return self._run(found.folder, found)
 
     def look(self) -> None:
         """The preflight, as its mode says."""
@@ -419,6 +423,14 @@ class _Run:
         if limit is None:
             raise ConfigError("trl.max_completion_length must be a number, got null")
         return limit
+
+
+@contextlib.contextmanager
+def _only_writer(folder: RunFolder) -> Iterator[None]:
+    """The main process takes the lock of a run folder for all ranks; where it is refused, all of them end."""
+    with contextlib.ExitStack() as held:
+        on_main(lambda: held.enter_context(only_writer(folder.path)))
+        yield
 
 
 @contextlib.contextmanager

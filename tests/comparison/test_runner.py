@@ -1,17 +1,19 @@
 """Processes side by side, with a stand-in for training that ends in every way a run can end."""
 
-import fcntl
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from gar.comparison import runner
+from gar.comparison import child, runner
 from gar.comparison.runner import run_side_by_side
 from gar.comparison.store import failures, finished_results
-from gar.errors import RecordError
+from gar.errors import LockedError, RecordError
+from gar.records import RunFolder
+from gar.records.lock import only_writer
 
 ORDER = Path("runs/compare/tiny/order.txt")
 
@@ -26,6 +28,9 @@ class Events:
 
     def started(self, run):
         self.seen.append(f"started {run.title}")
+
+    def elsewhere(self, run, reason):
+        self.seen.append(f"elsewhere {run.title}")
 
     def finished(self, run, result):
         self.seen.append(f"finished {run.title}")
@@ -99,21 +104,48 @@ def test_results_that_are_not_paired_stop_the_comparison(plan):
     assert "seed-17" not in ORDER.read_text()
 
 
-def test_a_second_comparison_of_that_name_waits_and_then_refuses(plan, monkeypatch):
-    monkeypatch.setattr(runner, "_STOP_SECONDS", 0.1)
+def test_two_comparisons_of_one_name_share_the_runs(plan):
+    comparison, planned = plan(seeds=[0, 1], runs=["grpo", "gar-grpo"])
+    events = [Events(), Events()]
+    with ThreadPoolExecutor(2) as pool:  # a lock keeps threads out as it does processes
+        for call in [pool.submit(run, planned, each) for each in events]:
+            call.result()
+    assert sorted(line.split()[0] for line in ORDER.read_text().splitlines()) == sorted(r.folder.name for r in planned)
+    finished = [sorted(seen for seen in each.seen if seen.startswith("finished")) for each in events]
+    assert finished == [sorted(f"finished {r.title}" for r in planned)] * 2
+    assert any(seen.startswith("elsewhere") for each in events for seen in each.seen)
+    assert [path.name for path in comparison.results_folder.iterdir() if "lock" in path.name] == []
+
+
+def test_a_run_that_failed_elsewhere_is_tried_here(plan):
     _, planned = plan(seeds=[0], runs=["grpo"])
-    ORDER.parent.mkdir(parents=True)
-    with (ORDER.parent / ".lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(
-            RecordError, match=r"compare/tiny: another gar compare, or a run that one has started, is at"
-        ):
-            run(planned, Events())
-    monkeypatch.setattr(runner, "_STOP_SECONDS", 10.0)
-    with (ORDER.parent / ".lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        threading.Timer(0.3, fcntl.flock, (other, fcntl.LOCK_UN)).start()
-        start = time.monotonic()
-        run(planned, Events())
-    assert time.monotonic() - start >= 0.3
-    assert len(finished_results(planned)) == 1
+    events = Events()
+    with only_writer(planned[0].result_path):
+        thread = threading.Thread(target=run, args=(planned, events))
+        thread.start()
+        while not events.seen:
+            time.sleep(0.01)
+    thread.join()
+    assert set(events.seen) == {"elsewhere grpo, seed 0", "started grpo, seed 0", "finished grpo, seed 0"}
+
+
+def test_the_child_waits_for_the_run_of_a_comparison_that_was_killed(plan, monkeypatch, capsys):
+    _, planned = plan(seeds=[0], runs=["grpo"])
+    config_path = planned[0].folder.with_suffix(".yaml")
+    monkeypatch.setattr(child, "_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(child, "_end_with_the_comparison", lambda: None)
+    monkeypatch.setattr(child.signal, "signal", lambda *arguments: None)
+    monkeypatch.setattr(child, "_run", lambda source: RunFolder.create("runs", "made"))
+    with only_writer(config_path):
+        assert child.main([str(config_path)]) == 1
+    assert "grpo-seed-0.yaml is being written by another process" in capsys.readouterr().err
+    assert child.main([str(config_path)]) == 0
+
+
+def test_the_child_does_not_remove_what_a_hand_resumed(plan):
+    _, planned = plan(seeds=[0], runs=["grpo"])
+    planned[0].folder.mkdir(parents=True)
+    with only_writer(planned[0].folder), pytest.raises(LockedError, match="grpo-seed-0 is being written"):
+        child._remove(planned[0].folder)
+    child._remove(planned[0].folder)
+    assert not planned[0].folder.exists()

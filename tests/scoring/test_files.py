@@ -14,7 +14,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 import gar.scoring.files
 from gar import GarScorer, ResponseGroup
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
-from gar.errors import ConfigError, DataError, ModelError
+from gar.errors import ConfigError, DataError, LockedError, ModelError
 from gar.models.embedded import load_embedded
 from gar.scoring.device import choose_device
 from gar.scoring.files import ScoredFile, score_file
@@ -507,7 +507,7 @@ def test_score_file_keeps_a_second_process_out(write, score, monkeypatch):
 
     def start_again(self: GarScorer, *args: Any, **options: Any) -> Any:
         monkeypatch.setattr(GarScorer, "score", score_all)
-        second.append(refusal(ConfigError, lambda: score(file)))
+        second.append(refusal(LockedError, lambda: score(file)))
         return self.score(*args, **options)
 
     monkeypatch.setattr(GarScorer, "score", start_again)

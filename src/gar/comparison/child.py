@@ -3,7 +3,7 @@
     python -m gar.comparison.child CONFIG.yaml
 
 Standard input is a pipe from the comparison. When that closes, be it by kill -9, the run is interrupted as by Ctrl-C:
-it keeps its last whole checkpoint, and no orphan goes on writing into a folder that a second comparison uses.
+it keeps its last whole checkpoint. Until it has ended, it holds the lock of CONFIG.yaml, and its successor waits.
 """
 
 import os
@@ -21,10 +21,12 @@ from gar.errors import GarError
 from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import io_error
+from gar.records.lock import only_writer, refuse_writer
 from gar.resuming import read_resumption
 
 _INTERRUPTED = 130
 _GRACE_SECONDS = 20.0
+_WAIT_SECONDS = 30.0
 
 
 def main(arguments: list[str]) -> int:
@@ -37,8 +39,9 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
     threading.Thread(target=_end_with_the_comparison, daemon=True).start()
     try:
-        folder = _run(arguments[0])
-        folder.write_json(USAGE, {"wall_seconds": time.perf_counter() - start, **_usage()})
+        with only_writer(Path(arguments[0]), wait_seconds=_WAIT_SECONDS):
+            folder = _run(arguments[0])
+            folder.write_json(USAGE, {"wall_seconds": time.perf_counter() - start, **_usage()})
     except GarError as error:
         print(f"gar train: {error}", file=sys.stderr)
         return 1
@@ -73,6 +76,7 @@ def _can_go_on(path: Path, config: RunConfig) -> bool:
 
 
 def _remove(path: Path) -> None:
+    refuse_writer(path)  # a `gar train --resume` by hand
     try:
         if path.exists():
             shutil.rmtree(path)

@@ -16,6 +16,9 @@ from gar.comparison.runner import run_side_by_side
 from gar.comparison.settings import ComparisonSettings, read_comparison
 from gar.comparison.store import failures, finished_results, remove_others
 from gar.config import dump_config
+from gar.records.lock import only_writer
+
+_REPORT_SECONDS = 120.0  # for another comparison of that name to write the same report
 
 
 class Comparison:
@@ -43,8 +46,8 @@ class Comparison:
             Whether every run has a result.
 
         Raises:
-            RecordError: A result was made under other settings, the results are not paired, another process is at work
-                on this comparison, or a file cannot be written.
+            RecordError: A result was made under other settings, the results are not paired, or a file cannot be
+                written.
         """
         results = finished_results(self.planned)
         waiting = [run for run in self.planned if (run.label, run.seed) not in results]
@@ -66,7 +69,9 @@ class Comparison:
         """
         results = finished_results(self.planned)
         failed = failures(self.planned)
-        for path in write_report(self.settings, self.planned, results, [*failed.values()]):
+        with only_writer(self.settings.results_folder, wait_seconds=_REPORT_SECONDS):
+            paths = write_report(self.settings, self.planned, results, [*failed.values()])
+        for path in paths:
             self._console.print(escape(str(path)), soft_wrap=True)
         self._console.print(self._rows(results, failed))
         return len(results) == len(self.planned)

@@ -38,6 +38,7 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
         self._num_runs, self._num_ended, self._workers = num_runs, num_finished, workers
         self._seconds = list(seconds)
         self._tasks: dict[str, TaskID] = {}
+        self._elsewhere: set[str] = set()
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -64,6 +65,12 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
         steps = run.config.trl.get("max_steps")
         self._tasks[run.title] = self._bars.add_task(escape(run.title), total=steps or None, unit="steps", note="")
 
+    def elsewhere(self, run: PlannedRun, reason: str) -> None:
+        """A line, once for each run."""
+        if run.title not in self._elsewhere:
+            self._elsewhere.add(run.title)
+            self._say(f"{run.title}: left to another gar compare. {reason}")
+
     def finished(self, run: PlannedRun, result: RunResult) -> None:
         """A line with the run's numbers."""
         self._end(run)
@@ -87,7 +94,8 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
 
     def _end(self, run: PlannedRun) -> None:
         self._num_ended += 1
-        self._bars.remove_task(self._tasks.pop(run.title))
+        if run.title in self._tasks:
+            self._bars.remove_task(self._tasks.pop(run.title))
         self._bars.update(self._whole, completed=self._num_ended)
 
     def _say(self, text: str, style: str | None = None) -> None:

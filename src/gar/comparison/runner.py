@@ -1,25 +1,25 @@
 """Runs side by side, each a process of its own; every one that ends leaves its small JSON at once."""
 
-import fcntl
 import os
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from gar.comparison.pairing import Results, check_paired
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, result_of
-from gar.comparison.store import Failure, write_failure, write_result
+from gar.comparison.store import Failure, finished_results, write_failure, write_result
 from gar.config import dump_config
-from gar.errors import RecordError
+from gar.errors import LockedError, RecordError
 from gar.records import write_atomic
 from gar.records.files import io_error
+from gar.records.lock import only_writer
 
 _CHILD = (sys.executable, "-m", "gar.comparison.child")
 _POLL_SECONDS = 0.2
@@ -33,8 +33,11 @@ class Progress(Protocol):
     def started(self, run: PlannedRun) -> None:
         """A process was started."""
 
+    def elsewhere(self, run: PlannedRun, reason: str) -> None:
+        """Another comparison is at this run. Called again and again until it is done."""
+
     def finished(self, run: PlannedRun, result: RunResult) -> None:
-        """A run has its result."""
+        """A run has its result, made here or elsewhere."""
 
     def failed(self, run: PlannedRun, failure: Failure) -> None:
         """A run ended without one."""
@@ -45,15 +48,20 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Child:
+    """A process that trains, and the lock of its result, held until that is written."""
+
     run: PlannedRun
     process: subprocess.Popen[bytes]
     log_path: Path
+    lock: ExitStack
 
 
 def run_side_by_side(
     planned: Sequence[PlannedRun], finished: Results, *, workers: int, threads: int, progress: Progress
 ) -> None:
     """Run them in their order, `workers` at a time. A failed run is recorded, and the others go on.
+
+    What another comparison of that name is running, here or on another machine, is left to it.
 
     Args:
         planned: The runs of one comparison that are to be run.
@@ -63,33 +71,53 @@ def run_side_by_side(
         progress: Is told what happens.
 
     Raises:
-        RecordError: A result is not paired with the others, another process runs this comparison, or a file cannot be
-            written. The runs that were under way are interrupted, as by Ctrl-C.
+        RecordError: A result is not paired with the others, or a file cannot be written. The runs that were under way
+            are interrupted, as by Ctrl-C.
     """
     check_paired(finished)
-    if not planned:
-        return
     results, waiting, running = dict(finished), deque(planned), list[_Child]()
-    with _lock(planned[0].folder.parent) as lock:
-        try:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    running.append(_start(waiting.popleft(), threads, lock))
-                    progress.started(running[-1].run)
-                time.sleep(_POLL_SECONDS)
-                for child in [child for child in running if child.process.poll() is not None]:
-                    running.remove(child)
+    try:
+        while waiting or running:
+            for run in [waiting.popleft() for _ in range(len(waiting))]:
+                elsewhere = finished_results([run])
+                if elsewhere:
+                    results |= elsewhere
+                    check_paired(results)
+                    progress.finished(run, elsewhere[run.label, run.seed])
+                elif len(running) < workers and (child := _start(run, threads, progress)):
+                    running.append(child)
+                else:
+                    waiting.append(run)
+            time.sleep(_POLL_SECONDS)
+            for child in [child for child in running if child.process.poll() is not None]:
+                running.remove(child)
+                with child.lock:
                     _close(child)
                     result = _record(child, progress)
-                    if result is not None:
-                        results[result.label, result.seed] = result
-                        check_paired(results)
-                progress.tick([child.run for child in running])
-        finally:
-            _stop(running)
+                if result is not None:
+                    results[result.label, result.seed] = result
+                    check_paired(results)
+            progress.tick([child.run for child in running])
+    finally:
+        _stop(running)
 
 
-def _start(run: PlannedRun, threads: int, lock: IO[str]) -> _Child:
+def _start(run: PlannedRun, threads: int, progress: Progress) -> _Child | None:
+    """Start a run, or leave it to the comparison that is at it."""
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(only_writer(run.result_path))
+        except LockedError as error:
+            progress.elsewhere(run, str(error))
+            return None
+        if run.result_path.exists():  # since the caller looked
+            return None
+        process, log_path = _process(run, threads)
+        progress.started(run)
+        return _Child(run=run, process=process, log_path=log_path, lock=lock.pop_all())
+
+
+def _process(run: PlannedRun, threads: int) -> tuple[subprocess.Popen[bytes], Path]:
     config_path, log_path = (run.folder.with_name(f"{run.folder.name}.{ending}") for ending in ("yaml", "log"))
     write_atomic(config_path, dump_config(run.config))
     count = str(threads)
@@ -102,11 +130,10 @@ def _start(run: PlannedRun, threads: int, lock: IO[str]) -> _Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches the comparison alone, which then ends its children
-                pass_fds=[lock.fileno()],  # the lock stands until the last of them is gone
             )
     except OSError as error:
         raise io_error(log_path, "written, or the run started", error) from error
-    return _Child(run=run, process=process, log_path=log_path)
+    return process, log_path
 
 
 def _record(child: _Child, progress: Progress) -> RunResult | None:
@@ -145,27 +172,4 @@ def _stop(children: Sequence[_Child]) -> None:
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[IO[str]]:
-    """One comparison at a time works in a folder. Waits for the runs of one that was killed a moment ago."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
-    except OSError as error:
-        raise io_error(folder / ".lock", "written", error) from error
-    with file:
-        deadline = time.monotonic() + _STOP_SECONDS
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise RecordError(
-                        f"{folder}: another gar compare, or a run that one has started, is at work here. Wait for it, "
-                        "or give this comparison another name."
-                    ) from None
-                time.sleep(_POLL_SECONDS)
-        yield file
+        child.lock.close()

@@ -19,7 +19,8 @@ from typing import Any
 
 from gar.errors import ConfigError, RecordError
 from gar.records.files import append_line, io_error, json_text, read_json, write_atomic
-from gar.records.unfinished import differences, only_writer, whole_lines
+from gar.records.lock import only_writer
+from gar.records.unfinished import differences, whole_lines
 
 Line = dict[str, Any]
 
@@ -70,7 +71,7 @@ class EvaluationFolder:
         """Keep a second writer out; makes the folder.
 
         Raises:
-            ConfigError: Another process has it.
+            LockedError: Another process writes there.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -1,39 +1,11 @@
-"""Work that goes on where a killed process stopped: append-only lines, one writer, and what it was begun with."""
+"""Work that goes on where a killed process stopped: append-only lines, and what it was begun with."""
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, RecordError
+from gar.errors import RecordError
 from gar.records.files import io_error, json_object
-
-
-@contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """Keep a second writer out of a file or folder that exists. Without effect on a file system without locks.
-
-    Raises:
-        ConfigError: Another process has it.
-        RecordError: It cannot be opened.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError as error:
-        raise io_error(path, "opened", error) from error
-    try:
-        with suppress(OSError):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigError(
-                    f"{path} is being written by another process. Does the same command run already?"
-                ) from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def whole_lines(path: Path) -> Iterator[dict[str, Any]]:

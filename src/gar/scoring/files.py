@@ -22,6 +22,7 @@ from gar.data.rows import source_name
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
 from gar.records.files import json_text, write_atomic
+from gar.records.lock import only_writer
 from gar.rollouts.generate import encode_prompt
 from gar.scoring.device import choose_device
 from gar.scoring.identity import file_hash, tokenizer_hash, weights_hash
@@ -63,11 +64,18 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
         DataError: The file cannot be read, or no row of it can be scored; with the first reason.
         ConfigError: A setting is wrong; the output exists; an unfinished one is of other settings, input or model.
         ModelError: The model cannot be loaded or scored with, or the device's memory does not suffice.
+        LockedError: Another process writes that output.
         RecordError: A file cannot be written. What was finished is kept.
     """
+    files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
+    with only_writer(files.partial.path):
+        return _score_file(job, files, command)
+
+
+def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> ScoredFile:
+    """Score as the only writer."""
     start_time = _now()
     device = choose_device(job.device, needs_float64=True)
-    files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
     files.refuse_loss(job.file, overwrite=job.overwrite)
     survey = survey_rows(_rows(job))
     _refuse_hopeless(job, files, survey)  # before a model is loaded
@@ -81,28 +89,27 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
     model, tokenizer = load_policy(job.model_settings())
     identity["model"] = {"weights": weights_hash(model), "tokenizer": tokenizer_hash(tokenizer)}
     done = files.partial.begin(identity, overwrite=job.overwrite)
-    with files.partial.alone():
-        work = _score_rows(job, files.partial, model.to(device), tokenizer, survey.num_responses, done)
-        _refuse_all_bad(files, work.errors, survey.num_rows)
-        files.write_errors(work.errors)
-        tally = ScoreTally(base=job.reward.base)
-        write_scores(files.out, tally.counting(files.partial.groups()), score_schema(tokens=job.tokens))
-        counts = {"rows": survey.num_rows, "bad_rows": len(work.errors), "repeated_prompts": survey.num_repeated}
-        summary = counts | tally.summary() | work.speed()
-        run = {
-            "command": shlex.join(command),
-            "start_time": start_time,
-            "end_time": _now(),
-            "job": job.model_dump(mode="json"),
-            "device": str(device),
-            "input": identity["input"],
-            "model": identity["model"],
-            "versions": {"gar": __version__, "python": platform.python_version()}
-            | {name: importlib.metadata.version(name) for name in _PACKAGES},
-            "summary": summary,
-        }
-        write_atomic(files.run, json_text(run, indent=2) + "\n")
-        files.partial.path.unlink()
+    work = _score_rows(job, files.partial, model.to(device), tokenizer, survey.num_responses, done)
+    _refuse_all_bad(files, work.errors, survey.num_rows)
+    files.write_errors(work.errors)
+    tally = ScoreTally(base=job.reward.base)
+    write_scores(files.out, tally.counting(files.partial.groups()), score_schema(tokens=job.tokens))
+    counts = {"rows": survey.num_rows, "bad_rows": len(work.errors), "repeated_prompts": survey.num_repeated}
+    summary = counts | tally.summary() | work.speed()
+    run = {
+        "command": shlex.join(command),
+        "start_time": start_time,
+        "end_time": _now(),
+        "job": job.model_dump(mode="json"),
+        "device": str(device),
+        "input": identity["input"],
+        "model": identity["model"],
+        "versions": {"gar": __version__, "python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "summary": summary,
+    }
+    write_atomic(files.run, json_text(run, indent=2) + "\n")
+    files.partial.path.unlink()
     return ScoredFile(files=files, summary=summary)
 
 

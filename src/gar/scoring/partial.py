@@ -1,14 +1,13 @@
 """The unfinished output of `gar score`: what a killed run leaves, and how the same command goes on from it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError
 from gar.records.files import append_line, json_text, write_atomic
-from gar.records.unfinished import differences, only_writer, whole_lines
+from gar.records.unfinished import differences, whole_lines
 
 OutputRow = dict[str, Any]
 
@@ -64,16 +63,6 @@ class PartialScores:
         if not self.exists() or self._changes(identity):
             write_atomic(self.path, json_text(identity) + "\n")
         return {line["line"]: len(line["rows"]) for line in self._finished()}
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep a second writer out of a file that was begun.
-
-        Raises:
-            ConfigError: Another process has it.
-        """
-        with only_writer(self.path):
-            yield
 
     def append(self, groups: Iterable[tuple[int, Sequence[OutputRow]]]) -> None:
         """Add what finished rows of the input gave: their line, and a row per response.

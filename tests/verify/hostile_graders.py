@@ -35,6 +35,7 @@ def by_name(text: str, gold: str) -> object:
         "close-pipe": lambda: os.closerange(3, 64),
         "pid": os.getpid,
         "tell-pid-and-hang": lambda: (tell(gold, os.getpid(), os.getppid()), hang()),
+        "tell-pid-and-hang-once": lambda: Path(gold).exists() or (tell(gold, os.getpid(), os.getppid()), hang()),
         "child-and-hang": lambda: (tell(gold, subprocess.Popen(["sleep", "600"]).pid), hang()),
         "keeper-pid": lambda: (tell(gold, os.getppid()), True)[1],
         "heavy-imports": lambda: bool({"torch", "sympy"} & set(sys.modules)),

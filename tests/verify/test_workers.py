@@ -203,17 +203,83 @@ def test_run_goes_on_after_the_keeper_was_killed(pool: WorkerPool, tmp_path: Pat
     assert pool.run([("7", "7")])[0].status == Status.OK
 
 
-def test_run_says_so_when_the_keeper_dies_in_the_middle(tmp_path: Path) -> None:
+def kill_when_told(note: Path, which: int, *, times: int = 1) -> threading.Thread:
+    """Kills the worker (0) or its keeper (1) whose process ids a grader leaves in `note`, each time it does."""
+
+    def kill() -> None:
+        for _ in range(times):
+            pid = pids_in(note)[which]
+            if times > 1:
+                note.unlink()
+            os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["worker", "keeper"])
+def test_run_tries_an_item_again_whose_worker_was_killed_from_outside(tmp_path: Path, which: int) -> None:
     note = tmp_path / "pids"
-    pool = hostile_pool(timeout_seconds=20.0)
-    killer = threading.Thread(target=lambda: os.kill(pids_in(note)[1], signal.SIGKILL))
-    killer.start()
-    with pytest.raises(WorkerError, match="the process that starts verification workers died"):
-        pool.run([("tell-pid-and-hang", str(note))])
+    killer = kill_when_told(note, which)
+    with hostile_pool(timeout_seconds=20.0) as pool:
+        outcomes = pool.run([("tell-pid-and-hang-once", str(note)), ("7", "7"), ("7", "8")])
     killer.join()
-    assert wait_until(lambda: not any(map(is_alive, pids_in(note))))
+    assert [outcome.status for outcome in outcomes] == [Status.OK, Status.OK, Status.WRONG]
+    assert wait_until(lambda: not is_alive(pids_in(note)[which]))
+
+
+@pytest.mark.parametrize(("which", "detail"), [(0, "the worker died of signal 9"), (1, "verification workers died")])
+def test_run_tries_an_item_no_more_than_twice(tmp_path: Path, which: int, detail: str) -> None:
+    note = tmp_path / "pids"
+    killer = kill_when_told(note, which, times=2)
+    with hostile_pool(timeout_seconds=20.0, num_workers=1) as pool:
+        outcomes = pool.run([("tell-pid-and-hang-once", str(note)), ("7", "7")])
+    killer.join()
+    assert [outcome.status for outcome in outcomes] == [Status.ERROR, Status.OK]
+    assert detail in outcomes[0].detail
+
+
+def test_run_says_so_when_the_keeper_is_killed_again_and_again(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    killer = kill_when_told(note, 1, times=4)
+    pool = hostile_pool(timeout_seconds=20.0, num_workers=1)
+    with pytest.raises(WorkerError, match="the process that starts verification workers died"):
+        pool.run([("tell-pid-and-hang-once", str(note))] * 4)
+    killer.join()
     with pool:
         assert pool.run([("7", "7")])[0].status == Status.OK
+
+
+def test_run_many_items_that_hang_cost_a_bounded_time(caplog: pytest.LogCaptureFixture) -> None:
+    with hostile_pool(timeout_seconds=0.4) as pool:
+        pool.run([("7", "7")])
+        started = time.monotonic()
+        outcomes = pool.run([("7", "7"), *(("hang", str(i)) for i in range(512)), ("7", "7")])
+        assert time.monotonic() - started < 30.0  # not 512 limits of two workers, 102 s
+        assert pool.run([("7", "7")])[0].status == Status.OK  # a new batch has its own time
+    assert outcomes[0].status == Status.OK
+    assert {outcome.status for outcome in outcomes[1:]} == {Status.TIMEOUT}
+    killed = sum(outcome.detail == "killed after 0.4 s" for outcome in outcomes)
+    num_left = 513 - killed
+    assert 12 <= killed <= 14  # six limits of two workers, and what they were at
+    assert outcomes[-1].detail == (
+        f"not checked, as {num_left} of 514: answers before it that had to be killed had cost 2.4 s"
+    )
+    assert caplog.messages == [
+        f"{num_left} of 514 answers were not checked and count as timed out: "
+        "others that had to be killed had cost 2.4 seconds."
+    ]
+
+
+def test_run_limits_get_shorter_before_any_item_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gar.verify.workers.BRIEF_SECONDS", 0.01)
+    with hostile_pool() as pool:
+        outcomes = pool.run([*[("hang", "")] * 20, *[("7", "7")] * 20])
+    details = [outcome.detail for outcome in outcomes[:20]]
+    assert details[:6] == ["killed after 1 s"] * 6
+    assert details[8:] == ["killed after 0.1 s"] * 12
+    assert {outcome.status for outcome in outcomes[20:]} == {Status.OK}
 
 
 def test_run_says_so_when_no_worker_can_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,14 +31,14 @@ class Setup:
     """The first message to a keeper.
 
     Attributes:
-        function: Pickled function of a text and a gold answer.
+        function: Pickled function of a text, a gold answer, and what else the items hold.
         warm_up: Items on which the keeper calls `function` once, so that all workers inherit what it imports and
             caches; none leave `function` to the workers alone.
         memory_bytes: Limit of each worker's own memory.
     """
 
     function: bytes
-    warm_up: tuple[tuple[str, str], ...]
+    warm_up: tuple[tuple[str, ...], ...]
     memory_bytes: int
 
 
@@ -117,7 +117,7 @@ def _work(worker_fd: int, setup: Setup) -> None:
         function = _loaded(setup.function)
         connection.send(None)  # ready
         while True:
-            outcome = _outcome(function, *connection.recv())
+            outcome = _outcome(function, connection.recv())
             connection.send((outcome, _peak_bytes() < setup.memory_bytes / 2))
     except (EOFError, OSError):
         exit_code = 0
@@ -144,17 +144,17 @@ def _die_with_keeper() -> None:
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
-def _loaded(function: bytes) -> Callable[[str, str], Graded]:
+def _loaded(function: bytes) -> Callable[..., Graded]:
     try:
         return pickle.loads(function)
     except BaseException as error:
         failure = Graded(status=Status.ERROR, detail=f"the grader cannot be loaded in a worker: {error_text(error)}")
-        return lambda text, gold: failure
+        return lambda *item: failure
 
 
-def _outcome(function: Callable[[str, str], Graded], text: str, gold: str) -> Graded:
+def _outcome(function: Callable[..., Graded], item: tuple[str, ...]) -> Graded:
     # BaseException: math-verify's TimeoutException is one, and so is the SystemExit of somebody's grader.
     try:
-        return function(text, gold)
+        return function(*item)
     except BaseException as error:
         return Graded(status=Status.ERROR, detail=error_text(error))

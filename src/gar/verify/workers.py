@@ -1,10 +1,13 @@
 """A pool of processes that check answers under a hard limit of wall-clock time and memory.
 
 A worker that passes its limit is killed and replaced; one that dies is replaced; the others go on meanwhile. One item
-travels at a time, so that each has its own clock. Works from any thread. Unix only; tested on Linux.
+travels at a time, so that each has its own clock. What items killed at their limit may cost a batch is bounded too. An
+item whose worker was killed from outside, or with its keeper, is tried once more. Works from any thread. Unix only;
+tested on Linux.
 """
 
 import contextlib
+import logging
 import os
 import pickle
 import signal
@@ -17,7 +20,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.reduction import send_handle
 
@@ -27,6 +30,13 @@ from gar.verify.answers import Graded
 from gar.verify.keeper import Setup
 
 START_SECONDS = 60.0  # to import math-verify, or the module of a user's grader, on a busy machine
+BUDGET_LIMITS = 6  # a batch may lose so many items' limits to items that are killed at theirs
+BRIEF_SECONDS = 0.5  # ordinary items take a twentieth of it, also on a busy machine
+MOST_LOSSES = 3  # of keepers, or of workers before their first item, in one batch
+_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+_LOST_KEEPER = "the process that starts verification workers"
+
+_log = logging.getLogger(__name__)
 
 
 class WorkerError(GarError, RuntimeError):
@@ -40,15 +50,59 @@ class _Worker:
     deadline: float  # of its start, then of its item
     ready: bool = False
     index: int | None = None  # of the item it works on
+    limit_seconds: float = START_SECONDS
+
+
+class _KeeperLostError(WorkerError):
+    """The keeper died, and its workers with it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """The items of one `run`, and how they ended.
+
+    Attributes:
+        items: What the function is called with.
+        queue: Indices of items that wait.
+        outcomes: By index.
+        retried: Indices of items that are tried a second time.
+        lost_seconds: Wall-clock time that items killed at their limit have cost so far.
+        num_losses: Keepers, and workers before their first item, that were killed.
+    """
+
+    items: Sequence[tuple[str, ...]]
+    queue: deque[int] = field(default_factory=deque)
+    outcomes: dict[int, Graded] = field(default_factory=dict)
+    retried: set[int] = field(default_factory=set)
+    lost_seconds: float = 0.0
+    num_losses: int = 0
+
+    def __post_init__(self) -> None:
+        self.queue.extend(range(len(self.items)))
+
+    @property
+    def num_open(self) -> int:
+        return len(self.items) - len(self.outcomes)
+
+    def try_again(self, index: int, outcome: Graded) -> None:
+        """Put an item back, once; the second time its outcome counts."""
+        if index in self.retried:
+            self.outcomes[index] = outcome
+        else:
+            self.retried.add(index)
+            self.queue.appendleft(index)
 
 
 class WorkerPool:
     """Calls one function on many items in killable processes. Starts them when first needed.
 
     Args:
-        function: Takes a text and a gold answer. Must be picklable and importable without the running script.
+        function: Takes a text, a gold answer, and what else the items hold. Must be picklable and importable without
+            the running script.
         num_workers: Processes at a time.
-        timeout_seconds: Wall-clock limit of each item, from the moment a worker gets it.
+        timeout_seconds: Wall-clock limit of each item, from the moment a worker gets it. Items killed at their limit
+            may cost a batch `BUDGET_LIMITS` times as much in all: when half of that is lost, the limit of the others is
+            a tenth (at least `BRIEF_SECONDS`); when all of it is, the others are not tried and count as timed out.
         memory_bytes: Limit of each worker's own memory (RLIMIT_DATA; without effect on macOS).
         warm_up: Items to call `function` on once, before workers start, so that they need not import and cache
             each on their own, and so that an item is not late for what its worker imports. Not for functions that may
@@ -57,12 +111,12 @@ class WorkerPool:
 
     def __init__(
         self,
-        function: Callable[[str, str], Graded],
+        function: Callable[..., Graded],
         *,
         num_workers: int = 2,
         timeout_seconds: float = 5.0,
         memory_bytes: int = 2 * 1024**3,
-        warm_up: Sequence[tuple[str, str]] = (),
+        warm_up: Sequence[tuple[str, ...]] = (),
     ) -> None:
         self._setup = Setup(function=pickle.dumps(function), warm_up=tuple(warm_up), memory_bytes=memory_bytes)
         self._num_workers = num_workers
@@ -87,39 +141,55 @@ class WorkerPool:
                 self._keeper.stop()
                 self._keeper = None
 
-    def run(self, items: Sequence[tuple[str, str]]) -> list[Graded]:
+    def run(self, items: Sequence[tuple[str, ...]]) -> list[Graded]:
         """The outcome of every item, in order.
 
         Args:
-            items: Texts and gold answers.
+            items: Arguments of the function: texts and gold answers.
 
         Returns:
-            What the function returned. TIMEOUT for an item whose worker was killed at its limit; ERROR where the
-            function raised or the worker died, with the kind and text of the error or the signal.
+            What the function returned. TIMEOUT for an item whose worker was killed at its limit, or that was not tried
+            because others had used up the batch's time; ERROR where the function raised or the worker died, with the
+            kind and text of the error or the signal. An item whose worker somebody else killed is tried twice.
 
         Raises:
-            WorkerError: The processes cannot be started.
+            WorkerError: The processes cannot be started, or are killed again and again.
         """
-        outcomes: dict[int, Graded] = {}
-        queue = deque(range(len(items)))
+        batch = _Batch(items)
         with self._lock:
             if self._keeper is not None and not self._keeper.usable():
                 self.close()
             try:
-                self._bury_idle_dead()
-                while len(outcomes) < len(items):
-                    self._start_workers(len(items) - len(outcomes))
-                    self._hand_out(items, queue, outcomes)
-                    self._collect(outcomes)
+                while batch.num_open:
+                    try:
+                        self._step(batch)
+                    except _KeeperLostError as error:
+                        self._replace_keeper(batch, error)
             except BaseException:  # Ctrl-C included: no item may stay behind in a worker
                 self.close()
                 raise
-        return [outcomes[index] for index in range(len(items))]
+        return [batch.outcomes[index] for index in range(len(items))]
+
+    def _step(self, batch: _Batch) -> None:
+        self._bury_idle_dead()
+        self._start_workers(batch.num_open)
+        self._hand_out(batch)
+        self._collect(batch)
+
+    def _replace_keeper(self, batch: _Batch, error: WorkerError) -> None:
+        """Begin anew with what the lost keeper's workers were at."""
+        batch.num_losses += 1
+        if batch.num_losses > MOST_LOSSES:
+            raise error
+        for worker in self._workers:
+            if worker.index is not None:
+                batch.try_again(worker.index, Graded(status=Status.ERROR, detail=str(error)))
+        self.close()
 
     def _bury_idle_dead(self) -> None:
         """Of a worker that died between two batches no item is to blame. An idle worker has nothing else to say."""
         for worker in list(self._workers):
-            if worker.ready and worker.connection.poll():
+            if worker.ready and worker.index is None and worker.connection.poll():
                 self._bury(worker)
 
     def _start_workers(self, num_wanted: int) -> None:
@@ -135,17 +205,33 @@ class WorkerPool:
                 pid = self._keeper.ask(None, theirs.fileno())
             self._workers.append(_Worker(pid, connection, deadline=time.monotonic() + START_SECONDS))
 
-    def _hand_out(self, items: Sequence[tuple[str, str]], queue: deque[int], outcomes: dict[int, Graded]) -> None:
+    def _hand_out(self, batch: _Batch) -> None:
+        budget = BUDGET_LIMITS * self._timeout_seconds
+        if batch.queue and batch.lost_seconds >= budget:
+            self._give_up(batch, budget)
+        brief = min(self._timeout_seconds, max(BRIEF_SECONDS, self._timeout_seconds / 10))
         for worker in list(self._workers):
-            if queue and worker.ready and worker.index is None:
-                worker.index = queue.popleft()
-                worker.deadline = time.monotonic() + self._timeout_seconds
+            if batch.queue and worker.ready and worker.index is None:
+                worker.index = batch.queue.popleft()
+                worker.limit_seconds = brief if batch.lost_seconds >= budget / 2 else self._timeout_seconds
+                worker.deadline = time.monotonic() + worker.limit_seconds
                 try:
-                    worker.connection.send(items[worker.index])
+                    worker.connection.send(batch.items[worker.index])
                 except OSError:
-                    self._lose(worker, outcomes)
+                    self._lose(worker, batch)
 
-    def _collect(self, outcomes: dict[int, Graded]) -> None:
+    def _give_up(self, batch: _Batch, budget: float) -> None:
+        """What is left of a batch whose time is lost to others."""
+        number, total = len(batch.queue), len(batch.items)
+        _log.warning(
+            "%d of %d answers were not checked and count as timed out: others that had to be killed had cost %g seconds.",
+            number, total, budget,
+        )  # fmt: skip
+        detail = f"not checked, as {number} of {total}: answers before it that had to be killed had cost {budget:g} s"
+        batch.outcomes.update(dict.fromkeys(batch.queue, Graded(status=Status.TIMEOUT, detail=detail)))
+        batch.queue.clear()
+
+    def _collect(self, batch: _Batch) -> None:
         """Wait for the next outcome, death or time limit, and take all there are."""
         active = [worker for worker in self._workers if worker.index is not None or not worker.ready]
         if not active:
@@ -154,45 +240,55 @@ class WorkerPool:
         spoke = wait([worker.connection for worker in active], max(0.0, next_deadline - time.monotonic()))
         for worker in active:
             if worker.connection in spoke:
-                self._listen(worker, outcomes)
+                self._listen(worker, batch)
             elif time.monotonic() >= worker.deadline:
-                self._lose(worker, outcomes, timed_out=True)
+                self._lose(worker, batch, timed_out=True)
 
-    def _listen(self, worker: _Worker, outcomes: dict[int, Graded]) -> None:
+    def _listen(self, worker: _Worker, batch: _Batch) -> None:
         try:
             message = worker.connection.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
-            self._lose(worker, outcomes)
+            self._lose(worker, batch)
             return
         if worker.index is None:
             worker.ready = True
             return
-        outcomes[worker.index], fit = message
+        batch.outcomes[worker.index], fit = message
         worker.index = None
         if not fit:
             self._bury(worker)
 
-    def _lose(self, worker: _Worker, outcomes: dict[int, Graded], *, timed_out: bool = False) -> None:
-        """Bury a worker that died or passed its limit, and record how its item ended."""
+    def _lose(self, worker: _Worker, batch: _Batch, *, timed_out: bool = False) -> None:
+        """Bury a worker that died or passed its limit, and record how its item ended, or try it again."""
         exit_code = self._bury(worker)
+        killed = not timed_out and -exit_code in _FROM_OUTSIDE
         if worker.index is None:
+            batch.num_losses += 1
+            if killed and batch.num_losses <= MOST_LOSSES:
+                return
             why = f"was not ready within {START_SECONDS:g} s" if timed_out else _cause_of_death(exit_code)
             raise WorkerError(
                 f"a verification worker {why} before its first item. "
                 f"Is memory_bytes = {self._setup.memory_bytes} too small, or does the grader's module crash on import?"
             )
         if timed_out:
-            outcome = Graded(status=Status.TIMEOUT, detail=f"killed after {self._timeout_seconds:g} s")
+            batch.lost_seconds += worker.limit_seconds / self._num_workers
+            detail = f"killed after {worker.limit_seconds:g} s"
+            batch.outcomes[worker.index] = Graded(status=Status.TIMEOUT, detail=detail)
+            return
+        outcome = Graded(status=Status.ERROR, detail=f"the worker {_cause_of_death(exit_code)}")
+        if killed:
+            batch.try_again(worker.index, outcome)
         else:
-            outcome = Graded(status=Status.ERROR, detail=f"the worker {_cause_of_death(exit_code)}")
-        outcomes[worker.index] = outcome
+            batch.outcomes[worker.index] = outcome
 
     def _bury(self, worker: _Worker) -> int:
         """Kill a worker; returns its exit code, its own if it was dead already."""
         assert self._keeper is not None
+        exit_code = self._keeper.ask(worker.pid)
         self._workers.remove(worker)
         worker.connection.close()
-        return self._keeper.ask(worker.pid)
+        return exit_code
 
 
 def _cause_of_death(exit_code: int) -> str:
@@ -231,10 +327,11 @@ class _Keeper:
                 send_handle(self._control, worker_fd, self._process.pid)
             if self._control.poll(START_SECONDS):
                 return self._control.recv()
-            why = f"did not answer within {START_SECONDS:g} s"
         except (EOFError, OSError):
-            why = "died. A traceback of it, if there is one, is on the standard error stream"
-        raise WorkerError(f"the process that starts verification workers {why}")
+            raise _KeeperLostError(
+                f"{_LOST_KEEPER} died. A traceback of it, if there is one, is on the standard error stream"
+            ) from None
+        raise WorkerError(f"{_LOST_KEEPER} did not answer within {START_SECONDS:g} s")
 
 
 def _stop(control: Connection, process: subprocess.Popen[bytes], owner: int) -> None:

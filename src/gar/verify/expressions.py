@@ -1,0 +1,168 @@
+r"""Expressions: what math-verify's grammar makes of a text, and whether two of them are equal.
+
+math-verify compares decimals to six places after the point, so that 0.0 is 1/20!, and drops differences below 1e-15.
+Numbers are compared here instead: exact values exactly, decimals to a relative `DECIMAL_TOLERANCE`. Sets, tuples and
+intervals are compared by math-verify and then number by number; all else is math-verify's judgement alone.
+
+Importing this imports SymPy, which takes half a second: only worker processes should.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import math_verify
+import sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
+from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
+from math_verify.grader import is_assignment_relation, should_treat_as_complex
+from math_verify.parser import get_last_eq
+
+from gar.verify.operations import Tree, number
+
+DECIMAL_TOLERANCE = Fraction(2, 10**6)
+"""A decimal is a rounded value: 0.333333 is 1/3 to 1e-6 relative, 0.33333 is not."""
+_DIGITS = 300
+"""Two exact values that agree to so many digits are equal. A difference of large powers may need many."""
+
+# As math-verify reads the content of a \boxed{}.
+_NORMALIZATION = NormalizationConfig(
+    basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="last", equations=False
+)
+_LOWER_E = re.compile(r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0-9]{1,4})(?![A-Za-z0-9.])")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What could be made of a text.
+
+    Attributes:
+        text: Normalised as math-verify does: without units, with braces.
+        value: A SymPy object; None where the grammar makes nothing of the text.
+        tree: The grammar's tree, for `gar.verify.operations`; None like `value`.
+    """
+
+    text: str
+    value: Any = None
+    tree: Tree = None
+
+
+class _Converter(_Latex2Sympy):
+    """Keeps the tree of what it last read: a conversion evaluates some operations, such as binomials."""
+
+    tree: Tree = None
+
+    def create_parser(self, latex_str: str) -> Any:
+        parser = super().create_parser(latex_str)
+        read = parser.math
+
+        def math() -> Tree:
+            tree = read()
+            self.tree = self.tree or tree  # arguments of functions are read once more on their own
+            return tree
+
+        parser.math = math
+        return parser
+
+
+def parse(text: str) -> Parsed:
+    r"""What the grammar makes of the whole of a text, never of an expression somewhere inside it.
+
+    The same value as `math_verify.parse` of the text in a \boxed{}, but for `6.02e23`, which that takes for a product
+    with Euler's number.
+    """
+    text = _LOWER_E.sub(r"\1E\2", text)
+    normal = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
+    for latex in dict.fromkeys((normal, get_last_eq(normal))):
+        converter = _Converter(None, not should_treat_as_complex(latex), False, config=ConversionConfig())
+        try:
+            value = converter.parse(latex)
+        except Exception:
+            continue  # it is no expression
+        if isinstance(value, sympy.Basic | sympy.MatrixBase):
+            return Parsed(normal, value, converter.tree)
+    return Parsed(normal)
+
+
+def equal(answer: Parsed, gold: Parsed) -> bool:
+    """Whether the values are equal. Both must have one."""
+    if (wanted := number(gold.tree)) is not None and (given := number(answer.tree)) is not None:
+        percent = "%" in answer.text and 100 * given == wanted  # 18% for 18
+        return percent or _equal_rationals(given, wanted, decimal="." in answer.text + gold.text)
+    ours, theirs = _values(answer.value, gold.value)
+    if _is_number(ours) and _is_number(theirs):
+        return _equal_numbers(ours, theirs)
+    if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
+        return False
+    return all(_equal_numbers(a, b) for a, b in _pairs(ours, theirs))
+
+
+def _equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
+    close = abs(answer - gold) <= DECIMAL_TOLERANCE * abs(gold)
+    return answer == gold or (decimal and gold.denominator > 1 and close)
+
+
+def _equal_numbers(answer: Any, gold: Any) -> bool:
+    decimal = answer.has(sympy.Float) or gold.has(sympy.Float)
+    answer, gold = _exact(answer).doit(), _exact(gold).doit()
+    if answer == gold:
+        return True
+    if answer.is_Rational and gold.is_Rational:
+        given, wanted = (Fraction(int(value.p), int(value.q)) for value in (answer, gold))
+        return _equal_rationals(given, wanted, decimal=decimal)
+    if not (answer.is_finite and gold.is_finite):  # unknown too
+        return bool(math_verify.verify(gold, answer, timeout_seconds=0, raise_on_error=True))
+    difference, size = abs(answer - gold), abs(gold)
+    if decimal:
+        return not gold.is_integer and bool(difference.evalf(20) <= size.evalf(20) * float(DECIMAL_TOLERANCE))
+    smallest = sympy.Float(10) ** -_DIGITS
+    size = size.evalf(5)
+    return bool(difference.evalf(5, maxn=2 * _DIGITS) <= (size * smallest if size > smallest else smallest))
+
+
+def _exact(value: Any) -> Any:
+    """With the decimals as they were written, instead of the nearest binary numbers."""
+    return value.xreplace({each: sympy.Rational(str(each)) for each in value.atoms(sympy.Float)})
+
+
+def _values(answer: Any, gold: Any) -> tuple[Any, Any]:
+    """Without the left-hand side of an equation, as math-verify does: `6+1 = 7` for 7, and 7 for `x = 7`."""
+    if _is_equation(answer):
+        return (answer if _is_equation(gold) else _right_hand_side(answer)), gold
+    return answer, _right_hand_side(gold) if is_assignment_relation(gold) else gold
+
+
+def _right_hand_side(value: Any) -> Any:
+    if isinstance(value, sympy.And) and _is_equation(value):
+        value = value._unsorted_args[-1]  # pyright: ignore
+    return value.rhs if isinstance(value, sympy.Eq) else value
+
+
+def _is_equation(value: Any) -> bool:
+    parts = getattr(value, "_unsorted_args", ()) if isinstance(value, sympy.And) else (value,)
+    return bool(parts) and all(isinstance(part, sympy.Eq) for part in parts)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, sympy.Expr) and not value.free_symbols and value.is_commutative is not False
+
+
+def _pairs(answer: Any, gold: Any) -> list[tuple[Any, Any]]:
+    """The numbers that stand for one another in two sets, tuples or intervals that math-verify calls equal."""
+    ours, theirs = _members(answer), _members(gold)
+    if len(ours) != len(theirs) or not all(map(_is_number, ours + theirs)):
+        return []
+    if isinstance(gold, sympy.FiniteSet):
+        ours, theirs = (sorted(each, key=lambda value: value.evalf().sort_key()) for each in (ours, theirs))
+    return list(zip(ours, theirs, strict=True))
+
+
+def _members(value: Any) -> list[Any]:
+    if isinstance(value, sympy.Interval):
+        return [value.start, value.end]
+    if isinstance(value, sympy.FiniteSet):
+        return list(getattr(value, "_unsorted_args", value.args))
+    if isinstance(value, sympy.MatrixBase):
+        return list(value.flat())
+    return list(value) if isinstance(value, sympy.Tuple) else []

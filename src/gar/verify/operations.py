@@ -1,0 +1,304 @@
+r"""Which operations does an expression leave undone? Decided on the tree that math-verify's grammar makes of it.
+
+Signs, fractions of two integers, mixed numbers, percent and scientific notation are how numbers are written. Anything
+else that could be worked out is an operation: `3+15`, `\binom{8}{4}`, `\sqrt{49}`. Operations on variables are not.
+
+An operation has a name; a variable counts as one, for it may cancel (`3x/x`). Sums and products have three: of numbers
+alone (`3+15`), of a number and a constant or an operation (`2\sqrt{3}`, a coefficient), and of several of these
+(`\sqrt{2}\cdot\sqrt{3}`).
+"""
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from antlr4 import ParserRuleContext, TerminalNode
+from latex2sympy2_extended.antlr_parser import PSParser
+
+MAX_EXPONENT = 10_000
+
+SUM_OF_NUMBERS, SUM = "sum of numbers", "sum"
+PRODUCT_OF_NUMBERS, COEFFICIENT, PRODUCT = "product of numbers", "coefficient", "product"
+VARIABLE = "variable"
+_IMPLIED = {SUM_OF_NUMBERS: {SUM}, PRODUCT_OF_NUMBERS: {PRODUCT}, COEFFICIENT: {PRODUCT}}
+"""Who has the first may write the second."""
+
+# Rules that only hold their parts together.
+_STRUCTURE = {
+    "group", "formatting_group", "ordered_tuple", "interval", "finite_set", "comma_elements", "semicolon_elements",
+    "comma_elements_no_relation", "semicolon_elements_no_relation", "matrix_row", "atom_expr_list", "literal_set",
+    "set_elements", "set_group", "args", "func_common_args", "func_multi_arg", "func_single_arg", "number_subexpr",
+    "func_normal_multi_arg", "func_single_arg_noparens", "func_multi_arg_noparens", "limit_sub", "subexpr", "supexpr",
+    "subeq", "supeq",
+}  # fmt: skip
+_GROUPS = {"group", "formatting_group", "ordered_tuple"}
+_PRODUCTS = {"mp", "mp_nofunc", "unary", "unary_nofunc", "frac"}
+_SET_OPERATIONS = {"union_expr", "intersection_expr", "minus_expr"}
+_UNDONE_ALWAYS = {r"\int", r"\sum", r"\prod", r"\lim"}
+_CONSTANTS = {r"\pi", "π", "e", "i", "I", r"\mathrm{i}", r"\mathrm{e}"}
+_LETTERS = {
+    getattr(PSParser, name)
+    for name in ("LETTER_NO_E", "GREEK_CMD", "OTHER_SYMBOL_CMD", "VARIABLE", "ACCENT", "DIFFERENTIAL")
+}
+_TIMES = {"*", "×", "⋅", "∗", "·", r"\times", r"\cdot"}
+_OVER = {"/", ":", "÷", r"\div"}
+_PERCENT = re.compile(r" *\\?%$")
+
+Tree = Any  # of antlr4, which has no types
+
+
+def undone(answer: Tree, gold: Tree) -> set[str]:
+    """The operations of `answer` that `gold` does not have: what is left to do. Both are trees of `expressions.parse`.
+
+    A number or constant in front of an operation that the gold answer has is always allowed.
+    """
+    allowed = operations(gold, equation=True)
+    allowed |= {implied for name in allowed for implied in _IMPLIED.get(name, ())}
+    return operations(answer, equation=_has_equation(gold)) - allowed - {COEFFICIENT}
+
+
+def operations(tree: Tree, *, equation: bool = False) -> set[str]:
+    """The names of all operations on numbers and constants.
+
+    Args:
+        tree: From `expressions.parse`.
+        equation: Look at both sides of an equation; else its last side is its value.
+    """
+    node = _collapsed(tree)
+    if _is_leaf(node):
+        return {VARIABLE} if _has_letter(node) else set()
+    if number(node) is not None:
+        return set()
+    rule, parts = _rule(node), _parts(node)
+    if rule == "additive":
+        terms = list(_terms(node))
+        return _of_sum(terms) | _of_all(terms, equation)
+    if rule in _PRODUCTS:
+        return _of_product(node, equation)
+    if rule in ("exp", "exp_nofunc", "atom_expr"):
+        return _of_power(node, parts, equation)
+    if rule in ("relation", "equality", "set_relation", "set_elements_relation"):
+        return _of_relation(node, equation)
+    if rule == "plus_minus_expr":
+        return (_of_sum(parts) if len(parts) == 2 else set()) | _of_all(parts, equation)
+    if rule in _SET_OPERATIONS:
+        finite = all(_rule(_collapsed(part)) == "finite_set" for part in parts)
+        return ({rule.removesuffix("_expr")} if finite else set()) | _of_all(parts, equation)
+    if rule == "math" or rule in _STRUCTURE or (rule == "matrix" and node.MATRIX_XRIGHTARROW() is None):
+        return _of_all(parts, equation)
+    if rule == "postfix" and node.getText().endswith((r"^\circ", "°", "'")):  # degrees, minutes of arc
+        return _of_all(parts[:1], equation)
+    return _of_function(node, parts, equation)
+
+
+def number(tree: Tree) -> Fraction | None:
+    r"""The exact value of a number however it is written; None where there is an operation, or a letter.
+
+    `-7`, `2.50`, `\frac{36}{2}`, `3/4`, `2\frac{1}{2}`, `50\%` (which is 1/2), `6.02\times 10^{23}`, `30^\circ`.
+    """
+    node = _collapsed(tree)
+    if _is_leaf(node):
+        return _literal(node.getText())
+    rule = _rule(node).removesuffix("_nofunc")
+    children = [child for child in node.getChildren() if child.getText() != "<EOF>"]
+    texts = [child.getText() for child in children]
+    if rule == "unary" and texts[0] in ("-", "+"):
+        value = number(children[1])
+        return -value if value is not None and texts[0] == "-" else value
+    if rule in _GROUPS and len(children) == 3:
+        return number(children[1])
+    if rule == "math":
+        return number(children[0]) if len(children) == 1 else None
+    if rule == "frac" or (rule == "mp" and texts[1] == "/"):
+        top, bottom = (number(part) for part in _parts(node))
+        if top is None or not bottom or max(top.denominator, bottom.denominator) > 1:
+            return None
+        return top / bottom
+    if rule == "mp" and texts[1] in _TIMES:
+        return _scientific(children)
+    if rule == "unary" and len(children) == 2:
+        return _mixed(children)
+    if rule == "postfix" and texts[1:] in ([r"^\circ"], ["°"]):
+        return number(children[0])
+    return None
+
+
+def is_bare(tree: Tree) -> bool:
+    """Whether this is a value, or several, with nothing left to do: no operation, no letters, no unreduced fraction."""
+    node = _collapsed(tree)
+    if _is_leaf(node):
+        return True
+    rule, parts = _rule(node), _parts(node)
+    value = number(node)
+    if value is not None and (rule == "frac" or (rule == "mp" and "/" in node.getText())):
+        written = tuple(map(number, parts))
+        plain = all(_rule(_collapsed(part)) in ("", "unary") for part in parts)
+        return plain and (abs(written[0] or 0), written[1]) == abs(value).as_integer_ratio()
+    if value is not None and rule in ("mp", "postfix"):  # scientific notation, degrees
+        return True
+    signed = rule == "unary" and len(parts) == 1
+    relation = rule in ("relation", "set_elements_relation")
+    return (signed or relation or rule == "math" or rule in _STRUCTURE) and all(map(is_bare, parts))
+
+
+def _of_sum(terms: list[Tree]) -> set[str]:
+    if sum(number(term) is not None for term in terms) > 1:
+        return {SUM_OF_NUMBERS}
+    return set() if any(map(_has_letter, terms)) else {SUM}
+
+
+def _of_product(node: Tree, equation: bool) -> set[str]:
+    if _is_derivative(node):
+        return {"derivative"}
+    over, under = [], []
+    for factor, below in _factors(node):
+        (under if below else over).append(factor)
+    numbers = [sum(number(factor) is not None for factor in side) for side in (over, under)]
+    others = [f for f in over + under if number(f) is None and not _has_letter(f)]
+    names = _of_all(over + under, equation)
+    if max(numbers) > 1 or (sum(numbers) > 1 and len(over + under) == 2):
+        names.add(PRODUCT_OF_NUMBERS)
+    if len(others) > 1:
+        names.add(PRODUCT)
+    elif others and any(numbers):
+        names.add(COEFFICIENT)
+    return names
+
+
+def _of_power(node: Tree, parts: list[Tree], equation: bool) -> set[str]:
+    upper = next((part for part in parts if _rule(part) == "supexpr"), None)
+    if _rule(node) == "atom_expr" and upper is None:
+        return {VARIABLE}  # with a subscript
+    base, exponent = node.getChild(0), upper if upper is not None else parts[-1]
+    names = _of_all([base, exponent], equation)
+    if not _has_letter(node):
+        value = number(_parts(exponent)[0] if upper is not None else exponent)
+        names.add("root" if value is not None and value.denominator > 1 else "power")
+    return names
+
+
+def _of_relation(node: Tree, equation: bool) -> set[str]:
+    sides = list(_sides(node))
+    if not any(child.getText() in ("=", r"\in", "==") for child in node.getChildren()):
+        return _of_all(sides, equation)
+    return _of_all([sides[0], sides[-1]] if equation else sides[-1:], equation)
+
+
+def _of_function(node: Tree, parts: list[Tree], equation: bool) -> set[str]:
+    rule, first = _rule(node), str(node.getChild(0).getText())
+    name = {r"\sqrt": "root", r"\exp": "e"}.get(first, first) if rule == "func" else rule
+    name = "factorial" if rule == "postfix" else str(name).removesuffix("_group")
+    undone_always = name in _UNDONE_ALWAYS or rule in ("det", "eval_at", "matrix")
+    inner = _of_all(parts, equation)
+    return inner if _has_letter(node) and not undone_always else inner | {name}
+
+
+def _of_all(nodes: list[Tree], equation: bool) -> set[str]:
+    return {name for node in nodes for name in operations(node, equation=equation)}
+
+
+def _terms(node: Tree) -> Iterator[Tree]:
+    node = _collapsed(node)
+    if _rule(node) == "additive" or _rule(node) in _GROUPS:
+        for part in _parts(node):
+            yield from _terms(part)
+    else:
+        yield node
+
+
+def _factors(node: Tree, below: bool = False) -> Iterator[tuple[Tree, bool]]:
+    """The factors of a product, and whether each stands below the line."""
+    node = _collapsed(node)
+    if number(node) is not None or _rule(node) not in _PRODUCTS | _GROUPS:
+        yield node, below
+        return
+    first, *others = _parts(node)
+    if _rule(node) == "frac":
+        divides = [True]
+    elif _rule(node) == "mp" and node.getChild(1).getText() not in _TIMES | _OVER:
+        yield node.getChild(1), below  # mod: a factor of its own, so that it counts as an operation
+        divides = [False]
+    else:
+        divides = [_rule(node) == "mp" and node.getChild(1).getText() in _OVER] * len(others)
+    yield from _factors(first, below)
+    for other, flips in zip(others, divides, strict=True):
+        yield from _factors(other, below ^ flips)
+
+
+def _sides(node: Tree) -> Iterator[Tree]:
+    node = _collapsed(node)
+    if _rule(node) in ("relation", "equality", "set_relation", "set_elements_relation"):
+        for part in _parts(node):
+            yield from _sides(part)
+    else:
+        yield node
+
+
+def _literal(text: str) -> Fraction | None:
+    percent = _PERCENT.search(text)
+    digits = (text[: percent.start()] if percent else text).replace(",", "")
+    if not re.fullmatch(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?", digits):
+        return None
+    return Fraction(digits) / (100 if percent else 1)
+
+
+def _scientific(children: list[Tree]) -> Fraction | None:
+    mantissa, power = number(children[0]), _collapsed(children[2])
+    if mantissa is None or not 1 <= abs(mantissa) < 10 or _rule(power) != "exp" or power.getChild(0).getText() != "10":
+        return None
+    exponent = number(_parts(power)[-1])
+    if exponent is None or exponent.denominator > 1 or abs(exponent) > MAX_EXPONENT:
+        return None
+    return mantissa * Fraction(10) ** int(exponent)
+
+
+def _mixed(children: list[Tree]) -> Fraction | None:
+    whole, part = children[0].getText(), number(children[1])
+    proper = _rule(_collapsed(children[1])) == "frac" and part is not None and 0 < part < 1
+    return int(whole) + part if part is not None and proper and whole.isdecimal() else None
+
+
+def _is_derivative(node: Tree) -> bool:
+    for child in (node, *node.getChildren()):
+        child = _collapsed(child)
+        if _rule(child) == "frac" and re.match(r"d[a-zA-Z]|\\partial", child.lower.getText()):
+            return re.match(r"d|\\partial", child.upper.getText()) is not None
+    return False
+
+
+def _has_equation(tree: Tree) -> bool:
+    return any(text in ("=", r"\in") for text in _texts(tree))
+
+
+def _has_letter(tree: Tree) -> bool:
+    if _is_leaf(tree):
+        return tree.symbol.type in _LETTERS and tree.getText() not in _CONSTANTS
+    return any(map(_has_letter, tree.getChildren()))
+
+
+def _texts(tree: Tree) -> Iterator[str]:
+    if _is_leaf(tree):
+        yield tree.getText()
+    else:
+        for child in tree.getChildren():
+            yield from _texts(child)
+
+
+def _is_leaf(tree: Tree) -> bool:
+    return isinstance(tree, TerminalNode)
+
+
+def _collapsed(tree: Tree) -> Tree:
+    while isinstance(tree, ParserRuleContext) and tree.getChildCount() == 1:
+        tree = tree.getChild(0)
+    return tree
+
+
+def _rule(tree: Tree) -> str:
+    return PSParser.ruleNames[tree.getRuleIndex()] if isinstance(tree, ParserRuleContext) else ""
+
+
+def _parts(node: Tree) -> list[Tree]:
+    """The children that hold a value: not operators, brackets and command names."""
+    return [child for child in node.getChildren() if not _is_leaf(child)]

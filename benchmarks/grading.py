@@ -202,7 +202,7 @@ def _time_with_endless(verifier: Verifier, answers: Sequence[Answer], number: in
     step = len(answers) // NUM_ENDLESS
     mixed: list[Answer] = []
     for i in range(NUM_ENDLESS):
-        mixed.append(Answer(rf"\boxed{{9^{{9^{{9^{{{9 + NUM_ENDLESS * number + i}}}}}}}}}", "7", False))
+        mixed.append(Answer(rf"\boxed{{9^{{9^{{9^{{{9 + NUM_ENDLESS * number + i}}}}}}}}}", "7^7", False))
         mixed += answers[step * i : step * (i + 1) if i + 1 < NUM_ENDLESS else None]
     begin = time.perf_counter()
     verdicts = verifier.verify([each.response for each in mixed], [each.gold for each in mixed])

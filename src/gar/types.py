@@ -90,7 +90,19 @@ class ResponseVerifier(Protocol):
     tags: Tags
 
     def verify(
-        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool]
+        self,
+        responses: Sequence[str],
+        golds: Sequence[str],
+        *,
+        prefilled_think: Sequence[bool],
+        prompts: Sequence[str] | None = None,
     ) -> list[Verdict]:
-        """One verdict per response, in order. `prefilled_think`: the prompt ends in the opening thinking tag."""
+        """One verdict per response, in order.
+
+        Args:
+            responses: Texts without their prompts.
+            golds: The right answers.
+            prefilled_think: The prompt ends in the opening thinking tag.
+            prompts: The problems, as text; None where they are not known.
+        """
         ...

@@ -3,7 +3,7 @@
 import pytest
 
 from gar.types import Status
-from gar.verify.answers import MAX_ANSWER_CHARS, _grade_by_math_verify, error_text, grade_answer, grade_exactly
+from gar.verify.answers import MAX_ANSWER_CHARS, _grade_expression, error_text, grade_answer, grade_exactly
 
 # gold, answers that are decided without math-verify
 EXACT_RIGHT = [
@@ -69,6 +69,48 @@ UNPARSED = [
     ("7", "** | 7 \\text{ (or 8)}"),
     ("1,2,\\ldots,1235", "1, 2, 1235 | 1235"),
     ("1, 2, 1235", "1, 2, \\dots, 1235 | 1, 2, ..., 1235"),
+]
+
+
+EXACT_RIGHT += [
+    ("18", "The answer is 18. | Answer: 18 | The final answer is $18$. | 18 (minutes) | She has 18 left. | 1.8e1"),
+    ("-10", "$-10 dollars | -$10 | $-10"),
+    ("700000", "7 lakh | 7 lakh rupees | 7\\times 10^5"),
+    ("7000000000000000", "7 quadrillion"),
+    ("602000000000000000000000", "6.02e23 | 6.02\\times10^{23} | 6.02 \\cdot 10^{23}"),
+    ("6.02e23", "6.02\\times10^{23} | 602e21"),
+    ("7/2", "3 1/2 | 3\\frac{1}{2}"),
+]
+EXACT_WRONG += [
+    ("7", "7 quadrillion | 7 lakh | 7 minus something | 7 crore | 7 or so | 7 at most | 3(4) | 7 plus some"),
+    ("6.02e23", "1.6e-19 | 6.02e22 | 6.02e-23"),
+    ("18", "The answer is 19. | She has 17 left."),
+]
+PARSED_RIGHT += [
+    ("\\frac{1}{3}", "0.333333 | 0.3333333333 | \\frac{1}{3}\\text{ cm}^2 | 0.333333 metres"),
+    ("2^{100}", "1267650600228229401496703205376 | 4^{50}"),
+    ("1/20!", "4.110317623312165e-19 | \\frac{1}{2432902008176640000}"),
+    ("\\sqrt{2}", "1.414214 | 1.41421356"),
+    ("0.000001", "1e-6"),
+    ("18 \\text{ km}", "18"),
+]
+PARSED_WRONG += [
+    ("1/13983816", "0.0 | 0 | 0.0000001 | 7.1e-8"),
+    ("\\frac{1}{20!}", "0.0 | 0 | 1e-19"),
+    ("2^{100}", "2^{100}+0.5 | 1267650600228229401496703205377 | 1.2676506e30"),
+    ("\\frac{x}{20!}", "0 | 0\\cdot x"),
+    ("(\\frac{1}{20!}, 1)", "(0.0, 1)"),
+    ("\\sqrt{10^{100}+1}", "10^{50}"),
+    (
+        "\\frac{1}{2}",
+        "\\frac12 \\text{ or \\frac34} | \\frac{1}{2}\\text{ or \\frac{3}{4}} | \\frac{1}{2}\\text{ or }\\frac{3}{4}",
+    ),
+    ("7", "7\\text{ or }\\frac{1}{2}"),
+    ("\\text{Evelyn}", "Evelny | Tom | nylevE | e v e l y n"),
+    ("odd $n$", "ddo $n$ | odd $m$ | even $n$"),
+    ("3a^2 - b^2 = 3", "3"),
+    ("0.5", "0.50001"),
+    ("4500", "45\\times 10^2"),
 ]
 
 
@@ -155,7 +197,7 @@ def test_grade_exactly_compares_fractions_as_math_verify_does(gold: str) -> None
     for answer in FRACTIONS:
         exact = grade_exactly(answer, gold)
         assert exact is not None
-        assert exact.status == _grade_by_math_verify(answer, gold).status
+        assert exact.status == _grade_expression(answer, gold, "").status
 
 
 @pytest.mark.parametrize("answer", ["1/0", r"\frac{1}{0}", "0.5", r"\frac12", "1/2/3", r"\frac{1}{2}x", "1/2 or 3/4"])

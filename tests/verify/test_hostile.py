@@ -60,6 +60,8 @@ ENDLESS = [
     "(x+1)^{99999}",
     "\\frac{1}{" * 25 + "7" + "}" * 25,
 ]
+EVERY_OPERATION = r"7! + 7^7 + \binom{7}{3} + \prod_{i=1}^{7} i + \log_7{8} + x + 7 + 8"
+"""A gold answer under which nothing counts as undone, so that all must be evaluated."""
 CHEAP = [
     "\\frac{1}{" * 1_000 + "7" + "}" * 1_000,
     "{" * 1_000 + "7",
@@ -105,12 +107,20 @@ with Verifier(format="boxed", timeout_seconds=1.0, memory_bytes={memory_bytes}) 
     verifier.verify(["\\\\boxed{{x}}"], ["1"])  # else the size of this process would count as theirs
     answers = json.load(sys.stdin)
     answers += ["9" * 1_000_000 + str(k) for k in range(2048 - len(answers))]
+    golds = [{every_operation!r}] * {num_endless} + ["7"] * (len(answers) - {num_endless})
     started = time.monotonic()
-    verdicts = verifier.verify([f"\\\\boxed{{{{{{answer}}}}}}" for answer in answers], ["7"] * len(answers))
+    verdicts = verifier.verify([f"\\\\boxed{{{{{{answer}}}}}}" for answer in answers], golds)
     seconds = time.monotonic() - started
 peak = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of the keeper, or of any worker
 print(json.dumps([[verdict.status for verdict in verdicts], seconds, peak]))
 """
+
+
+def test_verify_endless_answers_to_a_plain_gold_answer_are_wrong_unevaluated(verifier: Verifier) -> None:
+    verdicts = verifier.verify(list(map(boxed, ENDLESS[:7])), ["7"] * 7)
+    assert {(verdict.status, verdict.detail.partition(":")[0]) for verdict in verdicts} == {
+        (Status.WRONG, "arithmetic left undone")
+    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and measures memory as Linux does")
@@ -119,8 +129,9 @@ def test_verify_2048_hostile_answers_at_once() -> None:
     ordinary = {rf"\frac{{{14 * k}}}{{{2 * k}}}": Status.OK for k in range(1, 65)}
     ordinary |= {rf"\frac{{{15 * k}}}{{{2 * k}}}": Status.WRONG for k in range(1, 65)}
     given = [*ENDLESS, *ordinary, *(f"{answer}{k}" for k in range(210) for answer in CHEAP)]  # and some very long ones
+    script = MANY.format(memory_bytes=memory_bytes, every_operation=EVERY_OPERATION, num_endless=len(ENDLESS))
     program = subprocess.run(
-        [sys.executable, "-c", MANY.format(memory_bytes=memory_bytes)],
+        [sys.executable, "-c", script],
         input=json.dumps(given),
         capture_output=True,
         text=True,

@@ -56,7 +56,12 @@ def test_verify_hostile_answers_have_a_status_and_delay_nobody(verifier: Verifie
         r"\frac{14}{2}": Status.OK,
         r"\frac{15}{2}": Status.WRONG,
     }
-    verdicts = verifier.verify([response(answer) for answer in expected], ["7"] * len(expected))
+    golds = [
+        "7^{7!}",
+        "7^{7!}",
+        *["7"] * (len(expected) - 2),
+    ]  # nothing is left undone where the gold answer has it too
+    verdicts = verifier.verify([response(answer) for answer in expected], golds)
     assert [verdict.status for verdict in verdicts] == list(expected.values())
     timeout = verdicts[0]
     assert (timeout.grade, timeout.verified, timeout.well_formatted) == (0.0, False, True)
@@ -83,7 +88,8 @@ print(len(set(sys.modules) - before))
 
 def test_verify_equal_answers_are_checked_once(verifier: Verifier) -> None:
     started = time.monotonic()
-    verdicts = verifier.verify([response("9^{9^{9^9}}")] * 64 + [response(r"\sqrt{49}")], ["7"] * 65)
+    answers = [response("9^{9^{9^9}}")] * 64 + [response(r"\frac{98}{14}")]
+    verdicts = verifier.verify(answers, ["7^7"] * 64 + ["7"])
     assert count_statuses(verdicts)[Status.TIMEOUT] == 64
     assert time.monotonic() - started < 20.0  # else 64 times 2 s, by two workers
     assert verdicts[-1].status == Status.OK
@@ -114,6 +120,16 @@ def test_verify_prefilled_think_for_each_response(verifier: Verifier) -> None:
     assert [v.well_formatted for v in verifier.verify(texts, ["7"] * 2, prefilled_think=[False, True])] == [True, True]
     assert [v.well_formatted for v in verifier.verify(texts, ["7"] * 2, prefilled_think=True)] == [False, True]
     assert [v.well_formatted for v in verifier.verify(texts, ["7"] * 2)] == [True, False]
+
+
+def test_verify_expression_copied_from_the_prompt_is_wrong(verifier: Verifier) -> None:
+    prompts = [r"Simplify $\frac{2}{4}$.", r"Simplify $\frac{3}{6}$."]
+    verdicts = verifier.verify([response(r"\frac{2}{4}")] * 2, ["1/2"] * 2, prompts=prompts)
+    assert [verdict.status for verdict in verdicts] == [Status.WRONG, Status.OK]
+    roots = verifier.verify([response(r"\sqrt{12}")] * 2, [r"2\sqrt{3}"] * 2, prompts=[r"Simplify $\sqrt{12}$.", "?"])
+    assert [verdict.status for verdict in roots] == [Status.WRONG, Status.OK]
+    with pytest.raises(ValueError, match="got 1 responses, 1 golds and 1 prefilled_think, 2 prompts, expected equal"):
+        verifier.verify(["7"], ["7"], prompts=["a", "b"])
 
 
 def test_verify_refuses_unequal_lengths(verifier: Verifier) -> None:

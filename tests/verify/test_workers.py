@@ -264,11 +264,11 @@ def test_run_many_items_that_hang_cost_a_bounded_time(caplog: pytest.LogCaptureF
     num_left = 513 - killed
     assert 12 <= killed <= 14  # six limits of two workers, and what they were at
     assert outcomes[-1].detail == (
-        f"not checked, as {num_left} of 514: answers before it that had to be killed had cost 2.4 s"
+        f"not checked, as {num_left} of 514: answers before it that were killed had cost 2.4 s"
     )
     assert caplog.messages == [
         f"{num_left} of 514 answers were not checked and count as timed out: "
-        "others that had to be killed had cost 2.4 seconds."
+        "others that were killed had cost 2.4 seconds."
     ]
 
 

@@ -1,20 +1,24 @@
-"""Does an answer equal the gold answer? Pure functions, without a time limit of their own: `workers.py` has one.
+r"""Does an answer equal the gold answer? Pure functions, without a time limit of their own: `workers.py` has one.
 
-Plain numbers are compared exactly, which costs microseconds; everything else goes to math-verify, which can take
-seconds, gigabytes, or forever.
+Plain numbers are compared exactly, which costs microseconds; everything else goes to math-verify's grammar and SymPy,
+which can take seconds, gigabytes, or forever. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is
+`2\sqrt{3}` unless it stands in the prompt.
 """
 
 import re
 import unicodedata
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
+from gar.verify.numbers import is_quantity, is_undone_arithmetic, plain_number, ratio
+from gar.verify.sentences import denies_value, plain_words, stated_value, unreadable, without_lead, without_unit
+
+if TYPE_CHECKING:
+    from gar.verify.expressions import Parsed
 
 MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 MAX_NESTING = 30  # math-verify needs a second for 100 fractions in one another
@@ -28,41 +32,26 @@ WARM_UP = (
 )
 """Answers and gold answers that make SymPy import and cache what ordinary ones need: a second and a half of work."""
 
-# 1234  1,234  1{,}234  1\,234  1 234  +7  -$7.50  \$7
-_NUMBER = re.compile(
-    r"(?P<sign>[-+]?)(?:\\?[$€£¥])? *"
-    r"(?P<integer>[0-9]{1,3}(?P<separator>,|\{,\}|\\[,!]| )[0-9]{3}(?:(?P=separator)[0-9]{3})*|[0-9]+)?"
-    r"(?P<fraction>\.[0-9]+|(?<=[0-9])\.?)"
-)
-# -3/4  \frac{-3}{4}  \dfrac{3}{4}
-_FRACTION = re.compile(
-    r"(?P<sign>-?)(?:(?P<over>[0-9]+)/(?P<under>[0-9]+)|\\[dtc]?frac *\{(?P<top>-?[0-9]+)\} *\{(?P<bottom>-?[0-9]+)\})"
-)
-_TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
-_TEXT_WITH_NUMBER = re.compile(_TEXT_COMMAND.pattern.replace("[^{}]*", "[^{}0-9]*[0-9][^{}]*"))
-_BASE = re.compile(r" *_ *\{? *([0-9]{1,2}) *\}?")
-_SPACING = r"(?:\s|\\[ ,;:!]|~|\\quad)"
-_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,}|/[A-Za-z]+)*[ .]*")
-_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-# After a number these are no units: they change its value, or hedge.
-_VALUE_WORD = re.compile(
-    "or|score|gross|dozens?|half|halves|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?"
-    "|(?:hundred|thousand|million|billion|trillion)(?:s|ths?)?|zero|one|two|three|four|five|six|seven|eight|nine|ten"
-    "|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
-    "|squared|cubed|factorial|mod|modulo|pi|sqrt|log|ln|sin|cos|tan"
-)
-
 _SIZED_FRACTION = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _SIZE_COMMAND = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z]) ?")
 # Not between letters or digits, nor after a comma that could then stand in a number.
 _IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z,]) +| +(?![0-9A-Za-z])|(?<=,) +(?![0-9])")
+_TEXT = re.compile(
+    r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{((?:[^{}]|\{[^{}]*\})*)\}(?P<last>(?:\^\{?[0-9]\}?)?$)?"
+)
+_SAYS_MORE = re.compile(r"[0-9]|\b(?:and|or)\b")
 _SPACE_BEFORE_TERM = re.compile(r"(?<=[-+*/=<>]) +(?=[A-Za-z])")
 
+_PHRASE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,} [A-Za-z]{2,}(?![A-Za-z])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 
-_OPERATOR = r"(?:[-+*/×÷·]|\\times|\\cdot|\\div)"
-_ARITHMETIC = re.compile(rf"(?:[0-9.()]|{_SPACING}|{_OPERATOR})+")
-_UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}|{_SPACING}+[0-9]|{_SPACING}*\()")
+# What two copies of an expression may differ in.
+_COPY_IGNORES = re.compile(r"\\(?:left|right|displaystyle|quad|[ ,;:!$])|[{}$~]")
+_COPY_SPELLINGS = (
+    (re.compile(r"\\times|\\cdot|[×·⋅∗]"), "*"),
+    (re.compile(r"\\[dtc]frac"), r"\\frac"),
+    (re.compile(r"\\frac *\{([0-9]+)\} *\{([0-9]+)\}"), r"\1/\2"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,27 +66,30 @@ class Graded:
     detail: str = ""
 
 
-def grade_answer(answer: str, gold: str) -> Graded:
+def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
     r"""Whether `answer` equals `gold`, mathematically.
 
-    A plain integer as gold (`18`, `1,234`, `$18`, `18.`) is compared exactly where the answer is a plain number,
-    which may carry units (`18 dollars`, `3 million people`). Arithmetic left undone (`9*2` for 18) is wrong, so that
-    a policy cannot earn a reward by copying the problem. A capital letter from A to J as gold is a choice: the answer
-    must name it and no other (`(C)`, `The answer is C.`, `C) 12 km`). All else is math-verify's judgement of the whole
-    answer, not of an expression found somewhere inside it: `3 or 7` is the set {3, 7}.
+    * A capital letter from A to J as gold is a choice: the answer must name it and no other (`(C)`, `C) 12 km`).
+    * Plain numbers are compared exactly, and may carry units (`18 dollars`, `3 million people`).
+    * A sentence is read where it states exactly one value (`The answer is 18.`, `She has 18 apples left`).
+    * Arithmetic must be done: `9*2` and `\binom{18}{1}` are not 18. An operation may stay that the gold answer has too
+      (`\sqrt{12}` for `2\sqrt{3}`), but not in an expression that is copied from the prompt.
+    * Exact values must be equal; a decimal may differ from a gold answer that is no integer by 2e-6 relative.
+    * All else is math-verify's judgement of the whole answer: `3 or 7` is the set {3, 7}.
 
     Args:
         answer: The final answer, as `parse_response` finds it.
         gold: The right answer.
+        prompt: The problem's text, if it is at hand.
 
     Returns:
         OK or WRONG; UNPARSED where nothing can be made of the answer, or where it names several choices; ERROR where
         the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
     """
-    return grade_exactly(answer, gold) or _grade_by_math_verify(_tidy(answer), _tidy(gold))
+    return grade_exactly(answer, gold, prompt) or _grade_expression(_tidy(answer), _tidy(gold), prompt)
 
 
-def grade_exactly(answer: str, gold: str) -> Graded | None:
+def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
     """The verdict of `grade_answer` where it needs no parser, else None. Microseconds, and safe in any thread."""
     if not gold.strip():
         return Graded(status=Status.ERROR, detail="the gold answer is empty")
@@ -110,23 +102,40 @@ def grade_exactly(answer: str, gold: str) -> Graded | None:
     answer, gold = _tidy(answer), _tidy(gold)
     if not answer:
         return Graded(status=Status.UNPARSED, detail="the answer is empty")
-    if answer == gold or _same_notation(answer) == _same_notation(gold):
+    if _is_same(answer, gold):
         return _right_if(True)
     if is_choice(gold):
         return _grade_choice(answer, gold)
-    if (gold_ratio := _ratio(gold)) is not None:
-        ratio = _ratio(answer)
-        return None if ratio is None else _right_if(ratio == gold_ratio)
-    gold_number = _NUMBER.fullmatch(gold)
-    if gold_number is None or gold_number["fraction"].strip(".0"):
+    return _grade_number(answer, gold, prompt) or _grade_stated(answer, gold, prompt)
+
+
+def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
+    """An integer or a fraction as gold, and an answer that is a number and perhaps its unit."""
+    if (gold_ratio := ratio(gold)) is not None:
+        value = ratio(answer)
+        if value is None:
+            return None
+        reduced = [int(digits) for digits in re.findall("[0-9]+", answer)] == [abs(value.numerator), value.denominator]
+        return _right_if(value == gold_ratio, copied=not reduced and _is_copied(answer, gold, prompt))
+    gold_value = plain_number(gold)
+    if gold_value is None or gold_value != gold_value.to_integral_value():
         return None
-    gold_value = _value(gold_number)
-    number = _NUMBER.match(answer)
-    if number is not None and number.end() == len(answer):
-        return _right_if(_value(number) == gold_value)
-    if _ARITHMETIC.fullmatch(answer) and _UNDONE.search(answer):
+    if (number := plain_number(answer)) is not None:
+        return _right_if(number == gold_value)
+    if is_undone_arithmetic(answer):
         return Graded(status=Status.WRONG, detail="arithmetic left undone")
-    return None if number is None else _grade_quantity(number, gold_value)
+    right = is_quantity(answer, gold_value)
+    return None if right is None else _right_if(right, copied="_" in answer and _is_copied(answer, gold, prompt))
+
+
+def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
+    """A value that is stated in a sentence."""
+    if _is_same(_tidy(without_lead(answer)), gold):
+        return _right_if(True)
+    value = "" if _prose_words(gold) else _tidy(stated_value(answer))
+    if value in ("", answer):
+        return None
+    return _right_if(True) if _is_same(value, gold) else _grade_number(value, gold, prompt)
 
 
 def _grade_choice(answer: str, gold: str) -> Graded:
@@ -137,49 +146,25 @@ def _grade_choice(answer: str, gold: str) -> Graded:
     return Graded(status=Status.UNPARSED, detail=detail)
 
 
-def _grade_quantity(number: re.Match[str], gold: Decimal) -> Graded | None:
-    """A number and words: units do not count, a first word such as "million" multiplies, other such words are wrong.
-
-    Or a number and the base that it is written in.
-    """
-    if base := _BASE.fullmatch(number.string, number.end()):
-        return _right_if(_value_in_base(number[0], int(base[1])) == gold)
-    rest = re.sub(_SPACING, " ", _TEXT_COMMAND.sub(r" \1 ", number.string[number.end() :])).strip()
-    if not _WORDS.fullmatch(rest):
-        return None
-    first, *others = words = re.findall("[a-z]+", rest.lower())
-    if first in _SCALES:
-        words = others
-    if any(map(_VALUE_WORD.fullmatch, words)):
-        return Graded(status=Status.WRONG, detail="more than a number and its unit")
-    return _right_if(_value(number, exponent=_SCALES.get(first, 0)) == gold)
-
-
-def _right_if(right: bool) -> Graded:
+def _right_if(right: bool, *, copied: bool = False) -> Graded:
+    if right and copied:
+        return Graded(status=Status.WRONG, detail="an expression copied from the prompt")
     return Graded(status=Status.OK, grade=1.0) if right else Graded(status=Status.WRONG)
 
 
-def _value(number: re.Match[str], exponent: int = 0) -> Decimal:
-    """Exact: a Decimal made from text is never rounded, and compares without rounding."""
-    integer = re.sub("[^0-9]", "", number["integer"] or "0")
-    return Decimal(f"{number['sign']}{integer}{number['fraction'].rstrip('.')}e{exponent}")
+def _is_copied(answer: str, gold: str, prompt: str) -> bool:
+    """Whether an answer stands in the prompt, and is not the gold answer as it is written."""
+    if not prompt:
+        return False
+    text, gold_text = ("".join(_as_copied(given).split()) for given in (answer, gold))
+    copy = r"\s*".join(map(re.escape, text))
+    return text != gold_text and bool(re.search(rf"(?<![0-9A-Za-z.]){copy}(?![0-9A-Za-z]|\.[0-9])", _as_copied(prompt)))
 
 
-def _ratio(text: str) -> Fraction | None:
-    """The exact value of a fraction of two integers; None where `text` is none, or its denominator is 0."""
-    match = _FRACTION.fullmatch(text)
-    if match is None:
-        return None
-    over, under = int(match["over"] or match["top"]), int(match["under"] or match["bottom"])
-    return Fraction(-over if match["sign"] else over, under) if under else None
-
-
-def _value_in_base(digits: str, base: int) -> int | None:
-    """None where these are no digits of that base, or no base."""
-    try:
-        return int(digits, base) if base > 1 else None
-    except ValueError:
-        return None
+def _as_copied(text: str) -> str:
+    for pattern, spelling in _COPY_SPELLINGS:
+        text = pattern.sub(spelling, text)
+    return _COPY_IGNORES.sub("", text)
 
 
 def _nesting(text: str) -> int:
@@ -189,6 +174,7 @@ def _nesting(text: str) -> int:
 def _tidy(text: str) -> str:
     """Single spaces, no invisible marks; without surrounding math delimiters or bold, and without a full stop."""
     visible = text if text.isascii() else "".join(char for char in text if unicodedata.category(char) != "Cf")
+    visible = visible.replace("\u00b0", r"^\circ")
     text = " ".join(visible.replace("\u2212", "-").split())
     if text.count("**") == 1:  # half of a bold "**Answer: 7**"
         text = text.removeprefix("**").removesuffix("**").strip()
@@ -200,6 +186,10 @@ def _tidy(text: str) -> str:
     return _without_full_stop(text)
 
 
+def _is_same(answer: str, gold: str) -> bool:
+    return answer == gold or _same_notation(answer) == _same_notation(gold)
+
+
 def _same_notation(text: str) -> str:
     """The same for two texts that differ in spaces and the size of fractions and brackets alone."""
     return _IDLE_SPACE.sub("", _SIZE_COMMAND.sub("", _SIZED_FRACTION.sub(r"\\frac", text)))
@@ -209,37 +199,33 @@ def _without_full_stop(text: str) -> str:
     return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    expressions: list[Any]  # SymPy objects
-    text: str
-
-
-def _parse(text: str) -> _Parsed:
-    """What math-verify makes of the whole of `text`; no expressions where it makes nothing of it."""
-    import math_verify  # half a second: only where it is needed
+def _parse(text: str) -> "Parsed":
+    """What math-verify makes of the whole of `text`."""
+    from gar.verify.expressions import parse  # imports SymPy: only where it is needed
 
     text = _ELLIPSIS.sub(" ", text)  # it reads some ellipses as nothing, and nothing of others
-    # It would take the last letter of "x + c" for a unit and drop it, and drop all of "\text{ (or 8)}".
-    text = _SPACE_BEFORE_TERM.sub("", _TEXT_WITH_NUMBER.sub(r"\1", text))
-    found = math_verify.parse(
-        rf"\boxed{{{text}}}",
-        # The box first, and nothing but the box: never an expression found somewhere inside it.
-        extraction_config=[math_verify.LatexExtractionConfig(boxed_match_priority=0)],
-        extraction_mode="first_match",
-        parsing_timeout=0,  # its limits are alarms, which only work in a main thread
-        raise_on_error=True,
-    )
-    texts = [item for item in found if isinstance(item, str)]
-    return _Parsed([item for item in found if not isinstance(item, str)], texts[0].strip() if texts else "")
+    # It would take the last letter of "x + c" for a unit and drop it.
+    return parse(_SPACE_BEFORE_TERM.sub("", _TEXT.sub(_without_command, text)))
+
+
+def _without_command(text: re.Match[str]) -> str:
+    r"""Math-verify takes a text for a unit and drops it, in `7\text{ (or 8)}` and even in `7\text{ or }\frac{1}{2}`."""
+    unit = text["last"] is not None or not text.string.endswith("}")
+    return text[0] if unit and not _SAYS_MORE.search(text[1]) else text[1]
 
 
 _parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share it
 
 
-def _grade_by_math_verify(answer: str, gold: str) -> Graded:
-    import math_verify
-
+def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
+    words = _prose_words(gold)
+    if words:
+        answer = _tidy(without_lead(answer))
+    else:
+        answer = _tidy(stated_value(answer)) or answer
+        answer = answer if _has_letters(gold) else _tidy(without_unit(answer))
+        if refusal := _refusal(answer, gold):
+            return refusal
     try:
         gold_parsed = _parse_gold(gold)
     except Exception as error:
@@ -248,22 +234,62 @@ def _grade_by_math_verify(answer: str, gold: str) -> Graded:
         parsed = _parse(answer)
     except Exception as error:
         return Graded(status=Status.UNPARSED, detail=error_text(error))
-    if not (parsed.expressions and gold_parsed.expressions):
+    if words and _as_words(answer) == _as_words(gold):
+        return _right_if(True)
+    if parsed.value is None or gold_parsed.value is None:
         if parsed.text and parsed.text.casefold() == gold_parsed.text.casefold():
             return _right_if(True)
-        if not gold_parsed.expressions:
+        if gold_parsed.value is None:
             return Graded(status=Status.ERROR, detail=f"the gold answer {gold!r} cannot be parsed")
         return Graded(status=Status.UNPARSED, detail="not a mathematical expression")
+    if words and words != _prose_words(answer):
+        return _right_if(False)  # the letters of words would be multiplied, in any order
+    return _grade_parsed(answer, parsed, gold, gold_parsed, prompt)
+
+
+def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed", prompt: str) -> Graded:
+    from gar.verify.expressions import equal
+    from gar.verify.operations import is_bare, undone
+
     if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(gold)):
         return Graded(status=Status.UNPARSED, detail="what an ellipsis leaves out cannot be compared")
+    if not gold_parsed.value.free_symbols and not re.search("[0-9]", answer) and parsed.value.free_symbols:
+        return Graded(status=Status.UNPARSED, detail="the gold answer is numeric, and the answer holds no number")
+    if left := undone(parsed.tree, gold_parsed.tree):
+        return Graded(status=Status.WRONG, detail=f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
-        right = math_verify.verify(gold_parsed.expressions, parsed.expressions, timeout_seconds=0, raise_on_error=True)
+        right = equal(parsed, gold_parsed)
     except Exception as error:
         return Graded(status=Status.ERROR, detail=error_text(error))
-    wants_number = not any(item.free_symbols for item in gold_parsed.expressions)
-    if not right and wants_number and not re.search("[0-9]", answer) and parsed.expressions[0].free_symbols:
-        return Graded(status=Status.UNPARSED, detail="the gold answer is numeric, and the answer holds no number")
-    return _right_if(right)
+    copied = right and not is_bare(parsed.tree) and _is_copied(parsed.text, gold_parsed.text, prompt)
+    return _right_if(right, copied=copied)
+
+
+def _refusal(answer: str, gold: str) -> Graded | None:
+    """The verdict on an answer in words from which no value can be read; the gold answer has no words."""
+    if _has_letters(gold) and not _PHRASE.search(answer):
+        return None  # letters may be variables
+    why = unreadable(answer)
+    if why is None:
+        return None
+    if denies_value(answer):
+        return Graded(status=Status.WRONG, detail="more than a number and its unit")
+    return Graded(status=Status.UNPARSED, detail=f"the answer {why}")
+
+
+def _has_letters(text: str) -> bool:
+    return bool(re.search("[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", text)))
+
+
+def _prose_words(text: str) -> list[str]:
+    """Words, rather than products of variables: with a vowel, and not in the order of the alphabet, as `abc` is."""
+    words = plain_words(text)
+    prose = any(len(word) > 2 and re.search("[aeiou]", word) and list(word) != sorted(word) for word in words)
+    return words if prose else []
+
+
+def _as_words(text: str) -> list[str]:
+    return _TEXT.sub(r" \1 ", text).casefold().split()
 
 
 def error_text(error: BaseException) -> str:

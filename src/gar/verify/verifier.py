@@ -87,7 +87,12 @@ class Verifier:
         self._pool.close()
 
     def verify(
-        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool] | bool = False
+        self,
+        responses: Sequence[str],
+        golds: Sequence[str],
+        *,
+        prefilled_think: Sequence[bool] | bool = False,
+        prompts: Sequence[str] | None = None,
     ) -> list[Verdict]:
         """One verdict per response, in order. Callable from any thread.
 
@@ -95,21 +100,26 @@ class Verifier:
             responses: Texts, without the prompt and without trailing special tokens.
             golds: The right answer for each response.
             prefilled_think: The prompt ends in the opening thinking tag: for each response, or for all.
+            prompts: The problem of each response, as text. With it an expression that is copied from there is no
+                answer, unless it is the gold answer as it is written.
 
         Returns:
             Status OK or WRONG where the answer was compared. No answer found, or nothing to be made of it: UNPARSED.
-            A worker killed at its limit: TIMEOUT. A worker that died, an error, a grader's result that is no grade:
-            ERROR. The last three have grade 0 and are not verified, whether or not the response is well formatted.
+            A worker killed at its limit, or an answer not checked after too many of these: TIMEOUT. A worker that
+            died, an error, a grader's result that is no grade: ERROR. The last three have grade 0 and are not
+            verified, whether or not the response is well formatted.
 
         Raises:
             ValueError: The sequences differ in length.
             WorkerError: The worker processes cannot be started.
         """
         prefilled = [prefilled_think] * len(responses) if isinstance(prefilled_think, bool) else prefilled_think
-        if not len(responses) == len(golds) == len(prefilled):
+        texts = [""] * len(responses) if prompts is None else prompts
+        if not len(responses) == len(golds) == len(prefilled) == len(texts):
             raise ValueError(
                 f"got {len(responses)} responses, {len(golds)} golds and {len(prefilled)} prefilled_think, "
-                "expected equal lengths. Was each gold answer repeated for every response of its group?"
+                + ("" if prompts is None else f"{len(texts)} prompts, ")
+                + "expected equal lengths. Was each gold answer repeated for every response of its group?"
             )
         parsed = [
             parse_response(text, format=self.format, tags=self.tags, prefilled_think=inside)
@@ -118,16 +128,18 @@ class Verifier:
         if self._custom:
             graded = self._pool.run(list(zip(responses, golds, strict=True)))
         else:
-            graded = self._grade_answers([form.answer for form in parsed], golds)
+            graded = self._grade_answers([form.answer for form in parsed], golds, texts)
         return [self._verdict(form, outcome) for form, outcome in zip(parsed, graded, strict=True)]
 
-    def _grade_answers(self, answers: Sequence[str | None], golds: Sequence[str]) -> list[Graded]:
-        """Compare answers: equal pairs once, and only what needs a parser in the pool."""
-        pairs = [(answer or "", gold) for answer, gold in zip(answers, golds, strict=True)]
-        graded = {pair: grade_exactly(*pair) if pair[0] else NO_ANSWER for pair in set(pairs)}
-        hard = [pair for pair in dict.fromkeys(pairs) if graded[pair] is None]
+    def _grade_answers(
+        self, answers: Sequence[str | None], golds: Sequence[str], prompts: Sequence[str]
+    ) -> list[Graded]:
+        """Compare answers: equal ones once, and only what needs a parser in the pool."""
+        items = [(answer or "", gold, prompt) for answer, gold, prompt in zip(answers, golds, prompts, strict=True)]
+        graded = {item: grade_exactly(*item) if item[0] else NO_ANSWER for item in set(items)}
+        hard = [item for item in dict.fromkeys(items) if graded[item] is None]
         graded.update(zip(hard, self._pool.run(hard), strict=True))
-        return [outcome for pair in pairs if (outcome := graded[pair]) is not None]
+        return [outcome for item in items if (outcome := graded[item]) is not None]
 
     def _verdict(self, form: ParsedResponse, graded: Graded) -> Verdict:
         return Verdict(

@@ -224,10 +224,10 @@ class WorkerPool:
         """What is left of a batch whose time is lost to others."""
         number, total = len(batch.queue), len(batch.items)
         _log.warning(
-            "%d of %d answers were not checked and count as timed out: others that had to be killed had cost %g seconds.",
+            "%d of %d answers were not checked and count as timed out: others that were killed had cost %g seconds.",
             number, total, budget,
         )  # fmt: skip
-        detail = f"not checked, as {number} of {total}: answers before it that had to be killed had cost {budget:g} s"
+        detail = f"not checked, as {number} of {total}: answers before it that were killed had cost {budget:g} s"
         batch.outcomes.update(dict.fromkeys(batch.queue, Graded(status=Status.TIMEOUT, detail=detail)))
         batch.queue.clear()
 

@@ -1,0 +1,156 @@
+r"""Which value does a sentence state? `The answer is 78.`, `So she has $78 left`: 78.
+
+Read is what states exactly one value. A second number, a word that changes the value or denies it (`not 78`, `half of
+78`, `at least 78`), or a hedge (`perhaps 78`) leaves the text as it is.
+"""
+
+import re
+
+_NUMBER_WORDS = (
+    "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+    "|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
+    "|score|gross|dozens?|couple|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
+    "|(?:hundred|thousand|lakh|lac|crore|myriad|googol|[a-z]*illion|[a-z]*illiard)(?:s|ths?)?"
+)
+# With one of these a number is no longer the value, or no longer stated as the value.
+_CHANGES = re.compile(
+    rf"\b(?:{_NUMBER_WORDS}|or|nor|not|no|never|neither|without|except|but|minus|plus|divided|multiplied|squared|cubed"
+    "|factorial|mod|modulo|pi|sqrt|log|ln|sin|cos|tan|root|power|powers|multiple|multiples|divisors?|doubled?|twice"
+    "|tripled?|thrice|negative|reciprocal|inverse|opposite|than|least|most|over|under|above|below|between|almost|nearly"
+    "|about|around|approximately|approx|roughly|circa|odd|even|primes?|if|unless|otherwise|depends|instead|wrong|incorrect|false|something"
+    r"|(?<!in )all|[a-z]+n't)\b"
+)
+_HEDGES = re.compile(
+    r"\b(?:maybe|perhaps|probably|possibly|likely|unlikely|guess|think|believe|hope|assume|assuming|estimated?|might|may"
+    r"|could|unsure|unclear|unknown|cannot)\b"
+)
+_JOINS = {"or", "and"}
+_MATHS = {"sin", "cos", "tan", "log", "ln", "lim", "max", "min", "gcd", "lcm", "mod", "sqrt", "pi", "inf", "infinity",
+          "frac", "pct", "percent", "percentage", "boxed", "text"}  # fmt: skip
+
+_LEAD = re.compile(
+    r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *)*"
+    r"(?:(?:(?:the|my|our) )?(?:(?:final|correct|right|exact|numerical|required|desired) )*"
+    r"(?:answer|result|solution|value|total|sum|number)"
+    r"(?: (?:to|of|for) (?:the|this) (?:question|problem|expression))?|it)"
+    r" *(?:\bis\b(?: equal to)?|\bequals\b|would be|must be|should be|comes to|[:=]) *:?"
+    r"(?: *(?:exactly|simply|just)\b)? *",
+    re.IGNORECASE,
+)
+_EQUALS = re.compile(r"= *")
+_WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])")
+_TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
+_NAME_COMMAND = re.compile(r"\\(?:begin|end|operatorname)\*? *\{[^{}]*\}")
+_MATH = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
+_A_NUMBER = (
+    r"(?:[0-9]+ +)?[0-9]+/[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
+    r"|[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,4})?|\.[0-9]+"
+)
+# Between a space, bracket or equals sign and what is no letter, digit or operator.
+_NUMBER = re.compile(
+    rf"(?:(?<=[ (=:])|^)(?P<value>-?(?:\\?[$€£¥])?-?(?:{_A_NUMBER})(?: ?\\?%| percent\b)?)\$?"
+    r"(?=[ ,.;:!)]|$)(?!\.[0-9]| *[-+*/^=_(])"
+)
+_UNIT = re.compile(
+    r"(?<=[0-9})!]) *(?P<words>[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*|[msghL])(?:\^\{?-?[0-9]\}?)?"
+    r"(?:/[A-Za-z]+(?:\^\{?-?[0-9]\}?)?)?[ .]*$"
+)
+_PERCENT = re.compile("per ?cent|pct")
+_PROSE = re.compile(r"[A-Za-z ,.;:!'\"()*°%=$€£¥\u2018\u2019\u2013\u2014-]*")
+_OF = re.compile(r"(?<!total)(?<!sum)(?<!value)(?<!cost)(?<!price)(?<!profit)(?<!average)(?<!maximum)(?<!minimum) of$")
+
+
+def stated_value(text: str) -> str:
+    """The one value that a text states in words; the text itself where it states none, or several.
+
+    >>> stated_value("So the final answer is $78$."), stated_value("She has 78 apples left"), stated_value("3 or 7")
+    ('78', '78', '3 or 7')
+    """
+    rest = without_lead(text)
+    return _one_value(rest) or rest
+
+
+def without_lead(text: str) -> str:
+    """A text without `The answer is` or the like before it."""
+    rest = text
+    for lead in (_LEAD, _EQUALS):
+        match = lead.match(rest)
+        rest = rest[match.end() :] if match else rest
+    return _bare(rest) or text
+
+
+def without_unit(text: str) -> str:
+    """A mathematical expression without the words that follow it, unless they change its value.
+
+    >>> without_unit(r"\\frac{1}{2}\\text{ cm}^2"), without_unit("3+15 apples"), without_unit("7 or so")
+    ('\\\\frac{1}{2}', '3+15', '7 or so')
+    """
+    plain = _TEXT_COMMAND.sub(r" \1", text)
+    unit = _UNIT.search(plain)
+    if unit is None or plain_words(plain[: unit.start()]):
+        return text
+    if changes_value(unit["words"]) or _PERCENT.match(unit["words"]):
+        return text
+    return plain[: unit.start()].rstrip()
+
+
+def changes_value(text: str) -> bool:
+    """Whether a word makes the number beside it another one, denies it, or leaves it open."""
+    return bool(_CHANGES.search(text.lower()) or _HEDGES.search(text.lower()))
+
+
+def unreadable(text: str) -> str | None:
+    """Why no value can be read from a text with words; None where there is nothing but mathematics.
+
+    Words that join a list (`3 or 7`) and names of functions are mathematics.
+    """
+    words = [word for word in plain_words(text) if word not in _JOINS | _MATHS]
+    if not words:
+        return None
+    if not any(char.isdigit() for char in text) and "\\" not in text:
+        return "holds no number"
+    if hedge := _HEDGES.search(text.lower()):
+        return f"hedged: {hedge[0]!r}"
+    return "does not state one value"
+
+
+def denies_value(text: str) -> bool:
+    """Whether a text says something of one number, without a hedge, that is not that it is the value: `not 7`."""
+    lower = text.lower()
+    return len(re.findall("[0-9][0-9.,]*", text)) == 1 and bool(_CHANGES.search(lower)) and not _HEDGES.search(lower)
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of at least two letters, in lower case and in order: no command names."""
+    return [word.lower() for word in _WORD.findall(_TEXT_COMMAND.sub(r" \1 ", _NAME_COMMAND.sub(" ", text)))]
+
+
+def _one_value(text: str) -> str | None:
+    """The only value in a sentence: a formula in dollars, or a number."""
+    text = _TEXT_COMMAND.sub(r" \1 ", text)
+    formulas = list(_MATH.finditer(text))
+    if len(formulas) == 1 and _is_prose_around(text, formulas[0]):
+        return (formulas[0][1] or formulas[0][2] or formulas[0][3]).strip()
+    text = text.replace("**", "")
+    numbers = list(_NUMBER.finditer(text))
+    if len(numbers) == 1 and _is_prose_around(text, numbers[0]) and _WORD.search(text):
+        return numbers[0]["value"].strip()
+    return None
+
+
+def _is_prose_around(text: str, value: re.Match[str]) -> bool:
+    before, after = text[: value.start()], text[value.end() :]
+    around = f"{before} , {after}"  # a comma, so that no phrase reaches over the value
+    plain = _PROSE.fullmatch(around) and "=" not in after and not _OF.search(before.rstrip().lower())
+    factor = re.search(r"(?<![A-Za-z'\u2019])[B-HJ-Zb-hj-z](?![A-Za-z'\u2019])", after)  # or a unit of one letter
+    return bool(plain) and not factor and not changes_value(around)
+
+
+def _bare(text: str) -> str:
+    text = text.strip()
+    text = text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
+    for mark in ("**", "$"):
+        inner = text[len(mark) : -len(mark)]
+        if text == mark + inner + mark and mark not in inner:
+            text = inner.strip()
+    return text

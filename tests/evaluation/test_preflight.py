@@ -165,7 +165,7 @@ class FailingVerifier:
         self.gold = gold
 
     def verify(
-        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool]
+        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool], prompts: Sequence[str]
     ) -> list[Verdict]:
         right = Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True)
         return [self.failed if gold == self.gold else right for gold in golds]

@@ -36,7 +36,9 @@ class AnswerVerifier:
     format: ResponseFormat = "think-answer"
     tags = Tags()
 
-    def verify(self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool]) -> list:
+    def verify(
+        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool], prompts: Sequence[str]
+    ) -> list:
         verdicts = []
         for response, gold in zip(responses, golds, strict=True):
             right = f"<answer> {gold} </answer>" in response

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
 from gar.evaluation.pass_at_k import pass_at_k
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
@@ -196,6 +197,7 @@ def sample_groups(
         [response.text for responses in sampled for response in responses],
         [problem.answer for problem in problems for _ in range(num_samples)],
         prefilled_think=[flag for flag in prefilled for _ in range(num_samples)],
+        prompts=[prompt_text(problem.prompt) for problem in problems for _ in range(num_samples)],
     )
     assert len(verdicts) == len(problems) * num_samples
     return tuple(

@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from gar.data.problems import prompt_text
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.benchmarks.columns import LETTERS
 from gar.evaluation.benchmarks.prompts import FIVE_SHOT_STOP
@@ -129,6 +130,7 @@ def sample_verdicts(
             [texts[i] for i in by_value],
             [problems[window[i]["problem"]]["answer"] for i in by_value],
             prefilled_think=[window[i]["prefilled_think"] for i in by_value],
+            prompts=[prompt_text(problems[window[i]["problem"]]["prompt"]) for i in by_value],
         )
     )
     return [

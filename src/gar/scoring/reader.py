@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from gar.data.problems import prompt_text
 from gar.errors import ModelError
 from gar.rollouts.generate import encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
@@ -116,6 +117,12 @@ class GroupReader:
             if row.fault is None and any(anchor.scored_ids == scored for anchor in usable):
                 row.notes.append("equals its anchor")
         return usable
+
+    def prompt_text(self, prompt: Prompt | Sequence[int]) -> str:
+        """The text of a prompt, for the verifier."""
+        if isinstance(prompt, str) or (len(prompt) and isinstance(prompt[0], Mapping)):
+            return prompt_text(cast(Prompt, prompt))
+        return self._tokenizer.decode(self._known([int(token) for token in cast(Sequence[int], prompt)]))
 
     def _prompt_ids(self, prompt: Prompt | Sequence[int]) -> list[int]:
         if isinstance(prompt, str) or (len(prompt) and isinstance(prompt[0], Mapping)):

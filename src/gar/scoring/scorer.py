@@ -136,6 +136,7 @@ class GarScorer:
             [row.text for row in open_rows],
             [str(groups[row.group_index].answer) for row in open_rows],
             prefilled_think=[row.prefilled for row in open_rows],
+            prompts=[self._reader.prompt_text(groups[row.group_index].prompt) for row in open_rows],
         )
         for row, verdict in zip(open_rows, verdicts, strict=True):
             row.verdict = verdict

@@ -95,6 +95,7 @@ class SampleReader:
                 [self._text(sample) for sample in missing],
                 [str(sample.label) for sample in missing],
                 prefilled_think=[self._prefilled(sample) for sample in missing],
+                prompts=[self._tokenizer.decode(_prompt_ids(sample)) for sample in missing],
             )
         )
         return [next(found) if verdict is None else verdict for verdict in known]

@@ -19,6 +19,7 @@ from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
 from gar.core import last_token_rewards, returns_to_go, unit_rows
+from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.advantages import estimate_advantages, estimate_token_advantages, mean_advantages
 from gar.integrations.trl.alignment import AnchorComparison
@@ -237,6 +238,7 @@ class GARTrainer(GRPOTrainer):
                 self._batch.texts,
                 [problem.answer for problem in self._batch.problems],
                 prefilled_think=self._batch.prefilled,
+                prompts=[prompt_text(problem.prompt) for problem in self._batch.problems],
             )
         self._choose_needed(self._batch)
         hidden = states.stacked(len(self._batch), max(map(len, completion_ids)))

@@ -71,4 +71,5 @@ class GarRewardManager(RewardManagerBase):
         body = without_trailing_special(ids, self._special)
         text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         prefilled = ends_in_thinking_tag(prompt_ids, self._pieces, self._tags)
-        return self._verifier.verify([text], [gold], prefilled_think=prefilled)[0]
+        prompt = self.tokenizer.decode(prompt_ids)
+        return self._verifier.verify([text], [gold], prefilled_think=prefilled, prompts=[prompt])[0]

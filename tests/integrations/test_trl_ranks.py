@@ -18,12 +18,12 @@ import torch.distributed as dist
 from accelerate import PartialState
 
 from gar.core import group_standard_deviations
-from gar.errors import ConfigError
-from gar.integrations.trl.ranks import check_ranks, on_main
+from gar.errors import ConfigError, GarError
+from gar.integrations.trl.ranks import check_ranks, lost_rank_named, on_main
 from gar.records import RunFolder
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, replay
 from tests.kills import assert_equal_runs
-from tests.ranks import run_ranks
+from tests.ranks import FORKSERVER, SECONDS, run_ranks
 
 pytestmark = pytest.mark.dist
 
@@ -206,7 +206,8 @@ def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(t
         assert job.returncode != 0
         assert "exitcode  : -9" in output
         assert f"rank      : {rank}" in output
-        assert f"gar train: rank {1 - rank} of 2 has lost another rank, and ends: " in output
+        lost = f"gar train: rank {1 - rank} of 2 has lost another rank, and ends: "
+        assert lost in output or "closing signal SIGTERM" in output  # the launcher may be the first to notice
         assert "gar/training.py" not in output  # no traceback but the launcher's own
         deadline = time.monotonic() + 10
         while (left := processes_of(tmp_path / "cut")) and time.monotonic() < deadline:
@@ -222,6 +223,32 @@ def resumed(run: RunFolder) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", *TORCHRUN, "-m", "gar", "train", "--resume", str(run.path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
+def wait_for_the_other(rank: int, folder: Path) -> None:
+    """Rank 1 dies, and rank 0 writes down what it is told."""
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    os.environ.update({name: str(value) for name, value in told.items()})
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    PartialState(cpu=True)
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        with lost_rank_named():
+            dist.barrier()
+    except GarError as error:
+        (folder / "said").write_text(str(error))
+
+
+def test_rank_that_loses_another_says_so_without_a_launcher(tmp_path: Path):
+    ranks = [FORKSERVER.Process(target=wait_for_the_other, args=(rank, tmp_path)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(SECONDS)
+    assert [process.exitcode for process in ranks] == [0, -signal.SIGKILL]
+    assert (tmp_path / "said").read_text().startswith("rank 0 of 2 has lost another rank, and ends: ")
 
 
 @pytest.mark.parametrize(

@@ -463,7 +463,7 @@ rows = [replace(row, response_index=i) for i in range(2000)]
 for step in itertools.count(2):
     run.append_metrics({"step": step, "text": "x" * 200})
     run.write_rollouts(1, rows)
-    run.write_rollouts(step, [replace(row, step=step)] * 2000)
+    run.write_rollouts(step, [replace(row, step=step, response_index=i) for i in range(2000)])
     run.update_run(summary={"step": step})
 """
 

@@ -107,11 +107,11 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
     Raises:
         ConfigError: The text is not YAML.
     """
-    loader = _Loader(text)
-    loader.name = name
     try:
+        loader = _Loader(text)
+        loader.name = name
         return loader.get_single_data()
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the latter two of values it cannot make
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
 
 

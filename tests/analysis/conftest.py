@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gar.analysis.policies import Policy, load_policy_of
+from gar.config import parse_yaml
 from gar.records import RolloutRecord, RunFolder
 from gar.types import Status
 
@@ -28,7 +29,9 @@ def write_run(tmp_path: Path) -> WriteRun:
 
     def write(records: Sequence[RolloutRecord], *, status: str = "finished", config: str = "{}") -> RunFolder:
         folder = RunFolder.create(tmp_path, "run")
-        folder.write_run(seed=0, command=["gar", "train"], config={}, config_text=config, data_hash=None)
+        folder.write_run(
+            seed=0, command=["gar", "train"], config=parse_yaml(config), config_text=config, data_hash=None
+        )
         if status != "running":
             folder.update_run(status=status)
         for step in sorted({record.step for record in records}):

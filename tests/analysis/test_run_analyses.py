@@ -68,7 +68,8 @@ def test_alignment_course_is_of_correct_responses_alone(write_run):
     assert (course.num_correct, course.num_scored) == (4, 3)
     assert [(window.first_step, len(window.alignments)) for window in course.windows] == [(1, 2), (2, 1)]
     assert course.data.num_rows == 3
-    assert "1 of 4 correct responses have no alignment" in course.notes[0]
+    assert "step 2 has 2 rollouts where most steps have 3" in course.notes[0]
+    assert "1 of 4 correct responses have no alignment" in course.notes[1]
 
 
 def test_alignment_course_takes_the_steps_and_window_it_is_told(write_run):
@@ -101,7 +102,7 @@ def test_analyses_of_an_older_run_say_what_they_could_not_read(write_run):
     folder.run_path.write_text('{"status": "finished"}')
     notes = " ".join(silent_groups(folder.path).notes)
     assert "another version of gar" in notes
-    assert "settings cannot be read" in notes
+    assert "config.yaml is from another version of gar" in notes
     assert "retired" in notes
 
 

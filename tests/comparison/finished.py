@@ -41,7 +41,7 @@ def write_run(
 ) -> RunFolder:
     """A finished run: two generations of two steps, and counts of right responses by evaluation set."""
     folder = RunFolder.create(config.records.folder, config.records.name or "run")
-    folder.write_run(seed=config.seed, command=["gar"], config={}, config_text="", data_hash="d")
+    folder.write_run(seed=config.seed, command=["gar"], config={}, config_text="{}\n", data_hash="d")
     for step in (1, 2, 3, 4):
         first = step % 2
         folder.append_metrics(

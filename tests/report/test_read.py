@@ -85,9 +85,9 @@ def test_read_run_says_which_file_is_not_there(tmp_path, name, words):
     ("name", "words"),
     [
         ("run.json", "run.json cannot be read"),
-        ("metrics.jsonl", "metrics.jsonl cannot be read, so there are no curves"),
+        ("metrics.jsonl", "lines or values of metrics.jsonl left out: 1, the first: "),
         ("evaluation/after.json", "evaluation/after.json is not what this version writes"),
-        ("rollouts/step-000002.parquet", "the rollouts of 1 steps cannot be read, the first of them: step 2"),
+        ("rollouts/step-000002.parquet", "the rollouts of 1 steps are left out, the first of them: step 2"),
     ],
 )
 def test_read_run_says_which_file_is_damaged(tmp_path, name, words):
@@ -101,7 +101,7 @@ def test_read_run_says_of_a_rollout_file_without_texts_that_it_cannot_be_shown(t
     path = make_run(tmp_path)
     without_columns(RunFolder(path).rollouts_path(3), "response")
     run = read_run(path)
-    assert "step 3 lacks response" in run.missing[0]
+    assert "step-000003.parquet: no column 'response'" in run.missing[0]
     assert 3 not in run.num_rows
 
 

@@ -116,7 +116,9 @@ def measured_cost(folders: Sequence[str | Path]) -> MeasuredCost:
         else:
             _add_results(path, methods, notes)
     if not methods:
-        raise RecordError(f"none of {len(folders)} folders has recorded step times, first of all {folders[0]}.")
+        raise RecordError(
+            " ".join([f"none of {len(folders)} folders has recorded step times, first of all {folders[0]}.", *notes])
+        )
     for method in methods.values():
         if method.counts:
             notes.append(f"{method.method}, counted: {method.counts[0]}.")
@@ -127,7 +129,7 @@ def measured_cost(folders: Sequence[str | Path]) -> MeasuredCost:
 def _add_run(path: str | Path, methods: dict[str, StepTimes], notes: list[str]) -> None:
     run = open_run(path)
     notes += run.notes
-    seconds = generation_times(run.folder.read_metrics())
+    seconds = generation_times(run.metrics)
     if not seconds:
         notes.append(f"{run.name} has recorded no step times and is not shown.")
         return

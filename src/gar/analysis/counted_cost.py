@@ -85,7 +85,10 @@ def mean_group(run: RunInput) -> GroupShape:
         raise RecordError(f"{run.name}: its settings cannot be read.")
     if METHODS[config.method].token_level:
         raise RecordError(f"{config.method}: the passes of a judge are not in the count.")
-    rows = read_rollouts(run, _COLUMNS).table
+    rollouts = read_rollouts(run, _COLUMNS)
+    if rollouts.notes:  # a mean over what is left would be another group's
+        raise RecordError(" ".join(rollouts.notes))
+    rows = rollouts.table
     with_vector = rows.filter(rows["signal_norm"].is_valid())
     num_groups = rows.select(["step", "group_index"]).group_by(["step", "group_index"]).aggregate([]).num_rows
     num_anchors, anchor_tokens = _anchors(run, config, with_vector)

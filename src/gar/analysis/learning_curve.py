@@ -85,19 +85,18 @@ def _load(path: Path, number: int) -> _Run:
     if not path.is_dir():
         raise RecordError(f"{path}: no such run folder.")
     folder = RunFolder(path)
-    evaluation = {}
-    for moment in ("before", "after"):
-        relative = f"evaluation/{moment}.json"
-        sets = folder.read_json(relative).get("sets", {}) if (path / relative).exists() else {}
-        evaluation[moment] = {
-            name: {int(k): value for k, value in result.get("pass_at", {}).items() if value is not None}
-            for name, result in sets.items()
+    evaluation = {
+        moment: {
+            name: {int(k): rate for k, rate in part.pass_at.items() if rate is not None}
+            for name, part in folder.read_evaluation(moment).items()
         }
+        for moment in ("before", "after")
+    }
     return _Run(
         name=path.resolve().name,
         colour=COLOURS[number % len(COLOURS)],
         marker=MARKERS[number % len(MARKERS)],
-        metrics=folder.read_metrics(),
+        metrics=folder.read_numbers(),
         evaluation=evaluation,
     )
 

@@ -18,19 +18,15 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     Returns:
         Plain values; None where the run recorded nothing. Beginning and end are the first and last tenth of the steps.
     """
-    rows = [row for row in folder.read_metrics() if "time/step_seconds" in row]
+    rows = [row for row in folder.read_numbers() if "time/step_seconds" in row]
     edge = max(1, round(len(rows) * _EDGE_FRACTION))
     step_seconds = _values(rows, "time/step_seconds")
     gar_seconds = _values(rows, "time/gar_seconds")
-    evaluations = {
-        name: folder.read_json(f"evaluation/{name}.json")["sets"]
-        for name in ("before", "after")
-        if (folder.path / "evaluation" / f"{name}.json").exists()
-    }
+    evaluations = {name: sets for name in ("before", "after") if (sets := folder.read_evaluation(name))}
     return {
         "steps": rows[-1]["step"] if rows else 0,
         "pass_at": {
-            name: {set_name: values["pass_at"] for set_name, values in sets.items()}
+            name: {set_name: dict(part.pass_at) for set_name, part in sets.items()}
             for name, sets in evaluations.items()
         },
         "alignment_mean": {

@@ -14,6 +14,8 @@ from gar.comparison.plan import PlannedRun
 from gar.errors import GarError, RecordError
 from gar.evaluation.pass_at_k import pass_at_k
 from gar.records import RunFolder, canonical_hash
+from gar.records.checked import checked
+from gar.records.evaluations import EvaluatedSet
 from gar.records.files import json_text, read_json, write_atomic
 
 CURVES = (
@@ -30,6 +32,13 @@ USAGE = "usage.json"
 
 _MAX_POINTS = 60
 _DIGITS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Usage:
+    wall_seconds: float
+    cpu_seconds: float
+    peak_memory_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,8 +120,13 @@ class RunResult:
         if values.keys() | {"group"} != names:  # older results have no group
             odd = ", ".join(sorted(names ^ values.keys()))
             raise RecordError(f"{path}: no result of gar compare: missing or unknown: {odd}. Is it of another version?")
-        sets = {name: SetCounts(**counts) for name, counts in values.pop("sets").items()}
-        return cls(**values, sets=sets)
+        result = checked(cls, values, str(path))
+        for name, counts in result.sets.items():
+            if len(counts.problem_ids) != len(counts.num_correct) or any(
+                not 0 <= count <= counts.num_samples for count in counts.num_correct
+            ):
+                raise RecordError(f"{path}: sets.{name}: the counts do not fit its problems and samples.")
+        return result
 
 
 def result_of(planned: PlannedRun) -> RunResult:
@@ -125,12 +139,15 @@ def result_of(planned: PlannedRun) -> RunResult:
     run = folder.read_run()
     if run.status != "finished":
         raise RecordError(f"{folder.path}: this run is {run.status}, not finished.")
-    if not (folder.path / "evaluation" / "after.json").exists():
+    evaluated = folder.read_evaluation("after")
+    if not evaluated:
         raise RecordError(f"{folder.path}: no evaluation after training: a comparison needs evaluate.sources.")
-    usage = folder.read_json(USAGE)
-    metrics = folder.read_metrics()
+    usage = checked(_Usage, folder.read_json(USAGE), str(folder.path / USAGE))
+    metrics = folder.read_numbers()
+    for gap in folder.gaps(metrics, run.summary):
+        raise RecordError(f"{folder.path}: {gap}.")
     seconds, shares = step_times(metrics)
-    sets = {name: _counts(values) for name, values in folder.read_json("evaluation/after.json")["sets"].items()}
+    sets = {name: _counts(part, f"{folder.path}: evaluation/after.json, {name}") for name, part in evaluated.items()}
     return RunResult(
         label=planned.label,
         seed=planned.seed,
@@ -141,12 +158,12 @@ def result_of(planned: PlannedRun) -> RunResult:
         cpu_count=run.cpu_count,
         start_time=run.start_time,
         resumed=bool(run.resume_times),
-        wall_seconds=usage["wall_seconds"],
-        cpu_seconds=usage["cpu_seconds"],
-        peak_memory_bytes=usage["peak_memory_bytes"],
+        wall_seconds=usage.wall_seconds,
+        cpu_seconds=usage.cpu_seconds,
+        peak_memory_bytes=usage.peak_memory_bytes,
         data_hash=run.data_hash,
         prompts_hash=prompts_hash(folder),
-        steps=run.summary["steps"],
+        steps=metrics[-1]["step"],
         seconds_per_step=seconds,
         shares_of_step=shares,
         sets=sets,
@@ -220,10 +237,11 @@ def _group(path: Path) -> Mapping[str, Any] | None:
         return None
 
 
-def _counts(values: Mapping[str, Any]) -> SetCounts:
-    problems = values["problems"]
+def _counts(part: EvaluatedSet, place: str) -> SetCounts:
+    if part.num_samples is None or part.problems is None:
+        raise RecordError(f"{place}: no counts by problem. Was the run made by another version of gar?")
     return SetCounts(
-        num_samples=values["num_samples"],
-        problem_ids=[problem["id"] for problem in problems],
-        num_correct=[problem["num_correct"] for problem in problems],
+        num_samples=part.num_samples,
+        problem_ids=[problem.id for problem in part.problems],
+        num_correct=[problem.num_correct for problem in part.problems],
     )

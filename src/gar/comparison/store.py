@@ -10,6 +10,7 @@ from gar.comparison.result import RunResult
 from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records import canonical_hash
+from gar.records.checked import checked
 from gar.records.files import io_error, json_text, read_json, write_atomic
 from gar.settings import REMOVED
 
@@ -124,7 +125,7 @@ def _read_failure(path: Path) -> Failure:
     values = read_json(path)
     if values.keys() != {field.name for field in fields(Failure)}:
         raise RecordError(f"{path}: no failure of gar compare: it has {', '.join(values)}. Remove it to go on.")
-    return Failure(**values)
+    return checked(Failure, values, str(path))
 
 
 def _failure_path(run: PlannedRun) -> Path:

@@ -20,7 +20,7 @@ from typing import Any
 from gar.errors import ConfigError, RecordError
 from gar.records.files import append_line, io_error, json_text, read_json, write_atomic
 from gar.records.lock import only_writer
-from gar.records.unfinished import differences, whole_lines
+from gar.records.unfinished import differences, whole_objects
 
 Line = dict[str, Any]
 
@@ -124,15 +124,15 @@ class EvaluationFolder:
 
     def problems(self) -> list[Line]:
         """The problems: id, prompt, answer, number of choices, category."""
-        return list(whole_lines(self.problems_path))
+        return list(whole_objects(self.problems_path))
 
     def samples(self) -> Iterator[Line]:
         """All whole lines of `samples.jsonl`, one after the other."""
-        return whole_lines(self.samples_path)
+        return whole_objects(self.samples_path)
 
     def verdicts(self) -> Iterator[Line]:
         """All whole lines of `verdicts.jsonl`, one after the other."""
-        return whole_lines(self.verdicts_path)
+        return whole_objects(self.verdicts_path)
 
 
 def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:

@@ -103,7 +103,7 @@ def parquet_errors(path: str | Path) -> Iterator[None]:
     """Turn what pyarrow raises while it reads `path` into a `RecordError`."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter of a damaged column name
         raise RecordError(f"{path}: not a readable Parquet file: {error}") from error
     except OSError as error:
         if isinstance(error, RecordError):
@@ -194,7 +194,7 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(text)
-    except ValueError as error:  # bad JSON, or bytes that are no UTF-8
+    except (ValueError, RecursionError) as error:  # bad JSON, bytes that are no UTF-8, or nested too deeply
         raise RecordError(f"{place}: not valid JSON: {error}. Was the file changed by hand or cut off?") from error
     if not isinstance(value, dict):
         raise RecordError(f"{place}: expected a JSON object, got {type(value).__name__}.")
@@ -229,6 +229,18 @@ def io_error(path: str | Path, done: str, error: OSError, *, intact: str = "") -
     failure = RecordError(" ".join(part for part in parts if part))
     failure.errno = error.errno
     return failure
+
+
+def ends_in_zeros(path: Path) -> bool:
+    """Whether the last byte of a file is zero: what a loss of power leaves of a write. False without the file."""
+    if not path.exists():
+        return False
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            return file.read() == b"\0"
+    except OSError as error:
+        raise io_error(path, "read", error) from error
 
 
 def _end_of_whole_lines(file: Any) -> int:

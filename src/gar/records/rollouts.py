@@ -1,12 +1,15 @@
 """One row per response: everything between a rollout and its advantage."""
 
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pyarrow as pa
 
+from gar.errors import RecordError
 from gar.types import Status
 
 
@@ -95,3 +98,91 @@ def rollout_table(records: Sequence[RolloutRecord]) -> pa.Table:
         if not field.nullable and columns[-1].null_count:
             raise ValueError(f"rollout records: {field.name!r} must not be None, got None in row {values.index(None)}")
     return pa.table(columns, schema=ROLLOUT_SCHEMA)
+
+
+_KEY = ("step", "group_index", "response_index")
+"""Columns that say which response a row is."""
+
+
+def sound_columns(
+    names: Sequence[str], columns: Sequence[str] | None, path: Path, *, optional: Collection[str] = ()
+) -> list[str]:
+    """Which columns of a rollout file to read, so that `sound_rows` can tell what its rows are.
+
+    Args:
+        names: Columns of the file.
+        columns: Which are wanted; None all of `ROLLOUT_SCHEMA`.
+        path: The file, for the error.
+        optional: Columns that may be missing, as in files of earlier versions.
+
+    Raises:
+        RecordError: A column is missing or there twice.
+    """
+    needed = list(dict.fromkeys([*_KEY, *(columns or ROLLOUT_SCHEMA.names)]))
+    for name in needed:
+        if names.count(name) != 1 and (name in names or name not in optional):
+            fault = f"{names.count(name)} columns" if name in names else "no column"
+            raise RecordError(f"{path}: {fault} {name!r}; it has {', '.join(names)}.")
+    return [name for name in needed if name in names]
+
+
+def sound_rows(rows: pa.Table, step: int, columns: Sequence[str] | None, path: Path) -> pa.Table:
+    """The rollouts of one step in the types of `ROLLOUT_SCHEMA`, whichever tool wrote the file last.
+
+    Args:
+        rows: Those of the step, with the columns that `sound_columns` names.
+        step: The step.
+        columns: Which columns to return, in this order; None all of them. One that `rows` lack is null.
+        path: The file, for the error.
+
+    Raises:
+        RecordError: The rows are not what was written: a column is of a type that does not hold its values; a value is
+            missing; rows are doubled or of another step.
+    """
+    wanted = list(columns or ROLLOUT_SCHEMA.names)
+    needed = list(dict.fromkeys([*_KEY, *wanted]))
+    names = rows.column_names
+    arrays = {
+        name: _column(rows[name], ROLLOUT_SCHEMA.field(name), path)
+        if name in names
+        else pa.nulls(len(rows), ROLLOUT_SCHEMA.field(name).type)
+        for name in needed
+    }
+    schema = pa.schema([ROLLOUT_SCHEMA.field(name).with_nullable(_nullable(name, names)) for name in needed])
+    table = pa.table(arrays, schema=schema)
+    _check_rows(table.select(_KEY), step, path)
+    return table.select(wanted)
+
+
+def _nullable(name: str, names: Collection[str]) -> bool:
+    return ROLLOUT_SCHEMA.field(name).nullable or name not in names
+
+
+def _column(column: pa.ChunkedArray, field: pa.Field, path: Path) -> pa.ChunkedArray:
+    """A column in the type of the schema, where that loses nothing. A narrower float has lost digits already."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    target = field.type
+    same = kind == target or pa.types.is_null(kind)
+    text = pa.types.is_string(target) and (pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    number = pa.types.is_integer(kind) and not pa.types.is_boolean(target) and not pa.types.is_string(target)
+    whole = pa.types.is_integer(target) and pa.types.is_float64(kind)  # the cast refuses fractions
+    if not (same or text or number or whole):
+        raise RecordError(f"{path}: column {field.name!r} must hold {target}, got {kind}. Did another tool write it?")
+    try:
+        column = column.cast(kind).cast(target)
+    except pa.ArrowException as error:
+        raise RecordError(f"{path}: column {field.name!r} must hold {target}, got {kind}: {error}") from error
+    if column.null_count and not field.nullable:
+        raise RecordError(f"{path}: column {field.name!r} lacks {column.null_count} of {len(column)} values.")
+    if pa.types.is_floating(target) and not np.isfinite(column.drop_null().to_numpy()).all():
+        raise RecordError(f"{path}: column {field.name!r} holds values that are not finite.")
+    return column
+
+
+def _check_rows(keys: pa.Table, step: int, path: Path) -> None:
+    foreign = sorted({*keys["step"].unique().to_pylist()} - {step})
+    if foreign:
+        raise RecordError(f"{path}: it should hold step {step}, and has rows of step {foreign[0]}. Was it renamed?")
+    num_keys = keys.group_by(list(_KEY)).aggregate([]).num_rows
+    if num_keys < len(keys):
+        raise RecordError(f"{path}: {len(keys) - num_keys} of {len(keys)} rows are there twice.")

@@ -15,8 +15,9 @@ A run folder has one writer at a time.
 import importlib.metadata
 import os
 import platform
+import reprlib
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -26,18 +27,22 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from gar.errors import RecordError
+from gar.records.checked import checked
+from gar.records.evaluations import EvaluatedSet, evaluated_sets
 from gar.records.files import (
     append_line,
     canonical_hash,
+    ends_in_zeros,
     io_error,
+    json_object,
     json_text,
     read_json,
-    read_jsonl,
     write_atomic,
     write_parquet,
 )
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
 from gar.records.shards import RolloutFile, RolloutReader, block_ended, cut_rollouts, merge_rollouts
+from gar.records.unfinished import whole_lines
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -187,7 +192,7 @@ class RunFolder:
         if values.keys() | later != names:
             odd = ", ".join(sorted(names ^ (values.keys() | later)))
             raise RecordError(f"{self.run_path}: missing or unknown: {odd}. Was it written by another version of gar?")
-        return RunRecord(**values)
+        return checked(RunRecord, values, str(self.run_path))
 
     def update_run(self, *, status: RunStatus | None = None, summary: Mapping[str, Any] | None = None) -> None:
         """Change `run.json`: what is None stays.
@@ -246,8 +251,67 @@ class RunFolder:
         append_line(self.metrics_path, json_text(metrics).encode())
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of `metrics.jsonl`, none where there is no such file, without the torn last line of a kill."""
-        return read_jsonl(self.metrics_path, torn_last_line=True) if self.metrics_path.exists() else []
+        """All lines of `metrics.jsonl`, none where there is no such file, without the torn last line of a kill.
+
+        Raises:
+            RecordError: The file cannot be read, or a line is not what `append_metrics` wrote.
+        """
+        rows, faults = self._metrics()
+        if faults:
+            raise RecordError(f"{faults[0]} Was the file changed by hand?")
+        return rows
+
+    def read_numbers(self) -> list[dict[str, Any]]:
+        """As `read_metrics`, without what is no number, such as a text that a callback has logged.
+
+        Raises:
+            RecordError: As `read_metrics`; or what is a number in one line is something else in another.
+        """
+        rows, faults = self.sound_numbers()
+        if faults:
+            raise RecordError(f"{faults[0]} Was the file changed by hand?")
+        return rows
+
+    def sound_numbers(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """As `read_numbers`, as far as the file is sound.
+
+        Returns:
+            The rows, and a sentence for everything that was left out.
+
+        Raises:
+            RecordError: The file cannot be read at all.
+        """
+        rows, faults = self._metrics()
+        numbers = {name for row in rows for name, value in row.items() if _is_number(value)}
+        for row in rows:
+            for name in [name for name, value in row.items() if value is not None and not _is_number(value)]:
+                value = row.pop(name)
+                if name in numbers:
+                    place = f"{self.metrics_path}: step {row['step']}"
+                    faults.append(f"{place}: {name!r} must be a number, got {reprlib.repr(value)}.")
+        return rows, faults
+
+    def _metrics(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Rows of `metrics.jsonl` that have a step, and what is wrong with the others."""
+        rows: list[dict[str, Any]] = []
+        faults: list[str] = []
+        for number, line in enumerate(whole_lines(self.metrics_path), start=1):
+            place = f"{self.metrics_path}:{number}"
+            try:
+                row = json_object(line, place)
+            except RecordError as error:
+                faults.append(str(error))
+                continue
+            step = row.get("step")
+            if type(step) is not int or not 0 <= step < 2**63:
+                faults.append(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
+            elif rows and step < rows[-1]["step"]:
+                faults.append(f"{place}: step {step} comes after step {rows[-1]['step']}.")
+            else:
+                rows.append(row)
+        if ends_in_zeros(self.metrics_path):
+            faults.append(f"{self.metrics_path}: zero bytes at the end, as a loss of power leaves them.")
+        return rows, faults
 
     def truncate_metrics(self, after_step: int) -> None:
         """Drop every line of a later step, and a torn last line."""
@@ -282,21 +346,46 @@ class RunFolder:
         """Steps whose rollouts were written, ascending."""
         return self.rollout_reader().steps
 
-    def read_rollouts(self, steps: Iterable[int] | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+    def read_rollouts(
+        self,
+        steps: Iterable[int] | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        optional: Collection[str] = (),
+    ) -> pa.Table:
         """Rows of the given steps, or of all, one step after the other.
 
         Args:
             steps: Which steps; None all of them.
             columns: Which columns; None all of them. Leave out the texts where they are not needed.
+            optional: Columns that files of earlier versions may lack; they are null.
 
         Raises:
-            RecordError: The rollouts of a step were not written, or a file cannot be read.
+            RecordError: The rollouts of a step were not written, or a file is not what was written.
         """
         reader = self.rollout_reader()
-        tables = [reader.read(step, columns) for step in (reader.steps if steps is None else steps)]
+        wanted = reader.steps if steps is None else list(steps)
+        tables = [reader.read(step, columns, optional=optional) for step in wanted]
         return (
             pa.concat_tables(tables) if tables else ROLLOUT_SCHEMA.empty_table().select(columns or ROLLOUT_SCHEMA.names)
         )
+
+    def gaps(self, metrics: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> list[str]:
+        """What was recorded once and is not there any more, as parts of sentences.
+
+        Args:
+            metrics: Rows of `metrics.jsonl`.
+            summary: That of `run.json`; empty before the run has finished.
+        """
+        gaps = []
+        last, steps = metrics[-1]["step"] if metrics else 0, summary.get("steps")
+        if isinstance(steps, int) and last < steps:
+            gaps.append(f"metrics.jsonl ends at step {last} of {steps}: the rest of it is lost")
+        there = set(self.rollout_steps())
+        lost = [row["step"] for row in metrics if row.get("time/generation_seconds") and row["step"] not in there]
+        if there and lost:
+            gaps.append(f"the rollouts of {len(lost)} steps are lost, the first of step {lost[0]}")
+        return gaps
 
     def delete_rollouts(self, after_step: int) -> None:
         """Remove the rollouts of all later steps.
@@ -313,6 +402,11 @@ class RunFolder:
         write_atomic(self.path / relative, json_text(value, indent=2) + "\n")
         return self.path / relative
 
+    def read_evaluation(self, moment: str) -> dict[str, EvaluatedSet]:
+        """The sets of `evaluation/MOMENT.json`, by name; none where there is no such file."""
+        path = self.path / "evaluation" / f"{moment}.json"
+        return evaluated_sets(read_json(path), str(path)) if os.path.lexists(path) else {}
+
     def read_json(self, relative: str) -> dict[str, Any]:
         """Read what `write_json` wrote."""
         return read_json(self.path / relative)
@@ -321,6 +415,10 @@ class RunFolder:
 def package_versions() -> dict[str, str | None]:
     """Python and the packages that decide a run's numbers, with their versions; None for one not installed."""
     return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def _version(package: str) -> str | None:

@@ -15,7 +15,7 @@ equal rows; it is read once, from the smaller one.
 import errno
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -35,6 +35,7 @@ from gar.records.files import (
     sync_folder,
     write_parquet,
 )
+from gar.records.rollouts import sound_columns, sound_rows
 
 BLOCK_STEPS = (100, 1_000)
 """Sizes of blocks; each a multiple of the one before."""
@@ -109,19 +110,31 @@ class RolloutReader:
         """Steps whose rollouts were written, ascending. A shard that cannot be read counts for all of its name."""
         return list(self._files)
 
-    def read(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of a step, as they were written.
+    def read(self, step: int, columns: Sequence[str] | None = None, *, optional: Collection[str] = ()) -> pa.Table:
+        """The rollouts of a step, checked against what `RunFolder.write_rollouts` writes.
+
+        Args:
+            step: Which step.
+            columns: Which columns, in this order; None all of them.
+            optional: Columns that files of earlier versions may lack; they are null.
 
         Raises:
-            RecordError: There is no such step, or its file cannot be read or lacks one of `columns`.
+            RecordError: There is no such step, its file cannot be read, or its rows are not what was written.
         """
 
         def rows(file: RolloutFile) -> pa.Table:
-            if file.num_steps == 1:
-                return read_parquet(file.path, columns)
-            return self._opened(file).read(step, columns)
+            there = sound_columns(self._described(file, step)[1], columns, file.path, optional=optional)
+            return sound_rows(self._rows(file, step, there), step, columns, file.path)
 
         return self._from_file(step, rows)
+
+    def read_unchecked(self, step: int) -> pa.Table:
+        """The rows of a step as they are in its file.
+
+        Raises:
+            RecordError: There is no such step, or its file cannot be read.
+        """
+        return self._from_file(step, lambda file: self._rows(file, step, None))
 
     def describe(self, step: int) -> tuple[int, list[str]]:
         """Number of rows and names of columns of a step, without reading its rows.
@@ -130,13 +143,18 @@ class RolloutReader:
             RecordError: There is no such step, or its file cannot be read.
         """
 
-        def description(file: RolloutFile) -> tuple[int, list[str]]:
-            if file.num_steps > 1:
-                return self._opened(file).describe(step)
-            with parquet_errors(file.path), pq.ParquetFile(file.path) as parquet:
-                return parquet.metadata.num_rows, parquet.schema_arrow.names
+        return self._from_file(step, lambda file: self._described(file, step))
 
-        return self._from_file(step, description)
+    def _rows(self, file: RolloutFile, step: int, columns: Sequence[str] | None) -> pa.Table:
+        if file.num_steps == 1:
+            return read_parquet(file.path, columns)
+        return self._opened(file).read(step, columns)
+
+    def _described(self, file: RolloutFile, step: int) -> tuple[int, list[str]]:
+        if file.num_steps > 1:
+            return self._opened(file).describe(step)
+        with parquet_errors(file.path), pq.ParquetFile(file.path) as parquet:
+            return parquet.metadata.num_rows, parquet.schema_arrow.names
 
     def _from_file(self, step: int, take: Callable[[RolloutFile], Taken]) -> Taken:
         try:
@@ -269,9 +287,9 @@ def cut_rollouts(folder: Path, after_step: int) -> None:
         for (first, last), steps in blocks.items():
             part = RolloutFile(folder, first, last)
             if part.num_steps == 1:
-                write_parquet(part.path, reader.read(first))
+                write_parquet(part.path, reader.read_unchecked(first))
             else:
-                _write_shard(part, (reader.read(step) for step in steps))
+                _write_shard(part, (reader.read_unchecked(step) for step in steps))
     # From the last step backwards: a kill leaves no gap, and the files that were split go last.
     _remove(sorted(files, key=lambda file: file.first, reverse=True))
     merge_rollouts(folder)
@@ -290,7 +308,7 @@ def _tables(folder: Path, first: int, last: int) -> Iterator[pa.Table]:
         if len(columns) > 1 or not all("step" in names for names in columns):
             raise _NotMergeable
         for step in steps:
-            table = reader.read(step)
+            table = reader.read_unchecked(step)
             if {*table["step"].to_pylist()} - {step}:
                 raise _NotMergeable
             yield table

@@ -1,32 +1,40 @@
 """Work that goes on where a killed process stopped: append-only lines, and what it was begun with."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gar.errors import RecordError
 from gar.records.files import io_error, json_object
 
 
-def whole_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """JSON objects of the whole lines of an append-only file, in bounded memory; none where there is no such file.
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The whole lines of an append-only file, in bounded memory; none where there is no such file.
 
     A line without its line end is what a killed writer left, and does not count.
 
     Raises:
-        RecordError: It cannot be read, or a line is no JSON object.
+        RecordError: It cannot be read.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for line in file:
                 if line.endswith(b"\n"):
-                    yield json_object(line, f"{path}:{number}")
+                    yield line
     except OSError as error:
-        if isinstance(error, RecordError):
-            raise
         raise io_error(path, "read", error) from error
+
+
+def whole_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of the whole lines of an append-only file, as `whole_lines`.
+
+    Raises:
+        RecordError: The file cannot be read, or a line is no JSON object; names the line.
+    """
+    for number, line in enumerate(whole_lines(path), start=1):
+        yield json_object(line, f"{path}:{number}")
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

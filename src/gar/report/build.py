@@ -1,6 +1,6 @@
 """From run folders to one HTML file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -150,7 +150,8 @@ def _title(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
 
 def _subtitle(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
     run = runs[0]
-    model, data = (run.settings.get(name) or {} for name in ("model", "data"))
+    sections = (run.settings.get(name) for name in ("model", "data"))
+    model, data = (section if isinstance(section, Mapping) else {} for section in sections)
     last = max(each.last_step for each in runs)
     what = [
         f"{len(runs)} runs in {len(groups)} groups" if len(runs) > 1 else str(run.settings.get("method", "")),

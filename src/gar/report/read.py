@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from gar.config import RunConfig, make_config, read_config
-from gar.errors import ConfigError, RecordError
+from gar.analysis.inputs import read_record, read_settings, tolerant_metrics, uneven
+from gar.config import RunConfig
+from gar.errors import RecordError
 from gar.evaluation.pass_at_k import pass_at_k
 from gar.records import ROLLOUT_SCHEMA, RolloutReader, RunFolder
-from gar.records.files import read_json
+from gar.records.evaluations import EvaluatedSet
 
 _NEEDED = ("step", "problem_id", "group_index", "response_index", "prompt", "response")
 """Without these columns a row cannot be shown."""
+_OPTIONAL = frozenset(ROLLOUT_SCHEMA.names) - {*_NEEDED}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,13 +83,10 @@ class ReadRun:
 
     def rollouts(self, step: int, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Rows of one step; a column that was not written is None in all of them. No rows where they are gone."""
-        wanted = list(columns or ROLLOUT_SCHEMA.names)
         try:
-            _, names = self.reader.describe(step)
-            table = self.reader.read(step, [name for name in names if name in wanted or name == "step"])
+            return self.reader.read(step, columns, optional=_OPTIONAL).to_pylist()
         except RecordError:
             return []  # a resumed run drops the steps after its checkpoint
-        return _completed(table).select(wanted).to_pylist()
 
     def problem_ids(self) -> list[tuple[int, str]]:
         """Step and problem of every rollout, in order."""
@@ -114,17 +111,20 @@ def read_run(path: str | Path) -> ReadRun:
         raise RecordError(
             f"{path}: not a run folder: it has no run.json, metrics.jsonl or rollouts. Did you mean a folder inside it?"
         )
-    missing: list[str] = []
     reader = folder.rollout_reader()
-    record = _record(folder, missing)
-    settings, config, text = _settings(folder, missing)
+    record, missing = read_record(folder)
+    settings = read_settings(folder, record.get("config_hash"))
+    metrics, faults = tolerant_metrics(folder)
+    if not metrics and not faults:
+        faults.append("no step was logged yet, so there are no curves")
+    missing += [*settings.notes, *faults, *folder.gaps(metrics, record.get("summary", {}))]
     run = ReadRun(
         folder=folder,
         record=record,
-        settings=settings,
-        config=config,
-        config_text=text,
-        metrics=_metrics(folder, missing),
+        settings=settings.values,
+        config=settings.config,
+        config_text=settings.text,
+        metrics=metrics,
         evaluations={moment: _evaluation(folder, moment, missing) for moment in ("before", "after")},
         reader=reader,
         num_rows=_num_rows(reader, missing),
@@ -134,65 +134,24 @@ def read_run(path: str | Path) -> ReadRun:
     return run
 
 
-def _record(folder: RunFolder, missing: list[str]) -> Mapping[str, Any]:
-    try:
-        record = read_json(folder.run_path)
-    except RecordError as error:
-        missing.append(f"run.json cannot be read, so versions, machine and status are unknown ({error})")
-        return {}
-    lacking = {"status", "versions", "start_time", "command"} - record.keys()
-    if lacking:
-        missing.append(
-            f"run.json lacks {', '.join(sorted(lacking))}: it was written by another version of gar. The rest is shown"
-        )
-    return record
-
-
-def _settings(folder: RunFolder, missing: list[str]) -> tuple[Mapping[str, Any], RunConfig | None, str]:
-    path = folder.path / "config.yaml"
-    try:
-        values = read_config(path)
-        text = path.read_text(encoding="utf-8")
-    except (ConfigError, OSError) as error:
-        missing.append(f"config.yaml cannot be read, so the settings are unknown ({error})")
-        return {}, None, ""
-    try:
-        return values or {}, make_config(values, source="config.yaml"), text
-    except ConfigError as error:
-        missing.append(f"config.yaml is from another version of gar and is shown as it stands ({error})")
-        return values if isinstance(values, Mapping) else {}, None, text
-
-
-def _metrics(folder: RunFolder, missing: list[str]) -> list[dict[str, Any]]:
-    try:
-        rows = folder.read_metrics()
-    except RecordError as error:
-        missing.append(f"metrics.jsonl cannot be read, so there are no curves ({error})")
-        return []
-    if not rows:
-        missing.append("no step was logged yet, so there are no curves")
-    return [row for row in rows if isinstance(row.get("step"), int)]
-
-
 def _evaluation(folder: RunFolder, moment: str, missing: list[str]) -> dict[str, SetResult]:
     relative = f"evaluation/{moment}.json"
-    if not (folder.path / relative).exists():
-        missing.append(f"there is no {relative}, so nothing is known of the model {moment} training")
-        return {}
     try:
-        sets = folder.read_json(relative)["sets"]
-        return {name: _set_result(values) for name, values in sets.items()}
-    except (RecordError, KeyError, TypeError, AttributeError, ValueError) as error:
-        missing.append(f"{relative} is not what this version writes and was left out ({type(error).__name__}: {error})")
+        sets = folder.read_evaluation(moment)
+    except RecordError as error:
+        missing.append(f"{relative} is not what this version writes and was left out ({error})")
         return {}
+    if not sets:
+        missing.append(f"there is no {relative}, so nothing is known of the model {moment} training")
+    return {name: _set_result(part) for name, part in sets.items()}
 
 
-def _set_result(values: Mapping[str, Any]) -> SetResult:
-    problems = values.get("problems")
+def _set_result(part: EvaluatedSet) -> SetResult:
+    problems = part.problems
     return SetResult(
-        num_samples=values.get("num_samples", 0),
-        pass_at={int(k): float(value) for k, value in values["pass_at"].items() if value is not None},
-        num_correct=None if problems is None else {str(each["id"]): int(each["num_correct"]) for each in problems},
+        num_samples=part.num_samples or 0,
+        pass_at={int(k): rate for k, rate in part.pass_at.items() if rate is not None},
+        num_correct=None if problems is None else {problem.id: problem.num_correct for problem in problems},
     )
 
 
@@ -200,32 +159,25 @@ def _num_rows(reader: RolloutReader, missing: list[str]) -> dict[int, int]:
     readable, lacking, faults = {}, set(), []
     for step in reader.steps:
         try:
-            num_rows, names = reader.describe(step)
-        except RecordError as error:
-            faults.append(f"step {step}: {error}")
-            continue
-        if set(_NEEDED) <= set(names):
+            _, names = reader.describe(step)
+            num_rows = len(reader.read(step, optional=_OPTIONAL))
+            if not num_rows:
+                raise RecordError("its file has no rows")
             readable[step] = num_rows
             lacking |= set(ROLLOUT_SCHEMA.names) - set(names)
-        else:
-            faults.append(f"step {step} lacks {', '.join(sorted(set(_NEEDED) - set(names)))}")
+        except RecordError as error:
+            faults.append(f"step {step}: {error}")
     if not readable and not faults:
         missing.append("no rollouts were recorded (records.rollouts is off, or no step was finished)")
     if faults:
-        missing.append(f"the rollouts of {len(faults)} steps cannot be read, the first of them: {faults[0]}")
+        missing.append(f"the rollouts of {len(faults)} steps are left out, the first of them: {faults[0]}")
+    missing += uneven(readable) if readable else []
     if lacking:
         missing.append(
             f"the rollouts have no {', '.join(sorted(lacking))}: they were written by another version of gar, and "
             "those places are empty"
         )
     return readable
-
-
-def _completed(table: pa.Table) -> pa.Table:
-    for field in ROLLOUT_SCHEMA:
-        if field.name not in table.schema.names:
-            table = table.append_column(field.name, pa.nulls(len(table), field.type))
-    return table
 
 
 def _note_status(run: ReadRun, missing: list[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gar.errors import ConfigError
 from gar.records.files import append_line, json_text, write_atomic
-from gar.records.unfinished import differences, whole_lines
+from gar.records.unfinished import differences, whole_objects
 
 OutputRow = dict[str, Any]
 
@@ -85,9 +85,9 @@ class PartialScores:
         return [f"{name} was {was!r}, now {now!r}" for name, (was, now) in differences(begun, identity).items()]
 
     def _identity(self) -> dict[str, Any] | None:
-        return next(whole_lines(self.path), None)
+        return next(whole_objects(self.path), None)
 
     def _finished(self) -> Iterator[dict[str, Any]]:
-        lines = whole_lines(self.path)
+        lines = whole_objects(self.path)
         next(lines, None)
         yield from lines

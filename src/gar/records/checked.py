@@ -1,0 +1,50 @@
+"""Values from a file against the types they should have. Anybody may have changed the file."""
+
+import json
+import reprlib
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from gar.errors import RecordError
+
+Kind = TypeVar("Kind")
+
+
+def checked(kind: type[Kind], value: Any, place: str) -> Kind:
+    """The value as an instance of a dataclass, its fields of the annotated types. Nothing is converted.
+
+    Raises:
+        RecordError: A field is missing or of another type; `place` says where.
+    """
+    try:
+        return _adapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        raise RecordError(f"{place}: {_fault(error)}. Was the file changed by hand?") from error
+
+
+def sound_fields(kind: type, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The entries of a mapping that have the types of a dataclass's fields, and a sentence part for each other one."""
+    sound, faults = dict(values), []
+    try:
+        _adapter(kind).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        wrong = [line for line in error.errors() if line["loc"] and line["type"] != "missing"]
+        for name in dict.fromkeys(line["loc"][0] for line in wrong):
+            faults.append(f"{name!r} must not be {reprlib.repr(sound.pop(str(name), None))}")
+    return sound, faults
+
+
+# From JSON even what is parsed already: strict validation of Python values takes instances of a dataclass alone.
+@cache
+def _adapter(kind: type[Kind]) -> TypeAdapter[Kind]:
+    return TypeAdapter(kind)
+
+
+def _fault(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the whole"
+    got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
+    return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"

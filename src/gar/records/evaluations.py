@@ -1,0 +1,54 @@
+"""What `evaluation/before.json` and `evaluation/after.json` say of each evaluation set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from gar.errors import RecordError
+from gar.records.checked import checked
+
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProblemCount:
+    """One problem, and how many of its samples were right and in format."""
+
+    id: str
+    num_correct: Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluatedSet:
+    """One evaluation set. Early versions recorded the means alone.
+
+    Attributes:
+        num_samples: Samples of each problem.
+        pass_at: pass@k by k, None where it could not be told.
+        problems: The counts they rest on.
+    """
+
+    num_samples: Annotated[int, Field(ge=1)] | None = None
+    pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], Rate | None] = field(default_factory=dict)
+    problems: Sequence[ProblemCount] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Evaluation:
+    sets: Mapping[str, EvaluatedSet]
+
+
+def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
+    """The sets of one evaluation, by name.
+
+    Raises:
+        RecordError: It is something else, or a problem has more right samples than samples.
+    """
+    sets = dict(checked(_Evaluation, values, place).sets)
+    for name, part in sets.items():
+        most = max((problem.num_correct for problem in part.problems or ()), default=0)
+        if part.problems is not None and most > (part.num_samples or 0):
+            raise RecordError(f"{place}: sets.{name}: {most} right of {part.num_samples} samples of one problem.")
+    return sets

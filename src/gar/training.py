@@ -448,7 +448,11 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
     except BaseException as error:
         with contextlib.suppress(RecordError):
             folder.update_run(status="failed")
-        if isinstance(error, (OSError, SafetensorError)) and not isinstance(error, RecordError):
+        # On a full disk torch.save raises from its ZIP writer.
+        unwritten = isinstance(error, RuntimeError) and (
+            "inline_container.cc" in str(error) or "StreamWriter" in str(error)
+        )
+        if unwritten or (isinstance(error, (OSError, SafetensorError)) and not isinstance(error, RecordError)):
             raise RecordError(
                 f"{folder.path}: a file could not be written or read: {error}. What was written before is intact; "
                 f"is the disk full? Then make room, and go on with: gar train --resume {folder.path}"

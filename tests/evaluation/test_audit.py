@@ -119,6 +119,12 @@ def test_read_samples_refuses_rows_that_are_not_graded(tmp_path: Path, change: d
         list(read_samples(path))
 
 
+GENERATED = {"tokens": [1], "stop": "end", "prefilled_think": False}
+GRADED = {
+    "correct": True, "well_formatted": True, "vote": None, "num_tokens": 1, "truncated": False, "format": "boxed",
+}  # fmt: skip
+
+
 def evaluation(folder: Path, *verdicts: dict[str, Any]) -> Path:
     folder.mkdir()
     (folder / "set.json").write_text("{}")
@@ -126,16 +132,16 @@ def evaluation(folder: Path, *verdicts: dict[str, Any]) -> Path:
     write(folder / "problems.jsonl", problem, problem | {"id": "q", "answer": "B", "num_choices": 4})
     write(
         folder / "samples.jsonl",
-        {"problem": "p", "sample": 0, "text": r"\boxed{7}"},
-        {"problem": "q", "sample": 0, "text": r"\boxed{C}"},
-        {"problem": "q", "sample": 1, "text": r"\boxed{B}"},
+        {"problem": "p", "sample": 0, "text": r"\boxed{7}"} | GENERATED,
+        {"problem": "q", "sample": 0, "text": r"\boxed{C}"} | GENERATED,
+        {"problem": "q", "sample": 1, "text": r"\boxed{B}"} | GENERATED,
     )
     write(folder / "verdicts.jsonl", *verdicts)
     return folder
 
 
 def test_read_samples_joins_samples_and_verdicts_of_an_evaluation(tmp_path: Path) -> None:
-    right = {"problem": "p", "sample": 0, "status": "ok", "verified": True, "answer": "7", "detail": ""}
+    right = {"problem": "p", "sample": 0, "status": "ok", "verified": True, "answer": "7", "detail": ""} | GRADED
     wrong = right | {"problem": "q", "status": "wrong", "verified": False, "answer": "C"}
     evaluation(tmp_path / "math", wrong, right)
     first, second = read_samples(tmp_path)

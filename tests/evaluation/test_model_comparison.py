@@ -21,8 +21,8 @@ def make(tmp_path):
     def write(name, correct, *, num_samples=8, benchmark="hand", **change):
         folder = EvaluationFolder(tmp_path / name / benchmark)
         identity = {
-            "benchmark": {"name": benchmark, "problems_sha256": "p"},
-            "prompt": {"form": "boxed", "prompts_sha256": "q"},
+            "benchmark": {"name": benchmark, "problems_sha256": "p", "num_problems": len(correct), "notes": []},
+            "prompt": {"form": "boxed", "format": "boxed", "prompts_sha256": "q"},
             "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
             "model": {"name": name},
         }
@@ -39,7 +39,7 @@ def make(tmp_path):
             }
             for i, c in enumerate(correct)
         ]
-        metrics = {"num_samples": num_samples, "format": "boxed", "problems": problems}
+        metrics = {"num_samples": num_samples, "format": "boxed", "pass_at": {}, "problems": problems}
         write_atomic(folder.metrics_path, json_text(metrics))
         return str(tmp_path / name)
 

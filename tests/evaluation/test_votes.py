@@ -48,7 +48,7 @@ def write_set(path, samples, answers, num_choices=0, form="boxed"):
         for i, answer in enumerate(answers)
     ]
     identity = {
-        "benchmark": {"name": "hand", "problems_sha256": "0", "notes": []},
+        "benchmark": {"name": "hand", "problems_sha256": "0", "num_problems": len(answers), "notes": []},
         "prompt": {"form": form, "format": "none" if form == "five-shot" else form, "prompts_sha256": "0"},
         "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
         "model": {"name": "by hand"},

@@ -19,6 +19,7 @@ from gar.analysis.comparison_figures import mean_interval
 from gar.analysis.outputs import Output
 from gar.analysis.style import MUTED, PAGE_WIDTH, PAPER, add_caption, method_colour
 from gar.errors import RecordError
+from gar.records.checked import checked
 from gar.records.files import read_json
 
 Floats = NDArray[np.float64]
@@ -104,7 +105,8 @@ def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]
             if missing:
                 raise RecordError(f"{file}: no '{missing[0]}'. Was it written by another version of gar?")
             times, group = values.get("seconds_per_step", {}), values.get("group")
-            runs.append(FinishedRun(**{n: values[n] for n in _NEEDED}, seconds_per_step=times, group=group))
+            kept = {**{name: values[name] for name in _NEEDED}, "seconds_per_step": times, "group": group}
+            runs.append(checked(FinishedRun, kept, str(file)))
         except RecordError as error:
             faults.append(str(error))
     if not runs:

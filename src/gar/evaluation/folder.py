@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError, RecordError
+from gar.evaluation.lines import MetricsFile, ProblemLine, SampleLine, SetFile, VerdictLine
+from gar.records.checked import checked
 from gar.records.files import append_line, io_error, json_text, read_json, write_atomic
 from gar.records.lock import only_writer
 from gar.records.unfinished import differences, whole_objects
@@ -120,19 +122,34 @@ class EvaluationFolder:
                 f"{self.path}: no set.json here, so this is no evaluation. `gar eval generate` writes one folder per "
                 "benchmark, by default evals/MODEL/BENCHMARK."
             )
-        return read_json(self.set_path)
+        values = read_json(self.set_path)
+        checked(SetFile, values, str(self.set_path))
+        return values
+
+    def metrics(self) -> dict[str, Any]:
+        """What `metrics.json` says.
+
+        Raises:
+            RecordError: There is none, or it is something else.
+        """
+        values = read_json(self.metrics_path)
+        metrics = checked(MetricsFile, values, str(self.metrics_path))
+        for problem in metrics.problems:
+            if problem.num_correct + sum(problem.wrong_votes) > metrics.num_samples:
+                raise RecordError(f"{self.metrics_path}: problem {problem.id!r} has more votes than samples.")
+        return values
 
     def problems(self) -> list[Line]:
         """The problems: id, prompt, answer, number of choices, category."""
-        return list(whole_objects(self.problems_path))
+        return list(whole_objects(self.problems_path, ProblemLine))
 
     def samples(self) -> Iterator[Line]:
         """All whole lines of `samples.jsonl`, one after the other."""
-        return whole_objects(self.samples_path)
+        return whole_objects(self.samples_path, SampleLine)
 
     def verdicts(self) -> Iterator[Line]:
         """All whole lines of `verdicts.jsonl`, one after the other."""
-        return whole_objects(self.verdicts_path)
+        return whole_objects(self.verdicts_path, VerdictLine)
 
 
 def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:

@@ -4,6 +4,7 @@ A sample is *correct* where its answer is right and it keeps the format that was
 that keeps the format and has an answer *votes* for its answer's value; the others abstain.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -50,8 +51,13 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         )
     format: ResponseFormat = settings.format or identity["prompt"]["format"]
     problems = folder.problems()
+    if len({problem["id"] for problem in problems}) != identity["benchmark"]["num_problems"]:
+        raise RecordError(
+            f"{folder.problems_path}: {len(problems)} problems, and set.json tells of "
+            f"{identity['benchmark']['num_problems']}. Was the file changed by hand or cut off?"
+        )
     with folder.alone():
-        _require_all_samples(folder, len(problems) * num_samples)
+        _require_all_samples(folder, problems, num_samples)
         done: set[tuple[str, int]] = set()
         for line in folder.verdicts():
             if line["format"] != format:
@@ -64,11 +70,18 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         return write_metrics(folder, ks)
 
 
-def _require_all_samples(folder: EvaluationFolder, expected: int) -> None:
-    found = sum(1 for _ in folder.samples())
-    if found != expected:
+def _require_all_samples(folder: EvaluationFolder, problems: Sequence[Line], num_samples: int) -> None:
+    expected = {(problem["id"], sample) for problem in problems for sample in range(num_samples)}
+    there = Counter((line["problem"], line["sample"]) for line in folder.samples())
+    if odd := [key for key, count in there.items() if count > 1 or key not in expected]:
         raise RecordError(
-            f"{folder.path}: {found:,} of {expected:,} samples are there. The same `gar eval generate` goes on with it."
+            f"{folder.samples_path}: sample {odd[0][1]} of problem {odd[0][0]!r} is there twice, or should not be. "
+            "Was the file changed by hand?"
+        )
+    if len(there) < len(expected):
+        raise RecordError(
+            f"{folder.path}: {len(there):,} of {len(expected):,} samples are there. The same `gar eval generate` goes "
+            "on with it."
         )
 
 

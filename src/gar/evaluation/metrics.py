@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gar.errors import RecordError
 from gar.evaluation.evaluate import mean
 from gar.evaluation.folder import EvaluationFolder, Line
 from gar.evaluation.majority import majority_at_k
@@ -106,7 +107,15 @@ def _count(folder: EvaluationFolder) -> tuple[list[ProblemCounts], dict[str, Any
     """One pass over the verdicts: counts by problem, in the order of the problems; and means over all samples."""
     by_problem: dict[str, list[Line]] = {problem["id"]: [] for problem in folder.problems()}
     statuses: Counter[str] = Counter()
+    seen: set[tuple[str, int]] = set()
     for line in folder.verdicts():
+        key = line["problem"], line["sample"]
+        if key in seen or line["problem"] not in by_problem:
+            raise RecordError(
+                f"{folder.verdicts_path}: sample {key[1]} of problem {key[0]!r} is there twice, or of no problem of "
+                f"{folder.problems_path.name}. Delete it to grade anew."
+            )
+        seen.add(key)
         by_problem[line["problem"]].append(line)
         statuses[line["status"]] += 1
     counts = []

@@ -15,7 +15,6 @@ from gar.errors import ConfigError, DataError
 from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.metrics import ProblemCounts, default_ks, read_counts
 from gar.evaluation.statistics import PairedTest, Verdict, bootstrap_interval, holm_adjusted, paired_test, verdict
-from gar.records.files import read_json
 from gar.records.unfinished import differences
 
 Measure = Literal["pass", "majority"]
@@ -155,7 +154,7 @@ def load_evaluation(folder: EvaluationFolder) -> Evaluation:
         RecordError: It is not there, or has no metrics yet.
     """
     identity = folder.identity()
-    metrics = read_json(folder.metrics_path)
+    metrics = folder.metrics()
     return Evaluation(folder=folder, identity=identity, format=metrics["format"], counts=tuple(read_counts(metrics)))
 
 

@@ -108,7 +108,11 @@ def _generate_set(
     folder.begin(identity, problem_lines(each), overwrite=job.overwrite)
     ids = [problem.id for problem in each.loaded.problems]
     place = {problem: i for i, problem in enumerate(ids)}
-    done = {(place[line["problem"]], line["sample"]) for line in folder.samples()}
+    done: set[Sample] = set()
+    for line in folder.samples():
+        if line["problem"] not in place:
+            raise RecordError(f"{folder.samples_path}: {line['problem']!r} is no problem of {each.name}.")
+        done.add((place[line["problem"]], line["sample"]))
     pieces = token_pieces(engine.tokenizer)
     prefilled = [ends_in_thinking_tag(one, pieces, Tags()) for one in prompt_ids]
     total = len(ids) * sampling["num_samples"]

@@ -171,7 +171,7 @@ def find_adapter(path: str, revision: str | None) -> AdapterFiles | None:
         return None
     try:
         config = json.loads(Path(config_file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{config_file}: cannot be read as JSON: {error}") from error
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     if not base:

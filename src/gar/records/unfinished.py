@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gar.records.checked import checked
 from gar.records.files import io_error, json_object
 
 
@@ -27,14 +28,21 @@ def whole_lines(path: Path) -> Iterator[bytes]:
         raise io_error(path, "read", error) from error
 
 
-def whole_objects(path: Path) -> Iterator[dict[str, Any]]:
+def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, Any]]:
     """The JSON objects of the whole lines of an append-only file, as `whole_lines`.
 
+    Args:
+        path: The file.
+        kind: A dataclass with what each of them must hold, whatever else is in it.
+
     Raises:
-        RecordError: The file cannot be read, or a line is no JSON object; names the line.
+        RecordError: The file cannot be read, or a line is no such JSON object; names the line.
     """
     for number, line in enumerate(whole_lines(path), start=1):
-        yield json_object(line, f"{path}:{number}")
+        value = json_object(line, f"{path}:{number}")
+        if kind is not None:
+            checked(kind, value, f"{path}:{number}")
+        yield value
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

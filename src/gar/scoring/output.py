@@ -9,7 +9,7 @@ For `--out scores.jsonl`:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,14 @@ _SCORE_COLUMNS = [
     *_columns(False, num_tokens=_COUNT, num_scored_tokens=_COUNT, detail=_TEXT),
 ]
 _TOKEN_COLUMNS = _columns(True, tokens=pa.list_(_TEXT), token_shares=pa.list_(_NUMBER))
+
+
+_KINDS: dict[pa.DataType, type] = {_TEXT: str, _COUNT: int, _NUMBER: float, _FLAG: bool}
+_ROW: type = make_dataclass(
+    "ScoreRow",
+    [(field.name, _KINDS[field.type] | None if field.nullable else _KINDS[field.type]) for field in _SCORE_COLUMNS],
+)
+"""The same as a dataclass."""
 
 
 def score_schema(*, tokens: bool) -> pa.Schema:
@@ -77,7 +85,7 @@ class ScoreFiles:
     @property
     def partial(self) -> PartialScores:
         """What is finished until the output is."""
-        return PartialScores(self.out.with_suffix(".partial.jsonl"))
+        return PartialScores(self.out.with_suffix(".partial.jsonl"), _ROW)
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
         """Refuse to write over the input, or over what another command finished.

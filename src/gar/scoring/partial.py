@@ -6,10 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError
+from gar.records.checked import checked
 from gar.records.files import append_line, json_text, write_atomic
 from gar.records.unfinished import differences, whole_objects
 
 OutputRow = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _FinishedLine:
+    line: int
+    rows: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +28,11 @@ class PartialScores:
 
     Attributes:
         path: The file. It need not exist.
+        row_kind: What a row must hold.
     """
 
     path: Path
+    row_kind: type
 
     def exists(self) -> bool:
         """Whether a run was begun and not finished."""
@@ -88,6 +97,10 @@ class PartialScores:
         return next(whole_objects(self.path), None)
 
     def _finished(self) -> Iterator[dict[str, Any]]:
-        lines = whole_objects(self.path)
-        next(lines, None)
-        yield from lines
+        for number, line in enumerate(whole_objects(self.path), start=1):
+            if number == 1:
+                continue
+            place = f"{self.path}:{number}"
+            for row in checked(_FinishedLine, line, place).rows:
+                checked(self.row_kind, row, place)
+            yield line

@@ -216,3 +216,13 @@ def test_running_mean_averages_the_finite_neighbours():
     np.testing.assert_array_equal(running_mean(values, 3), [1.5, 1.5, 4.0, 6.0, 6.0])
     np.testing.assert_array_equal(running_mean(values, 1), [1.0, 2.0, np.nan, 6.0, np.nan])
     np.testing.assert_array_equal(running_mean(np.array([]), 5), [])
+
+
+def test_learning_curve_of_thousands_of_steps_that_begins_without_alignment_is_drawn(tmp_path):
+    run = RunFolder(make_run(tmp_path, steps=0))
+    for step in range(1, 2_001):
+        run.append_metrics({"step": step, "gar/alignment_mean": None if step < 300 else step / 5_000})
+    figure = learning_curve_figure(run.path)
+    figure.savefig(tmp_path / "curve.png")
+    (marked,) = [line for line in panel(figure, ALIGNMENT).lines if line.get_marker() not in ("None", "")]
+    assert marked.get_markevery() == [1_999]

@@ -195,11 +195,12 @@ def _draw_curves(axes: Axes, curves: Sequence[_Curve], window: int, *, from_zero
             continue
         if window > 1 and not curve.reference:
             axes.plot(steps, values, color=curve.colour, alpha=0.35, linewidth=0.8)
-        (line,) = axes.plot(steps, smooth, color=curve.colour, marker=curve.run.marker, markersize=4.5, linewidth=2.2)
+        marked = None if window == 1 else [] if curve.reference else known[-1:].tolist()
+        # `markevery` at once: a line of over 1,000 points may be cut to what is visible when it is set later.
+        style: dict[str, Any] = {"marker": curve.run.marker, "markersize": 4.5, "linewidth": 2.2, "markevery": marked}
+        (line,) = axes.plot(steps, smooth, color=curve.colour, **style)
         if curve.reference:
             line.set(linestyle=(0, (4, 1.5)), linewidth=1.6)
-        if window > 1:
-            line.set_markevery([] if curve.reference else known[-1:].tolist())
         ends.append((float(smooth[known[-1]]), curve))
     if not ends:
         say_not_recorded(axes)

@@ -39,6 +39,7 @@ def test_audit_shows_each_kind_and_writes_all_cases(graded: Path, tmp_path: Path
         "1 right for math-verify, wrong for us",
         "1 right for us, wrong for math-verify, and the text differs",
         "1 not decided by us: unparsed, timeout or error",
+        "3 right or not right as graded, and the opposite by the rules of this version",
     ):
         assert line in printed.splitlines()
     assert "\x1b[31m" not in printed
@@ -51,6 +52,7 @@ def test_audit_shows_each_kind_and_writes_all_cases(graded: Path, tmp_path: Path
         ("undecided", "6"),
     ]
     assert cases[1]["math_verify"] == "ok"
+    assert [case["now"] for case in cases] == ["ok", "ok", "wrong", "unparsed"]
     assert cases[1]["response"] == r"\boxed{\frac{14}{2}}"
 
 

@@ -69,7 +69,18 @@ def test_audited_keeps_the_order_and_outlives_endless_answers() -> None:
     assert [case.sample for case in cases] == samples
     assert [case.math_verify for case in cases] == [Status.OK, Status.TIMEOUT, None, Status.WRONG]
     assert [case.same_text for case in cases] == [True, False, True, False]
+    assert [case.now for case in cases] == [Status.OK, Status.WRONG, None, Status.WRONG]
     assert [case.kind for case in cases] == [None, "undecided", None, None]
+
+
+def test_audited_lists_what_the_rules_of_today_change() -> None:
+    samples = [
+        sample(r"\boxed{3+4}", answer="3+4"),
+        sample("<answer>The answer is 7.</answer>", answer="The answer is 7.", status=Status.WRONG),
+        sample(r"\boxed{\frac{14}{2}}", answer=r"\frac{14}{2}", prompt=r"What is $\frac{14}{2}$?"),
+        sample(r"\boxed{8}", answer="8", status=Status.WRONG),
+    ]
+    assert [case.changed for case in audited(samples)] == [True, True, True, False]
 
 
 def test_audited_needs_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

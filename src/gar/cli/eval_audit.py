@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gar.evaluation.audit import AuditedSample
 
 _CELL_CHARACTERS = 60
+_CHANGED = "changed"
 
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Where graders disagree about graded responses:
@@ -27,7 +28,7 @@ _DESCRIPTION = """Where graders disagree about graded responses:
 
   FOLDER       an evaluation that gar eval score has graded
   FILE         .jsonl or .parquet: prompt, response, answer, status, verified
-  graders      ours, as it stands there; plain math-verify; equal text
+  graders      ours, as it stands there, and as it is today; plain math-verify; equal text
   CASES        every response that deserves a look, in full
 """
 
@@ -57,8 +58,10 @@ def main(arguments: list[str]) -> int:
     settings = tyro.cli(_Arguments, args=arguments, prog="gar eval audit", description=_DESCRIPTION)
     from gar.evaluation.audit import KINDS, audited, read_samples
 
+    sections = {**KINDS, _CHANGED: "right or not right as graded, and the opposite by the rules of this version"}
+
     counts = Counter[tuple[Status, Status | None]]()
-    seen: dict[str, list[AuditedSample]] = {kind: [] for kind in KINDS}
+    seen: dict[str, list[AuditedSample]] = {kind: [] for kind in sections}
     kinds = Counter[str]()
 
     graded = audited(
@@ -68,16 +71,18 @@ def main(arguments: list[str]) -> int:
     def cases() -> "Iterable[AuditedSample]":
         for case in graded:
             counts[case.sample.status, case.math_verify] += 1
-            if case.kind is not None:
-                kinds[case.kind] += 1
-                if len(seen[case.kind]) < settings.examples:
-                    seen[case.kind].append(case)
+            names: list[str] = [name for name in (case.kind, _CHANGED if case.changed else None) if name]
+            for name in names:
+                kinds[name] += 1
+                if len(seen[name]) < settings.examples:
+                    seen[name].append(case)
+            if names:
                 yield case
 
     _write(cases(), settings.out)
     console = Console(highlight=False)
     console.print(_agreement_table(counts))
-    for kind, meaning in KINDS.items():
+    for kind, meaning in sections.items():
         console.print(f"\n{kinds[kind]:,} {meaning}", style="bold" if kinds[kind] else None, markup=False)
         if seen[kind]:
             console.print(_case_table(seen[kind]))
@@ -99,7 +104,8 @@ def _write(cases: "Iterable[AuditedSample]", out: Path | None) -> None:
 
 def _line(case: "AuditedSample") -> dict[str, Any]:
     sample = dataclasses.asdict(case.sample)
-    return {"kind": case.kind, **sample, "math_verify": case.math_verify, "same_text": case.same_text}
+    others = {"now": case.now, "math_verify": case.math_verify, "same_text": case.same_text}
+    return {"kind": case.kind, **sample, **others}
 
 
 def _agreement_table(counts: "Counter[tuple[Status, Status | None]]") -> Table:
@@ -117,7 +123,7 @@ def _agreement_table(counts: "Counter[tuple[Status, Status | None]]") -> Table:
 
 def _case_table(cases: "list[AuditedSample]") -> Table:
     table = Table(show_lines=False)
-    for heading in ("response", "gold", "answer", "ours", "math-verify", "text", "detail"):
+    for heading in ("response", "gold", "answer", "ours", "now", "math-verify", "text", "detail"):
         table.add_column(heading, overflow="fold")
     for case in cases:
         sample = case.sample
@@ -126,6 +132,7 @@ def _case_table(cases: "list[AuditedSample]") -> Table:
             _cell(sample.gold),
             "-" if sample.answer is None else _cell(sample.answer),
             sample.status,
+            "-" if case.now is None else case.now,
             "-" if case.math_verify is None else case.math_verify,
             "same" if case.same_text else "differs",
             _cell(sample.detail),

@@ -1,5 +1,7 @@
 """Where graders disagree: ours beside plain math-verify and beside equal text, and what ours could not decide.
 
+And what has changed since a file was graded: verdicts that the rules of this version would turn.
+
 A disagreement is no fault yet, but every fault of a grader is a disagreement with some other one.
 """
 
@@ -15,7 +17,7 @@ from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.other_graders import plain_math_verify, same_text
 from gar.types import Status, Tags
 from gar.verify import parse_response
-from gar.verify.answers import WARM_UP
+from gar.verify.answers import WARM_UP, grade_answer
 from gar.verify.workers import WorkerPool
 
 Kind = Literal["same text", "math-verify alone", "ours alone", "undecided"]
@@ -60,11 +62,24 @@ class ScoredSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditedSample:
-    """A graded response, and what the other graders say. `math_verify` is None for a choice."""
+    """A graded response, and what other graders say.
+
+    Attributes:
+        sample: As it was graded.
+        math_verify: What plain math-verify says of the response; None for a choice.
+        same_text: The answer is the gold answer's text.
+        now: What our rules say today of the answer; None for a choice, or where there is no answer.
+    """
 
     sample: ScoredSample
     math_verify: Status | None
     same_text: bool
+    now: Status | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was graded right and is not by the rules of this version, or the other way round."""
+        return self.now is not None and (self.now is Status.OK) != self.sample.verified
 
     @property
     def kind(self) -> Kind | None:
@@ -98,14 +113,20 @@ def audited(
         WorkerError: The worker processes cannot be started.
     """
     stream = iter(samples)
-    with WorkerPool(
-        plain_math_verify, num_workers=num_workers, timeout_seconds=timeout_seconds, warm_up=WARM_UP
-    ) as pool:
+    limits: dict[str, Any] = {"num_workers": num_workers, "timeout_seconds": timeout_seconds, "warm_up": WARM_UP}
+    with WorkerPool(plain_math_verify, **limits) as others, WorkerPool(grade_answer, **limits) as ours:
         while window := list(islice(stream, _SAMPLES_PER_WINDOW)):
-            outcomes = iter(pool.run([(sample.response, sample.gold) for sample in window if not sample.choice]))
-            for sample in window:
-                other = None if sample.choice else next(outcomes).status
-                yield AuditedSample(sample=sample, math_verify=other, same_text=same_text(sample.answer, sample.gold))
+            theirs = _statuses(others, [None if s.choice else (s.response, s.gold) for s in window])
+            now = _statuses(ours, [None if s.choice or not s.answer else (s.answer, s.gold, s.prompt) for s in window])
+            for sample, math_verify, status in zip(window, theirs, now, strict=True):
+                same = same_text(sample.answer, sample.gold)
+                yield AuditedSample(sample=sample, math_verify=math_verify, same_text=same, now=status)
+
+
+def _statuses(pool: WorkerPool, items: list[tuple[str, ...] | None]) -> list[Status | None]:
+    """How each item ended; None stays None."""
+    outcomes = iter(pool.run([item for item in items if item is not None]))
+    return [None if item is None else next(outcomes).status for item in items]
 
 
 def read_samples(path: Path) -> Iterator[ScoredSample]:

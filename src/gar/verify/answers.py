@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
 from gar.verify.numbers import is_quantity, is_undone_arithmetic, plain_number, ratio
-from gar.verify.sentences import denies_value, plain_words, stated_value, unreadable, without_lead, without_unit
+from gar.verify.sentences import (
+    denies_value,
+    has_words,
+    plain_words,
+    stated_value,
+    unreadable,
+    without_lead,
+    without_unit,
+)
 
 if TYPE_CHECKING:
     from gar.verify.expressions import Parsed
@@ -130,6 +138,8 @@ def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
 
 def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
     """A value that is stated in a sentence."""
+    if not has_words(answer):
+        return None
     if _is_same(_tidy(without_lead(answer)), gold):
         return _right_if(True)
     value = "" if _prose_words(gold) else _tidy(stated_value(answer))
@@ -261,7 +271,7 @@ def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed
         right = equal(parsed, gold_parsed)
     except Exception as error:
         return Graded(status=Status.ERROR, detail=error_text(error))
-    copied = right and not is_bare(parsed.tree) and _is_copied(parsed.text, gold_parsed.text, prompt)
+    copied = right and _is_copied(parsed.text, gold_parsed.text, prompt) and not is_bare(parsed.tree)
     return _right_if(right, copied=copied)
 
 

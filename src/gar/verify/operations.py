@@ -53,9 +53,11 @@ def undone(answer: Tree, gold: Tree) -> set[str]:
 
     A number or constant in front of an operation that the gold answer has is always allowed.
     """
-    allowed = operations(gold, equation=True)
-    allowed |= {implied for name in allowed for implied in _IMPLIED.get(name, ())}
-    return operations(answer, equation=_has_equation(gold)) - allowed - {COEFFICIENT}
+    left = operations(answer, equation=_has_equation(gold)) - {COEFFICIENT}
+    if left:
+        allowed = operations(gold, equation=True)
+        left -= allowed | {implied for name in allowed for implied in _IMPLIED.get(name, ())}
+    return left
 
 
 def operations(tree: Tree, *, equation: bool = False) -> set[str]:
@@ -100,28 +102,22 @@ def number(tree: Tree) -> Fraction | None:
     node = _collapsed(tree)
     if _is_leaf(node):
         return _literal(node.getText())
-    rule = _rule(node).removesuffix("_nofunc")
-    children = [child for child in node.getChildren() if child.getText() != "<EOF>"]
-    texts = [child.getText() for child in children]
-    if rule == "unary" and texts[0] in ("-", "+"):
-        value = number(children[1])
-        return -value if value is not None and texts[0] == "-" else value
-    if rule in _GROUPS and len(children) == 3:
-        return number(children[1])
+    rule, children = _rule(node).removesuffix("_nofunc"), node.children
     if rule == "math":
-        return number(children[0]) if len(children) == 1 else None
-    if rule == "frac" or (rule == "mp" and texts[1] == "/"):
-        top, bottom = (number(part) for part in _parts(node))
-        if top is None or not bottom or max(top.denominator, bottom.denominator) > 1:
-            return None
-        return top / bottom
-    if rule == "mp" and texts[1] in _TIMES:
-        return _scientific(children)
+        return number(children[0]) if len(children) == 2 else None  # the other is the end of the text
+    if rule == "unary" and _is_leaf(children[0]):
+        value = number(children[1])
+        return -value if value is not None and children[0].getText() == "-" else value
     if rule == "unary" and len(children) == 2:
         return _mixed(children)
-    if rule == "postfix" and texts[1:] in ([r"^\circ"], ["°"]):
-        return number(children[0])
-    return None
+    if rule in _GROUPS and len(children) == 3:
+        return number(children[1])
+    operator = children[1].getText() if rule in ("mp", "postfix") else "/" if rule == "frac" else ""
+    if operator == "/":
+        return _fraction(*map(number, _parts(node)))
+    if operator in _TIMES:
+        return _scientific(children)
+    return number(children[0]) if operator in (r"^\circ", "°") and len(children) == 2 else None
 
 
 def is_bare(tree: Tree) -> bool:
@@ -243,6 +239,12 @@ def _literal(text: str) -> Fraction | None:
     return Fraction(digits) / (100 if percent else 1)
 
 
+def _fraction(top: Fraction | None, bottom: Fraction | None) -> Fraction | None:
+    if top is None or not bottom or max(top.denominator, bottom.denominator) > 1:
+        return None
+    return top / bottom
+
+
 def _scientific(children: list[Tree]) -> Fraction | None:
     mantissa, power = number(children[0]), _collapsed(children[2])
     if mantissa is None or not 1 <= abs(mantissa) < 10 or _rule(power) != "exp" or power.getChild(0).getText() != "10":
@@ -274,7 +276,7 @@ def _has_equation(tree: Tree) -> bool:
 def _has_letter(tree: Tree) -> bool:
     if _is_leaf(tree):
         return tree.symbol.type in _LETTERS and tree.getText() not in _CONSTANTS
-    return any(map(_has_letter, tree.getChildren()))
+    return any(map(_has_letter, tree.children))
 
 
 def _texts(tree: Tree) -> Iterator[str]:

@@ -70,6 +70,11 @@ def stated_value(text: str) -> str:
     return _one_value(rest) or rest
 
 
+def has_words(text: str) -> bool:
+    """Whether there is a word, or an equals sign in front, without which nothing is stated in words."""
+    return text.startswith("=") or _WORD.search(text) is not None
+
+
 def without_lead(text: str) -> str:
     """A text without `The answer is` or the like before it."""
     rest = text

@@ -30,8 +30,8 @@ from gar.verify.answers import Graded
 from gar.verify.keeper import Setup
 
 START_SECONDS = 60.0  # to import math-verify, or the module of a user's grader, on a busy machine
-BUDGET_LIMITS = 6  # a batch may lose so many items' limits to items that are killed at theirs
-BRIEF_SECONDS = 0.5  # ordinary items take a twentieth of it, also on a busy machine
+BUDGET_LIMITS = 6  # a batch may lose so many limits to items that are killed, and as much time as the others take
+BRIEF_SECONDS = 0.5  # ordinary items take a twentieth of it
 MOST_LOSSES = 3  # of keepers, or of workers before their first item, in one batch
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _LOST_KEEPER = "the process that starts verification workers"
@@ -50,7 +50,7 @@ class _Worker:
     deadline: float  # of its start, then of its item
     ready: bool = False
     index: int | None = None  # of the item it works on
-    limit_seconds: float = START_SECONDS
+    limit_seconds: float = START_SECONDS  # of its item
 
 
 class _KeeperLostError(WorkerError):
@@ -67,6 +67,7 @@ class _Batch:
         outcomes: By index.
         retried: Indices of items that are tried a second time.
         lost_seconds: Wall-clock time that items killed at their limit have cost so far.
+        useful_seconds: The same for all other items.
         num_losses: Keepers, and workers before their first item, that were killed.
     """
 
@@ -75,6 +76,7 @@ class _Batch:
     outcomes: dict[int, Graded] = field(default_factory=dict)
     retried: set[int] = field(default_factory=set)
     lost_seconds: float = 0.0
+    useful_seconds: float = 0.0
     num_losses: int = 0
 
     def __post_init__(self) -> None:
@@ -101,8 +103,9 @@ class WorkerPool:
             the running script.
         num_workers: Processes at a time.
         timeout_seconds: Wall-clock limit of each item, from the moment a worker gets it. Items killed at their limit
-            may cost a batch `BUDGET_LIMITS` times as much in all: when half of that is lost, the limit of the others is
-            a tenth (at least `BRIEF_SECONDS`); when all of it is, the others are not tried and count as timed out.
+            may cost a batch `BUDGET_LIMITS` times as much, and besides the time that its other items take: when half of
+            that is lost, the limit is a tenth (at least `BRIEF_SECONDS`); when all of it is, the items left are not
+            tried and count as timed out.
         memory_bytes: Limit of each worker's own memory (RLIMIT_DATA; without effect on macOS).
         warm_up: Items to call `function` on once, before workers start, so that they need not import and cache
             each on their own, and so that an item is not late for what its worker imports. Not for functions that may
@@ -206,9 +209,9 @@ class WorkerPool:
             self._workers.append(_Worker(pid, connection, deadline=time.monotonic() + START_SECONDS))
 
     def _hand_out(self, batch: _Batch) -> None:
-        budget = BUDGET_LIMITS * self._timeout_seconds
+        budget = BUDGET_LIMITS * self._timeout_seconds + batch.useful_seconds
         if batch.queue and batch.lost_seconds >= budget:
-            self._give_up(batch, budget)
+            self._give_up(batch)
         brief = min(self._timeout_seconds, max(BRIEF_SECONDS, self._timeout_seconds / 10))
         for worker in list(self._workers):
             if batch.queue and worker.ready and worker.index is None:
@@ -220,14 +223,14 @@ class WorkerPool:
                 except OSError:
                     self._lose(worker, batch)
 
-    def _give_up(self, batch: _Batch, budget: float) -> None:
+    def _give_up(self, batch: _Batch) -> None:
         """What is left of a batch whose time is lost to others."""
-        number, total = len(batch.queue), len(batch.items)
+        number, total, lost = len(batch.queue), len(batch.items), f"{batch.lost_seconds:.1f}"
         _log.warning(
-            "%d of %d answers were not checked and count as timed out: others that were killed had cost %g seconds.",
-            number, total, budget,
+            "%d of %d answers were not checked and count as timed out: others that were killed had cost %s seconds.",
+            number, total, lost,
         )  # fmt: skip
-        detail = f"not checked, as {number} of {total}: answers before it that were killed had cost {budget:g} s"
+        detail = f"not checked, as {number} of {total}: answers before it that were killed had cost {lost} s"
         batch.outcomes.update(dict.fromkeys(batch.queue, Graded(status=Status.TIMEOUT, detail=detail)))
         batch.queue.clear()
 
@@ -254,6 +257,8 @@ class WorkerPool:
             worker.ready = True
             return
         batch.outcomes[worker.index], fit = message
+        started = worker.deadline - worker.limit_seconds
+        batch.useful_seconds += (time.monotonic() - started) / self._num_workers
         worker.index = None
         if not fit:
             self._bury(worker)

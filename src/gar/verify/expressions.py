@@ -88,8 +88,11 @@ def parse(text: str) -> Parsed:
 def equal(answer: Parsed, gold: Parsed) -> bool:
     """Whether the values are equal. Both must have one."""
     if (wanted := number(gold.tree)) is not None and (given := number(answer.tree)) is not None:
-        percent = "%" in answer.text and 100 * given == wanted  # 18% for 18
-        return percent or _equal_rationals(given, wanted, decimal="." in answer.text + gold.text)
+        # 18% for 18, and 18 for 18%.
+        factors = (100 if "%" in answer.text else 1, 100 if "%" in gold.text else 1)
+        if factors[0] != factors[1] and given * factors[0] == wanted * factors[1]:
+            return True
+        return _equal_rationals(given, wanted, decimal="." in answer.text + gold.text)
     ours, theirs = _values(answer.value, gold.value)
     if _is_number(ours) and _is_number(theirs):
         return _equal_numbers(ours, theirs)

@@ -281,7 +281,7 @@ def _command_line(pid: int) -> bytes:
 
 def _start_run(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
     """Stands for the `Popen` of `gar compare`: a run in a fork, which has everything imported."""
-    kept = {0, 1, 2, *options["pass_fds"], *_Watch.descriptors}
+    kept = {0, 1, 2, *options.get("pass_fds", ()), *_Watch.descriptors}
 
     def live() -> None:
         status = 1

@@ -15,6 +15,9 @@ from tests.faults.jobs import Job
 from tests.faults.judge import acknowledged, contents, differences
 from tests.faults.process import Command, Ending, Fault, run
 
+_SECOND_SECONDS = 15.0
+"""How long a second writer is alone with a first one that is held. It may also wait for that one's end."""
+
 Outcome = Literal["equal", "refused", "wrong"]
 Change = tuple[str, str]
 """A file, and what is done to it: delete, empty, half, zeros, flip, or cut:SIZE."""
@@ -99,11 +102,15 @@ class Lab:
         ended = None
         if each.fault is not None:
             command = Command(each.job.start if each.base is None else each.job.go_on, folder, each.fault)
-            refused = None
+            second = None
             if each.second is not None and command.wait_until_held():
-                refused = run(each.second, folder)
+                second = Command(each.second, folder)
+                second.wait(_SECOND_SECONDS)
             ended = command.end()
-            if wrong := _unexplained(ended, each.fault) or (refused and _unexplained(refused, None)):
+            wrong = _unexplained(ended, each.fault)
+            if second is not None:
+                wrong = _unexplained(second.end(), None) or wrong
+            if wrong:
                 return Verdict(outcome="wrong", reason=wrong)
         change_files(folder, each.changes)
         if each.reads is not None:

@@ -82,6 +82,7 @@ class Command:
 
     def __init__(self, arguments: Sequence[str], folder: Path, fault: Fault | None = None, record: Path | None = None):
         self._text: list[bytes] = []
+        self._status: int | None = None
         self._held, held = os.pipe()
         release, self._release = os.pipe()
         reader, writer = os.pipe()
@@ -99,18 +100,31 @@ class Command:
         """Wait for the operation at which it is held; False where it ended before."""
         return os.read(self._held, 1) != b""
 
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, but not longer."""
+        deadline = time.monotonic() + seconds
+        while self._status is None and time.monotonic() < deadline:
+            self._read()
+            ended, status = os.waitpid(self._pid, os.WNOHANG)
+            if ended:
+                self._status = os.waitstatus_to_exitcode(status)
+            else:
+                time.sleep(0.01)
+
     def end(self) -> Ending:
         """Release it, wait for its end, and end whatever it started."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._release, b"x")
         os.close(self._release)
-        status = _wait(self._pid, TIMEOUT_SECONDS, self._read)
+        self.wait(TIMEOUT_SECONDS)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
-        if status is None:
+        if self._status is None:
             os.waitpid(self._pid, 0)
         self._read()
         os.close(self._held)
         os.close(self._reader)
-        return Ending(status=status, text=b"".join(self._text).decode(errors="replace"))
+        return Ending(status=self._status, text=b"".join(self._text).decode(errors="replace"))
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -121,18 +135,6 @@ class Command:
 def run(arguments: Sequence[str], folder: Path, fault: Fault | None = None, record: Path | None = None) -> Ending:
     """A command from its beginning to its end."""
     return Command(arguments, folder, fault, record).end()
-
-
-def _wait(pid: int, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> int | None:
-    """Exit status of a child, or None if it is still alive after so long."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        meanwhile()
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    return None
 
 
 def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) -> None:

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gar.report import maths
 from gar.report.content import ShownText
 from gar.report.maths import MAX_CHARACTERS, mathml
 from gar.report.texts import Formulas, readable_prompt, recorded_prompt, shown_text
 
 LATEX_PIECES = st.sampled_from(
-    ["{", "}", "$", "\\", "^", "_", "&", "\\\\", "\\frac", "\\sqrt", "[", "]", "\\left(", "\\right)", "x", "12", " ",
+    ["%", "&amp;", "<", "\\color{red}", "\\textbf{", "\\cancel{",
+     "{", "}", "$", "\\", "^", "_", "&", "\\\\", "\\frac", "\\sqrt", "[", "]", "\\left(", "\\right)", "x", "12", " ",
      "\\begin{cases}", "\\end{cases}", "\\text", "\\boxed{", "\\(", "\\)", "$$", "'", "\\mathbb", "\\hat", "é", "\n"]
 )  # fmt: skip
 
@@ -32,23 +34,41 @@ def rejoined(text: ShownText, formulas: Formulas) -> str:
         ("x_1^2", ["msubsup", ["mi", "x"], ["mn", "1"], ["mn", "2"]]),
         ("x^10", ["msup", ["mi", "x"], ["mn", "1"]]),
         ("f'", ["msup", ["mi", "f"], ["mo", "′"]]),
-        (r"\sqrt[3]{2}", ["mroot", ["mn", "2"], ["mrow", ["mn", "3"]]]),
+        (r"\sqrt[3]{2}", ["mroot", ["mn", "2"], ["mn", "3"]]),
         (r"\mathbb{R}", ["mi", "ℝ"]),
         (r"\boxed{7}", ["mrow", {"class": "boxed"}, ["mn", "7"]]),
-        (r"\text{if <b>}", ["mtext", {"mathvariant": "normal"}, "if <b>"]),
+        (r"\text{if <b>}", ["mtext", "if\xa0<b>"]),
+        (r"\textbf{a<b}", ["mtext", {"class": "bold"}, "a<b"]),
+        (r"\mbox{a}", ["mtext", "a"]),
+        (r"\color{red}{x}", ["mrow", {"style": "color:#FF0000;"}, ["mi", "x"]]),
         ("a<b", ["mi", "a"]),
-        ("1,000", ["mn", "1,000"]),
+        (r"\%<b", ["mi", "%"]),
     ],
 )
 def test_mathml_builds_the_tree_that_the_formula_says(latex, tree):
-    found = mathml(latex)
-    assert found is not None
-    assert found[1] == tree
+    built = mathml(latex)
+    assert built is not None
+    assert built[1] == tree
+
+
+def test_mathml_keeps_what_follows_a_per_cent_sign():
+    assert mathml("50%+x") == ["mrow", ["mn", "50"], ["mi", "%"], ["mo", "+"], ["mi", "x"]]
+    assert mathml(r"50\%+x") == mathml("50%+x")
+
+
+def test_mathml_puts_no_space_into_a_number():
+    assert mathml("1,000") == ["mrow", ["mn", "1"], ["mo", {"rspace": "0"}, ","], ["mn", "000"]]
+    assert mathml("f(1,2)") == mathml("f(1, 2)")
+
+
+def test_mathml_reads_named_characters_of_the_markup_and_not_of_the_text():
+    assert ["mo", "\u2061"] in mathml(r"\gcd(a,b)")[1]
+    assert mathml(r"\text{\&ApplyFunction;}") == ["mrow", ["mtext", "&ApplyFunction;"]]
 
 
 def test_mathml_puts_limits_above_and_below_in_a_formula_of_its_own_only():
-    assert mathml(r"\sum_{i}^n", display=True)[1][0] == "munderover"
-    assert mathml(r"\sum_{i}^n")[1][0] == "msubsup"
+    assert mathml(r"\lim_{x}", display=True)[1][0] == "munder"
+    assert mathml(r"\lim_{x}")[1][0] == "msub"
 
 
 def test_mathml_lays_out_environments_in_rows_and_cells():
@@ -56,32 +76,53 @@ def test_mathml_lays_out_environments_in_rows_and_cells():
     assert tree is not None
     opening, table, closing = tree[1][1:]
     assert (opening[-1], closing[-1]) == ("(", ")")
-    cell = [[each[1][1][1] for each in row[1:]] for row in table[2:]]
-    assert cell == [["1", "2"], ["3", "4"]]
+    cells = [[cell[1][1] for cell in row[1:]] for row in table[2:]]
+    assert cells == [["1", "2"], ["3", "4"]]
 
 
 @pytest.mark.parametrize(
     "latex",
     ["", "}{", r"\frac", r"\left( x", r"\unknown{x}", "^", "x^", "a & b", r"\begin{cases} 1", r"\href{javascript:x}{y}",
-     "{" * 500, r"\sqrt" * 400, "x" * (MAX_CHARACTERS + 1), r"\text{$x$}", r"\begin{tikz}\end{tikz}", "x_1_2"],
+     "{" * 500, r"\sqrt" * 400, "x" * (MAX_CHARACTERS + 1), r"\text{$x$}", r"\begin{tikz}\end{tikz}", "x_1_2",
+     r"\sqrt{" * 41 + "x" + "}" * 41, r"\cancel{x}", r"\text{\sout{x}}", r"\eqref{x}", "a\ud800", "\x00",
+     r"\def\x{y}\x", r"\newcommand{\x}{y}\x", r"\renewcommand*{\x}{y}\x", r"\let\x=y\x"],
 )  # fmt: skip
 def test_mathml_is_none_where_it_does_not_know_the_formula(latex):
     assert mathml(latex) is None
 
 
+def test_mathml_never_hands_a_definition_to_the_converter_whose_stack_it_would_overflow():
+    braces = 600
+    nested = r"\newcommand{\a}[1]{" + "{" * braces + "#1" + "}" * braces + "}" + r"\a{" * 99 + "x" + "}" * 99
+    assert len(nested) <= MAX_CHARACTERS
+    assert mathml(nested) is None
+
+
+@pytest.mark.parametrize(
+    "latex", ["{" * 1000 + "}" * 1000, "x^{" * 500 + "}" * 500, r"\sqrt" * 399 + "{}", r"\frac1" * 333 + "1"]
+)
+def test_mathml_survives_the_deepest_formulas(latex):
+    assert mathml(latex) in (None, ["mrow", ["mrow"]])
+
+
 @given(st.lists(LATEX_PIECES, max_size=40).map("".join))
-def test_texts_are_whole_and_trees_hold_known_elements_alone(text):
+def test_texts_are_whole_and_trees_hold_known_elements_and_attributes_alone(text):
     formulas = Formulas()
     assert rejoined(shown(text, formulas), formulas) == text
 
-    def names(tree):
-        yield tree[0]
+    def nodes(tree):
+        yield tree
         for child in tree[1:]:
             if isinstance(child, list):
-                yield from names(child)
+                yield from nodes(child)
 
-    found = {name for row in formulas.rows for name in names(row["tree"])}
-    assert all(name.startswith("m") and name.isalpha() for name in found)
+    for row in formulas.rows:
+        for name, *rest in nodes(row["tree"]):
+            assert name.startswith("m")
+            assert name.isalpha()
+            attributes = next((part for part in rest if isinstance(part, dict)), {})
+            assert attributes.keys() <= {"class", "style", *maths._ATTRIBUTES}
+            assert "(" not in attributes.get("style", "")  # so no url()
 
 
 @pytest.mark.parametrize(

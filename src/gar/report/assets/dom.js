@@ -24,18 +24,16 @@ function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-const MATH_NAMES = new Set(['mi', 'mn', 'mo', 'mtext', 'mspace', 'mrow', 'mfrac', 'msqrt', 'mroot', 'msub', 'msup', 'msubsup',
-  'munder', 'mover', 'munderover', 'mtable', 'mtr', 'mtd']);
-const MATH_ATTRIBUTES = new Set(['class', 'mathvariant', 'stretchy', 'form', 'width', 'linethickness', 'displaystyle']);
-
-function mathNode(tree) {
-  const [name, ...rest] = tree;
-  if (!MATH_NAMES.has(name)) throw new Error(`no element of a formula: ${name}`);
+// Elements and attributes are those that report/maths.py lists. Styles are set as properties, as above.
+function mathNode([name, ...rest]) {
   const element = document.createElementNS(MATHML, name);
   for (const part of rest) {
     if (typeof part === 'string') element.append(part);
     else if (Array.isArray(part)) element.append(mathNode(part));
-    else for (const [key, value] of Object.entries(part)) if (MATH_ATTRIBUTES.has(key)) element.setAttribute(key, value);
+    else for (const [key, value] of Object.entries(part)) {
+      if (key === 'style') element.style.cssText = value;
+      else element.setAttribute(key, value);
+    }
   }
   return element;
 }

@@ -83,6 +83,14 @@ def test_sign_flip_p_value_is_scipys():
     assert sign_flip_p_value(DIFFERENCES) == pytest.approx(theirs)
 
 
+def test_sign_flip_p_value_counts_ties_that_rounding_hides_from_scipy():
+    differences = np.array([-5.0, 5, -7, 8, 5, -7, -7, 8]) / 192 + 0.1 - 0.1
+    assert 0 < abs(differences.sum()) < 1e-15  # the exact sum is 0, so every pattern is at least as far
+    assert sign_flip_p_value(differences) == 1.0
+    theirs = stats.permutation_test((differences,), np.mean, permutation_type="samples", vectorized=True)
+    assert theirs.pvalue < 1
+
+
 def test_sign_flip_p_value_of_many_pairs_is_sampled_and_never_zero():
     many = DIFFERENCES * 3
     assert sign_flip_p_value([0.5] * 40, num_flips=1000) == 1 / 1001

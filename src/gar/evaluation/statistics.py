@@ -108,7 +108,7 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
     mean, sd = mean_and_sd(values)
     if not sd:
         return None if mean else 1.0
-    return float(2 * stats.t.sf(abs(mean) / (sd / math.sqrt(len(values))), len(values) - 1))
+    return float(stats.ttest_1samp(values, 0).pvalue)
 
 
 def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000, seed: int = 0) -> float:
@@ -117,6 +117,9 @@ def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000, seed:
     The share of sign patterns whose mean is at least as far from 0 as the one seen. Exact, over all 2^n patterns, for
     up to 16 pairs; else over random ones, the one seen among them, so that p is never 0. n pairs cannot give a p below
     2^(1-n): five seeds never fall below 0.0625.
+
+    `scipy.stats.permutation_test` makes the same test. It is not used, since it misses ties where the differences add
+    up to 0 but for rounding, and takes 3 to 70 times as long.
 
     Args:
         differences: [pairs], at least two.

@@ -1,6 +1,6 @@
 """How much a setting matters: rows of a comparison that differ in one number alone, as curves below the peak."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from gar.analysis.outputs import Output
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
 from gar.config import RunConfig
 from gar.errors import RecordError
+from gar.records.dotted import leaves
 from gar.settings import REMOVED
 
 _MAX_COLUMNS = 3
@@ -71,8 +72,8 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     """
     runs, notes = read_finished_runs(folder)
     # A run of an older version lacks settings that came later, whose defaults do what it did.
-    defaults = dict(_leaves(RunConfig().model_dump(mode="json")))
-    settings = {run.label: defaults | dict(_leaves(run.settings)) for run in runs}
+    defaults = dict(leaves(RunConfig().model_dump(mode="json")))
+    settings = {run.label: defaults | dict(leaves(run.settings)) for run in runs}
     for values in settings.values():
         for name in ("seed", *REMOVED):
             values.pop(name, None)
@@ -108,14 +109,6 @@ def _curve(runs: Sequence[FinishedRun], setting: str, rows: Mapping[str, float],
         labels=[order[i] for i in known],
         scores=[scores[i] for i in known],
     )
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def _centre(settings: Mapping[str, Mapping[str, Any]]) -> str:

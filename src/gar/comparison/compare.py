@@ -1,7 +1,7 @@
 """`gar compare`: what is planned, less what is finished, run; then the tables."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from gar.comparison.runner import run_side_by_side
 from gar.comparison.settings import ComparisonSettings, read_comparison
 from gar.comparison.store import failures, finished_results, remove_others
 from gar.config import dump_config
+from gar.records.dotted import leaves
 from gar.records.lock import only_writer
 
 _REPORT_SECONDS = 120.0  # for another comparison of that name to write the same report
@@ -104,18 +105,11 @@ class Comparison:
             table.add_column(heading, justify="right" if heading in ("finished", "failed") else "left", overflow="fold")
         for row in self.settings.runs:
             finished, broken = (sum(label == row.label for label, _ in there) for there in (results, failed))
-            own = ", ".join([*([row.method] if row.method != row.label else []), *_leaves(row.settings)])
-            words = (row.label, own, ", ".join(self.settings.against(row)))
+            method = [row.method] if row.method != row.label else []
+            settings = ", ".join([*method, *(f"{name} {value}" for name, value in leaves(row.settings))])
+            words = (row.label, settings, ", ".join(self.settings.against(row)))
             table.add_row(*(escape(word or "-") for word in words), f"{finished} of {len(seeds)}", str(broken or "-"))
         return table
-
-
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name} {value}"
 
 
 def _wall_seconds(results: Results) -> Sequence[float]:

@@ -1,6 +1,6 @@
 """The results folder: what is finished, what failed, and what was made under other settings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records import canonical_hash
 from gar.records.checked import checked
+from gar.records.dotted import leaves
 from gar.records.files import io_error, json_text, read_json, write_atomic
 from gar.settings import REMOVED
 
@@ -91,8 +92,8 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
     if result.settings_hash == canonical_hash(run.settings):
         return
     # A setting that came or went with a later version and is at its default was no other setting then.
-    defaults = dict(_leaves(RunConfig().model_dump(mode="json")))
-    then, now = dict(_leaves(result.settings)), dict(_leaves(run.settings))
+    defaults = dict(leaves(RunConfig().model_dump(mode="json")))
+    then, now = dict(leaves(result.settings)), dict(leaves(run.settings))
     then = {name: value for name, value in then.items() if REMOVED.get(name) != value}
     differences = [
         f"{name} was {_shown(then, name)}, is {_shown(now, name)}"
@@ -107,14 +108,6 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
         "different settings do not belong into one table. Give the comparison another name, or start these runs anew "
         "with --overwrite."
     )
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:

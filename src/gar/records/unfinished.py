@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.records.checked import checked
+from gar.records.dotted import leaves
 from gar.records.files import io_error, json_object
 
 
@@ -52,16 +53,10 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, 
         >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
         {'a.b': (1, 3)}
     """
-    before, now = _flat(there), _flat(here)
+    before, now = ({name: _as_json(value) for name, value in leaves(values)} for values in (there, here))
     return {name: (before.get(name), value) for name, value in now.items() if before.get(name) != value}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values under dotted names, as JSON gives them back."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
-    return flat
+def _as_json(value: Any) -> Any:
+    """A value as JSON gives it back."""
+    return list(value) if isinstance(value, tuple) else value

@@ -6,6 +6,7 @@ from typing import Any
 
 from gar.analysis.style import COLOURS, MUTED, method_colour
 from gar.records import canonical_hash
+from gar.records.dotted import leaves
 from gar.report.read import ReadRun
 
 _NOT_TERMS = ("seed", "records", "evaluate.every_steps")
@@ -51,17 +52,9 @@ def differing_settings(runs: Sequence[ReadRun]) -> dict[str, list[Any]]:
 
 def terms(run: ReadRun) -> Iterator[tuple[str, Any]]:
     """The settings by their dotted names, without those that do not make another experiment."""
-    for name, value in _flat(run.settings):
+    for name, value in leaves(run.settings):
         if not any(name == other or name.startswith(f"{other}.") for other in _NOT_TERMS):
             yield name, value
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + str(name), value
 
 
 def _label(run: ReadRun, differing: Mapping[str, Any]) -> str:

@@ -15,23 +15,24 @@ def results(tmp_path):
 
     for seed in (0, 1):
         values = {"label": "grpo", "seed": seed, "settings": {"method": "grpo"}, "pass_at": {"test": {"1": 0.5}}}
+        values["seconds_per_step"] = {"step": 1.0}
         (tmp_path / f"grpo-seed-{seed}.json").write_text(json.dumps(values))
     return tmp_path
 
 
 def test_analyze_writes_beside_its_subject_and_names_the_files(results, capsys):
-    assert main(["analyze", "ablation", str(results)]) == 0
+    assert main(["analyze", "cost", str(results)]) == 0
     printed = capsys.readouterr().out
     for ending in ("parquet", "png", "svg"):
-        path = results / "analysis" / "ablation" / f"ablation.{ending}"
+        path = results / "analysis" / "cost" / f"cost.{ending}"
         assert path.stat().st_size > 0
         assert str(path) in printed
-    assert "- The best row of a set is chosen by these numbers" in printed
+    assert "- Wall time: what else the machine did is in it" in printed
 
 
 def test_analyze_writes_where_it_is_told(results, tmp_path):
-    assert main(["analyze", "ablation", str(results), "--out", str(tmp_path / "x")]) == 0
-    assert (tmp_path / "x" / "ablation.parquet").exists()
+    assert main(["analyze", "cost", str(results), "--out", str(tmp_path / "x")]) == 0
+    assert (tmp_path / "x" / "cost.parquet").exists()
     assert not (results / "analysis").exists()
 
 
@@ -47,6 +48,12 @@ def test_analyze_explains_what_it_cannot_read(tmp_path, capsys):
 def test_analyze_help_names_every_analysis_and_imports_no_torch():
     code = "import sys; from gar.cli.analyze import _parser; _parser().print_help(); assert 'torch' not in sys.modules"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for name in ("method-study", "alignment", "gradient-space", "ablation", "sensitivity", "silent-groups", "tokens",
+    for name in ("method-study", "alignment", "gradient-space", "silent-groups", "tokens",
                  "theory", "cost"):  # fmt: skip
         assert f"    {name}" in shown
+
+
+@pytest.mark.parametrize("name", ["ablation", "sensitivity"])
+def test_analyze_says_where_the_studies_went(name, results, capsys):
+    assert main(["analyze", name, str(results)]) == 1
+    assert f"python -m studies.{name} RESULTS" in capsys.readouterr().err

@@ -1,13 +1,12 @@
 """The expectation itself, and that the page in the docs says what was found."""
 
-import importlib.util
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from studies import conformance_table as script
 from tests.conformance.expectation import (
     RULES,
     TOLERANCE,
@@ -18,8 +17,6 @@ from tests.conformance.expectation import (
     record,
 )
 from tests.conformance.groups import GROUP_SIZE, GROUPS, make_rollouts
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "conformance_table.py"
 
 
 def test_expected_rewards_are_what_each_kind_must_get():
@@ -59,9 +56,4 @@ def test_saved_expectation_is_current():
 
 
 def test_page_says_what_was_found():
-    spec = importlib.util.spec_from_file_location("conformance_table", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.PAGE.read_text() == script.page(), "run python scripts/conformance_table.py"
+    assert script.PAGE.read_text() == script.page(), "run python -m studies.conformance_table"

@@ -13,8 +13,6 @@ SMALL = {
     "tokens": ["RUN", "--step", "1"],
     "method-study": ["embedded", "--problems", "3"],
     "theory": ["embedded", "--problems", "2", "--samples", "8"],
-    "ablation": [str(ROOT / "results/main")],
-    "sensitivity": [str(ROOT / "results/rate")],
     "cost": ["RUN"],
 }
 

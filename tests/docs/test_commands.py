@@ -53,13 +53,17 @@ RUN_BY = {
     "python examples/plain_pytorch_loop.py": "tests/test_examples.py::test_plain_pytorch_loop_raises_the_reward",
     "python examples/trl_reward_function.py": "tests/test_examples.py::test_trl_reward_function_trains_a_stock_trainer",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
-    "python scripts/conformance_table.py": "tests/conformance/test_table.py",
-    "python scripts/rivals.py": "tests/test_rivals.py",
-    "python scripts/solution_methods.py": "tests/test_solution_methods.py",
-    "python scripts/grade_gold_answers.py": "tests/verify/test_gold_answers.py",
+    "python -m studies.conformance_table": "tests/conformance/test_table.py",
+    "python -m studies.ablation": "tests/studies/test_ablation_and_sensitivity.py::"
+    "test_studies_write_data_and_figure_of_committed_results",
+    "python -m studies.sensitivity": "tests/studies/test_ablation_and_sensitivity.py::"
+    "test_studies_write_data_and_figure_of_committed_results",
+    "python -m studies.rivals": "tests/studies/test_rivals.py",
+    "python -m studies.solution_methods": "tests/studies/test_solution_methods.py",
+    "python -m studies.grade_gold_answers": "tests/studies/test_grade_gold_answers.py",
     "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"
     "test_make_embedded_model_same_seed_gives_the_same_bits",
-    "python scripts/tune_embedded_task.py": "tests/docs/test_scripts.py::"
+    "python -m studies.tune_embedded_task": "tests/docs/test_scripts.py::"
     "test_tune_embedded_task_measures_the_base_model",
     "python benchmarks/overhead.py": "tests/docs/test_scripts.py::test_overhead_measures_both_methods",
     "python benchmarks/scale.py": "tests/benchmarks/test_step.py::test_scale_writes_lines_of_every_quantity",
@@ -158,7 +162,8 @@ def understood(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) 
             (folder / word).write_text("")
     program, *rest = words
     if words[:2] == ["python", "-m"]:
-        rest = [f"{words[2].replace('.', '/')}/__main__.py", *words[3:]]
+        module = ROOT / words[2].replace(".", "/")
+        rest = [str(module / "__main__.py" if module.is_dir() else f"{module}.py"), *words[3:]]
     monkeypatch.setattr(sys, "argv", words)
     try:
         if program == "gar":
@@ -217,7 +222,7 @@ def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, m
     ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
      "gar data check a.jsonl --tokeniser x", "gar analyze tokns RUN", "gar compare main --dryrun",
      "gar report --out x.html", "gar score embedded",
-     "python examples/score_a_file.py a b", "make tset", "pip install 'gar-rl[pfet]'",
+     "python examples/score_a_file.py a b", "python -m studies.rivals sdtf", "make tset", "pip install 'gar-rl[pfet]'",
      "accelerate launch --num_proceses 2 -m gar train", "torchrun --nproc-per-node 2 -m gar trian"],
 )  # fmt: skip
 def test_a_command_with_a_slip_is_not_understood(text, stopped, tmp_path, monkeypatch):

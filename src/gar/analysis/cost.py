@@ -19,8 +19,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from gar.analysis.ablation import read_finished_runs
 from gar.analysis.counted_cost import CountedCost, counted_cost, mean_group, model_of
+from gar.analysis.finished_runs import read_finished_runs
 from gar.analysis.inputs import is_run_folder, open_run
 from gar.analysis.outputs import Output
 from gar.analysis.step_times import generation_times
@@ -199,7 +199,7 @@ def _diamond(x: float, y: float) -> Line2D:
 
 
 def _draw_boxes(axes: Axes, methods: Sequence[StepTimes], values: Sequence[NDArray[np.float64]]) -> list[float]:
-    """Draw a box for each method, and return where they end, whiskers included."""
+    """Draw a box for each method, and return where they end, whiskers included; 0 for a method without values."""
     boxes = axes.boxplot(
         values, positions=range(len(methods)), orientation="horizontal", widths=0.5,
         whis=(5, 95), showfliers=False, patch_artist=True, manage_ticks=False, medianprops={"color": "white"},
@@ -208,7 +208,7 @@ def _draw_boxes(axes: Axes, methods: Sequence[StepTimes], values: Sequence[NDArr
         box.set(facecolor=method_colour(method.method), edgecolor=INK, linewidth=0.6)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
-    return [max(whisker.get_xdata(), default=0.0) for whisker in boxes["whiskers"][1::2]]
+    return [float(np.nan_to_num(whisker.get_xdata()).max(initial=0.0)) for whisker in boxes["whiskers"][1::2]]
 
 
 def _write_at(axes: Axes, text: str, x: float, y: float) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from matplotlib.figure import Figure
+from rich.console import Console
 from rich.table import Table
 
 from gar.analysis.style import save_figure
@@ -57,6 +58,21 @@ def write_output(output: Output, folder: str | Path) -> list[Path]:
             paths.append(folder / f"{output.name}.{ending}")
             write_atomic(paths[-1], content)
     return paths
+
+
+def present(output: Output, folder: str | Path) -> None:
+    """Write the output into a folder, and print its table, its notes and the files.
+
+    Raises:
+        RecordError: The system refuses.
+    """
+    paths = write_output(output, folder)
+    console = Console(highlight=False)
+    console.print(render_output(output))
+    for note in output.notes:
+        console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)
+    for path in paths:
+        console.print(str(path), soft_wrap=True, markup=False)
 
 
 def render_output(output: Output) -> Table:

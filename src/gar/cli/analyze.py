@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gar.errors import ConfigError
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction as _SubParsers
 
     from gar.analysis.outputs import Output
     from gar.analysis.policies import Policy
 
+_MOVED = ("ablation", "sensitivity")
 _DESCRIPTION = """Analyse a run folder or a model:
   gar analyze NAME RUN_OR_MODEL [--out FOLDER] [options of NAME]
 
@@ -28,19 +31,16 @@ def main(arguments: list[str]) -> int:
     Raises:
         GarError: There is nothing to analyse; its text is for the user.
     """
+    if arguments and arguments[0] in _MOVED:
+        raise ConfigError(
+            f"{arguments[0]} is no longer part of the package. In a clone of its repository: "
+            f"python -m studies.{arguments[0]} RESULTS"
+        )
     options = _parser().parse_args(arguments)
-    from rich.console import Console
-
-    from gar.analysis.outputs import render_output, write_output
+    from gar.analysis.outputs import present
 
     output: Output = _quietly(options.run, options)
-    paths = write_output(output, options.out or _beside(options.subject, output.name))
-    console = Console(highlight=False)
-    console.print(render_output(output))
-    for note in output.notes:
-        console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)
-    for path in paths:
-        console.print(str(path), soft_wrap=True, markup=False)
+    present(output, options.out or _beside(options.subject, output.name))
     return 0
 
 
@@ -70,8 +70,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_tokens(names)
     _add_method_study(names)
     _add_theory(names)
-    _add_ablation(names)
-    _add_sensitivity(names)
     _add_cost(names)
     return parser
 
@@ -212,32 +210,6 @@ def _theory(options: argparse.Namespace) -> "Output":
         _policy(options), num_problems=options.problems, num_samples=options.samples, seed=options.seed
     )
     return theory_output(check)
-
-
-def _add_ablation(names: "_SubParsers") -> None:
-    _add(names, "ablation", "RESULTS", "rows of a comparison in per cent below the best, from its results folder",
-         _ablation)  # fmt: skip
-
-
-def _ablation(options: argparse.Namespace) -> "Output":
-    from gar.analysis.ablation import ablation, ablation_output
-
-    return ablation_output(ablation(options.subject))
-
-
-def _add_sensitivity(names: "_SubParsers") -> None:
-    parser = _add(
-        names, "sensitivity", "RESULTS", "settings that rows of a comparison vary alone, as curves", _sensitivity
-    )
-    parser.add_argument(
-        "--base", metavar="ROW", help="the row that others vary (default: that with the usual settings)"
-    )
-
-
-def _sensitivity(options: argparse.Namespace) -> "Output":
-    from gar.analysis.sensitivity import sensitivity, sensitivity_output
-
-    return sensitivity_output(sensitivity(options.subject, base=options.base))
 
 
 def _add_cost(names: "_SubParsers") -> None:

@@ -1,9 +1,12 @@
 """What each row of a comparison loses against the best: percentage below the peak, from its results folder.
 
+    python -m studies.ablation results/main
+
 The peak is the best mean of the rows with the most seeds: one lucky seed is no peak.
 """
 
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,33 +19,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar.analysis.comparison_figures import mean_interval
-from gar.analysis.outputs import Output
+from gar.analysis.finished_runs import FinishedRun, read_finished_runs
+from gar.analysis.outputs import Output, present
 from gar.analysis.style import MUTED, PAGE_WIDTH, PAPER, add_caption, method_colour
-from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.files import read_json
 
 Floats = NDArray[np.float64]
-_NEEDED = ("label", "seed", "settings", "pass_at")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FinishedRun:
-    """What `gar compare` kept of a run.
-
-    Attributes:
-        label: Its row; `seed` and `settings` of the run.
-        pass_at: pass@k after training by set and k.
-        seconds_per_step: Medians, "step" and its parts.
-        group: Fields of `gar.cost.GroupShape`; None where it could not be counted, or by an older version.
-    """
-
-    label: str
-    seed: int
-    settings: Mapping[str, Any]
-    pass_at: Mapping[str, Mapping[str, float]]
-    seconds_per_step: Mapping[str, float]
-    group: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,35 +66,6 @@ class Ablation:
     def set_names(self) -> list[str]:
         """Evaluation sets, in their order."""
         return list(dict.fromkeys(loss.set_name for loss in self.losses))
-
-
-def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]]:
-    """The finished runs of a comparison, and what to say of files that cannot be read.
-
-    Raises:
-        RecordError: There is no such folder, or no result in it can be read.
-    """
-    path = Path(folder)
-    if not path.is_dir():
-        raise RecordError(f"{folder}: no such folder. A results folder is what `gar compare` writes, as results/NAME.")
-    runs, faults = [], []
-    files = sorted(file for file in path.glob("*-seed-*.json") if not file.name.endswith(".failed.json"))
-    for file in files:
-        try:
-            values = read_json(file)
-            missing = [name for name in _NEEDED if name not in values]
-            if missing:
-                raise RecordError(f"{file}: no '{missing[0]}'. Was it written by another version of gar?")
-            times, group = values.get("seconds_per_step", {}), values.get("group")
-            kept = {**{name: values[name] for name in _NEEDED}, "seconds_per_step": times, "group": group}
-            runs.append(checked(FinishedRun, kept, str(file)))
-        except RecordError as error:
-            faults.append(str(error))
-    if not runs:
-        raise RecordError(f"{folder}: no finished run of a comparison in it." + (f" {faults[0]}" if faults else ""))
-    notes = [f"{len(faults)} of {len(files)} results left out, the first: {faults[0]}"] if faults else []
-    failed = len(list(path.glob("*.failed.json")))
-    return runs, [*notes, *([f"{failed} runs failed and are not shown."] if failed else [])]
 
 
 def ablation(folder: str | Path) -> Ablation:
@@ -231,3 +183,16 @@ def ablation_output(ablation: Ablation) -> Output:
         figure=ablation_figure(ablation),
         notes=ablation.notes,
     )
+
+
+def main() -> None:
+    """Write data and figure beside the results, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", help="a results folder of gar compare")
+    parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: RESULTS/analysis/ablation)")
+    options = parser.parse_args()
+    present(ablation_output(ablation(options.results)), options.out or f"{options.results}/analysis/ablation")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gar.analysis.ablation import ablation, ablation_output
-from gar.analysis.sensitivity import sensitivity, sensitivity_output
 from gar.errors import RecordError
+from studies.ablation import ablation, ablation_output
+from studies.ablation import main as ablation_main
+from studies.sensitivity import main as sensitivity_main
+from studies.sensitivity import sensitivity, sensitivity_output
+from tests.docs.pages import ROOT
 
 
 def write(folder: Path, label: str, seed: int, score: float, **reward: object) -> None:
@@ -93,3 +96,20 @@ def test_sensitivity_refuses_an_unknown_base_and_a_folder_without_a_curve(result
         file.unlink()
     with pytest.raises(RecordError, match="no row varies one number alone"):
         sensitivity(results)
+
+
+@pytest.mark.parametrize(
+    ("main", "results"), [(ablation_main, "main"), (sensitivity_main, "rate")], ids=["ablation", "sensitivity"]
+)
+def test_studies_write_data_and_figure_of_committed_results(main, results, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["study", str(ROOT / "results" / results), "--out", str(tmp_path)])
+    main()
+    assert {path.suffix for path in tmp_path.iterdir()} == {".parquet", ".svg", ".png"}
+    printed = capsys.readouterr().out.replace("\n", "")
+    assert all(str(path) in printed for path in tmp_path.iterdir())
+
+
+def test_studies_write_beside_the_results_unless_told_otherwise(results, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["study", str(results)])
+    ablation_main()
+    assert (results / "analysis" / "ablation" / "ablation.parquet").exists()

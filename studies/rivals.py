@@ -1,7 +1,7 @@
 """Self-distillation on the expert solution, on the terms of the comparisons: TRL's SDFT or SDPO on the embedded task.
 
-    python scripts/rivals.py sdft --seed 0
-    python scripts/rivals.py sdpo --seed 0 --steps 100 --updates 1
+    python -m studies.rivals sdft --seed 0
+    python -m studies.rivals sdpo --seed 0 --steps 100 --updates 1
 
 Data, rollouts per step, learning rate and evaluation are those of the preset `bench`; the teacher is the model itself
 with the expert solution before the problem, as `privileged_prompt` writes it and the embedded model was trained to
@@ -130,7 +130,7 @@ def run(rival: str, config: RunConfig) -> RunFolder:
     folder = RunFolder.create(config.records.folder, config.records.name or f"{rival}-{config.seed}")
     folder.write_run(
         seed=config.seed,
-        command=["python", *sys.argv],
+        command=["python", "-m", "studies.rivals", *sys.argv[1:]],
         config={"rival": rival, "own": OWN[rival], **config.model_dump(mode="json")},
         config_text=dump_config(config),
         data_hash=canonical_hash([dataclasses.asdict(problem) for problem in problems]),

@@ -1,5 +1,9 @@
-"""How much a setting matters: rows of a comparison that differ in one number alone, as curves below the peak."""
+"""How much a setting matters: rows of a comparison that differ in one number alone, as curves below the peak.
 
+python -m studies.sensitivity results/rate
+"""
+
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +16,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.ablation import FinishedRun, read_finished_runs, seed_scores
 from gar.analysis.comparison_figures import mean_interval
-from gar.analysis.outputs import Output
+from gar.analysis.finished_runs import FinishedRun, read_finished_runs
+from gar.analysis.outputs import Output, present
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
 from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records.dotted import leaves
 from gar.settings import REMOVED
+from studies.ablation import seed_scores
 
 _MAX_COLUMNS = 3
 
@@ -90,7 +95,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
         elif label != chosen:
             notes.append(f"{label} is in no curve: it changes {', '.join(sorted(changed)[:3])}.")
     if not varied:
-        raise RecordError(f"{folder}: no row varies one number alone against '{chosen}'. Try gar analyze ablation.")
+        raise RecordError(f"{folder}: no row varies one number alone against '{chosen}'. Try studies.ablation.")
     k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]
@@ -193,3 +198,18 @@ def sensitivity_output(sensitivity: Sensitivity) -> Output:
         figure=sensitivity_figure(sensitivity),
         notes=sensitivity.notes,
     )
+
+
+def main() -> None:
+    """Write data and figure beside the results, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", help="a results folder of gar compare")
+    parser.add_argument("--base", metavar="ROW", help="the row that others vary (default: the usual settings)")
+    parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: RESULTS/analysis/sensitivity)")
+    options = parser.parse_args()
+    output = sensitivity_output(sensitivity(options.results, base=options.base))
+    present(output, options.out or f"{options.results}/analysis/sensitivity")
+
+
+if __name__ == "__main__":
+    main()

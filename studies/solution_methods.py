@@ -1,6 +1,6 @@
 """By which method the right responses of runs on the embedded task were written, late in training.
 
-    python scripts/solution_methods.py runs/compare/lower-rate
+    python -m studies.solution_methods runs/compare/lower-rate
 
 Prints, for each row of a comparison, the mean share of stepwise, running and guess among right responses of the last
 ten generations of its finished runs, and the smallest and largest share of stepwise over seeds.

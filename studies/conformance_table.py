@@ -1,6 +1,6 @@
 """Write docs/integrations/conformance.md: the same rollouts through TRL, slime and verl, and what each made of them.
 
-    python scripts/conformance_table.py
+    python -m studies.conformance_table
 
 It reads results/conformance/*.json, which the conformance tests write where GAR_RECORD_CONFORMANCE is set; a test fails
 while the page is not what these files say.
@@ -17,7 +17,7 @@ ENGINES = {"trl": "TRL", "slime": "slime", "verl": "verl"}
 _HEAD = """\
 # The same rollouts through TRL, slime and verl
 
-<!-- Written by scripts/conformance_table.py from results/conformance. -->
+<!-- Written by studies/conformance_table.py from results/conformance. -->
 
 Six groups of four responses of the embedded model, one group of every kind that a reward may meet, go through each
 engine: the same token ids, the same weights. The rewards are the same: those of `gar.core` on one process, where the
@@ -57,7 +57,7 @@ Rollouts, expectation and comparison stand in `tests/conformance`. To record ane
     .venv/bin/pytest tests/conformance
     PYTHONPATH=.venv-megatron .venv/bin/pytest tests/engines/megatron/test_slime_conformance.py
     .venv-verl/bin/python -m pytest tests/engines/verl/test_verl_conformance.py
-    python scripts/conformance_table.py
+    python -m studies.conformance_table
 """
 
 

@@ -1,13 +1,13 @@
-"""scripts/solution_methods.py counts the right responses of finished runs by method."""
+"""studies/solution_methods.py counts the right responses of finished runs by method."""
 
-import runpy
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "solution_methods.py"
+from studies import solution_methods
+
 STEPWISE = "<think> 3 + 4 = 7 then 7 + 2 = 9 </think> <answer> 9 </answer>"
 RUNNING = "<think> ok is 7 then is 9 so </think> <answer> 9 </answer>"
 GUESS = "<think> ok maybe is 9 so </think> <answer> 9 </answer>"
@@ -25,13 +25,12 @@ def finish(run: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [1, 10])
-def test_shares_are_those_of_right_responses_of_the_last_generations(tmp_path, last):
-    main = runpy.run_path(str(SCRIPT))
+def test_shares_are_those_of_right_responses_of_the_last_generations(tmp_path, last, monkeypatch):
+    monkeypatch.setattr(solution_methods, "LAST", last)
     write_step(tmp_path, 1, (RUNNING, True), (RUNNING, True))
     write_step(tmp_path, 2, (STEPWISE, True), (GUESS, True), (RUNNING, False))
-    main["method_shares"].__globals__["LAST"] = last
     stepwise, running, guess = (0.5, 0.0, 0.5) if last == 1 else (0.25, 0.5, 0.25)
-    assert main["method_shares"](tmp_path) == {"stepwise": stepwise, "running": running, "guess": guess}
+    assert solution_methods.method_shares(tmp_path) == {"stepwise": stepwise, "running": running, "guess": guess}
 
 
 def test_only_finished_runs_are_shown(tmp_path, monkeypatch, capsys):
@@ -40,7 +39,7 @@ def test_only_finished_runs_are_shown(tmp_path, monkeypatch, capsys):
         finish(tmp_path / f"gar-grpo-seed-{seed}")
     write_step(tmp_path / "grpo-seed-0", 1, (RUNNING, True))
     monkeypatch.setattr("sys.argv", ["solution_methods.py", str(tmp_path)])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
+    solution_methods.main()
     shown = capsys.readouterr().out
     assert "gar-grpo" in shown
     assert "0.00 to 1.00" in shown

@@ -1,18 +1,14 @@
 """Real gold answers against themselves and wrong variants of themselves: the counts that docs/grading.md has."""
 
-import importlib.util
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from gar.types import Status
 from gar.verify import Verifier
+from studies import grade_gold_answers as script
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "grade_gold_answers.py"
 UNREADABLE = {
     "algebra-031", "algebra-038", "geometry-078", "number_theory-006", "number_theory-014", "number_theory-029",
     "number_theory-036", "number_theory-048",
@@ -20,21 +16,9 @@ UNREADABLE = {
 """Gold answers of which math-verify makes nothing: sentences, cases, an underbrace, a set by its property."""
 
 
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("grade_gold_answers", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclass looks itself up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
 @pytest.mark.data
 @pytest.mark.slow
-def test_gold_answers_verify_and_their_wrong_variants_do_not(script: ModuleType, data_dir: Path) -> None:
+def test_gold_answers_verify_and_their_wrong_variants_do_not(data_dir: Path) -> None:
     golds = script.read_golds(data_dir / "imo_answerbench_v2.csv")
     right, wrong = script.attempts(golds)
     assert len(golds) == 400
@@ -70,7 +54,7 @@ def test_gold_answers_verify_and_their_wrong_variants_do_not(script: ModuleType,
         assert {v.verified for v in verdicts if v.status is Status.ERROR} <= {False}
 
 
-def test_wrong_forms_are_never_the_gold_answer(script: ModuleType) -> None:
+def test_wrong_forms_are_never_the_gold_answer() -> None:
     assert script.wrong_forms("$0$", "1/2") == {
         "plus 1": "0+1",
         "one more in the list": "0, 7919",

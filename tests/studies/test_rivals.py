@@ -1,10 +1,8 @@
-"""scripts/rivals.py: the teacher reads the expert solution, on the data and budget of the comparisons."""
+"""studies/rivals.py: the teacher reads the expert solution, on the data and budget of the comparisons."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -16,19 +14,9 @@ from gar.data.arithmetic import load_arithmetic, privileged_prompt
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.verify import Verifier
+from studies import rivals
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "rivals.py"
 RIVALS = ["sdft", "sdpo"]
-
-
-@pytest.fixture(scope="module")
-def rivals() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("rivals", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def config_of(folder: Path, **trl: object) -> RunConfig:
@@ -52,7 +40,7 @@ class Batches(TrainerCallback):
 
 
 @pytest.mark.parametrize("rival", RIVALS)
-def test_make_trainer_gives_the_teacher_the_privileged_prompt_and_grpos_problems(rivals, rival, tmp_path):
+def test_make_trainer_gives_the_teacher_the_privileged_prompt_and_grpos_problems(rival, tmp_path):
     model, tokenizer = load_embedded()
     problems = load_arithmetic("train")
     config = config_of(tmp_path, max_steps=1, num_iterations=1)
@@ -89,12 +77,12 @@ def test_make_trainer_gives_the_teacher_the_privileged_prompt_and_grpos_problems
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rival", RIVALS)
-def test_run_writes_the_summary_of_a_run(rivals, rival, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["scripts/rivals.py", rival])
+def test_run_writes_the_summary_of_a_run(rival, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["rivals.py", rival])
     folder = rivals.run(rival, config_of(tmp_path, max_steps=2, num_iterations=2))
     record = json.loads((tmp_path / f"{rival}-0" / "run.json").read_text())
     assert record["status"] == "finished"
-    assert record["command"] == f"python scripts/rivals.py {rival}"
+    assert record["command"] == f"python -m studies.rivals {rival}"
     assert record["summary"]["steps"] == 2
     assert record["summary"]["step_seconds"] > 0
     for moment in ("before", "after"):

@@ -1,6 +1,6 @@
 """Plain GRPO on the embedded task, over seeds: the measurements that the task was tuned and frozen with.
 
-    python scripts/tune_embedded_task.py --seeds 0 1 2 --steps 100
+    python -m studies.tune_embedded_task --seeds 0 1 2 --steps 100
 
 Stock TRL and nothing of ours but the task: head-room, spread over seeds, the method each seed settles on, seconds per
 step, and the smallest difference that ten paired seeds can show.

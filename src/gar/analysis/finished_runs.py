@@ -1,0 +1,60 @@
+"""The finished runs of a comparison, from its results folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gar.errors import RecordError
+from gar.records.checked import checked
+from gar.records.files import read_json
+
+_NEEDED = ("label", "seed", "settings", "pass_at")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedRun:
+    """What `gar compare` kept of a run.
+
+    Attributes:
+        label: Its row; `seed` and `settings` of the run.
+        pass_at: pass@k after training by set and k.
+        seconds_per_step: Medians, "step" and its parts.
+        group: Fields of `gar.cost.GroupShape`; None where it could not be counted, or by an older version.
+    """
+
+    label: str
+    seed: int
+    settings: Mapping[str, Any]
+    pass_at: Mapping[str, Mapping[str, float]]
+    seconds_per_step: Mapping[str, float]
+    group: Mapping[str, Any] | None
+
+
+def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]]:
+    """The finished runs of a comparison, and what to say of files that cannot be read.
+
+    Raises:
+        RecordError: There is no such folder, or no result in it can be read.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise RecordError(f"{folder}: no such folder. A results folder is what `gar compare` writes, as results/NAME.")
+    runs, faults = [], []
+    files = sorted(file for file in path.glob("*-seed-*.json") if not file.name.endswith(".failed.json"))
+    for file in files:
+        try:
+            values = read_json(file)
+            missing = [name for name in _NEEDED if name not in values]
+            if missing:
+                raise RecordError(f"{file}: no '{missing[0]}'. Was it written by another version of gar?")
+            times, group = values.get("seconds_per_step", {}), values.get("group")
+            kept = {**{name: values[name] for name in _NEEDED}, "seconds_per_step": times, "group": group}
+            runs.append(checked(FinishedRun, kept, str(file)))
+        except RecordError as error:
+            faults.append(str(error))
+    if not runs:
+        raise RecordError(f"{folder}: no finished run of a comparison in it." + (f" {faults[0]}" if faults else ""))
+    notes = [f"{len(faults)} of {len(files)} results left out, the first: {faults[0]}"] if faults else []
+    failed = len(list(path.glob("*.failed.json")))
+    return runs, [*notes, *([f"{failed} runs failed and are not shown."] if failed else [])]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +15,6 @@ import gar.cli.doctor
 from gar import __version__
 from gar.cli.main import main
 from gar.doctor import Check, CheckStatus, Section
-from gar.doctor.packages import metadata_values
 from gar.settings import RecordSettings
 
 MODULE = [sys.executable, "-m", "gar", "doctor"]
@@ -76,21 +76,20 @@ def test_doctor_finds_this_environment_ready(real):
 def test_doctor_tries_training_and_verification(real):
     checks: dict[str, Any] = {check["name"]: check for check in json.loads(real.stdout)["checks"]}
     assert checks["training"]["found"] == "embedded model runs: 797,056 parameters"
-    assert checks["verification"]["found"].startswith("one answer graded in ")
-    assert checks["CPU"]["found"].endswith(" 1 thread")
+    assert checks["verification"]["found"].startswith("one answer graded")
+    assert checks["CPU"]["found"] == "threads: 1"
 
 
 def test_doctor_reports_libraries_that_are_broken(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
-    (tmp_path / "pydantic.py").write_text("raise RuntimeError('half installed')")
     (tmp_path / "math_verify.py").write_text("raise ImportError('no SymPy')")
-    ended = run(PYTHONPATH=str(tmp_path))
+    ended = run(PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     assert ended.returncode == 1
     assert ended.stderr == ""
     assert ended.stdout.rstrip().endswith("Not ready: torch, training, verification.")
     words = " ".join(ended.stdout.split())
-    assert "wrong torch cannot be used: ImportError: libcudart.so.12: cannot open shared object file" in words
-    assert "wrong training RuntimeError: half installed" in words
+    assert "wrong torch ImportError: libcudart.so.12: cannot open shared object file" in words
+    assert "wrong training ImportError: libcudart" in words
     assert "no SymPy" in words
     assert max(map(len, ended.stdout.splitlines())) <= 80
 
@@ -98,8 +97,7 @@ def test_doctor_reports_libraries_that_are_broken(tmp_path):
 def test_doctor_imports_no_library_itself():
     code = (
         "import sys, gar.cli.doctor as doctor\nfrom pathlib import Path\n"
-        "doctor.examine.__globals__['in_child'] = lambda probe: doctor_fault\n"
-        "from gar.doctor.probes import Fault\ndoctor_fault = Fault(text='not tried')\n"
+        "doctor.examine.__globals__['_probed'] = lambda probe: {'fault': 'not tried'}\n"
         "doctor.examine(Path('runs'))\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
@@ -186,7 +184,7 @@ def test_doctor_refuses_an_unknown_flag_as_wrong_usage(capsys):
 
 def test_installation_page_knows_every_extra_and_section():
     page = (Path(__file__).parents[2] / "docs" / "installation.md").read_text()
-    for extra in metadata_values("Provides-Extra"):
+    for extra in metadata("gar-rl").get_all("Provides-Extra") or []:
         assert f"| `{extra}` |" in page
     for section in get_args(Section):
         assert f"\n{section.capitalize()}\n" in page

@@ -15,7 +15,7 @@ from gar import __version__
 from gar.doctor import Check, Section, examine
 
 _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
-_MAIN = ("python", "gar", "torch", "transformers", "trl", "datasets", "math-verify", "conflicts")
+_MAIN = ("python", "gar", "torch", "transformers", "trl", "datasets", "math-verify")
 
 
 def main(arguments: list[str]) -> int:

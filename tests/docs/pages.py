@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
-PROGRAMS = ("gar", "python", "make", "pytest", "accelerate", "torchrun", "srun", "inspect", "pip", "apt-get")
+PROGRAMS = ("gar", "python", "make", "pytest", "accelerate", "torchrun", "srun", "pip", "apt-get")
 MARK = re.compile(r"\bneeds? (a GPU|GPUs|a network|several machines)\b", re.IGNORECASE)
 """Beside a command, or in the remark above it: it is not run as it stands."""
 PAGE_MARK = re.compile(r"commands on this page " + MARK.pattern[2:], re.IGNORECASE)

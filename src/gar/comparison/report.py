@@ -42,9 +42,18 @@ def write_report(
         write_atomic(folder / name, text(numbers))
     paths = [folder / name for name in texts]
     if results:
-        paths += curves_figure(_curves(comparison, results), folder / "curves")
+        paths += write_curves(comparison, results, folder)
         paths += cost_figure(numbers.costs, folder / "cost")
     return paths
+
+
+def write_curves(comparison: ComparisonSettings, results: Results, folder: Path) -> list[Path]:
+    """Draw `curves.png` and `curves.svg` into a folder.
+
+    Raises:
+        RecordError: A file cannot be written.
+    """
+    return curves_figure(_curves(comparison, results), folder / "curves")
 
 
 def comparison_numbers(

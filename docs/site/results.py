@@ -1,5 +1,7 @@
 """Pages show figures of `results/`, which holds numbers alone: draw them into the site, and point there."""
 
+import atexit
+import shutil
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
@@ -39,6 +41,7 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     from mkdocs.structure.files import File
 
     folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder)  # the site is built by then
     for name in SHOWN:
         path = draw_curves(name, folder / name)
         files.append(File.generated(config, f"{_RESULTS}/{name}/{path.name}", abs_src_path=str(path)))

@@ -10,7 +10,8 @@ import torch
 from gar.core import cuda, gradient_activation_means, unit_rows
 from gar.core import gradients as gradients_module
 from gar.core import head as head_module
-from gar.core.head import Head, make_plan
+from gar.core.arguments import Budget, Head
+from gar.core.head import make_plan
 
 
 def exponentials_errors() -> dict[str, float]:
@@ -52,8 +53,8 @@ def means_errors() -> dict[str, float]:
 
     truths = {signal: means(signal) for signal in ("gradient-activation", "gradient")}
 
-    def with_triton(hidden: torch.Tensor, head: Head, **_: object) -> head_module.Plan:
-        plan = make_plan(hidden, head, precision="storage", chunk_tokens=16)
+    def with_triton(hidden: torch.Tensor, head: Head, _: Budget) -> head_module.Plan:
+        plan = make_plan(hidden, head, Budget(chunk_tokens=16, precision="storage"))
         return plan._replace(triton=True, tile_rows=128)
 
     gradients_module.make_plan = with_triton

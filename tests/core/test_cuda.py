@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from gar.core import head as head_module
-from gar.core.head import Head, make_plan
+from gar.core.arguments import Budget, Head
+from gar.core.head import make_plan
 
 HERE = Path(__file__).parent
 
@@ -51,4 +52,4 @@ def test_make_plan_goes_without_triton_where_it_is_missing(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert not head_module._has_triton()
     head = Head(torch.zeros(8, 4, dtype=torch.bfloat16))
-    assert not make_plan(torch.zeros(2, 4, dtype=torch.bfloat16), head, precision="storage").triton
+    assert not make_plan(torch.zeros(2, 4, dtype=torch.bfloat16), head, Budget(precision="storage")).triton

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gar.core.head import DEFAULT_MEMORY_BYTES, Head, make_plan
+from gar.core.arguments import DEFAULT_MEMORY_BYTES, Budget, Head
+from gar.core.head import make_plan
 
 SCRIPT = Path(__file__).parent / "memory_use.py"
 MEBIBYTE = 2**20
@@ -32,7 +33,7 @@ def test_gradient_activation_means_stay_within_their_memory(memory_bytes, tokens
 def plan_on(device: str, **settings: int):
     """A plan for Qwen3-8B's head and 5,000 tokens."""
     head = Head(torch.empty(151_936, 4096, dtype=torch.bfloat16, device="meta"))
-    return make_plan(torch.empty(5000, 4096, dtype=torch.bfloat16, device=device), head, **settings)
+    return make_plan(torch.empty(5000, 4096, dtype=torch.bfloat16, device=device), head, Budget(**settings))
 
 
 def test_make_plan_keeps_to_full_chunks_while_the_memory_allows():

@@ -4,11 +4,20 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.gradients import NORM_FLOOR, SignalKind, check_inputs, check_settings, token_contributions
-from gar.core.head import DEFAULT_MEMORY_BYTES, Head, Precision, make_plan
+from gar.core.arguments import (
+    DEFAULT_MEMORY_BYTES,
+    Budget,
+    Head,
+    Precision,
+    ScoredTokens,
+    Signal,
+    SignalKind,
+    check_arguments,
+)
+from gar.core.gradients import NORM_FLOOR, head_contributions
+from gar.core.head import make_plan
 
 
-@torch.no_grad()
 def alignment_shares(
     hidden: Float[Tensor, "tokens hidden"],
     lm_head_weight: Float[Tensor, "vocab hidden"],
@@ -63,18 +72,28 @@ def alignment_shares(
         >>> alignment_shares(h, W, both, both, torch.tensor([[-1.0, 0.0]]))
         tensor([0.5778, 0.2383])
     """
-    head = Head(lm_head_weight.detach(), bias, temperature, logit_scale, logit_softcap)
-    num_responses = anchors.shape[0]
-    check_inputs(hidden, head, target_ids, response_index, num_responses)
-    check_settings(head, signal, activation_threshold, torch.ones(()), num_responses)
-    plan = make_plan(hidden, head, precision=precision, chunk_tokens=chunk_tokens, memory_bytes=memory_bytes)
+    return token_alignment_shares(
+        ScoredTokens(hidden, target_ids, response_index, anchors.shape[0]),
+        Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
+        anchors,
+        Signal(signal, activation_threshold),
+        Budget(memory_bytes, chunk_tokens, precision),
+    )
+
+
+@torch.no_grad()
+def token_alignment_shares(tokens: ScoredTokens, head: Head, anchors: Tensor, signal: Signal, budget: Budget) -> Tensor:
+    """`alignment_shares` of records, float32 [tokens]. All tokens count: the signal's `keep_fraction` is not read."""
+    check_arguments(tokens, head, signal)
+    plan = make_plan(tokens.hidden, head, budget)
+    hidden, _, response_index, num_responses = tokens
     if anchors.shape[1] != hidden.shape[1]:
         raise ValueError(f"anchors must have the width of hidden, expected {hidden.shape[1]}, got {anchors.shape[1]}")
 
     directions = anchors.double()
     sums = torch.zeros_like(directions)
     projections = torch.zeros(len(hidden), dtype=torch.float64, device=hidden.device)
-    for rows, u in token_contributions(hidden, head, target_ids, signal, activation_threshold, plan):
+    for rows, u in head_contributions(tokens, head, signal, plan):
         index = response_index[rows]
         sums.index_add_(0, index, u.double())
         projections[rows] = (u.double() * directions[index]).sum(-1)

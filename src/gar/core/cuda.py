@@ -1,20 +1,18 @@
-"""Two Triton kernels for the passes around the products with W on a GPU. `head` and `gradients` hold the same in torch.
+"""Two Triton kernels for the passes around the products with W on a GPU. `head`, `closed_form`: the same in torch.
 
 Between the products: exponentials, the target left out, their sum in float32, storage in bfloat16: one read and one
 write of the logits. After them: the closed form's last steps, and each response's sum in float64 in a fixed order.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from gar.core.head import Head
-
-if TYPE_CHECKING:
-    from gar.core.gradients import SoftmaxSums
+from gar.core.arguments import Head
+from gar.core.closed_form import SoftmaxSums
 
 BLOCK_COLUMNS, COLUMN_WARPS = 4096, 8
 BLOCK_TOKENS, BLOCK_WIDTH = 16, 128
@@ -50,7 +48,7 @@ def exponentials_into(
 
 
 def add_response_sums(
-    sums: Tensor, found: "SoftmaxSums", activations: Tensor | None, head: Head, targets: Tensor, response_index: Tensor
+    sums: Tensor, found: SoftmaxSums, activations: Tensor | None, head: Head, targets: Tensor, response_index: Tensor
 ) -> None:
     """Add `sum_t (1 - p_y) (others_t - slope W_y) * h_t` of each response to `sums`, in the order of tokens.
 

@@ -10,8 +10,10 @@ import torch.distributed as dist
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.gradients import SignalKind, activated, check_inputs, check_range, check_settings
-from gar.core.head import Head, Plan, exact_products, excluded_softmax, make_plan, tiles
+from gar.core.arguments import Budget, Head, ScoredTokens, Signal, SignalKind, check_arguments, check_range
+from gar.core.closed_form import SoftmaxSums
+from gar.core.gradients import token_contributions
+from gar.core.head import Plan, logits_of, make_plan, tiles
 from gar.core.response_sums import ResponseSums
 
 
@@ -73,37 +75,42 @@ def means_from_logits(
         >>> means_from_logits(h, h @ W.T, W, at, torch.tensor([0]), torch.tensor([0]), num_responses=1)
         tensor([[-0.5000,  0.5000]])
     """
-    head = Head(lm_head_weight.detach(), None, temperature, logit_scale, logit_softcap)
-    kept = torch.as_tensor(keep_fraction, dtype=torch.float64, device=hidden.device)
+    head = Head(lm_head_weight, None, temperature, logit_scale, logit_softcap)
+    chosen_signal = Signal(signal, activation_threshold, keep_fraction)
     if raw_logits.shape != (len(hidden), len(head.weight)):
         raise ValueError(
             f"raw_logits must have shape [rows, vocab], expected {(len(hidden), len(head.weight))}, got "
             f"{tuple(raw_logits.shape)}. Is the weight a shard?"
         )
     check_range("positions", positions, len(hidden), "Were other ranks' tokens left out?")
-    scored = hidden[positions].detach()
-    check_inputs(scored, head, target_ids, response_index, num_responses)
-    check_settings(head, signal, activation_threshold, kept, num_responses)
-    plan = make_plan(scored, head, precision="float32", chunk_tokens=chunk_tokens)
-    sums = ResponseSums(response_index, kept.expand(num_responses), hidden, context_group=context_group)
-    for start in range(0, len(scored), plan.chunk_tokens):
-        rows = slice(start, start + plan.chunk_tokens)
-        u = h = scored[rows].to(plan.dtype)
-        if signal != "hidden":
-            with exact_products(), torch.autocast(hidden.device.type, enabled=False):
-                u = _hidden_gradients(raw_logits[positions[rows]].to(plan.dtype), target_ids[rows], head, plan)
-        if signal == "gradient-activation":
-            u *= activated(h, activation_threshold)
+    tokens = ScoredTokens(hidden[positions], target_ids, response_index, num_responses)
+    check_arguments(tokens, head, chosen_signal)
+    plan = make_plan(tokens.hidden, head, Budget(chunk_tokens=chunk_tokens, precision="float32"))
+
+    def hidden_gradients(rows: slice, h: Tensor) -> Tensor:
+        raw = raw_logits[positions[rows]].to(h.dtype)  # a copy
+        targets = target_ids[rows]
+        return _softmax_sums(raw, targets, head, plan).hidden_gradients(head.weight[targets].to(h.dtype))
+
+    sums = ResponseSums(tokens, chosen_signal, context_group=context_group)
+    for rows, u in token_contributions(tokens.hidden, chosen_signal, plan, hidden_gradients):
         sums.add(rows, u)
     return sums.means()
 
 
-def _hidden_gradients(raw: Tensor, targets: Tensor, head: Head, plan: Plan) -> Tensor:
-    """`dCE/dh_t` in target-excluded form: `(1 - p_y) (sum_{v != y} q_v W_v - W_y)`. `raw` is a copy to overwrite."""
-    found = excluded_softmax(raw, targets, head)
-    exponentials = found.exponentials.mul_(found.slopes)
+def _softmax_sums(raw: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxSums:
+    """From whole rows of `W h + bias`, which are overwritten; one product with W."""
+    logits, slopes = logits_of(raw, head)
+    column = targets[:, None]
+    target_logits = logits.gather(1, column)
+    target_slopes = slopes.expand_as(logits).gather(1, column)[:, 0]
+    exponentials = logits.scatter_(1, column, -torch.inf)
+    reference = exponentials.amax(-1, keepdim=True)
+    exponentials = exponentials.sub_(reference).exp_()
+    total = exponentials.sum(-1)
+    at_target = (target_logits - reference).exp()[:, 0]
+    exponentials *= slopes
     weighted = torch.zeros(len(raw), head.weight.shape[1], dtype=raw.dtype, device=raw.device)
     for start, tile, _ in tiles(head, plan):
         weighted += exponentials[:, start : start + len(tile)] @ tile
-    target_rows = found.target_slopes[:, None] * head.weight[targets].to(raw.dtype)
-    return found.complement[:, None] * (weighted / found.total[:, None] - target_rows)
+    return SoftmaxSums.of(total, at_target, weighted, target_slopes)

@@ -7,27 +7,32 @@ hidden states; it is not a gradient by the head's weights. The logits exist for 
 a time and are never kept.
 """
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.head import (
+from gar.core.arguments import (
     DEFAULT_MEMORY_BYTES,
-    REFERENCE_MARGIN,
+    Budget,
     Head,
-    Plan,
     Precision,
+    ScoredTokens,
+    Signal,
+    SignalKind,
+    check_arguments,
+)
+from gar.core.closed_form import SoftmaxSums
+from gar.core.head import (
+    REFERENCE_MARGIN,
+    Plan,
     exact_products,
     exponential_sums,
     largest_logits,
     logits_of,
     make_plan,
 )
-
-SignalKind = Literal["gradient-activation", "gradient", "hidden"]
 
 NORM_FLOOR = 1e-8
 """Below this norm a mean vector has no usable direction [GAR paper, C.5]."""
@@ -94,16 +99,15 @@ def gradient_activation_vectors(
         >>> gradient_activation_vectors(h, W, torch.tensor([0]), torch.tensor([0]), num_responses=1)
         tensor([[-0.7071, -0.7071]])
     """
-    means = gradient_activation_means(
-        hidden, lm_head_weight, target_ids, response_index, num_responses=num_responses, signal=signal, bias=bias,
-        temperature=temperature, logit_scale=logit_scale, logit_softcap=logit_softcap,
-        activation_threshold=activation_threshold, keep_fraction=keep_fraction, precision=precision,
-        chunk_tokens=chunk_tokens, memory_bytes=memory_bytes,
-    )  # fmt: skip
+    means = response_means(
+        ScoredTokens(hidden, target_ids, response_index, num_responses),
+        Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
+        Signal(signal, activation_threshold, keep_fraction),
+        Budget(memory_bytes, chunk_tokens, precision),
+    )
     return unit_rows(means)
 
 
-@torch.no_grad()
 def gradient_activation_means(
     hidden: Float[Tensor, "tokens hidden"],
     lm_head_weight: Float[Tensor, "vocab hidden"],
@@ -129,33 +133,43 @@ def gradient_activation_means(
     Returns:
         float32; zero rows for responses without tokens. Rows that are not finite are returned as they are.
     """
-    head = Head(lm_head_weight.detach(), bias, temperature, logit_scale, logit_softcap)
-    kept = torch.as_tensor(keep_fraction, dtype=torch.float64, device=hidden.device)
-    check_inputs(hidden, head, target_ids, response_index, num_responses)
-    check_settings(head, signal, activation_threshold, kept, num_responses)
-    plan = make_plan(hidden, head, precision=precision, chunk_tokens=chunk_tokens, memory_bytes=memory_bytes)
-    kept = kept.expand(num_responses)
-    competes = (kept < 1)[response_index]  # a token whose response keeps only its strongest
+    return response_means(
+        ScoredTokens(hidden, target_ids, response_index, num_responses),
+        Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
+        Signal(signal, activation_threshold, keep_fraction),
+        Budget(memory_bytes, chunk_tokens, precision),
+    )
+
+
+@torch.no_grad()
+def response_means(tokens: ScoredTokens, head: Head, signal: Signal, budget: Budget) -> Tensor:
+    """`gradient_activation_means` of records, float32 [responses, hidden]."""
+    check_arguments(tokens, head, signal)
+    plan = make_plan(tokens.hidden, head, budget)
+    hidden, _, index, num_responses = tokens
+    kept = signal.kept(tokens)
+    competes = (kept < 1)[index]  # a token whose response keeps only its strongest
 
     sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
-    if plan.triton and signal != "hidden" and activation_threshold == 0 and not bool(competes.any()):
-        _add_fused(sums, hidden, head, target_ids, response_index, signal, plan)
-        return _divided(sums, torch.bincount(response_index, minlength=num_responses))
+    if plan.triton and signal.kind != "hidden" and signal.activation_threshold == 0 and not bool(competes.any()):
+        _add_fused(sums, tokens, head, signal, plan)
+        return mean_rows(sums, torch.bincount(index, minlength=num_responses))
     norms = torch.zeros(len(hidden), dtype=plan.dtype, device=hidden.device)
-    for rows, u in token_contributions(hidden, head, target_ids, signal, activation_threshold, plan):
+    for rows, u in head_contributions(tokens, head, signal, plan):
         norms[rows] = u.norm(dim=-1)
-        sums.index_add_(0, response_index[rows], u.double().masked_fill(competes[rows][:, None], 0.0))
+        sums.index_add_(0, index[rows], u.double().masked_fill(competes[rows][:, None], 0.0))
     chosen = torch.ones_like(competes)
     if bool(competes.any()):
-        chosen = strongest_tokens(norms, response_index, kept)
+        chosen = strongest_tokens(norms, index, kept)
         again = (chosen & competes).nonzero()[:, 0]
-        for rows in again.split(plan.chunk_tokens):
-            (_, u), *_ = token_contributions(hidden[rows], head, target_ids[rows], signal, activation_threshold, plan)
-            sums.index_add_(0, response_index[rows], u.double())
-    return _divided(sums, torch.bincount(response_index[chosen], minlength=num_responses))
+        for rows in again.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
+            ((_, u),) = head_contributions(tokens.at(rows), head, signal, plan)
+            sums.index_add_(0, index[rows], u.double())
+    return mean_rows(sums, torch.bincount(index[chosen], minlength=num_responses))
 
 
-def _divided(sums: Tensor, counts: Tensor) -> Tensor:
+def mean_rows(sums: Tensor, counts: Tensor) -> Tensor:
+    """Sums over tokens divided by the numbers of tokens, float32; zero where there is none."""
     return (sums / counts.clamp(min=1)[:, None]).float()
 
 
@@ -168,19 +182,36 @@ def unit_rows(means: Float[Tensor, "responses hidden"]) -> Float32[Tensor, "resp
 
 
 def token_contributions(
-    hidden: Tensor, head: Head, targets: Tensor, signal: SignalKind, threshold: float, plan: Plan
+    hidden: Tensor, signal: Signal, plan: Plan, hidden_gradients: Callable[[slice, Tensor], Tensor]
 ) -> Iterator[tuple[slice, Tensor]]:
-    """u_t of all tokens, chunk by chunk: which rows, and their [tokens, hidden]. The logits of one chunk at a time."""
-    for rows, h, ids in _chunks(hidden, targets, plan):
-        if signal == "hidden":
+    """u_t of all tokens, chunk by chunk: which rows, and their [tokens, hidden]. The logits of one chunk at a time.
+
+    Args:
+        hidden: [tokens, hidden].
+        signal: Which u_t. For "hidden" W plays no part.
+        plan: From `make_plan`.
+        hidden_gradients: From a chunk's rows and its hidden states in `plan.dtype` to `dCE/dh_t`, or a rank's part.
+    """
+    for rows, h in _chunks(hidden, plan):
+        if signal.kind == "hidden":
             yield rows, h
             continue
         with exact_products(), torch.autocast(hidden.device.type, enabled=False):
-            u = _hidden_gradients(h, ids, head, plan)
-        yield rows, u if signal == "gradient" else u * activated(h, threshold)
+            u = hidden_gradients(rows, h)
+        yield rows, u if signal.kind == "gradient" else u.mul_(_activated(h, signal.activation_threshold))
 
 
-def activated(h: Tensor, threshold: float) -> Tensor:
+def head_contributions(tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan) -> Iterator[tuple[slice, Tensor]]:
+    """`token_contributions` where the whole head is at hand."""
+
+    def hidden_gradients(rows: slice, h: Tensor) -> Tensor:
+        targets = tokens.target_ids[rows]
+        return softmax_sums(h, targets, head, plan).hidden_gradients(head.weight[targets].to(h.dtype))
+
+    return token_contributions(tokens.hidden, signal, plan, hidden_gradients)
+
+
+def _activated(h: Tensor, threshold: float) -> Tensor:
     """h with the dimensions below tau_a of the largest set to zero."""
     if threshold == 0:
         return h
@@ -188,36 +219,10 @@ def activated(h: Tensor, threshold: float) -> Tensor:
     return h * (magnitudes >= threshold * magnitudes.amax(-1, keepdim=True))
 
 
-def _chunks(hidden: Tensor, targets: Tensor, plan: Plan) -> Iterator[tuple[slice, Tensor, Tensor]]:
+def _chunks(hidden: Tensor, plan: Plan) -> Iterator[tuple[slice, Tensor]]:
     for start in range(0, hidden.shape[0], plan.chunk_tokens):
         rows = slice(start, start + plan.chunk_tokens)
-        yield rows, hidden[rows].detach().to(plan.dtype), targets[rows]
-
-
-def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> Tensor:
-    """`dCE/dh_t` in target-excluded form: `(1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y.
-
-    Forming p - e and multiplying loses every digit on confident tokens, where p_y rounds to 1: this form never
-    subtracts. With soft-cap and scale each row of W carries the factor dz_v / d(W h)_v.
-    """
-    sums = softmax_sums(h, targets, head, plan)
-    return sums.complement[:, None] * (sums.others - sums.target_slopes[:, None] * head.weight[targets].to(h.dtype))
-
-
-class SoftmaxSums(NamedTuple):
-    """What the tokens of a chunk need from the whole vocabulary.
-
-    Attributes:
-        complement: 1 - p_y, [tokens].
-        others: `sum_{v != y} q_v slope_v W_v`, [tokens, hidden].
-        target_slopes: `dz_y / d(W h)_y`, [tokens] or one for all.
-        log_odds: `ln((1 - p_y) / p_y)`, [tokens].
-    """
-
-    complement: Tensor
-    others: Tensor
-    target_slopes: Tensor
-    log_odds: Tensor
+        yield rows, hidden[rows].detach().to(plan.dtype)
 
 
 def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxSums:
@@ -235,22 +240,19 @@ def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxS
         total[overflowed], at_target[overflowed], weighted[overflowed] = exponential_sums(
             subset, ids, head, largest, plan
         )
-    others = weighted.div_(total.clamp(min=torch.finfo(total.dtype).tiny)[:, None])
-    log_odds = total.log() - (target_logits - reference)
-    return SoftmaxSums(total / (total + at_target), others, target_slopes, log_odds)  # both parts of one pass
+    return SoftmaxSums.of(total, at_target, weighted, target_slopes)
 
 
-def _add_fused(
-    sums: Tensor, hidden: Tensor, head: Head, targets: Tensor, response_index: Tensor, signal: SignalKind, plan: Plan
-) -> None:
+def _add_fused(sums: Tensor, tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan) -> None:
     """Add all u_t to their responses' sums: what follows the second product is one Triton kernel, without atomics."""
     from gar.core.cuda import add_response_sums
 
-    for rows, h, ids in _chunks(hidden, targets, plan):
-        with torch.autocast(hidden.device.type, enabled=False):
-            found = softmax_sums(h, ids, head, plan)
-        activations = h if signal == "gradient-activation" else None
-        add_response_sums(sums, found, activations, head, ids, response_index[rows])
+    for rows, h in _chunks(tokens.hidden, plan):
+        targets = tokens.target_ids[rows]
+        with torch.autocast(h.device.type, enabled=False):
+            found = softmax_sums(h, targets, head, plan)
+        activations = h if signal.kind == "gradient-activation" else None
+        add_response_sums(sums, found, activations, head, targets, tokens.response_index[rows])
 
 
 def strongest_tokens(norms: Tensor, response_index: Tensor, keep_fraction: Tensor) -> Tensor:
@@ -266,58 +268,3 @@ def strongest_tokens(norms: Tensor, response_index: Tensor, keep_fraction: Tenso
     chosen = torch.zeros(len(norms), dtype=torch.bool, device=norms.device)
     chosen[order[rank < quota[grouped]]] = True
     return chosen
-
-
-def check_inputs(hidden: Tensor, head: Head, target_ids: Tensor, response_index: Tensor, num_responses: int) -> None:
-    """Refuse shapes that disagree and indices out of range, with a ValueError."""
-    if hidden.ndim != 2:
-        raise ValueError(
-            f"hidden must have shape [tokens, hidden], got {tuple(hidden.shape)}. Flatten the scored tokens of all "
-            "responses into one list."
-        )
-    vocab, width = head.weight.shape
-    if hidden.shape[1] != width:
-        raise ValueError(
-            f"hidden and lm_head_weight must agree in their last dimension, got {hidden.shape[1]} and {width}. "
-            "Is the weight transposed?"
-        )
-    devices = {name: tensor.device for name, tensor in (("hidden", hidden), ("lm_head_weight", head.weight),
-               ("target_ids", target_ids), ("response_index", response_index))}  # fmt: skip
-    if len(set(devices.values())) > 1:
-        raise ValueError(
-            f"all arguments must lie on one device, got {', '.join(f'{n} on {d}' for n, d in devices.items())}"
-        )
-    if head.bias is not None and head.bias.shape != (vocab,):
-        raise ValueError(f"bias must have one entry per token id, expected {vocab}, got {tuple(head.bias.shape)}")
-    tokens = hidden.shape[0]
-    for name, tensor in (("target_ids", target_ids), ("response_index", response_index)):
-        if tensor.shape != (tokens,):
-            raise ValueError(f"{name} must have one entry per token, expected {tokens}, got {tuple(tensor.shape)}")
-    check_range("target_ids", target_ids, vocab, "Do the tokenizer and the model belong together?")
-    check_range("response_index", response_index, num_responses, "Did a padding token keep its -1?")
-
-
-def check_settings(head: Head, signal: str, threshold: float, kept: Tensor, num_responses: int) -> None:
-    """Refuse settings that are unknown or out of range, with a ValueError."""
-    if signal not in get_args(SignalKind):
-        raise ValueError(f"signal must be one of {', '.join(get_args(SignalKind))}, got {signal!r}")
-    softcap = head.logit_softcap
-    for name, expected, value, holds in (
-        ("temperature", "positive", head.temperature, head.temperature > 0),
-        ("logit_scale", "positive", head.logit_scale, head.logit_scale > 0),
-        ("logit_softcap", "positive or None", softcap, softcap is None or softcap > 0),
-        ("activation_threshold", "in [0, 1]", threshold, 0 <= threshold <= 1),
-        ("keep_fraction", "in (0, 1]", kept.tolist(), bool(((kept > 0) & (kept <= 1)).all())),
-    ):
-        if not holds:
-            raise ValueError(f"{name} must be {expected}, got {value}")
-    if kept.ndim and kept.shape != (num_responses,):
-        raise ValueError(
-            f"keep_fraction must be one number or one per response, expected {num_responses}, got {tuple(kept.shape)}"
-        )
-
-
-def check_range(name: str, index: Tensor, size: int, hint: str) -> None:
-    """Refuse an index outside [0, size), with a ValueError."""
-    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= size):
-        raise ValueError(f"{name} must lie in [0, {size}), got {int(index.min())} to {int(index.max())}. {hint}")

@@ -7,14 +7,12 @@ matrix products run. Results do not depend on it beyond rounding.
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
 
-Precision = Literal["auto", "float32", "storage"]
-
-DEFAULT_MEMORY_BYTES = 2**28
+from gar.core.arguments import Budget, Head, Precision
 
 REFERENCE_MARGIN = 20.0
 """Exponentials are taken relative to z_y + this, which needs no pass for the maximum."""
@@ -26,24 +24,6 @@ _CPU_TOKENS, _CPU_TILE = 256, 2048
 """Tokens and rows whose float32 logits stay in a core's cache; fewer tokens would read W more often."""
 
 _GPU_TOKENS, _SMALLEST_TILE = 1024, 128
-
-
-class Head(NamedTuple):
-    """An LM head, and what the model does to its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
-
-    `softcap(z) = logit_softcap * tanh(z / logit_softcap)`, or the identity where `logit_softcap` is None.
-    """
-
-    weight: Tensor  # [vocab, hidden]
-    bias: Tensor | None = None  # [vocab]
-    temperature: float = 1.0
-    logit_scale: float = 1.0
-    logit_softcap: float | None = None
-
-    @property
-    def slope(self) -> float:
-        """What a logit without soft-cap is multiplied by."""
-        return self.logit_scale / self.temperature
 
 
 class Plan(NamedTuple):
@@ -64,19 +44,13 @@ class Plan(NamedTuple):
     triton: bool = False
 
 
-def make_plan(
-    hidden: Tensor,
-    head: Head,
-    *,
-    precision: Precision = "auto",
-    chunk_tokens: int | None = None,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Plan:
-    """The plan for these tokens, this head, this device and this memory.
+def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
+    """The plan for these tokens, this head, this device and this budget.
 
     Raises:
-        ValueError: The settings are unknown or out of range, or the memory is too little for a single token.
+        ValueError: The budget is unknown or out of range, or its memory is too little for a single token.
     """
+    memory_bytes, chunk_tokens, precision = budget
     if precision not in get_args(Precision):
         raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}")
     if chunk_tokens is not None and chunk_tokens < 1:
@@ -199,51 +173,6 @@ def product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tens
         return torch.mm(a, b, out_dtype=plan.dtype, out=out)
     product = (a @ b).to(plan.dtype)
     return product if out is None else out.copy_(product)
-
-
-def raw_logits(h: Tensor, head: Head, plan: Plan) -> Tensor:
-    """`W h + bias` over the whole vocabulary, [tokens, vocab]."""
-    raw = torch.empty(len(h), len(head.weight), dtype=plan.dtype, device=h.device)
-    for start, tile, bias in tiles(head, plan):
-        raw[:, start : start + len(tile)] = _raw(h.to(plan.products), tile, bias, plan)
-    return raw
-
-
-class ExcludedSoftmax(NamedTuple):
-    """Softmax over v != y, unscaled.
-
-    Attributes:
-        exponentials: `exp(z_v - ref)`, 0 for v = y, [tokens, vocab].
-        total: Their sum, [tokens].
-        partition: Total and `exp(z_y - ref)`, [tokens].
-        complement: 1 - p_y, [tokens].
-        slopes: `dz_v / d(W h)_v`, [tokens, vocab] or one for all.
-        target_slopes: Of the targets, [tokens].
-    """
-
-    exponentials: Tensor
-    total: Tensor
-    partition: Tensor
-    complement: Tensor
-    slopes: Tensor
-    target_slopes: Tensor
-
-
-def excluded_softmax(raw: Tensor, targets: Tensor, head: Head) -> ExcludedSoftmax:
-    """From whole rows of `W h + bias`, which are overwritten.
-
-    Both parts of p come from the same logits: mixing them with more exact ones would undo what leaving out y is for.
-    """
-    logits, slopes = logits_of(raw, head)
-    column = targets[:, None]
-    target_logits = logits.gather(1, column)
-    target_slopes = slopes.expand_as(logits).gather(1, column)
-    exponentials = logits.scatter_(1, column, -torch.inf)
-    reference = exponentials.amax(-1, keepdim=True)
-    exponentials = exponentials.sub_(reference).exp_()
-    total = exponentials.sum(-1)
-    partition = total + (target_logits - reference).exp()[:, 0]
-    return ExcludedSoftmax(exponentials, total, partition, total / partition, slopes, target_slopes[:, 0])
 
 
 def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]:

@@ -5,34 +5,33 @@ import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor
 
-from gar.core.gradients import strongest_tokens
+from gar.core.arguments import ScoredTokens, Signal
+from gar.core.gradients import mean_rows, strongest_tokens
 
 
 class ResponseSums:
     """Adds tokens to their responses; those that compete for a response's share wait until all are known.
 
     Args:
-        response_index: [tokens], which response each token of this rank belongs to.
-        keep_fraction: p_f of each response, float64 [responses].
-        hidden: Of these tokens, for their width and device.
+        tokens: This rank's tokens.
+        signal: Whose `keep_fraction` says how many tokens of a response count.
         context_group: Ranks that hold other tokens of the same responses; None where this rank's are all.
         parts_group: Ranks that hold other parts of the same u_t, which add up to it; None where u_t is whole.
     """
 
     def __init__(
         self,
-        response_index: Tensor,
-        keep_fraction: Tensor,
-        hidden: Tensor,
+        tokens: ScoredTokens,
+        signal: Signal,
         *,
         context_group: dist.ProcessGroup | None = None,
         parts_group: dist.ProcessGroup | None = None,
     ):
-        self._index, self._kept = response_index, keep_fraction
+        self._index, self._kept = tokens.response_index, signal.kept(tokens)
         self._context_group, self._parts_group = context_group, parts_group
-        self._competes = keep_fraction[response_index] < 1
-        shape = (len(keep_fraction), hidden.shape[1])
-        self._sums = torch.zeros(shape, dtype=torch.float64, device=hidden.device)
+        self._competes = self._kept[self._index] < 1
+        shape = (tokens.num_responses, tokens.hidden.shape[1])
+        self._sums = torch.zeros(shape, dtype=torch.float64, device=tokens.hidden.device)
         self._strong: list[Tensor] = []
 
     def add(self, rows: slice, u: Tensor) -> None:
@@ -54,7 +53,7 @@ class ResponseSums:
         if self._context_group is not None:
             dist.all_reduce(sums, group=self._context_group)
             dist.all_reduce(counts, group=self._context_group)
-        return (sums / counts.clamp(min=1)[:, None]).float()
+        return mean_rows(sums, counts)
 
     def _whole(self, part: Tensor) -> Tensor:
         if self._parts_group is not None:

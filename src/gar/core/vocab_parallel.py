@@ -9,7 +9,6 @@ so each rank sums its own part over the tokens of a response, and one reduction 
 margin of 20 spares the usual third number, the largest logit; the tokens with log p_y below about -108 ask for it.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -17,18 +16,10 @@ import torch.distributed as dist
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.gradients import SignalKind, activated, check_inputs, check_settings
-from gar.core.head import (
-    REFERENCE_MARGIN,
-    Head,
-    Plan,
-    Precision,
-    exact_products,
-    exponential_sums,
-    largest_logits,
-    logits_of,
-    make_plan,
-)
+from gar.core.arguments import Budget, Head, Precision, ScoredTokens, Signal, SignalKind, check_arguments
+from gar.core.closed_form import SoftmaxSums
+from gar.core.gradients import token_contributions
+from gar.core.head import REFERENCE_MARGIN, Plan, exponential_sums, largest_logits, logits_of, make_plan
 from gar.core.response_sums import ResponseSums
 
 
@@ -112,51 +103,29 @@ def vocab_parallel_means(
     References:
         GAR, arXiv 2609.03342, eqs. 2-4; the split is ours.
     """
-    head = Head(weight_shard.detach(), bias_shard, temperature, logit_scale, logit_softcap)
-    kept = torch.as_tensor(keep_fraction, dtype=torch.float64, device=hidden.device)
-    whole = head._replace(weight=head.weight.new_empty(1, 1).expand(shard.vocab_size, head.weight.shape[1]), bias=None)
-    plan = None
+    tokens = ScoredTokens(hidden, target_ids, response_index, num_responses)
+    head = Head(weight_shard, bias_shard, temperature, logit_scale, logit_softcap)
+    chosen_signal = Signal(signal, activation_threshold, keep_fraction)
+    plan = fault = None
     try:
-        _check(hidden, head, whole, target_ids, response_index, num_responses, signal, activation_threshold, kept)
-        # Of the whole head's shape, so that all ranks go through the tokens in the same chunks.
-        plan = make_plan(hidden, whole, precision=precision, chunk_tokens=chunk_tokens)._replace(triton=False)
-        fault = None
+        plan = _checked_plan(tokens, head, shard, chosen_signal, Budget(chunk_tokens=chunk_tokens, precision=precision))
     except ValueError as refusal:
         fault = str(refusal)
     end_id = max(shard.first_id, min(shard.first_id + len(weight_shard), shard.vocab_size))
     facts = _Facts(fault, shard.first_id, end_id, shard.vocab_size, num_responses, len(hidden))
     _agree(facts, shard, context_group)
     assert plan is not None
-    head = _without_padding(head, shard)
+    part = _without_padding(head, shard)
+
+    def hidden_gradients(rows: slice, h: Tensor) -> Tensor:
+        return _hidden_gradients(h, target_ids[rows] - shard.first_id, part, plan, shard.group)
+
     # For signal "hidden" each rank has the whole of u_t, else a part.
-    sums = ResponseSums(
-        response_index, kept.expand(num_responses), hidden, context_group=context_group,
-        parts_group=None if signal == "hidden" else shard.group or dist.group.WORLD,
-    )  # fmt: skip
-    for rows, u in _contributions(hidden, head, target_ids, shard, signal, activation_threshold, plan):
+    parts_group = None if signal == "hidden" else shard.group or dist.group.WORLD
+    sums = ResponseSums(tokens, chosen_signal, context_group=context_group, parts_group=parts_group)
+    for rows, u in token_contributions(hidden, chosen_signal, plan, hidden_gradients):
         sums.add(rows, u)
     return sums.means()
-
-
-def _contributions(
-    hidden: Tensor,
-    head: Head,
-    targets: Tensor,
-    shard: VocabShard,
-    signal: SignalKind,
-    threshold: float,
-    plan: Plan,
-) -> Iterator[tuple[slice, Tensor]]:
-    """This rank's part of u_t, chunk by chunk; all of it for signal "hidden", where W plays no part."""
-    for start in range(0, hidden.shape[0], plan.chunk_tokens):
-        rows = slice(start, start + plan.chunk_tokens)
-        h = hidden[rows].detach().to(plan.dtype)
-        if signal == "hidden":
-            yield rows, h
-            continue
-        with exact_products(), torch.autocast(hidden.device.type, enabled=False):
-            u = _hidden_gradients(h, targets[rows] - shard.first_id, head, plan, shard.group)
-        yield rows, u if signal == "gradient" else u.mul_(activated(h, threshold))
 
 
 def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, plan: Plan, group: dist.ProcessGroup | None) -> Tensor:
@@ -181,9 +150,8 @@ def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, plan: Plan, group:
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
         reference[overflowed] = largest
         total[overflowed], weighted[overflowed] = _sums(subset, ids, head, plan, largest, group)
-    part = weighted / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None] - target_slopes[:, None] * target_rows
-    complement = total / (total + (target_logits - reference).exp())  # 1 - p_y
-    return complement[:, None] * part
+    at_target = (target_logits - reference).exp()
+    return SoftmaxSums.of(total, at_target, weighted, target_slopes).hidden_gradients(target_rows)
 
 
 def _sums(
@@ -203,25 +171,19 @@ def _without_padding(head: Head, shard: VocabShard) -> Head:
     return head._replace(weight=head.weight[:rows], bias=None if head.bias is None else head.bias[:rows])
 
 
-def _check(
-    hidden: Tensor,
-    head: Head,
-    whole: Head,
-    target_ids: Tensor,
-    response_index: Tensor,
-    num_responses: int,
-    signal: str,
-    threshold: float,
-    kept: Tensor,
-) -> None:
-    """Refuse in the words of `gradient_activation_vectors` what is wrong on this rank. `whole` has but the shape."""
-    rows = len(head.weight)
+def _checked_plan(tokens: ScoredTokens, head: Head, shard: VocabShard, signal: Signal, budget: Budget) -> Plan:
+    """Refuse in the words of `gradient_activation_vectors` what is wrong on this rank.
+
+    The plan is of the whole head's shape, so that all ranks go through the tokens in the same chunks.
+    """
+    rows, width = head.weight.shape
     if head.bias is not None and head.bias.shape != (rows,):
         raise ValueError(
             f"bias_shard must have one entry per row of the shard, expected {rows}, got {tuple(head.bias.shape)}"
         )
-    check_inputs(hidden, whole, target_ids, response_index, num_responses)
-    check_settings(head, signal, threshold, kept, num_responses)
+    whole = head._replace(weight=head.weight.new_empty(1, 1).expand(shard.vocab_size, width), bias=None)
+    check_arguments(tokens, whole, signal)
+    return make_plan(tokens.hidden, whole, budget)._replace(triton=False)
 
 
 def _agree(facts: _Facts, shard: VocabShard, context_group: dist.ProcessGroup | None) -> None:

@@ -1,12 +1,13 @@
 """From a policy and token sequences to gradient-activation vectors: bounded forward passes, then the core."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from gar.core import alignment_shares, gradient_activation_means
+from gar.core.arguments import Budget, Head, ScoredTokens, Signal
+from gar.core.attribution import token_alignment_shares
+from gar.core.gradients import response_means
 from gar.models.families import ModelParts, evaluation_mode
 from gar.settings import SignalSettings
 from gar.spans import TokenSequence
@@ -81,10 +82,12 @@ def token_shares(
     shares: list[list[float]] = [[] for _ in sequences]
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
         mine = [sequences[i] for i in members]
-        found = alignment_shares(
-            **_scored_tokens(hidden, mine, [len(sequence.context_ids) for sequence in mine]),
-            **_head(parts, settings),
-            anchors=anchors[members],
+        found = token_alignment_shares(
+            _scored_tokens(hidden, mine, [len(sequence.context_ids) for sequence in mine]),
+            _head(parts, settings),
+            anchors[members],
+            Signal(settings.kind, settings.activation_threshold),
+            _budget(settings),
         ).split([len(sequence.positions) for sequence in mine])
         for i, values in zip(members, found, strict=True):
             shares[i] = values.tolist()
@@ -135,42 +138,31 @@ def means_from_hidden(
         ValueError: A scored token has no column before it.
     """
     _check_predecessors(sequences, starts)
-    return gradient_activation_means(
-        **_scored_tokens(hidden, sequences, starts),
-        **_head(parts, settings),
-        num_responses=len(sequences),
-        keep_fraction=1.0 if keep_fractions is None else torch.tensor(keep_fractions, device=hidden.device),
+    keep_fraction = 1.0 if keep_fractions is None else torch.tensor(keep_fractions, device=hidden.device)
+    return response_means(
+        _scored_tokens(hidden, sequences, starts),
+        _head(parts, settings),
+        Signal(settings.kind, settings.activation_threshold, keep_fraction),
+        _budget(settings),
     )
 
 
-def _scored_tokens(hidden: Tensor, sequences: Sequence[TokenSequence], starts: Sequence[int]) -> dict[str, Tensor]:
-    """The core's arguments about tokens: the scored tokens of all sequences in one list."""
+def _scored_tokens(hidden: Tensor, sequences: Sequence[TokenSequence], starts: Sequence[int]) -> ScoredTokens:
     rows, columns, targets = [], [], []
     for row, (sequence, start) in enumerate(zip(sequences, starts, strict=True)):
         rows += [row] * len(sequence.positions)
         columns += [start + position - 1 for position in sequence.positions]
         targets += [sequence.ids[position] for position in sequence.positions]
-    index = torch.tensor(rows, dtype=torch.long, device=hidden.device)
-    return {
-        "hidden": hidden[index, torch.tensor(columns, dtype=torch.long, device=hidden.device)],
-        "target_ids": torch.tensor(targets, dtype=torch.long, device=hidden.device),
-        "response_index": index,
-    }
+    index, columns, targets = torch.tensor([rows, columns, targets], dtype=torch.long, device=hidden.device)
+    return ScoredTokens(hidden[index, columns], targets, index, len(sequences))
 
 
-def _head(parts: ModelParts, settings: SignalSettings) -> dict[str, Any]:
-    """The core's arguments about the head and the signal."""
-    return {
-        "lm_head_weight": parts.weight,
-        "bias": parts.bias,
-        "logit_scale": parts.logit_scale,
-        "logit_softcap": parts.logit_softcap,
-        "signal": settings.kind,
-        "temperature": settings.temperature,
-        "activation_threshold": settings.activation_threshold,
-        "precision": settings.precision,
-        "memory_bytes": settings.memory_bytes,
-    }
+def _head(parts: ModelParts, settings: SignalSettings) -> Head:
+    return Head(parts.weight, parts.bias, settings.temperature, parts.logit_scale, parts.logit_softcap)
+
+
+def _budget(settings: SignalSettings) -> Budget:
+    return Budget(settings.memory_bytes, precision=settings.precision)
 
 
 def _check_predecessors(sequences: Sequence[TokenSequence], starts: Sequence[int]) -> None:

@@ -1,0 +1,142 @@
+"""What the formulas of gradient-activation vectors work on, as records: tokens, head, signal and budget."""
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+SignalKind = Literal["gradient-activation", "gradient", "hidden"]
+Precision = Literal["auto", "float32", "storage"]
+
+DEFAULT_MEMORY_BYTES = 2**28
+
+
+class ScoredTokens(NamedTuple):
+    """The scored tokens of all responses in one list, in any order.
+
+    Attributes:
+        hidden: Inputs of the LM head, [tokens, hidden]. `hidden[t]` predicts `target_ids[t]`.
+        target_ids: Token ids, [tokens].
+        response_index: Which response a token belongs to, in [0, num_responses), [tokens].
+        num_responses: Rows of the result.
+    """
+
+    hidden: Tensor
+    target_ids: Tensor
+    response_index: Tensor
+    num_responses: int
+
+    def at(self, rows: Tensor) -> "ScoredTokens":
+        """Some of the tokens."""
+        return ScoredTokens(self.hidden[rows], self.target_ids[rows], self.response_index[rows], self.num_responses)
+
+
+class Head(NamedTuple):
+    """An LM head, and what the model does to its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
+
+    `softcap(z) = logit_softcap * tanh(z / logit_softcap)`, or the identity where `logit_softcap` is None.
+    """
+
+    weight: Tensor  # [vocab, hidden]
+    bias: Tensor | None = None  # [vocab]
+    temperature: float = 1.0
+    logit_scale: float = 1.0
+    logit_softcap: float | None = None
+
+    @property
+    def slope(self) -> float:
+        """What a logit without soft-cap is multiplied by."""
+        return self.logit_scale / self.temperature
+
+
+class Signal(NamedTuple):
+    """Which u_t a token has, and which tokens of a response are averaged.
+
+    Attributes:
+        kind: "gradient-activation", "gradient" (u_t = W^T(p - e)) or "hidden" (u_t = h_t).
+        activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
+        keep_fraction: p_f: the share of a response's tokens that is averaged, those with the largest `||u_t||`. One
+            number, or one per response.
+    """
+
+    kind: SignalKind = "gradient-activation"
+    activation_threshold: float = 0.0
+    keep_fraction: float | Tensor = 1.0
+
+    def kept(self, tokens: ScoredTokens) -> Tensor:
+        """p_f of each response, float64 [responses]."""
+        fraction = torch.as_tensor(self.keep_fraction, dtype=torch.float64, device=tokens.hidden.device)
+        return fraction.expand(tokens.num_responses)
+
+
+class Budget(NamedTuple):
+    """What the work may cost. The result depends on it by rounding alone.
+
+    Attributes:
+        memory_bytes: Most memory to use beside arguments and result.
+        chunk_tokens: Tokens whose logits exist at one time, at most. None chooses.
+        precision: Of the matrix products with W.
+    """
+
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    chunk_tokens: int | None = None
+    precision: Precision = "auto"
+
+
+def check_arguments(tokens: ScoredTokens, head: Head, signal: Signal) -> None:
+    """Refuse shapes that disagree, indices out of range and settings that are unknown, with a ValueError."""
+    _check_tensors(tokens, head)
+    _check_settings(head, signal, tokens.num_responses)
+
+
+def _check_tensors(tokens: ScoredTokens, head: Head) -> None:
+    hidden = tokens.hidden
+    if hidden.ndim != 2:
+        raise ValueError(
+            f"hidden must have shape [tokens, hidden], got {tuple(hidden.shape)}. Flatten the scored tokens of all "
+            "responses into one list."
+        )
+    vocab, width = head.weight.shape
+    if hidden.shape[1] != width:
+        raise ValueError(
+            f"hidden and lm_head_weight must agree in their last dimension, got {hidden.shape[1]} and {width}. "
+            "Is the weight transposed?"
+        )
+    per_token = {"target_ids": tokens.target_ids, "response_index": tokens.response_index}
+    tensors = {"hidden": hidden, "lm_head_weight": head.weight, **per_token}
+    if len({tensor.device for tensor in tensors.values()}) > 1:
+        places = ", ".join(f"{name} on {tensor.device}" for name, tensor in tensors.items())
+        raise ValueError(f"all arguments must lie on one device, got {places}")
+    if head.bias is not None and head.bias.shape != (vocab,):
+        raise ValueError(f"bias must have one entry per token id, expected {vocab}, got {tuple(head.bias.shape)}")
+    for name, tensor in per_token.items():
+        if tensor.shape != (len(hidden),):
+            raise ValueError(f"{name} must have one entry per token, expected {len(hidden)}, got {tuple(tensor.shape)}")
+    check_range("target_ids", tokens.target_ids, vocab, "Do the tokenizer and the model belong together?")
+    check_range("response_index", tokens.response_index, tokens.num_responses, "Did a padding token keep its -1?")
+
+
+def _check_settings(head: Head, signal: Signal, num_responses: int) -> None:
+    if signal.kind not in get_args(SignalKind):
+        raise ValueError(f"signal must be one of {', '.join(get_args(SignalKind))}, got {signal.kind!r}")
+    softcap, threshold = head.logit_softcap, signal.activation_threshold
+    kept = torch.as_tensor(signal.keep_fraction, dtype=torch.float64)
+    for name, expected, value, holds in (
+        ("temperature", "positive", head.temperature, head.temperature > 0),
+        ("logit_scale", "positive", head.logit_scale, head.logit_scale > 0),
+        ("logit_softcap", "positive or None", softcap, softcap is None or softcap > 0),
+        ("activation_threshold", "in [0, 1]", threshold, 0 <= threshold <= 1),
+        ("keep_fraction", "in (0, 1]", kept.tolist(), bool(((kept > 0) & (kept <= 1)).all())),
+    ):
+        if not holds:
+            raise ValueError(f"{name} must be {expected}, got {value}")
+    if kept.ndim and kept.shape != (num_responses,):
+        raise ValueError(
+            f"keep_fraction must be one number or one per response, expected {num_responses}, got {tuple(kept.shape)}"
+        )
+
+
+def check_range(name: str, index: Tensor, size: int, hint: str) -> None:
+    """Refuse an index outside [0, size), with a ValueError."""
+    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= size):
+        raise ValueError(f"{name} must lie in [0, {size}), got {int(index.min())} to {int(index.max())}. {hint}")

@@ -10,6 +10,7 @@ import pytest
 from tests.faults.judge import acknowledged, contents, differences
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks up descriptors and children in /proc")
 def test_faults_sample_loses_nothing():
     """In a process of its own: the suite forks, and this one may have threads."""
     done = subprocess.run(

@@ -208,7 +208,8 @@ def _draw_boxes(axes: Axes, methods: Sequence[StepTimes], values: Sequence[NDArr
         box.set(facecolor=method_colour(method.method), edgecolor=INK, linewidth=0.6)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
-    return [float(np.nan_to_num(whisker.get_xdata()).max(initial=0.0)) for whisker in boxes["whiskers"][1::2]]
+    ends = (np.asarray(whisker.get_xdata(), float) for whisker in boxes["whiskers"][1::2])
+    return [float(max(end[np.isfinite(end)], default=0.0)) for end in ends]  # not a number where nothing was timed
 
 
 def _write_at(axes: Axes, text: str, x: float, y: float) -> None:

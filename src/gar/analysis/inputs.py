@@ -3,7 +3,7 @@
 import reprlib
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,7 @@ def read_record(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
         return {}, [f"run.json cannot be read, so versions, machine and status are unknown ({error})"]
     record, faults = sound_fields(RunRecord, values)
     notes = [f"run.json: {fault}, which is left out" for fault in faults]
-    lacking = {"status", "versions", "start_time", "command"} - values.keys()
+    lacking = {field.name for field in fields(RunRecord) if field.default is MISSING} - values.keys()
     if lacking:
         notes.append(
             f"run.json lacks {', '.join(sorted(lacking))}: it was written by another version of gar. The rest is shown"

@@ -1,7 +1,7 @@
 """What `evaluation/before.json` and `evaluation/after.json` say of each evaluation set."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -25,13 +25,13 @@ class EvaluatedSet:
     """One evaluation set. Early versions recorded the means alone.
 
     Attributes:
-        num_samples: Samples of each problem.
         pass_at: pass@k by k, None where it could not be told.
+        num_samples: Samples of each problem.
         problems: The counts they rest on.
     """
 
+    pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], Rate | None]
     num_samples: Annotated[int, Field(ge=1)] | None = None
-    pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], Rate | None] = field(default_factory=dict)
     problems: Sequence[ProblemCount] | None = None
 
 

@@ -258,7 +258,7 @@ class RunFolder:
         """
         rows, faults = self._metrics()
         if faults:
-            raise RecordError(f"{faults[0]} Was the file changed by hand?")
+            raise RecordError(faults[0])
         return rows
 
     def read_numbers(self) -> list[dict[str, Any]]:
@@ -269,7 +269,7 @@ class RunFolder:
         """
         rows, faults = self.sound_numbers()
         if faults:
-            raise RecordError(f"{faults[0]} Was the file changed by hand?")
+            raise RecordError(faults[0])
         return rows
 
     def sound_numbers(self) -> tuple[list[dict[str, Any]], list[str]]:

@@ -1,0 +1,147 @@
+"""A run folder with any one file damaged in any way: a sentence, or a page that says what is missing; no traceback."""
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import gar.analysis.outputs
+import gar.report.build
+from gar.cli.main import main
+from gar.records import RunFolder
+from tests.damage import damages, harmless
+from tests.report.runs import make_run
+
+FILES = ("run.json", "config.yaml", "metrics.jsonl", "evaluation/before.json", "evaluation/after.json",
+         "rollouts/step-000002.parquet")  # fmt: skip
+COMMANDS = ("report", "alignment", "silent-groups", "cost")
+# What reads most of a file, for the tests that every change runs.
+MAIN_READER = {"metrics.jsonl": "cost", "rollouts/step-000002.parquet": "alignment"}
+CASES = [(file, name) for file in FILES for name in damages(Path(file))]
+HARMLESS = [(file, name) for file in FILES for name in harmless(Path(file))]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command answered: exit status, both streams as one line each, and what it wrote."""
+
+    status: int
+    out: str
+    err: str
+    written: Sequence[bytes]
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    """Matplotlib takes a second a figure."""
+    monkeypatch.setattr(gar.analysis.outputs, "save_figure", lambda figure, stem: [])
+    monkeypatch.setattr(gar.report.build, "pictures", lambda groups, notes: [])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """A run folder as `gar train` leaves it, without the training."""
+    path = make_run(tmp_path_factory.mktemp("written"))
+    lines = (path / "metrics.jsonl").read_text()
+    (path / "metrics.jsonl").write_text(
+        lines.replace('"time/gar', '"time/generation_seconds": 1.0, "time/update_seconds": 1.0, "time/gar')
+    )
+    RunFolder(path).update_run(summary={"steps": 6})
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run of `gar train`."""
+    folder = tmp_path_factory.mktemp("trained")
+    settings = ["--trl.max_steps", "3", "--evaluate.num-samples", "4", "--evaluate.max-problems", "8",
+                "--preflight.mode", "off", "--records.trackio", "False", "--records.name", "run"]  # fmt: skip
+    assert main(["train", "--preset", "demo", *settings, "--records.folder", str(folder)]) == 0
+    shutil.rmtree(folder / "run" / "checkpoints")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture
+def run(lab, capsys, monkeypatch):
+    """Runs a command on a copy of a run folder that `damage` has changed."""
+    monkeypatch.setenv("COLUMNS", "5000")
+
+    def said(command: str, whole: Path, damage=lambda path: None) -> Said:
+        shutil.rmtree(lab)
+        folder, out = shutil.copytree(whole, lab / "run"), lab / "out"
+        damage(folder)
+        capsys.readouterr()
+        named = ["report", str(folder)] if command == "report" else ["analyze", command, str(folder)]
+        status = main([*named, "--out", str(out / "page.html" if command == "report" else out)])
+        streams = capsys.readouterr()
+        files = sorted(out.glob("*")) if out.exists() else []
+        text = re.sub(r"\(\d+\.\d MB\)", "", streams.out)
+        return Said(status, text, streams.err, [file.read_bytes() for file in files])
+
+    return said
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[tuple[str, Path], Said]:
+    """What the commands say of whole run folders."""
+    return {}
+
+
+@pytest.fixture
+def whole_answer(run, answers):
+    """What a command says of a whole run folder."""
+
+    def said(command: str, whole: Path) -> Said:
+        if (command, whole) not in answers:
+            answers[command, whole] = run(command, whole)
+        return answers[command, whole]
+
+    return said
+
+
+def check(said: Said, expected: Said, file: str) -> None:
+    """The same answer, or one that names the file or what is missing of it; a failure in one sentence."""
+    named = [Path(file).name, "rollouts", "step 2", "settings", "metrics"] if "rollouts" in file else [Path(file).name]
+    assert expected.status == 0
+    if said.status == 0:
+        notes = [line for line in said.out.splitlines() if line not in expected.out.splitlines()]
+        told = any(word in line for word in named for line in notes)
+        assert told or said == expected, (said.out, expected.out)
+        assert said.err == ""
+    else:
+        assert (said.status, said.out) == (1, "")
+        assert any(word in said.err for word in named), said.err
+        assert said.err.startswith("gar ")
+        assert said.err.count("\n") == 1 or "config.yaml" in said.err  # YAML shows the place on lines of its own
+        assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(("file", "name"), CASES)
+def test_a_damaged_file_is_named(run, whole_answer, written, file, name):
+    command = MAIN_READER.get(file, "report")
+    expected = whole_answer(command, written)
+    check(run(command, written, lambda folder: damages(Path(file))[name](folder / file)), expected, file)
+
+
+@pytest.mark.parametrize(("file", "name"), HARMLESS)
+def test_what_another_tool_wrote_without_loss_gives_the_same_numbers(run, whole_answer, written, file, name):
+    for command in ("alignment", "silent-groups"):
+        expected = whole_answer(command, written)
+        assert run(command, written, lambda folder: harmless(Path(file))[name](folder / file)) == expected
+
+
+@pytest.mark.slow  # every file, damage and command, of a run that was trained
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("file", FILES)
+def test_every_command_names_every_damaged_file(run, whole_answer, trained, command, file):
+    expected = whole_answer(command, trained)
+    for damage in damages(Path(file)).values():
+        check(run(command, trained, lambda folder, damage=damage: damage(folder / file)), expected, file)

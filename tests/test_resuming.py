@@ -46,8 +46,9 @@ def run(trained: RunFolder, tmp_path: Path) -> RunFolder:
 
 
 def content(run: RunFolder) -> dict[str, bytes]:
-    """Every file but run.json, which says how the run ended."""
-    files = (path for path in run.path.rglob("*") if path.is_file() and path != run.run_path)
+    """Every file but run.json, which says how the run ended, and the lock of a killed process."""
+    ignored = (run.run_path, run.path / ".lock")
+    files = (path for path in run.path.rglob("*") if path.is_file() and path not in ignored)
     return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
 
 

@@ -421,11 +421,14 @@ def test_anchors_that_cannot_be_scored_count_as_missing(make_trainer: TrainerFac
         make_trainer(problems=empty)
 
 
+DR_GRPO = {"loss_type": "dr_grpo", "scale_rewards": "none"}
+
+
 @pytest.mark.parametrize(
     ("method", "options", "text"),
     [
         ("gar-reinforce-pp", {"advantage": AdvantageSettings(std_floor=0.1)}, "advantage.std_floor is 0.1, but reinfo"),
-        ("dr-grpo", {"advantage": AdvantageSettings(std_floor=0.1), "args": {"scale_rewards": "none"}}, "not divided"),
+        ("dr-grpo", {"advantage": AdvantageSettings(std_floor=0.1), "args": DR_GRPO}, "not divided"),
         ("gar-grpo", {"signal": SignalSettings(kind="gradient", activation_threshold=0.1)}, "multiplies no activation"),
         ("gar-reinforce-pp", {"args": {"scale_rewards": "none"}}, "trl.scale_rewards is 'none', but these advantages"),
         ("gar-grpo", {"loss": LossSettings(kl="k2")}, "loss.kl is k2, but trl.beta is 0"),

@@ -323,7 +323,9 @@ class GoldVerifier:
     def __init__(self) -> None:
         self.golds: list[str] = []
 
-    def verify(self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool]) -> list:
+    def verify(
+        self, responses: Sequence[str], golds: Sequence[str], *, prefilled_think: Sequence[bool], prompts: Sequence[str]
+    ) -> list:
         self.golds += golds
         return [Verdict(status=Status.WRONG, grade=0.0, verified=False, well_formatted=True) for _ in responses]
 

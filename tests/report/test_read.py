@@ -140,4 +140,4 @@ def test_merged_rollouts_are_read_like_those_of_single_steps(tmp_path, monkeypat
     (path / "rollouts" / "steps-000003-000004.parquet").write_bytes(b"PAR1")
     damaged = read_run(path)
     assert list(damaged.num_rows) == [1, 2, 5, 6]
-    assert "the rollouts of 2 steps cannot be read, the first of them: step 3" in damaged.missing[0]
+    assert "the rollouts of 2 steps are left out, the first of them: step 3" in damaged.missing[0]

@@ -15,7 +15,13 @@ GUESS = "<think> ok maybe is 9 so </think> <answer> 9 </answer>"
 
 def write_step(run: Path, step: int, *rows: tuple[str, bool]) -> None:
     (run / "rollouts").mkdir(parents=True, exist_ok=True)
-    columns = {"response": [text for text, _ in rows], "verified": [right for _, right in rows]}
+    columns = {
+        "step": [step] * len(rows),
+        "group_index": [0] * len(rows),
+        "response_index": list(range(len(rows))),
+        "response": [text for text, _ in rows],
+        "verified": [right for _, right in rows],
+    }
     pq.write_table(pa.table(columns), run / "rollouts" / f"step-{step:06d}.parquet")
 
 

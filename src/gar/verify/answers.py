@@ -228,6 +228,8 @@ _parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share i
 
 
 def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
+    import gar.verify.expressions  # noqa: F401  if a library is broken, no answer is to blame
+
     words = _prose_words(gold)
     if words:
         answer = _tidy(without_lead(answer))

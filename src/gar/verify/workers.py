@@ -34,7 +34,7 @@ BUDGET_LIMITS = 6  # a batch may lose so many limits to items that are killed, a
 BRIEF_SECONDS = 0.5  # ordinary items take a twentieth of it
 MOST_LOSSES = 3  # of keepers, or of workers before their first item, in one batch
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-_LOST_KEEPER = "the process that starts verification workers"
+_KEEPER = "the process that starts verification workers"
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ class _Worker:
     limit_seconds: float = START_SECONDS  # of its item
 
 
-class _KeeperLostError(WorkerError):
-    """The keeper died, and its workers with it."""
+class _KeeperKilledError(WorkerError):
+    """Somebody killed the keeper, and its workers died with it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +166,7 @@ class WorkerPool:
                 while batch.num_open:
                     try:
                         self._step(batch)
-                    except _KeeperLostError as error:
+                    except _KeeperKilledError as error:
                         self._replace_keeper(batch, error)
             except BaseException:  # Ctrl-C included: no item may stay behind in a worker
                 self.close()
@@ -180,10 +180,10 @@ class WorkerPool:
         self._collect(batch)
 
     def _replace_keeper(self, batch: _Batch, error: WorkerError) -> None:
-        """Begin anew with what the lost keeper's workers were at."""
+        """Begin anew with what the killed keeper's workers were at."""
         batch.num_losses += 1
         if batch.num_losses > MOST_LOSSES:
-            raise error
+            raise WorkerError(str(error))
         for worker in self._workers:
             if worker.index is not None:
                 batch.try_again(worker.index, Graded(status=Status.ERROR, detail=str(error)))
@@ -333,10 +333,11 @@ class _Keeper:
             if self._control.poll(START_SECONDS):
                 return self._control.recv()
         except (EOFError, OSError):
-            raise _KeeperLostError(
-                f"{_LOST_KEEPER} died. A traceback of it, if there is one, is on the standard error stream"
+            killed = self._process.wait(START_SECONDS) < 0
+            raise (_KeeperKilledError if killed else WorkerError)(
+                f"{_KEEPER} died. A traceback of it, if there is one, is on the standard error stream"
             ) from None
-        raise WorkerError(f"{_LOST_KEEPER} did not answer within {START_SECONDS:g} s")
+        raise WorkerError(f"{_KEEPER} did not answer within {START_SECONDS:g} s")
 
 
 def _stop(control: Connection, process: subprocess.Popen[bytes], owner: int) -> None:

@@ -129,16 +129,17 @@ def test_parse_yaml_reads_scalars_as_yaml_1_2(text, value):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("reward: [1, 2", r"while parsing a flow sequence\n  in \"run\.yaml\", line 1"),
-        ("reward:\n  beta: 1\nreward:\n  base: 2\n", r"key 'reward' stands twice\n  in \"run\.yaml\", line 3"),
+        ("reward: [1, 2", "expected ',' or '\\]', but got '<stream end>' in line 1"),
+        ("reward:\n  beta: 1\nreward:\n  base: 2\n", "key 'reward' stands twice in line 3, column 1"),
         ("reward: {beta: 1, beta: 2}", "key 'beta' stands twice"),
         ("a: b: c", "mapping values are not allowed here"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     ],
 )
 def test_parse_yaml_says_what_is_wrong_and_where(text, words):
-    with pytest.raises(ConfigError, match=rf"^run\.yaml: not valid YAML: (.|\n)*{words}"):
+    with pytest.raises(ConfigError, match=rf"^run\.yaml: not valid YAML: .*{words}") as caught:
         parse_yaml(text, "run.yaml")
+    assert "\n" not in str(caught.value)
 
 
 def test_read_config_refuses_a_file_that_cannot_be_read(tmp_path):

@@ -216,6 +216,34 @@ def test_the_heartbeat_shows_and_a_lost_lock_stops_its_process(tmp_path, monkeyp
     assert "the lock was taken over by process" in capsys.readouterr().err
 
 
+def test_a_lock_is_never_there_without_its_owner(tmp_path, monkeypatch):
+    seen = []
+
+    def link(source, target):
+        seen.append((Path(source).read_bytes(), Path(target).exists()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(KeyboardInterrupt), only_writer(tmp_path):
+        pass
+    ((record, was_there),) = seen
+    assert json.loads(record)["pid"] == os.getpid()
+    assert not was_there
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_writer_locks_where_a_file_cannot_have_two_names(tmp_path, monkeypatch):
+    def link(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with only_writer(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+        with pytest.raises(LockedError, match=f"process {os.getpid()} on"), only_writer(tmp_path):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_only_writer_waits_for_another_to_end(tmp_path, holder):
     with pytest.raises(LockedError), only_writer(tmp_path, wait_seconds=0.3):
         pass

@@ -132,6 +132,17 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_sentence(whole: RunFolder, r
     assert_equal_runs(run, whole)
 
 
+@pytest.mark.slow
+def test_an_evaluation_with_another_number_is_measured_again(whole: RunFolder, run: RunFolder):
+    path = run.path / "evaluation" / "before.json"
+    values = json.loads(path.read_text())
+    next(iter(values["sets"].values()))["problems"][0]["num_correct"] += 1
+    path.write_text(json.dumps(values))
+    run.update_run(status="interrupted")
+    assert "before.json is not what was written. It is measured again." in resume_whole(run)
+    assert_equal_runs(run, whole)
+
+
 def test_a_run_without_a_whole_checkpoint_is_refused_and_left_alone(run: RunFolder):
     (run.checkpoints / "checkpoint-4" / "scheduler.pt").unlink()
     (run.checkpoints / "checkpoint-5" / MANIFEST).write_text("")

@@ -112,7 +112,15 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         loader.name = name
         return loader.get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # the latter two of values it cannot make
-        raise ConfigError(f"{name}: not valid YAML: {error}") from error
+        raise ConfigError(f"{name}: not valid YAML: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    """What the library says over several lines, its excerpt of the text left out."""
+    mark = getattr(error, "problem_mark", None)
+    place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    words = getattr(error, "problem", None) or str(error)
+    return f"{words.strip().partition(chr(10))[0]}{place}"
 
 
 def preset_names() -> list[str]:

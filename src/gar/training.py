@@ -5,6 +5,7 @@ On several ranks all of them train; the main process alone looks, measures and w
 
 import contextlib
 import dataclasses
+import json
 import pickle
 import time
 import warnings
@@ -38,6 +39,7 @@ from gar.models.adapters import check_adapter, is_adapted, lora_config, save_ada
 from gar.models.load import load_policy
 from gar.records import RolloutRecord, RunFolder, canonical_hash
 from gar.records.checkpoints import last_checkpoint, remove_later
+from gar.records.files import json_text
 from gar.records.folders import publish_folder, staging_folder
 from gar.records.lock import only_writer
 from gar.resuming import Resumption, read_resumption
@@ -319,7 +321,7 @@ class _Run:
         if self._is_measured(folder, f"evaluation/{name}.json", head):
             return
         sets = {set_name: result.to_json() for set_name, result in self._results()}
-        folder.write_json(f"evaluation/{name}.json", {**head, "sets": sets})
+        folder.write_json(f"evaluation/{name}.json", {**head, "sets_hash": _sets_hash(sets), "sets": sets})
 
     def _is_measured(self, folder: RunFolder, relative: str, head: dict[str, Any]) -> bool:
         if not (folder.path / relative).exists():
@@ -329,9 +331,12 @@ class _Run:
         except RecordError as error:
             self.say(f"[yellow]{escape(str(error))} It is measured again.[/]")
             return False
-        sets = there.get("sets")
-        whole = isinstance(sets, dict) and all(isinstance(sets.get(name), dict) for name in self.evaluation_sets)
-        return whole and {name: there.get(name) for name in head} == head
+        if {name: there.get(name) for name in head} != head:
+            return False
+        if there.get("sets_hash") == _sets_hash(there.get("sets")):
+            return True
+        self.say(f"[yellow]{escape(str(folder.path / relative))} is not what was written. It is measured again.[/]")
+        return False
 
     def _ids(self, set_name: str) -> list[str]:
         return [problem.id for problem in self.evaluation_sets[set_name]]
@@ -473,6 +478,16 @@ def _loading(resumption: Resumption | None, callback: RunCallback) -> Iterator[N
             f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {words}. Nothing was changed. Without "
             "this folder the checkpoint before it is resumed from."
         ) from error
+
+
+def _sets_hash(sets: Any) -> str:
+    """Tells the results of an evaluation, times left out, from those of a file that was damaged since."""
+    results = json.loads(json_text(sets))
+    if isinstance(results, dict):
+        for result in results.values():
+            if isinstance(result, dict):
+                result.pop("seconds", None)
+    return canonical_hash(results)
 
 
 def _say_nothing(text: Any) -> None:

@@ -63,6 +63,7 @@ def write_run(
     sets = {
         name: {
             "num_samples": num_samples,
+            "pass_at": {},
             "problems": [{"id": f"{name}-{i}", "num_correct": c} for i, c in enumerate(counts)],
         }
         for name, counts in (num_correct or {"test": [1, 2]}).items()

@@ -104,7 +104,8 @@ def parquet_errors(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter of a damaged column name
-        raise RecordError(f"{path}: not a readable Parquet file: {error}") from error
+        words = str(error).partition("\n")[0]
+        raise RecordError(f"{path}: not a readable Parquet file: {words}") from error
     except OSError as error:
         if isinstance(error, RecordError):
             raise

@@ -89,7 +89,7 @@ def test_create_numbers_a_taken_name(tmp_path):
     assert paths == ["demo", "demo-2", "demo-3"]
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "/a"])
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "/a", "a\0b"])
 def test_create_refuses_a_name_that_is_no_folder_name(tmp_path, name):
     with pytest.raises(RecordError, match="must be one plain folder name"):
         RunFolder.create(tmp_path, name)

@@ -18,7 +18,11 @@ import torch
 from safetensors.torch import load_file
 
 from gar.cli.main import main
+from gar.config import dump_config, make_config, read_preset
+from gar.errors import RecordError
 from gar.records import RunFolder
+from gar.records.lock import only_writer
+from gar.training import _status_of
 
 FAST = [
     "--preset", "demo", "--trl.max_steps", "6", "--trl.save_steps", "2", "--trl.per_device_train_batch_size", "32",
@@ -218,3 +222,30 @@ def test_disk_full_ends_with_a_clear_error_and_intact_records(tmp_path: Path):
     assert [row["step"] for row in folder.read_metrics()] == [1, 2]
     assert folder.read_rollouts([1, 2]).num_rows == 64
     assert json.loads((folder.path / "run.json").read_text())["end_time"] is not None
+
+
+def test_resume_keeps_out_of_a_folder_that_another_process_writes(tmp_path, capsys):
+    config = make_config(read_preset("demo"))
+    folder = RunFolder.create(tmp_path, "run")
+    values = config.model_dump(mode="json")
+    folder.write_run(seed=0, command=["gar"], config=values, config_text=dump_config(config), data_hash=None)
+    folder.append_metrics({"step": 1})
+    with only_writer(folder.path):
+        assert main(["train", "--resume", str(folder.path)]) == 1
+    assert f"{folder.path} is being written by another process: process {os.getpid()} on" in capsys.readouterr().err
+    assert folder.read_metrics() == [{"step": 1}]
+    assert folder.read_run().resume_times == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534",
+        "PytorchStreamWriter failed writing file data/0: file write failed",
+    ],
+)
+def test_a_full_disk_in_torch_save_is_a_sentence(tmp_path, text):
+    with pytest.raises(RecordError, match="is the disk full"), _status_of(RunFolder(tmp_path), print):
+        raise RuntimeError(text)
+    with pytest.raises(RuntimeError, match="another"), _status_of(RunFolder(tmp_path), print):
+        raise RuntimeError("another")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -214,3 +215,17 @@ def test_score_killed_in_the_middle_loses_and_repeats_nothing(tmp_path):
     rows = [json.loads(line) for line in whole.splitlines()]
     expected = [(line, index) for line in range(1, 61) for index in range(RESPONSES)]
     assert [(row["line"], row["response_index"]) for row in rows] == expected
+
+
+@pytest.mark.slow  # two processes that import torch
+def test_of_two_processes_that_overwrite_one_output_one_is_refused(tmp_path):
+    file = write_rows(tmp_path / "rows.jsonl", *(row_of(number) for number in range(40)))
+    out = tmp_path / "scores.jsonl"
+    command = [*MODULE, "score", "embedded", file, "--window", "1", "--out", str(out), "--overwrite"]
+    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=300)[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 1]
+    refused = said[[process.returncode for process in both].index(1)]
+    assert re.search(r"scores.partial.jsonl is being written by another process: process \d+ on", refused)
+    assert out.read_bytes().count(b"\n") == 40 * RESPONSES
+    assert not [path for path in tmp_path.iterdir() if "lock" in path.name]

@@ -48,7 +48,8 @@ class Events:
 def stand_in(monkeypatch):
     monkeypatch.setattr(runner, "_CHILD", (sys.executable, str(Path(__file__).with_name("finished.py"))))
     monkeypatch.setattr(runner, "_POLL_SECONDS", 0.02)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", f"{root}:{root / 'src'}")
 
 
 def run(planned, events, *, workers: int = 2, finished=None) -> None:

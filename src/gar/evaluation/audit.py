@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gar.data.rows import iter_rows, row_place
-from gar.errors import DataError
+from gar.errors import DataError, RecordError
 from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.other_graders import plain_math_verify, same_text
 from gar.types import Status, Tags
@@ -139,7 +139,7 @@ def read_samples(path: Path) -> Iterator[ScoredSample]:
 
     Raises:
         DataError: A column is missing, or a value is not what it should be; names the line.
-        RecordError: The folder holds no evaluation.
+        RecordError: The folder holds no evaluation, or one of its files is damaged.
     """
     if path.suffix in (".jsonl", ".ndjson", ".parquet", ".pq"):
         for number, row in iter_rows(str(path)):
@@ -183,10 +183,12 @@ def _from_folder(folder: EvaluationFolder) -> Iterator[ScoredSample]:
     if not verdicts:
         raise DataError(f"{folder.path}: no verdicts yet. `gar eval score {folder.path}` makes them.")
     for sample in folder.samples():
-        verdict = verdicts.get((sample["problem"], sample["sample"]))
+        verdict = verdicts.pop((sample["problem"], sample["sample"]), None)
         if verdict is None:
             continue  # generated since it was graded
-        problem = problems[sample["problem"]]
+        problem = problems.get(sample["problem"])
+        if problem is None:
+            raise RecordError(f"{folder.problems_path}: no problem {sample['problem']!r}. Was the file cut off?")
         yield ScoredSample(
             place=f"{folder.path.name} {sample['problem']} #{sample['sample']}",
             prompt=str(problem["prompt"]),
@@ -198,3 +200,5 @@ def _from_folder(folder: EvaluationFolder) -> Iterator[ScoredSample]:
             detail=verdict["detail"],
             choice=bool(problem["num_choices"]),
         )
+    if verdicts:
+        raise RecordError(f"{folder.samples_path}: {len(verdicts):,} graded samples are lost. Was the file cut off?")

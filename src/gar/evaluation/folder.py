@@ -141,7 +141,10 @@ class EvaluationFolder:
 
     def problems(self) -> list[Line]:
         """The problems: id, prompt, answer, number of choices, category."""
-        return list(whole_objects(self.problems_path, ProblemLine))
+        problems = list(whole_objects(self.problems_path, ProblemLine))
+        if len({problem["id"] for problem in problems}) < len(problems):
+            raise RecordError(f"{self.problems_path}: a problem is there twice. Was the file changed by hand?")
+        return problems
 
     def samples(self) -> Iterator[Line]:
         """All whole lines of `samples.jsonl`, one after the other."""

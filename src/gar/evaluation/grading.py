@@ -51,7 +51,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         )
     format: ResponseFormat = settings.format or identity["prompt"]["format"]
     problems = folder.problems()
-    if len({problem["id"] for problem in problems}) != identity["benchmark"]["num_problems"]:
+    if len(problems) != identity["benchmark"]["num_problems"]:
         raise RecordError(
             f"{folder.problems_path}: {len(problems)} problems, and set.json tells of "
             f"{identity['benchmark']['num_problems']}. Was the file changed by hand or cut off?"

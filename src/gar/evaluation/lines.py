@@ -78,6 +78,8 @@ class VerdictLine:
     correct: bool
     verified: bool
     well_formatted: bool
+    answer: str | None
+    detail: str
     vote: str | None
     num_tokens: Count
     truncated: bool

@@ -95,8 +95,8 @@ class RunFolder:
         Raises:
             RecordError: The name is no plain folder name, or the system refuses.
         """
-        if not name or name.startswith(".") or Path(name).name != name or "\0" in name:
-            raise RecordError(f"the name of a run must be one plain folder name, got {name!r}")
+        if not name or name.startswith(".") or Path(name).name != name or "\0" in f"{parent}{name}":
+            raise RecordError(f"the name of a run must be one plain folder name, got {name!r} in {str(parent)!r}")
         path = Path(parent) / name
         for number in count(2):
             try:

@@ -1,7 +1,6 @@
 """Every setting under every method is read, refused, or named as unread: none is lost in silence."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +10,10 @@ from gar.config import VARIANTS, RunConfig, make_config, preset_names, read_pres
 from gar.errors import ConfigError
 from gar.methods import METHODS, ScoredBatch, check_settings, resolve_signal, unread_settings
 from gar.methods.settings import reads_vectors
-from gar.scoring.forward import _head
+from gar.models.families import ModelParts
+from gar.scoring.forward import means_from_hidden
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.spans import TokenSequence
 
 OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
@@ -110,8 +111,10 @@ def test_no_setting_is_lost_in_silence(method, section, name, value):
 
 
 def test_the_kernel_reads_what_the_signal_settings_say():
-    spy = Spy(SignalSettings())
-    _head(SimpleNamespace(weight=0, bias=0, logit_scale=1, logit_softcap=None), spy)  # type: ignore[arg-type]
+    spy, head = Spy(SignalSettings()), torch.nn.Linear(3, 4)
+    parts = ModelParts(backbone=head, head=head, logit_scale=1.0, logit_softcap=None)
+    sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=[0, 1])
+    means_from_hidden(parts, torch.ones(1, 3, 3), [sequence], [1], spy)  # type: ignore[arg-type]
     assert spy.read == {"kind", "temperature", "activation_threshold", "precision", "memory_bytes"}
 
 

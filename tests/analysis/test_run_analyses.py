@@ -68,7 +68,7 @@ def test_alignment_course_is_of_correct_responses_alone(write_run):
     assert (course.num_correct, course.num_scored) == (4, 3)
     assert [(window.first_step, len(window.alignments)) for window in course.windows] == [(1, 2), (2, 1)]
     assert course.data.num_rows == 3
-    assert "step 2 has 2 rollouts where most steps have 3" in course.notes[0]
+    assert "step 2 has 2 rollouts where others have 3" in course.notes[0]
     assert "1 of 4 correct responses have no alignment" in course.notes[1]
 
 

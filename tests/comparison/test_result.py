@@ -56,11 +56,11 @@ def test_prompts_hash_tells_other_problems_order_and_steps_apart(tmp_path):
             folder.write_rollouts(number, rollouts(number, ids))
         return prompts_hash(folder)
 
-    same = [hashed("a", (1, ["p", "q"]), (3, ["r"])), hashed("b", (1, ["p", "q"]), (3, ["r"]))]
+    same = [hashed("a", (1, ["p", "q"]), (3, ["r", "r"])), hashed("b", (1, ["p", "q"]), (3, ["r", "r"]))]
     others = [
-        hashed("order", (1, ["q", "p"]), (3, ["r"])),
-        hashed("problem", (1, ["p", "q"]), (3, ["s"])),
-        hashed("step", (1, ["p", "q"]), (2, ["r"])),
+        hashed("order", (1, ["q", "p"]), (3, ["r", "r"])),
+        hashed("problem", (1, ["p", "q"]), (3, ["s", "r"])),
+        hashed("step", (1, ["p", "q"]), (2, ["r", "r"])),
         hashed("shorter", (1, ["p", "q"])),
     ]
     assert same[0] == same[1]

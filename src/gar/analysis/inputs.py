@@ -1,7 +1,6 @@
 """What analyses read of a run folder, and what they say where it is not whole."""
 
 import reprlib
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -115,12 +114,12 @@ def read_rollouts(run: RunInput, columns: Sequence[str], steps: Sequence[int] | 
 
 
 def uneven(num_rows: Mapping[int, int]) -> list[str]:
-    """A note where a step has fewer rows than most, since every step of a run samples as many responses."""
-    usual = statistics.mode(num_rows.values())
+    """A note where a step has fewer rows than others, since every step of a run samples as many responses."""
+    usual = max(num_rows.values(), default=0)
     fewer = [step for step, count in num_rows.items() if count < usual]
     if not fewer:
         return []
-    return [f"step {fewer[0]} has {num_rows[fewer[0]]} rollouts where most steps have {usual}"]
+    return [f"step {fewer[0]} has {num_rows[fewer[0]]} rollouts where others have {usual}"]
 
 
 def tolerant_metrics(folder: RunFolder) -> tuple[list[dict[str, Any]], list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.analysis.counted_cost import mean_group
-from gar.analysis.inputs import open_run
+from gar.analysis.inputs import open_run, uneven
 from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
 from gar.errors import GarError, RecordError
@@ -180,13 +180,15 @@ def prompts_hash(folder: RunFolder) -> str:
     """Hash of the problem of every rollout, step by step and in order: equal hashes mean equal prompts.
 
     Raises:
-        RecordError: The run has no rollouts.
+        RecordError: The run has no rollouts, or some of them are lost.
     """
     reader = folder.rollout_reader()
     steps = reader.steps
     if not steps:
         raise RecordError(f"{folder.path}: no rollouts, so it cannot be shown which problems the run saw.")
     ids = [reader.read(step, ["problem_id"])["problem_id"].to_pylist() for step in steps]
+    for note in uneven({step: len(rows) for step, rows in zip(steps, ids, strict=True)}):
+        raise RecordError(f"{folder.path}: {note}. Were rows lost?")
     return canonical_hash(list(zip(steps, ids, strict=True)))
 
 

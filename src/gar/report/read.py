@@ -171,7 +171,7 @@ def _num_rows(reader: RolloutReader, missing: list[str]) -> dict[int, int]:
         missing.append("no rollouts were recorded (records.rollouts is off, or no step was finished)")
     if faults:
         missing.append(f"the rollouts of {len(faults)} steps are left out, the first of them: {faults[0]}")
-    missing += uneven(readable) if readable else []
+    missing += uneven(readable)
     if lacking:
         missing.append(
             f"the rollouts have no {', '.join(sorted(lacking))}: they were written by another version of gar, and "

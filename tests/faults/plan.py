@@ -35,7 +35,8 @@ def cuts(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
         written = [
             part
             for part in operations[at - 1]["written"]
-            if before["event"] != "os.rename" or not part["path"].startswith(before["path"])
+            if not part["path"].endswith(".lock")  # its name is another in every process
+            and (before["event"] != "os.rename" or not part["path"].startswith(before["path"]))
         ]
         for index, part in enumerate(written):
             changes = [(later["path"], "delete") for later in written[index + 1 :]]

@@ -225,7 +225,7 @@ def canonical_hash(value: Any) -> str:
 def io_error(path: str | Path, done: str, error: OSError, *, intact: str = "") -> RecordError:
     """The error to raise when the system refuses a file: which file, why, what is intact, what to do. Keeps `errno`."""
     code = error.errno or 0
-    reason = f"{error.strerror} ({errno.errorcode[code]})" if code in errno.errorcode else str(error)
+    reason = f"{error.strerror} ({errno.errorcode[code]})" if code in errno.errorcode else " ".join(str(error).split())
     parts = (f"{path}: cannot be {done}: {reason}.", intact, _HINTS.get(code, ""))
     failure = RecordError(" ".join(part for part in parts if part))
     failure.errno = error.errno

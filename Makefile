@@ -21,11 +21,11 @@ help:
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints/main.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"gar needs Python 3.11 or newer, found {sys.version.split()[0]}")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt torch
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt -e '.[dev]'
 	touch $@
 
 demo: install
@@ -46,16 +46,16 @@ test: lint types imports
 
 # Each engine in a place of its own: Megatron beside the main environment, verl, whose pins differ, in another one.
 MEGATRON := .venv-megatron
-$(MEGATRON)/.installed: constraints-megatron.txt constraints.txt | install
+$(MEGATRON)/.installed: constraints/megatron.txt constraints/main.txt | install
 	rm -rf $(MEGATRON)
-	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target $(MEGATRON) -c constraints.txt -c constraints-megatron.txt megatron-core
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target $(MEGATRON) -c constraints/main.txt -c constraints/megatron.txt megatron-core
 	touch $@
 
 VERL := .venv-verl
-$(VERL)/.installed: constraints-verl.txt pyproject.toml
+$(VERL)/.installed: constraints/verl.txt pyproject.toml
 	test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
-	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile -c constraints-verl.txt torch
-	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile --no-deps -r constraints-verl.txt
+	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile -c constraints/verl.txt torch
+	$(VERL)/bin/pip install -q --disable-pip-version-check --no-compile --no-deps -r constraints/verl.txt
 	$(VERL)/bin/pip install -q --disable-pip-version-check --no-deps -e .
 	rm -rf $(VERL)/lib/python*/site-packages/tests  # two wheels ship a package of this name, which would hide ours
 	touch $@
@@ -73,7 +73,7 @@ test-all: lint types imports
 
 # The theme announces its successor at every build unless told not to.
 docs: install
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
 format: install

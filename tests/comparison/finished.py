@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, result_of
-from gar.config import RunConfig, make_config, read_config
+from gar.config import RunConfig, dump_config, make_config, read_config
 from gar.records import RolloutRecord, RunFolder
 from gar.types import Status
 
@@ -41,7 +41,8 @@ def write_run(
 ) -> RunFolder:
     """A finished run: two generations of two steps, and counts of right responses by evaluation set."""
     folder = RunFolder.create(config.records.folder, config.records.name or "run")
-    folder.write_run(seed=config.seed, command=["gar"], config={}, config_text="{}\n", data_hash="d")
+    values = config.model_dump(mode="json")
+    folder.write_run(seed=config.seed, command=["gar"], config=values, config_text=dump_config(config), data_hash="d")
     for step in (1, 2, 3, 4):
         first = step % 2
         folder.append_metrics(

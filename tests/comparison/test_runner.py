@@ -4,16 +4,19 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gar.comparison import child, runner
+from gar.comparison.result import result_of
 from gar.comparison.runner import run_side_by_side
 from gar.comparison.store import failures, finished_results
+from gar.config import dump_config
 from gar.errors import LockedError, RecordError
-from gar.records import RunFolder
 from gar.records.lock import only_writer
+from tests.comparison.finished import write_run
 
 ORDER = Path("runs/compare/tiny/order.txt")
 
@@ -136,7 +139,7 @@ def test_the_child_waits_for_the_run_of_a_comparison_that_was_killed(plan, monke
     monkeypatch.setattr(child, "_WAIT_SECONDS", 0.1)
     monkeypatch.setattr(child, "_end_with_the_comparison", lambda: None)
     monkeypatch.setattr(child.signal, "signal", lambda *arguments: None)
-    monkeypatch.setattr(child, "_run", lambda source: RunFolder.create("runs", "made"))
+    monkeypatch.setattr(child, "_run", lambda source, start: None)
     with only_writer(config_path):
         assert child.main([str(config_path)]) == 1
     assert "grpo-seed-0.yaml is being written by another process" in capsys.readouterr().err
@@ -150,3 +153,53 @@ def test_the_child_does_not_remove_what_a_hand_resumed(plan):
         child._remove(planned[0].folder)
     child._remove(planned[0].folder)
     assert not planned[0].folder.exists()
+
+
+@pytest.fixture
+def finished(plan, monkeypatch):
+    """A run that was trained to its end and has no result yet; training it again is noted."""
+    _, planned = plan(seeds=[0], runs=["grpo"])
+    write_run(planned[0].config)
+    config_path = planned[0].folder.with_suffix(".yaml")
+    config_path.write_text(dump_config(planned[0].config))
+    trained = []
+
+    def train(config, **options):
+        trained.append(config.records.name)
+        return write_run(config)
+
+    monkeypatch.setattr("gar.training.train", train)
+    return planned[0], str(config_path), trained
+
+
+def test_the_child_does_not_train_a_finished_run_again(finished):
+    planned, source, trained = finished
+    expected = result_of(planned)
+    child._run(source, time.perf_counter())
+    assert trained == []
+    assert result_of(planned) == expected
+
+
+def test_the_child_writes_the_usage_that_a_kill_has_left_out(finished):
+    planned, source, trained = finished
+    expected = result_of(planned)
+    (planned.folder / "usage.json").unlink()
+    child._run(source, time.perf_counter())
+    assert trained == []
+    made = result_of(planned)
+    assert made.resumed  # these times are not those of the training
+    assert made.wall_seconds < 30
+    assert (
+        replace(made, resumed=False, wall_seconds=60.0, cpu_seconds=50.0, peak_memory_bytes=expected.peak_memory_bytes)
+        == expected
+    )
+
+
+@pytest.mark.parametrize("lost", ["evaluation/after.json", "rollouts/step-000003.parquet", "config.yaml"])
+def test_the_child_trains_a_finished_run_again_that_has_lost_what_the_result_needs(finished, lost):
+    planned, source, trained = finished
+    expected = result_of(planned)
+    (planned.folder / lost).unlink()
+    child._run(source, time.perf_counter())
+    assert trained == ["grpo-seed-0"]
+    assert result_of(planned).sets == expected.sets

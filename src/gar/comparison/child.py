@@ -4,6 +4,7 @@
 
 Standard input is a pipe from the comparison. When that closes, be it by kill -9, the run is interrupted as by Ctrl-C:
 it keeps its last whole checkpoint. Until it has ended, it holds the lock of CONFIG.yaml, and its successor waits.
+A run that was killed goes on; one that was finished and has no result yet is not trained again.
 """
 
 import os
@@ -15,8 +16,9 @@ import threading
 import time
 from pathlib import Path
 
-from gar.comparison.result import USAGE
-from gar.config import RunConfig, make_config, read_config
+from gar.comparison.plan import PlannedRun
+from gar.comparison.result import USAGE, result_of
+from gar.config import make_config, read_config
 from gar.errors import GarError
 from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
@@ -40,8 +42,7 @@ def main(arguments: list[str]) -> int:
     threading.Thread(target=_end_with_the_comparison, daemon=True).start()
     try:
         with only_writer(Path(arguments[0]), wait_seconds=_WAIT_SECONDS):
-            folder = _run(arguments[0])
-            folder.write_json(USAGE, {"wall_seconds": time.perf_counter() - start, **_usage()})
+            _run(arguments[0], start)
     except GarError as error:
         print(f"gar train: {error}", file=sys.stderr)
         return 1
@@ -50,25 +51,46 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(source: str) -> RunFolder:
+def _run(source: str, start: float) -> None:
     config = make_config(read_config(source), source=source)
-    assert config.records.name is not None
-    path = Path(config.records.folder) / config.records.name
-    if not _can_go_on(path, config):
-        _remove(path)
+    planned = PlannedRun(label=config.method, config=config, result_path=Path(source))
+    if _is_finished(planned, start):
+        return
+    if _can_go_on(planned):
+        from gar.training import resume
+
+        folder = resume(planned.folder)
+    else:
+        _remove(planned.folder)
         from gar.training import train
 
-        return train(config, command=["gar", "train", source])
-    from gar.training import resume
-
-    return resume(path)
+        folder = train(config, command=["gar", "train", source])
+    _write_usage(folder, start)
 
 
-def _can_go_on(path: Path, config: RunConfig) -> bool:
-    """An interrupted run under the same settings with a whole checkpoint. A failed one would fail again."""
+def _is_finished(planned: PlannedRun, start: float) -> bool:
+    """Whether a result can be made of what is there. The usage that a kill has left out is written."""
     try:
-        folder = RunFolder.open(path)
-        if folder.read_run().status not in ("running", "interrupted") or read_resumption(folder).config != config:
+        folder = RunFolder.open(planned.folder)
+        if folder.read_run().status != "finished" or read_resumption(folder).config != planned.config:
+            return False
+        if not (folder.path / USAGE).exists():  # then it counts as resumed, so that its cost is left out
+            folder.update_run(status="running")
+            folder.update_run(status="finished")
+            _write_usage(folder, start)
+        result_of(planned)
+    except GarError:
+        return False
+    return True
+
+
+def _can_go_on(planned: PlannedRun) -> bool:
+    """Whether an interrupted run has the same settings and a whole checkpoint. A failed one would fail again."""
+    try:
+        folder = RunFolder.open(planned.folder)
+        if folder.read_run().status not in ("running", "interrupted"):
+            return False
+        if read_resumption(folder).config != planned.config:
             return False
         return find_checkpoint(folder, num_ranks=1).path is not None
     except GarError:
@@ -84,13 +106,15 @@ def _remove(path: Path) -> None:
         raise io_error(path, "removed for a new start", error) from error
 
 
-def _usage() -> dict[str, float]:
-    """Processor time and largest resident set of this process."""
+def _write_usage(folder: RunFolder, start: float) -> None:
+    """Wall time since `start`, and processor time and largest resident set of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return {
+    used = {
+        "wall_seconds": time.perf_counter() - start,
         "cpu_seconds": usage.ru_utime + usage.ru_stime,
         "peak_memory_bytes": usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     }
+    folder.write_json(USAGE, used)
 
 
 def _end_with_the_comparison() -> None:

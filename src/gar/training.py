@@ -31,7 +31,7 @@ from gar.evaluation.watchdog import Collapse, Watchdog
 from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments, sampling_of
 from gar.integrations.trl.callbacks import RunCallback
-from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, on_main
+from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, name_termination, on_main
 from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.methods import METHODS, resolve_signal, unread_settings
@@ -125,6 +125,7 @@ class _Run:
         self.config = config
         self.arguments = grpo_arguments(config, Path(config.records.folder) / "dry-run")
         check_ranks(self.arguments, generates_on_main=config.preflight.mode != "off" or bool(config.evaluate.sources))
+        name_termination()
         self.say = say if is_main() else _say_nothing
         unread = unread_settings(METHODS[config.method], config)
         if unread:

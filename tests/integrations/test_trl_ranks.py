@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from accelerate import PartialState
 
 from gar.core import group_standard_deviations
 from gar.errors import ConfigError, GarError
-from gar.integrations.trl.ranks import check_ranks, lost_rank_named, on_main
+from gar.integrations.trl.ranks import check_ranks, lost_rank_named, name_termination, on_main
 from gar.records import RunFolder
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, replay
 from tests.kills import assert_equal_runs
@@ -206,8 +207,9 @@ def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(t
         assert job.returncode != 0
         assert "exitcode  : -9" in output
         assert f"rank      : {rank}" in output
-        lost = f"gar train: rank {1 - rank} of 2 has lost another rank, and ends: "
-        assert lost in output or "closing signal SIGTERM" in output  # the launcher may be the first to notice
+        # Whether its collective fails or the launcher's SIGTERM comes first, the other rank says why it ends.
+        lost = rf"^gar( train)?: rank {1 - rank} of 2 (has lost another rank|was sent SIGTERM), and ends: "
+        assert re.search(lost, output, re.MULTILINE), output
         assert "gar/training.py" not in output  # no traceback but the launcher's own
         deadline = time.monotonic() + 10
         while (left := processes_of(tmp_path / "cut")) and time.monotonic() < deadline:
@@ -225,13 +227,18 @@ def resumed(run: RunFolder) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
-def wait_for_the_other(rank: int, folder: Path) -> None:
-    """Rank 1 dies, and rank 0 writes down what it is told."""
+def join_ranks(rank: int, folder: Path) -> None:
+    """One of two ranks, as a launcher starts them."""
     told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
     os.environ.update({name: str(value) for name, value in told.items()})
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     PartialState(cpu=True)
     dist.barrier()
+
+
+def wait_for_the_other(rank: int, folder: Path) -> None:
+    """Rank 1 dies, and rank 0 writes down what it is told."""
+    join_ranks(rank, folder)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
@@ -249,6 +256,39 @@ def test_rank_that_loses_another_says_so_without_a_launcher(tmp_path: Path):
         process.join(SECONDS)
     assert [process.exitcode for process in ranks] == [0, -signal.SIGKILL]
     assert (tmp_path / "said").read_text().startswith("rank 0 of 2 has lost another rank, and ends: ")
+
+
+def wait_to_be_terminated(rank: int, folder: Path) -> None:
+    """Rank 0 waits in a collective that never ends, since rank 1 is alive and does something else."""
+    join_ranks(rank, folder)
+    name_termination()
+    os.dup2(os.open(folder / f"said-{rank}", os.O_WRONLY | os.O_CREAT), 2)
+    if rank == 1:
+        child = os.fork()
+        if child == 0:
+            time.sleep(SECONDS)
+        time.sleep(0.2)
+        os.kill(child, signal.SIGTERM)  # must not pass for one of its parent's
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        time.sleep(SECONDS)
+    dist.barrier()
+
+
+def test_rank_that_a_launcher_terminates_says_so_even_from_within_a_collective(tmp_path: Path):
+    ranks = [FORKSERVER.Process(target=wait_to_be_terminated, args=(rank, tmp_path)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    said = tmp_path / "said-0"
+    deadline = time.monotonic() + SECONDS
+    while not said.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)  # into the collective
+    for process in ranks:
+        process.terminate()
+        process.join(SECONDS)
+    assert [process.exitcode for process in ranks] == [1, 1]
+    for rank in range(2):
+        assert (tmp_path / f"said-{rank}").read_text().startswith(f"gar: rank {rank} of 2 was sent SIGTERM, and ends: ")
 
 
 @pytest.mark.parametrize(

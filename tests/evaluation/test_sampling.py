@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, RecordError
 from gar.evaluation.engines import TransformersEngine, VllmEngine, load_engine
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
@@ -119,6 +119,15 @@ def test_generate_goes_on_from_a_set_that_moved(tmp_path):
         (written,) = generate(job)
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
     assert len(list(written.samples())) == 6
+
+
+def test_generate_refuses_samples_of_another_problem(tmp_path):
+    file = write_jsonl(tmp_path / "mine.jsonl", [{"prompt": "1+1=", "answer": 2}])
+    job = GenerateJob(model="embedded", benchmark=(file,), samples=1, max_new_tokens=4, out=tmp_path / "out")
+    (folder,) = generate(job)
+    folder.samples_path.write_text(folder.samples_path.read_text().replace('"mine-1"', '"theirs"'))
+    with pytest.raises(RecordError, match=r"samples\.jsonl: 'theirs' is no problem of mine"):
+        generate(job)
 
 
 def test_generate_five_shot_is_greedy_and_keeps_to_the_context(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from gar import __version__
-from gar.errors import DataError
+from gar.errors import DataError, RecordError
 from gar.evaluation.benchmarks import LoadedBenchmark, load_benchmark, load_shots, response_format
 from gar.evaluation.benchmarks.prompts import benchmark_prompt, default_form, policy_prompt
 from gar.evaluation.engines import Engine, load_engine

@@ -1,0 +1,325 @@
+"""How alike a response and an anchor are, from the vectors of their tokens.
+
+Three ways, for the responses of a group and the anchor of their problem: the cosine of mean vectors (the paper's form,
+with token vectors as they are or scaled to unit length), a match of single tokens, and a kernel of gradients and hidden
+states. Token vectors of one group exist at a time, and products of tokens with tokens within a limit of memory.
+"""
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from gar.core.alignment import alignment_scores
+from gar.core.arguments import DEFAULT_MEMORY_BYTES, Budget, Head, ScoredTokens, Signal, check_arguments, check_range
+from gar.core.gradients import NORM_FLOOR, head_contributions, unit_rows
+from gar.core.head import exact_products, make_plan
+
+Weighting = Literal["norm", "unit"]
+
+TOKEN_NORM_FLOOR = 1e-30
+"""A token vector shorter than this has no direction that float32 can tell."""
+
+_CHUNK_TOKENS = 1024
+"""Token vectors that exist in float64 at one time."""
+_BYTES_PER_PAIR = 40
+"""Most memory for one response token and one anchor token: two float32 products, a mask, and two int64 indices."""
+
+
+class ResponseTokens(NamedTuple):
+    """Token vectors of the responses to one problem, in any order.
+
+    Attributes:
+        vectors: [tokens, hidden].
+        response_index: Which response a token belongs to, in [0, num_responses), [tokens].
+        num_responses: Rows of the results.
+    """
+
+    vectors: Tensor
+    response_index: Tensor
+    num_responses: int
+
+
+@torch.no_grad()
+def token_vectors(tokens: ScoredTokens, head: Head, signal: Signal, budget: Budget) -> Tensor:
+    """u_t of every token, [tokens, hidden], float32 (float64 for float64 input).
+
+    The closed form never subtracts p from 1, so a certain token's vector is short but keeps all its digits.
+
+    Args:
+        tokens: The scored tokens of one group.
+        head: The head.
+        signal: Which u_t; its `keep_fraction` is not read.
+        budget: Limits what is used beside arguments and result.
+
+    Raises:
+        ValueError: As `gar.core.gradients.gradient_activation_vectors`.
+    """
+    check_arguments(tokens, head, signal)
+    plan = make_plan(tokens.hidden, head, budget)
+    vectors = torch.empty_like(tokens.hidden, dtype=plan.dtype)
+    for rows, u in head_contributions(tokens, head, signal, plan):
+        vectors[rows] = u
+    return vectors
+
+
+def unit_tokens(vectors: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
+    """Each token's vector scaled to unit length; a zero row where its norm is under 1e-30 or not finite.
+
+    Example:
+        >>> unit_tokens(torch.tensor([[3e-25, 4e-25], [0.0, 0.0]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    largest = vectors.abs().amax(-1, keepdim=True)
+    usable = largest.isfinite() & (largest > 0)
+    scaled = vectors / largest.where(usable, 1.0)  # or the squares of a certain token's entries underflow
+    norms = scaled.norm(dim=-1, keepdim=True)
+    return torch.where(usable & (norms * largest >= TOKEN_NORM_FLOOR), scaled / norms, 0.0)
+
+
+# ------------------------------------------------------------------------------------------------------ mean vectors
+
+
+def mean_similarity(
+    responses: ResponseTokens, anchor: Float[Tensor, "anchor_tokens hidden"], *, weighting: Weighting = "norm"
+) -> Float32[Tensor, " responses"]:
+    """Cosine of the mean of a response's token vectors and the mean of the anchor's.
+
+    Args:
+        responses: Token vectors of a group.
+        anchor: Token vectors of the anchor.
+        weighting: "norm" takes u_t as they are [GAR paper, eqs. 2-5]; "unit" scales each to unit length first, so that
+            tokens that the policy is certain of count as much as the others [ours].
+
+    Returns:
+        float32 in [-1, 1]; 0 where a mean has no usable direction (norm under 1e-8) or there is no token.
+
+    Raises:
+        ValueError: Shapes disagree, an index is out of range, or the weighting is unknown.
+
+    Example:
+        >>> group = ResponseTokens(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0]), 1)
+        >>> anchor = torch.tensor([[0.0, 2.0]])
+        >>> mean_similarity(group, anchor), mean_similarity(group, anchor, weighting="unit")
+        (tensor([0.2425]), tensor([0.7071]))
+    """
+    _check(responses, anchor)
+    means = unit_rows(_sums(responses, weighting) / _counts(responses))
+    direction = _direction(anchor, weighting)
+    return alignment_scores(means, direction.expand_as(means))
+
+
+def mean_similarity_shares(
+    responses: ResponseTokens, anchor: Float[Tensor, "anchor_tokens hidden"], *, weighting: Weighting = "norm"
+) -> Float32[Tensor, " tokens"]:
+    """Share of each token in its response's `mean_similarity`: `(u_t . v_a) / (n ||s||)`, u_t weighted as there.
+
+    Returns:
+        float32; the shares of a response's tokens add up to its similarity. 0 where it has no usable direction.
+
+    Raises:
+        ValueError: As `mean_similarity`.
+    """
+    _check(responses, anchor)
+    index, sums = responses.response_index, _sums(responses, weighting)
+    norms = sums.norm(dim=-1)
+    usable = norms.isfinite() & (norms >= NORM_FLOOR * _counts(responses)[:, 0])
+    projections = _weighted(responses.vectors, weighting).double() @ _direction(anchor, weighting)[0].double()
+    return torch.where(usable[index], projections / norms.where(usable, 1.0)[index], 0.0).float()
+
+
+def _direction(anchor: Tensor, weighting: Weighting) -> Tensor:
+    alone = ResponseTokens(anchor, torch.zeros(len(anchor), dtype=torch.long, device=anchor.device), 1)
+    return unit_rows(_sums(alone, weighting) / _counts(alone))
+
+
+def _sums(responses: ResponseTokens, weighting: Weighting) -> Tensor:
+    """Sum of each response's weighted token vectors, float64 [responses, hidden]."""
+    vectors, index, num_responses = responses
+    sums = torch.zeros(num_responses, vectors.shape[1], dtype=torch.float64, device=vectors.device)
+    for rows in torch.arange(len(vectors), device=vectors.device).split(_CHUNK_TOKENS):
+        sums.index_add_(0, index[rows], _weighted(vectors[rows], weighting).double())
+    return sums
+
+
+def _weighted(vectors: Tensor, weighting: Weighting) -> Tensor:
+    if weighting not in get_args(Weighting):
+        raise ValueError(f"weighting must be one of {', '.join(get_args(Weighting))}, got {weighting!r}")
+    return unit_tokens(vectors) if weighting == "unit" else vectors
+
+
+def _counts(responses: ResponseTokens) -> Tensor:
+    """Tokens of each response, at least 1, [responses, 1]."""
+    return torch.bincount(responses.response_index, minlength=responses.num_responses).clamp(min=1)[:, None]
+
+
+# ---------------------------------------------------------------------------------------------------- token by token
+
+
+class TokenMatch(NamedTuple):
+    """What `token_match` returns.
+
+    Attributes:
+        recall: Mean over anchor tokens of the largest cosine with a token of the response, float32 [responses].
+        precision: Mean over the response's tokens of the largest cosine with an anchor token, float32 [responses].
+        recall_shares: Each token's share in the recall of its response, float32 [tokens].
+        scored: Whether response and anchor have a token; 0 in the other fields where not, [responses].
+    """
+
+    recall: Tensor
+    precision: Tensor
+    recall_shares: Tensor
+    scored: Tensor
+
+    @property
+    def f_score(self) -> Tensor:
+        """The mean of recall and precision, float32 [responses]."""
+        return (self.recall + self.precision) / 2
+
+
+def token_match(
+    responses: ResponseTokens,
+    anchor: Float[Tensor, "anchor_tokens hidden"],
+    *,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> TokenMatch:
+    """Each token finds its most similar counterpart: BERTScore on token vectors.
+
+    `R = mean over s of max over t of cos(u_t, u_s)`, t a token of the response and s one of the anchor; P the other way
+    round. A token without direction has cosine 0 with every other. In R each anchor token's best response token, the
+    first of equals, has the share `cos / num_anchor_tokens`.
+
+    Args:
+        responses: Token vectors of a group. Their lengths do not matter.
+        anchor: Token vectors of the anchor.
+        memory_bytes: Temporary-memory limit for products of tokens with tokens.
+
+    Raises:
+        ValueError: Shapes disagree, an index is out of range, or the limit is too low for one anchor token.
+
+    References:
+        Ours; BERTScore, arXiv 1904.09675, eq. 1, on vectors of another kind.
+
+    Example:
+        >>> group = ResponseTokens(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0]), 1)
+        >>> match = token_match(group, torch.tensor([[0.0, 2.0]]))
+        >>> match.recall, match.precision, match.recall_shares
+        (tensor([1.]), tensor([0.5000]), tensor([0., 1.]))
+    """
+    _check(responses, anchor)
+    index, num_responses = responses.response_index, responses.num_responses
+    units, anchor_units = unit_tokens(responses.vectors), unit_tokens(anchor)
+    num_tokens, num_anchor_tokens = len(units), len(anchor_units)
+    recall = torch.zeros(num_responses, dtype=torch.float64, device=units.device)
+    shares = torch.zeros(num_tokens + 1, dtype=torch.float64, device=units.device)  # the last: of no token
+    nearest = units.new_full((num_tokens,), -1.0)
+    numbers = torch.arange(num_tokens, device=units.device)[:, None]
+    parts = anchor_units.split(_rows_at_once(num_tokens, memory_bytes)) if num_tokens and num_anchor_tokens else ()
+    for part in parts:
+        with exact_products():
+            cosines = units @ part.T
+        nearest = torch.maximum(nearest, cosines.amax(-1))
+        rows = index[:, None].expand_as(cosines)
+        best = units.new_full((num_responses, len(part)), -torch.inf).scatter_reduce(0, rows, cosines, "amax")
+        first = torch.full_like(best, num_tokens, dtype=torch.long)
+        first.scatter_reduce_(0, rows, numbers.where(cosines == best[index], num_tokens), "amin")
+        gains = best.where(best.isfinite(), 0.0).double() / num_anchor_tokens
+        recall += gains.sum(1)
+        shares.index_add_(0, first.flatten(), gains.flatten())
+    counts = torch.bincount(index, minlength=num_responses)
+    scored = (counts > 0) & (num_anchor_tokens > 0)
+    precision = torch.zeros_like(recall).index_add_(0, index, nearest.double()) / counts.clamp(min=1)
+    return TokenMatch(
+        recall=recall.clamp(-1, 1).float(),
+        precision=precision.where(scored, 0.0).clamp(-1, 1).float(),
+        recall_shares=shares[:-1].float(),
+        scored=scored,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ kernel
+
+
+def kernel_similarity(
+    gradients: ResponseTokens,
+    hidden: Float[Tensor, "tokens hidden"],
+    anchor_gradients: Float[Tensor, "anchor_tokens hidden"],
+    anchor_hidden: Float[Tensor, "anchor_tokens hidden"],
+    *,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Float32[Tensor, " responses"]:
+    """Normalised kernel of a response and an anchor: `K(i, a) / sqrt(K(i, i) K(a, a))`.
+
+    `K(i, a) = mean over t, s of (g_t . g_s)(h_t . h_s)` with g_t = W^T(p - e) and h_t each scaled to unit length: the
+    cosine of the mean outer products of gradient and hidden state, [hidden, hidden] matrices that are never formed. It
+    has no exact shares of tokens, since K(i, i) is not a sum over them.
+
+    Args:
+        gradients: g_t of a group's tokens.
+        hidden: h_t of the same tokens.
+        anchor_gradients: Of the anchor.
+        anchor_hidden: Of the same tokens.
+        memory_bytes: Temporary-memory limit for products of tokens with tokens.
+
+    Returns:
+        float32 in [-1, 1]; 0 where a kernel has no usable size (under 1e-16) or there is no token.
+
+    Raises:
+        ValueError: Shapes disagree, an index is out of range, or the limit is too low for one token.
+    """
+    _check(gradients, anchor_gradients)
+    for name, states, vectors in (
+        ("hidden", hidden, gradients.vectors),
+        ("anchor_hidden", anchor_hidden, anchor_gradients),
+    ):
+        if states.shape != vectors.shape:
+            raise ValueError(
+                f"{name} must have the shape of its gradients, {tuple(vectors.shape)}, got {tuple(states.shape)}"
+            )
+    index, counts = gradients.response_index, _counts(gradients)[:, 0]
+    tokens = unit_tokens(gradients.vectors), unit_tokens(hidden)
+    others = unit_tokens(anchor_gradients), unit_tokens(anchor_hidden)
+    crossed = torch.zeros(gradients.num_responses, dtype=torch.float64, device=hidden.device)
+    crossed.index_add_(0, index, _kernel_rows(tokens, others, memory_bytes))
+    selves = torch.zeros_like(crossed)
+    for i in range(gradients.num_responses):
+        members = tokens[0][index == i], tokens[1][index == i]
+        selves[i] = _kernel_rows(members, members, memory_bytes).sum()
+    # Sums over pairs of tokens: the numbers of tokens cancel, but for the floor.
+    sizes, anchor_size = selves.sqrt(), _kernel_rows(others, others, memory_bytes).sum().sqrt()
+    usable = (sizes >= NORM_FLOOR * counts) & (anchor_size >= NORM_FLOOR * max(1, len(anchor_hidden)))
+    return torch.where(usable, crossed / (sizes * anchor_size).where(usable, 1.0), 0.0).clamp(-1, 1).float()
+
+
+def _kernel_rows(tokens: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], memory_bytes: int) -> Tensor:
+    """Sum over `others` of (g_t . g_s)(h_t . h_s) for each of `tokens`, float64 [tokens]."""
+    step = _rows_at_once(len(others[0]), memory_bytes)
+    with exact_products():
+        rows = [
+            ((g @ others[0].T) * (h @ others[1].T)).sum(-1, dtype=torch.float64)
+            for g, h in zip(tokens[0].split(step), tokens[1].split(step), strict=True)
+        ]
+    return torch.cat(rows)
+
+
+def _rows_at_once(num_columns: int, memory_bytes: int) -> int:
+    needed = _BYTES_PER_PAIR * max(1, num_columns)
+    if memory_bytes < needed:
+        raise ValueError(
+            f"memory_bytes must be at least {needed} for one token against {num_columns}, got {memory_bytes}"
+        )
+    return memory_bytes // needed
+
+
+def _check(responses: ResponseTokens, anchor: Tensor) -> None:
+    vectors, index, num_responses = responses
+    if vectors.ndim != 2 or anchor.ndim != 2 or vectors.shape[1] != anchor.shape[1]:
+        raise ValueError(
+            "token vectors must have shape [tokens, hidden] with one width, got "
+            f"{tuple(vectors.shape)} and {tuple(anchor.shape)}. Are they of two models?"
+        )
+    if index.shape != (len(vectors),):
+        raise ValueError(f"response_index must have one entry per token, expected {len(vectors)}, got {len(index)}")
+    check_range("response_index", index, num_responses, "Did a padding token keep its -1?")

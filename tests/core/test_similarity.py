@@ -1,0 +1,250 @@
+"""Similarities of token vectors against loops in float64, and the gradients that they are made of against autograd."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gar.core import gradient_activation_vectors
+from gar.core.arguments import Budget, Head, ScoredTokens, Signal
+from gar.core.similarity import (
+    ResponseTokens,
+    kernel_similarity,
+    mean_similarity,
+    mean_similarity_shares,
+    token_match,
+    token_vectors,
+    unit_tokens,
+)
+
+WIDTH = 7
+INDEX = torch.tensor([1, 0, 1, 2, 0, 1, 1])  # response 3 has no token
+
+
+def group(seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[ResponseTokens, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(len(INDEX), WIDTH, generator=generator, dtype=torch.float64).to(dtype)
+    anchor = torch.randn(5, WIDTH, generator=generator, dtype=torch.float64).to(dtype)
+    return ResponseTokens(vectors, INDEX, 4), anchor
+
+
+def cosine(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float(torch.nn.functional.cosine_similarity(one.double(), other.double(), dim=0, eps=0))
+
+
+def tokens_of(responses: ResponseTokens, i: int) -> torch.Tensor:
+    return responses.vectors[responses.response_index == i].double()
+
+
+# --------------------------------------------------------------------------------------------------- token vectors
+
+
+@pytest.mark.parametrize("kind", ["gradient", "gradient-activation", "hidden"])
+@pytest.mark.parametrize("chunk_tokens", [None, 2])
+def test_token_vectors_agree_with_autograd(kind, chunk_tokens):
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(7, WIDTH, generator=generator, dtype=torch.float64)
+    weight = torch.randn(11, WIDTH, generator=generator, dtype=torch.float64)
+    targets = torch.randint(11, (7,), generator=generator)
+    leaf = hidden.clone().requires_grad_()
+    torch.nn.functional.cross_entropy(leaf @ weight.T, targets, reduction="sum").backward()
+    assert leaf.grad is not None
+    expected = {"gradient": leaf.grad, "gradient-activation": leaf.grad * hidden, "hidden": hidden}[kind]
+    found = token_vectors(
+        ScoredTokens(hidden, targets, INDEX, 4), Head(weight), Signal(kind), Budget(chunk_tokens=chunk_tokens)
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_token_vectors_of_certain_tokens_keep_their_direction():
+    # z = (60, 0): 1 - p_0 = e^-60 / (1 + e^-60), where p - e is exactly 0 in float32.
+    hidden, weight = torch.tensor([[60.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 0.5]])
+    tokens = ScoredTokens(hidden, torch.tensor([0]), torch.tensor([0]), 1)
+    u = token_vectors(tokens, Head(weight), Signal("gradient"), Budget())
+    assert u.norm().item() == pytest.approx(8.7565e-27 * 1.25**0.5, rel=1e-4)  # e^-60 |W_1 - W_0|, four digits
+    torch.testing.assert_close(unit_tokens(u), torch.tensor([[-1.0, 0.5]]) / 1.25**0.5)
+
+
+def test_unit_tokens_without_direction_are_zero():
+    vectors = torch.tensor([[1e-31, 0.0], [torch.nan, 1.0], [torch.inf, 1.0], [0.0, 0.0], [-1e-29, 0.0]])
+    torch.testing.assert_close(unit_tokens(vectors), torch.tensor([[0.0, 0.0]] * 4 + [[-1.0, 0.0]]))
+
+
+# ---------------------------------------------------------------------------------------------------- mean vectors
+
+
+@pytest.mark.parametrize("weighting", ["norm", "unit"])
+def test_mean_similarity_agrees_with_loops(weighting):
+    responses, anchor = group()
+
+    def mean(vectors: torch.Tensor) -> torch.Tensor:
+        return sum(u / (u.norm() if weighting == "unit" else 1) for u in vectors.double()) / len(vectors)
+
+    expected = [cosine(mean(tokens_of(responses, i)), mean(anchor)) for i in range(3)]
+    found = mean_similarity(responses, anchor, weighting=weighting)
+    torch.testing.assert_close(found, torch.tensor([*expected, 0.0]))
+
+
+def test_mean_similarity_of_norms_is_the_paper_s_alignment():
+    generator = torch.Generator().manual_seed(5)
+    hidden = torch.randn(12, WIDTH, generator=generator)
+    weight = torch.randn(11, WIDTH, generator=generator)
+    targets = torch.randint(11, (12,), generator=generator)
+    index = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2])
+    rows = gradient_activation_vectors(hidden, weight, targets, index, num_responses=3)
+    u = token_vectors(ScoredTokens(hidden, targets, index, 3), Head(weight), Signal(), Budget())
+    found = mean_similarity(ResponseTokens(u[:7], index[:7], 2), u[7:])
+    torch.testing.assert_close(found, rows[:2] @ rows[2])
+
+
+@pytest.mark.parametrize("weighting", ["norm", "unit"])
+def test_mean_similarity_shares_add_up(weighting):
+    responses, anchor = group()
+    shares = mean_similarity_shares(responses, anchor, weighting=weighting)
+    found = torch.zeros(4).index_add_(0, INDEX, shares)
+    # float32: seven shares of order one
+    torch.testing.assert_close(found, mean_similarity(responses, anchor, weighting=weighting), atol=1e-6, rtol=0)
+
+
+def test_mean_similarity_of_a_certain_token_counts_only_under_unit():
+    anchor = torch.tensor([[0.0, 1.0]])
+    responses = ResponseTokens(torch.tensor([[1.0, 0.0], [0.0, 1e-20]]), torch.tensor([0, 0]), 1)
+    assert mean_similarity(responses, anchor).item() == pytest.approx(1e-20)
+    assert mean_similarity(responses, anchor, weighting="unit").item() == pytest.approx(0.5**0.5)
+
+
+# -------------------------------------------------------------------------------------------------- token by token
+
+
+@pytest.mark.parametrize("memory_bytes", [2**28, 40 * len(INDEX), 90 * len(INDEX)])
+def test_token_match_agrees_with_loops(memory_bytes):
+    responses, anchor = group(1)
+    match = token_match(responses, anchor, memory_bytes=memory_bytes)
+    shares = torch.zeros(len(INDEX), dtype=torch.float64)
+    for i in range(3):
+        rows = (responses.response_index == i).nonzero()[:, 0].tolist()
+        table = [[cosine(responses.vectors[t], u) for u in anchor] for t in rows]
+        assert match.precision[i].item() == pytest.approx(sum(map(max, table)) / len(table), abs=1e-6)
+        columns = list(zip(*table, strict=True))
+        assert match.recall[i].item() == pytest.approx(sum(map(max, columns)) / len(columns), abs=1e-6)
+        for column in columns:
+            shares[rows[column.index(max(column))]] += max(column) / len(columns)
+    torch.testing.assert_close(match.recall_shares.double(), shares, atol=1e-6, rtol=0)
+    torch.testing.assert_close(match.f_score, (match.recall + match.precision) / 2)
+    assert match.scored.tolist() == [True, True, True, False]
+    assert match.recall[3] == match.precision[3] == 0
+
+
+def test_token_match_by_hand():
+    # cosines with the anchor's tokens: (1, 0), (0.6, 0.8), and none for the token without direction
+    responses = ResponseTokens(torch.tensor([[2.0, 0.0], [3.0, 4.0], [0.0, 0.0]]), torch.tensor([0, 0, 0]), 1)
+    match = token_match(responses, torch.tensor([[1.0, 0.0], [0.0, 9.0]]))
+    assert match.recall.item() == pytest.approx(0.9)
+    assert match.precision.item() == pytest.approx(0.6)
+    torch.testing.assert_close(match.recall_shares, torch.tensor([0.5, 0.4, 0.0]))
+
+
+def test_token_match_gives_ties_to_the_first_token():
+    responses = ResponseTokens(torch.tensor([[1.0, 0.0], [5.0, 0.0]]), torch.tensor([0, 0]), 1)
+    assert token_match(responses, torch.tensor([[1.0, 0.0]])).recall_shares.tolist() == [1.0, 0.0]
+
+
+@given(seed=st.integers(0, 10_000))
+def test_token_match_ignores_order_and_lengths_of_tokens(seed):
+    responses, anchor = group(seed)
+    order = torch.randperm(len(INDEX), generator=torch.Generator().manual_seed(seed))
+    scales = torch.rand(len(INDEX), 1, generator=torch.Generator().manual_seed(seed)) + 0.1
+    other = ResponseTokens((responses.vectors * scales)[order], INDEX[order], 4)
+    one, two = token_match(responses, anchor), token_match(other, anchor.flip(0))
+    torch.testing.assert_close(one.recall, two.recall, atol=1e-6, rtol=0)
+    torch.testing.assert_close(one.precision, two.precision, atol=1e-6, rtol=0)
+    torch.testing.assert_close(one.recall_shares[order], two.recall_shares, atol=1e-6, rtol=0)
+
+
+def test_token_match_sees_a_swapped_token_that_a_mean_cannot():
+    sound = torch.eye(4)
+    flawed = torch.stack([torch.tensor([1.0, 1, 0, 0]), torch.tensor([0.0, 0, 1, 1])])  # the same mean direction
+    responses = ResponseTokens(torch.cat([sound, flawed]), torch.tensor([0, 0, 0, 0, 1, 1]), 2)
+    torch.testing.assert_close(mean_similarity(responses, sound), torch.ones(2))
+    torch.testing.assert_close(token_match(responses, sound).recall, torch.tensor([1.0, 0.5**0.5]))
+
+
+def test_token_match_without_an_anchor_token_is_not_scored():
+    responses, anchor = group()
+    match = token_match(responses, anchor[:0])
+    assert not match.scored.any()
+    assert match.recall.tolist() == match.precision.tolist() == [0.0] * 4
+
+
+# ---------------------------------------------------------------------------------------------------------- kernel
+
+
+@pytest.mark.parametrize("memory_bytes", [2**28, 40 * len(INDEX)])
+def test_kernel_similarity_is_the_cosine_of_mean_outer_products(memory_bytes):
+    (gradients, anchor_gradients), (states, anchor_states) = group(1), group(2)
+
+    def mean_outer(g: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        pairs = zip(g.double(), h.double(), strict=True)
+        return torch.stack([torch.outer(a / a.norm(), b / b.norm()) for a, b in pairs]).mean(0).flatten()
+
+    other = mean_outer(anchor_gradients, anchor_states)
+    expected = [cosine(mean_outer(tokens_of(gradients, i), tokens_of(states, i)), other) for i in range(3)]
+    found = kernel_similarity(gradients, states.vectors, anchor_gradients, anchor_states, memory_bytes=memory_bytes)
+    torch.testing.assert_close(found, torch.tensor([*expected, 0.0]))
+
+
+def test_kernel_similarity_by_hand():
+    # K(i, a) = (1 + 0) / 2, K(i, i) = (1 + 0 + 0 + 1) / 4, K(a, a) = 1
+    one, states = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 3.0]])
+    found = kernel_similarity(ResponseTokens(one, torch.tensor([0, 0]), 1), states, one[:1], states[:1])
+    assert found.item() == pytest.approx(0.5 / 0.5**0.5)
+
+
+# -------------------------------------------------------------------------------------------- what all of them share
+
+
+def similarities(responses: ResponseTokens, anchor: torch.Tensor) -> dict[str, torch.Tensor]:
+    match = token_match(responses, anchor)
+    return {
+        "norm": mean_similarity(responses, anchor),
+        "unit": mean_similarity(responses, anchor, weighting="unit"),
+        "recall": match.recall,
+        "precision": match.precision,
+        "kernel": kernel_similarity(responses, responses.vectors, anchor, anchor),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_similarity_with_itself_is_one(dtype):
+    responses, _ = group(4, dtype)
+    itself = responses.vectors[INDEX == 1]
+    for name, values in similarities(responses, itself).items():
+        # bfloat16 vectors are taken as they are: their directions have three digits
+        tolerance = 1e-2 if dtype == torch.bfloat16 else 1e-6
+        assert values[1].item() == pytest.approx(1, abs=tolerance), name
+        assert values.dtype == torch.float32
+
+
+def test_similarity_does_not_depend_on_the_rest_of_the_group():
+    responses, anchor = group(6)
+    mask = INDEX == 1
+    alone = ResponseTokens(responses.vectors[mask], torch.zeros(4, dtype=torch.long), 1)
+    together = similarities(responses, anchor)
+    for name, values in similarities(alone, anchor).items():
+        torch.testing.assert_close(values[0], together[name][1], msg=name)
+
+
+def test_similarities_refuse_what_does_not_fit(unchecked):
+    responses, anchor = group()
+    with pytest.raises(ValueError, match=r"one width, got \(7, 7\) and \(5, 6\)"):
+        token_match(responses, anchor[:, :-1])
+    with pytest.raises(ValueError, match=r"response_index must lie in \[0, 2\), got 0 to 2"):
+        mean_similarity(responses._replace(num_responses=2), anchor)
+    with pytest.raises(ValueError, match="one entry per token, expected 7, got 6"):
+        mean_similarity(responses._replace(response_index=INDEX[:-1]), anchor)
+    with pytest.raises(ValueError, match="weighting must be one of norm, unit, got 'square'"):
+        mean_similarity(responses, anchor, weighting="square")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="memory_bytes must be at least 280 for one token against 7, got 279"):
+        token_match(responses, anchor, memory_bytes=279)
+    with pytest.raises(ValueError, match=r"anchor_hidden must have the shape of its gradients, \(5, 7\), got \(4, 7\)"):
+        kernel_similarity(responses, responses.vectors, anchor, anchor[:-1])

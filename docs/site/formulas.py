@@ -29,13 +29,14 @@ def mathml(latex: str, *, display: bool) -> str:
 
 def on_page_content(content: str, page: "Page", **_: object) -> str:
     """Replace every formula of a page; one that cannot be converted ends the build."""
-    from mkdocs.exceptions import PluginError
 
     def replacement(match: re.Match[str]) -> str:
         latex = html.unescape(match[3])
         try:
             return mathml(latex, display=match[2] == "[")
         except LatexError as error:
+            from mkdocs.exceptions import PluginError
+
             raise PluginError(f"{page.file.src_path}: cannot convert the formula {latex!r}: {error}") from error
 
     return _MARKED.sub(replacement, content)

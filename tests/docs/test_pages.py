@@ -11,11 +11,12 @@ import sys
 import pytest
 import yaml
 
-from tests.docs.pages import DOCS, PAGES, ROOT, python_blocks
+from tests.docs.pages import DOCS, PAGES, ROOT, formulas, python_blocks
 
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 _QUOTES = re.findall(r"^```text\n(.*?)\n```$", (DOCS / "errors.md").read_text(), re.MULTILINE | re.DOTALL)
 HOOK = runpy.run_path(str(DOCS / "site" / "results.py"))
+FORMULAS = runpy.run_path(str(DOCS / "site" / "formulas.py"))
 DRAWN = {ROOT / "results" / name / "curves.png" for name in HOOK["SHOWN"]}
 """Figures that are in the site alone."""
 
@@ -109,6 +110,24 @@ def test_python_of_pages_imports_what_there_is(page):
                 assert all(hasattr(module, name.name) for name in node.names), f"{page.name}: {ast.unparse(node)}"
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_every_formula_of_a_page_becomes_mathml(page):
+    for latex, display in formulas(page):
+        markup = FORMULAS["mathml"](latex, display=display)
+        assert markup.startswith("<math")
+        assert display or latex == latex.strip(), f"a dollar beside a space begins no formula: {latex!r}"
+    rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    split = [row for row in rows if any("|" in latex for latex in re.findall(r"\$([^$]+)\$", row))]
+    assert not split, "a bar in a formula ends the cell of a table: write \\lvert, \\rvert or \\mid"
+
+
+def test_a_formula_in_a_page_of_the_site_is_replaced():
+    marked = r'<p><span class="arithmatex">\(a &lt; \sqrt{b}\)</span></p>'
+    assert FORMULAS["on_page_content"](marked, page=None) == (
+        "<p><math><mi>a</mi><mo>&lt;</mo><msqrt><mi>b</mi></msqrt></math></p>"
+    )
+
+
 @pytest.mark.slow
 def test_the_site_builds_and_fetches_nothing(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'gar-rl[docs]'")
@@ -119,4 +138,6 @@ def test_the_site_builds_and_fetches_nothing(tmp_path):
         r"""<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//|<link[^>]*\shref="(?:https?:)?//|@import"""
     )
     for page in tmp_path.rglob("*.html"):
-        assert not fetched.search(page.read_text()), page.name
+        text = page.read_text()
+        assert not fetched.search(text), page.name
+        assert "arithmatex" not in text, page.name

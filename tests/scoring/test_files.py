@@ -382,7 +382,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Iterator[list[
 SETTINGS = {"window": 2 * RESPONSES}
 
 
-@pytest.mark.parametrize("tear", ["nothing", "a torn line", "half a window", "all but the first line"])
+@pytest.mark.parametrize("tear", ["nothing", "a torn line", "half a window", "everything"])
 def test_score_file_goes_on_where_it_stopped_and_gives_the_same_bytes(write, score, interrupt, tmp_path, tear):
     file = write(*rows_of(5), "{broken", *rows_of(7)[5:])
     expected = score(file, out="expected.jsonl", **SETTINGS)
@@ -392,19 +392,17 @@ def test_score_file_goes_on_where_it_stopped_and_gives_the_same_bytes(write, sco
     partial = tmp_path / "scores.partial.jsonl"
     assert not (tmp_path / "scores.jsonl").exists()
     lines = partial.read_bytes().splitlines(keepends=True)
-    assert len(lines) == 1 + 4
-    kept = {"nothing": lines, "a torn line": [*lines[:4], lines[4][:50]], "half a window": lines[:4]}.get(
-        tear, lines[:1]
-    )
-    partial.write_bytes(b"".join(kept))
+    assert len(lines) == 4
+    kept = {"nothing": lines, "a torn line": [*lines[:3], lines[3][:50]], "half a window": lines[:3]}
+    partial.write_bytes(b"".join(kept.get(tear, [])))
     sizes = interrupt(99)
     found = score(file, **SETTINGS)
     assert found.files.out.read_bytes() == expected.files.out.read_bytes()
     assert found.files.errors.read_bytes() == expected.files.errors.read_bytes()
-    assert sizes == {"nothing": [2, 1], "all but the first line": [2, 2, 2, 1]}.get(tear, [2, 2, 1])
+    assert sizes == {"nothing": [2, 1], "everything": [2, 2, 2, 1]}.get(tear, [2, 2, 1])
     assert found.summary.keys() == expected.summary.keys()
     assert found.summary["alignment"] == expected.summary["alignment"]
-    assert not partial.exists()
+    assert not list(tmp_path.glob("scores.partial*"))
 
 
 def test_score_file_finishes_what_was_killed_while_it_was_written(write, score, interrupt, monkeypatch):
@@ -441,7 +439,7 @@ def test_score_file_refuses_to_go_on_with_other_settings(write, score, interrupt
         score(file, **SETTINGS)
     nowhere = str(tmp_path / "nowhere")  # refused before it is loaded
     refused = refusal(ConfigError, lambda: score(file, model=nowhere, **SETTINGS, **changes))
-    assert f"scores.partial.jsonl is the unfinished output of another run: {text}" in refused
+    assert f"scores.partial.json: this output was begun with other settings, input or model: {text}" in refused
     assert "add --overwrite to begin anew" in refused
 
 
@@ -454,11 +452,11 @@ def test_score_file_refuses_to_go_on_with_another_input_or_model_until_told(
     with pytest.raises(Interrupted):
         score(file, **SETTINGS)
     interrupt(99)
-    assert "of another run: model.weights was '" in refusal(
+    assert "or model: model.weights was '" in refusal(
         ConfigError, lambda: score(file, model=nan_model, **SETTINGS)
     )
     changed = write(*rows[1:], rows[0])
-    assert "of another run: input.sha256 was '" in refusal(ConfigError, lambda: score(changed, **SETTINGS))
+    assert "or model: input.sha256 was '" in refusal(ConfigError, lambda: score(changed, **SETTINGS))
     assert len(read(score(changed, **SETTINGS, overwrite=True))) == 4 * RESPONSES
 
 

@@ -4,7 +4,7 @@ import importlib.metadata
 import platform
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -23,12 +23,12 @@ from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
 from gar.records.files import json_text, write_atomic
 from gar.records.lock import only_writer
+from gar.records.resumable import FinishedLines, Line
 from gar.rollouts.generate import encode_prompt
 from gar.scoring.device import choose_device
 from gar.scoring.identity import file_hash, tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
-from gar.scoring.partial import OutputRow, PartialScores
 from gar.scoring.scorer import GarScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
@@ -68,7 +68,7 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
         RecordError: A file cannot be written. What was finished is kept.
     """
     files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
-    with only_writer(files.partial.path):
+    with only_writer(files.finished.path):
         return _score_file(job, files, command)
 
 
@@ -85,15 +85,16 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
         "settings": job.identity(),
     }
     if not job.overwrite:
-        files.partial.refuse_other(identity)  # likewise
+        files.unfinished.refuse_other(identity)  # likewise
     model, tokenizer = load_policy(job.model_settings())
     identity["model"] = {"weights": weights_hash(model), "tokenizer": tokenizer_hash(tokenizer)}
-    done = files.partial.begin(identity, overwrite=job.overwrite)
-    work = _score_rows(job, files.partial, model.to(device), tokenizer, survey.num_responses, done)
+    files.unfinished.begin(identity, overwrite=job.overwrite)
+    work = _score_rows(job, files.finished, model.to(device), tokenizer, survey.num_responses)
     _refuse_all_bad(files, work.errors, survey.num_rows)
     files.write_errors(work.errors)
     tally = ScoreTally(base=job.reward.base)
-    write_scores(files.out, tally.counting(files.partial.groups()), score_schema(tokens=job.tokens))
+    finished = (line["rows"] for line in files.finished)
+    write_scores(files.out, tally.counting(finished), score_schema(tokens=job.tokens))
     counts = {"rows": survey.num_rows, "bad_rows": len(work.errors), "repeated_prompts": survey.num_repeated}
     summary = counts | tally.summary() | work.speed()
     run = {
@@ -109,7 +110,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
         "summary": summary,
     }
     write_atomic(files.run, json_text(run, indent=2) + "\n")
-    files.partial.path.unlink()
+    files.unfinished.remove()
     return ScoredFile(files=files, summary=summary)
 
 
@@ -125,10 +126,9 @@ class _Work:
         return {"seconds": self.seconds, "tokens_per_second": self.num_tokens / self.seconds}
 
 
-def _score_rows(
-    job: ScoreJob, partial: PartialScores, model: Any, tokenizer: Any, num_responses: int, done: Mapping[int, int]
-) -> _Work:
-    """Score what is not done yet, window by window."""
+def _score_rows(job: ScoreJob, finished: FinishedLines, model: Any, tokenizer: Any, num_responses: int) -> _Work:
+    """Score what is not finished yet, window by window."""
+    done = {line["line"]: len(line["rows"]) for line in finished}
     errors: list[DataError] = []
     num_tokens = 0
     start = time.perf_counter()
@@ -153,17 +153,15 @@ def _score_rows(
             if all(row.line in done for row, _ in window):
                 continue
             # One begun before is scored whole: the same batches give the same numbers.
-            finished = _score_window(job, scorer, window)
-            new = [(line, rows) for line, rows in finished if line not in done]
-            partial.append(new)
-            num_tokens += sum(row["num_tokens"] for _, rows in finished for row in rows)
-            bar.update(sum(len(rows) for _, rows in new))
+            lines = _score_window(job, scorer, window)
+            new = [line for line in lines if line["line"] not in done]
+            finished.append(new)
+            num_tokens += sum(row["num_tokens"] for line in lines for row in line["rows"])
+            bar.update(sum(len(line["rows"]) for line in new))
     return _Work(errors=errors, num_tokens=num_tokens, seconds=time.perf_counter() - start)
 
 
-def _score_window(
-    job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[ResponseRow, ResponseGroup]]
-) -> list[tuple[int, list[OutputRow]]]:
+def _score_window(job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[ResponseRow, ResponseGroup]]) -> list[Line]:
     try:
         scores = iter(scorer.score([group for _, group in window], tokens=job.tokens))
     except torch.OutOfMemoryError as error:
@@ -173,7 +171,7 @@ def _score_window(
         ) from error
     schema = score_schema(tokens=job.tokens)
     return [
-        (row.line, [output_row(row, score, schema) for score in islice(scores, len(row.responses))])
+        {"line": row.line, "rows": [output_row(row, score, schema) for score in islice(scores, len(row.responses))]}
         for row, _ in window
     ]
 

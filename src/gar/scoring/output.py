@@ -5,7 +5,8 @@ For `--out scores.jsonl`:
     scores.jsonl           one object per response; a name in `.parquet` gives a Parquet file
     scores.errors.jsonl    rows of the input that could not be read, and why; only where there are any
     scores.run.json        input, model, settings, versions, command, summary
-    scores.partial.jsonl   until it is done: see `partial.py`
+    scores.partial.json    until it is done: what the unfinished output depends on
+    scores.partial.jsonl   until it is done: one object per finished row of the input
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +20,10 @@ import pyarrow.parquet as pq
 from gar.data.responses import ResponseRow
 from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, json_text, write_atomic
-from gar.scoring.partial import OutputRow, PartialScores
+from gar.records.resumable import FinishedLines, ResumableOutput
 from gar.scoring.scores import ResponseScore
+
+OutputRow = dict[str, Any]
 
 _ROWS_PER_WRITE = 4096
 
@@ -43,11 +46,12 @@ _TOKEN_COLUMNS = _columns(True, tokens=pa.list_(_TEXT), token_shares=pa.list_(_N
 
 
 _KINDS: dict[pa.DataType, type] = {_TEXT: str, _COUNT: int, _NUMBER: float, _FLAG: bool}
-_ROW: type = make_dataclass(
+_ROW: Any = make_dataclass(
     "ScoreRow",
     [(field.name, _KINDS[field.type] | None if field.nullable else _KINDS[field.type]) for field in _SCORE_COLUMNS],
 )
 """The same as a dataclass."""
+_FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequence[_ROW])])
 
 
 def score_schema(*, tokens: bool) -> pa.Schema:
@@ -83,9 +87,14 @@ class ScoreFiles:
         return self.out.with_suffix(".run.json")
 
     @property
-    def partial(self) -> PartialScores:
-        """What is finished until the output is."""
-        return PartialScores(self.out.with_suffix(".partial.jsonl"), _ROW)
+    def finished(self) -> FinishedLines:
+        """The finished rows of the input: `line`, and the output rows of its responses."""
+        return FinishedLines(self.out.with_suffix(".partial.jsonl"), _FINISHED_LINE)
+
+    @property
+    def unfinished(self) -> ResumableOutput:
+        """What a killed run leaves."""
+        return ResumableOutput(self.out.with_suffix(".partial.json"), (self.finished,))
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
         """Refuse to write over the input, or over what another command finished.
@@ -93,10 +102,10 @@ class ScoreFiles:
         Raises:
             ConfigError: One of the files is the source; or the output is there, and nothing that waits to be finished.
         """
-        for path in (self.out, self.errors, self.run, self.partial.path):
+        for path in (self.out, self.errors, self.run, self.unfinished.identity_path, self.finished.path):
             if path.exists() and Path(source).exists() and path.samefile(source):
                 raise ConfigError(f"{path} is the input itself; choose another --out.")
-        if self.out.exists() and not overwrite and not self.partial.exists():
+        if self.out.exists() and not overwrite and not self.unfinished.exists():
             raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
 
     def write_errors(self, errors: Sequence[DataError]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gar.scoring.partial import OutputRow
+from gar.scoring.output import OutputRow
 from gar.scoring.scores import SignalStatus
 from gar.types import Status
 

@@ -1,0 +1,148 @@
+"""Output that resumes after a kill: what it was begun with, and append-only lines of finished work.
+
+    samples = FinishedLines(folder / "samples.jsonl", SampleLine)
+    output = ResumableOutput(folder / "set.json", (samples,))
+    output.begin({"model": {...}, "settings": {...}}, overwrite=False)
+    done = {line["id"] for line in samples}
+    samples.append(new_lines)
+
+The identity is what the output depends on, as nested mappings: input, model, settings.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gar.errors import ConfigError
+from gar.records.files import append_line, io_error, json_text, read_json, write_atomic
+from gar.records.unfinished import differences, whole_objects
+
+Line = dict[str, Any]
+
+_MOST_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedLines:
+    """A JSONL file with a line for each finished piece of work.
+
+    A killed writer leaves each line whole or torn. A torn line does not count, and the next `append` cuts it off.
+
+    Attributes:
+        path: The file. It need not exist.
+        kind: A dataclass with the fields that each line must hold, whatever else is in it.
+    """
+
+    path: Path
+    kind: type
+
+    def __iter__(self) -> Iterator[Line]:
+        """The whole lines, in bounded memory.
+
+        Raises:
+            RecordError: The file cannot be read, or a line is not of the kind; names the line.
+        """
+        return whole_objects(self.path, self.kind)
+
+    def append(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Add lines: all of them, or none.
+
+        Raises:
+            RecordError: The system refuses. All earlier lines are intact.
+        """
+        texts = [json_text(line).encode() for line in lines]
+        if texts:
+            append_line(self.path, b"\n".join(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class ResumableOutput:
+    """Files of finished lines, and beside them a file with the identity of the run that writes them.
+
+    Attributes:
+        identity_path: A JSON file, written when the output is begun and never changed.
+        lines: What is lost where another run begins.
+        ignored: Dotted names of the identity that may differ when the output is resumed.
+    """
+
+    identity_path: Path
+    lines: Sequence[FinishedLines]
+    ignored: Collection[str] = ()
+
+    def exists(self) -> bool:
+        """Whether a run has begun."""
+        return self.identity_path.exists()
+
+    def refuse_other(self, identity: Mapping[str, Any]) -> None:
+        """Refuse to continue what another run began.
+
+        Args:
+            identity: Of this run, or as much of it as is known yet.
+
+        Raises:
+            ConfigError: The output was begun with another identity; says in what they differ.
+            RecordError: The identity cannot be read.
+        """
+        if changes := self._changes(identity):
+            raise ConfigError(
+                f"{self.identity_path}: this output was begun with other settings, input or model: {changes}. Repeat "
+                "the earlier command to finish it, choose another --out, or add --overwrite to begin anew."
+            )
+
+    def begin(self, identity: Mapping[str, Any], *, overwrite: bool, files: Mapping[Path, str] | None = None) -> None:
+        """Begin, or resume what the same run began.
+
+        Args:
+            identity: Of this run, complete.
+            overwrite: Remove what another run began.
+            files: Texts that belong to the identity. They are written before it, where the output begins.
+
+        Raises:
+            ConfigError: As `refuse_other`, unless `overwrite`.
+            RecordError: A file cannot be read, written or removed.
+        """
+        if not overwrite:
+            self.refuse_other(identity)
+        if self.exists() and not self._changes(identity):
+            return
+        self.remove()
+        for path, text in (files or {}).items():
+            write_atomic(path, text)
+        write_atomic(self.identity_path, json_text(identity, indent=2) + "\n")
+
+    def remove(self) -> None:
+        """Remove identity and lines, in this order: lines without an identity do not count.
+
+        Raises:
+            RecordError: The system refuses.
+        """
+        for path in (self.identity_path, *(lines.path for lines in self.lines)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise io_error(path, "removed", error) from error
+
+    def _changes(self, identity: Mapping[str, Any]) -> str:
+        return changes_text(read_json(self.identity_path), identity, ignored=self.ignored) if self.exists() else ""
+
+
+def changes_text(before: Mapping[str, Any], now: Mapping[str, Any], *, ignored: Collection[str] = ()) -> str:
+    """The values that `now` changes, in words; empty where there are none. What `now` lacks is not compared.
+
+    Args:
+        before: Nested values.
+        now: Nested values, or as many of them as are known yet.
+        ignored: Dotted names that may differ.
+
+    Example:
+        >>> changes_text({"trl": {"seed": 1}, "dtype": "auto"}, {"trl": {"seed": 2}})
+        'trl.seed was 1, now 2'
+    """
+    changed = [
+        f"{name} was {old!r}, now {new!r}"
+        for name, (old, new) in differences(before, now).items()
+        if name not in ignored
+    ]
+    more = f" and {len(changed) - _MOST_SHOWN} more" if len(changed) > _MOST_SHOWN else ""
+    return "; ".join(changed[:_MOST_SHOWN]) + more

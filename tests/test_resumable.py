@@ -1,0 +1,98 @@
+"""Output that resumes: nothing finished is lost, and nothing is mixed with another run's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from gar.errors import ConfigError, RecordError
+from gar.records.resumable import FinishedLines, ResumableOutput, changes_text
+
+
+@dataclass
+class Sample:
+    id: str
+    tokens: Sequence[int]
+
+
+FIRST, SECOND = {"id": "a", "tokens": [1]}, {"id": "b", "tokens": []}
+
+
+@pytest.fixture
+def samples(tmp_path):
+    return FinishedLines(tmp_path / "samples.jsonl", Sample)
+
+
+@pytest.fixture
+def output(tmp_path, samples):
+    return ResumableOutput(tmp_path / "set.json", (samples,), ignored=("model.path",))
+
+
+IDENTITY = {"model": {"path": "here", "hash": "12"}, "seed": 0}
+
+
+def test_finished_lines_give_back_what_was_appended(samples):
+    assert list(samples) == []
+    samples.append([])
+    assert not samples.path.exists()
+    samples.append([FIRST])
+    samples.append([SECOND, SECOND])
+    assert list(samples) == [FIRST, SECOND, SECOND]
+
+
+def test_finished_lines_of_a_killed_writer_lose_the_torn_line_alone(samples):
+    samples.append([FIRST, SECOND])
+    samples.path.write_bytes(samples.path.read_bytes()[:-3])
+    assert list(samples) == [FIRST]
+    samples.append([SECOND])
+    assert list(samples) == [FIRST, SECOND]
+
+
+def test_finished_lines_name_a_line_of_another_kind(samples):
+    samples.append([FIRST, {"id": 3, "tokens": []}])
+    with pytest.raises(RecordError, match=r"samples\.jsonl:2: id: "):
+        list(samples)
+
+
+def test_output_is_resumed_by_the_same_run_alone(output, samples):
+    assert not output.exists()
+    output.begin(IDENTITY, overwrite=False)
+    samples.append([FIRST])
+    output.begin(IDENTITY | {"model": {"path": "there", "hash": "12"}}, overwrite=False)
+    output.begin(IDENTITY, overwrite=True)
+    assert list(samples) == [FIRST]
+    with pytest.raises(ConfigError, match=r"set\.json: this output was begun .*: seed was 0, now 1\. Repeat"):
+        output.begin(IDENTITY | {"seed": 1}, overwrite=False)
+    with pytest.raises(ConfigError, match=r"model\.hash was '12', now '34'"):
+        output.refuse_other({"model": {"hash": "34"}})
+    assert list(samples) == [FIRST]
+    output.begin(IDENTITY | {"seed": 1}, overwrite=True)
+    assert list(samples) == []
+    output.refuse_other(IDENTITY | {"seed": 1})
+
+
+def test_output_writes_what_belongs_to_the_identity_before_it(output, tmp_path, monkeypatch):
+    problems = tmp_path / "problems.jsonl"
+    output.begin(IDENTITY, overwrite=False, files={problems: "first\n"})
+    output.begin(IDENTITY, overwrite=False, files={problems: "second\n"})
+    assert problems.read_text() == "first\n"  # it is resumed
+    output.remove()
+    written = []
+    monkeypatch.setattr("gar.records.resumable.write_atomic", lambda path, text: written.append(path.name))
+    output.begin(IDENTITY, overwrite=False, files={problems: "third\n"})
+    assert written == ["problems.jsonl", "set.json"]
+
+
+def test_lines_without_an_identity_do_not_count(output, samples):
+    samples.append([FIRST])
+    output.begin(IDENTITY, overwrite=False)
+    assert list(samples) == []
+    output.remove()
+    output.remove()
+    assert not output.exists()
+
+
+def test_changes_text_says_the_first_eight():
+    before, now = ({f"s{i}": value for i in range(10)} for value in (0, 1))
+    assert changes_text(before, now).endswith("s7 was 0, now 1 and 2 more")
+    assert changes_text(before, before) == ""

@@ -1,23 +1,28 @@
 """Processes side by side, with a stand-in for training that ends in every way a run can end."""
 
+import os
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gar.comparison import child, runner
+from gar.comparison.plan import planned_runs
 from gar.comparison.result import result_of
 from gar.comparison.runner import run_side_by_side
+from gar.comparison.settings import read_comparison
 from gar.comparison.store import failures, finished_results
 from gar.config import dump_config
 from gar.errors import LockedError, RecordError
 from gar.records.lock import only_writer
 from tests.comparison.finished import write_run
+from tests.ranks import FORKSERVER, SECONDS
 
+STAND_IN = (sys.executable, str(Path(__file__).with_name("finished.py")))
+PYTHONPATH = os.pathsep.join(str(Path(__file__).parents[2] / name) for name in ("", "src"))
 ORDER = Path("runs/compare/tiny/order.txt")
 
 
@@ -49,10 +54,9 @@ class Events:
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
-    monkeypatch.setattr(runner, "_CHILD", (sys.executable, str(Path(__file__).with_name("finished.py"))))
+    monkeypatch.setattr(runner, "_CHILD", STAND_IN)
     monkeypatch.setattr(runner, "_POLL_SECONDS", 0.02)
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", f"{root}:{root / 'src'}")
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
 
 
 def run(planned, events, *, workers: int = 2, finished=None) -> None:
@@ -108,16 +112,29 @@ def test_results_that_are_not_paired_stop_the_comparison(plan):
     assert "seed-17" not in ORDER.read_text()
 
 
+def compare_in(folder: Path, said: str) -> None:
+    """One of two `gar compare` in one folder, with the stand-in for training."""
+    os.chdir(folder)
+    runner._CHILD, runner._POLL_SECONDS = STAND_IN, 0.02
+    os.environ["PYTHONPATH"] = PYTHONPATH
+    events = Events()
+    run(planned_runs(read_comparison("tiny.yaml"), "tiny.yaml"), events, workers=1)
+    Path(said).write_text("\n".join(events.seen))
+
+
 def test_two_comparisons_of_one_name_share_the_runs(plan):
-    comparison, planned = plan(seeds=[0, 1], runs=["grpo", "gar-grpo"])
-    events = [Events(), Events()]
-    with ThreadPoolExecutor(2) as pool:  # a lock keeps threads out as it does processes
-        for call in [pool.submit(run, planned, each) for each in events]:
-            call.result()
+    comparison, planned = plan(seeds=[0])
+    calls = [FORKSERVER.Process(target=compare_in, args=(Path.cwd(), said)) for said in ("one", "two")]
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join(SECONDS)
+    assert [call.exitcode for call in calls] == [0, 0]
     assert sorted(line.split()[0] for line in ORDER.read_text().splitlines()) == sorted(r.folder.name for r in planned)
-    finished = [sorted(seen for seen in each.seen if seen.startswith("finished")) for each in events]
+    seen = [Path(said).read_text().splitlines() for said in ("one", "two")]
+    finished = [sorted(line for line in lines if line.startswith("finished")) for lines in seen]
     assert finished == [sorted(f"finished {r.title}" for r in planned)] * 2
-    assert any(seen.startswith("elsewhere") for each in events for seen in each.seen)
+    assert any(line.startswith("elsewhere") for lines in seen for line in lines)
     assert [path.name for path in comparison.results_folder.iterdir() if "lock" in path.name] == []
 
 

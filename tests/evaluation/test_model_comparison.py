@@ -51,13 +51,19 @@ def test_compare_of_one_seed_pairs_the_problems(make):
     a, b = generator.integers(0, 9, size=(2, 12))
     rows = compare([load_model(f"A={make('a', a)}"), load_model(f"B={make('b', b)}")], ks=[1])
     (row,) = rows
-    assert (row.label, row.against, row.pairs, row.num_problems, row.num_seeds) == ("B", "A", "problems", 12, 1)
-    assert row.difference == pytest.approx((b - a).mean() / 8)
-    assert (row.score, row.reference) == pytest.approx((b.mean() / 8, a.mean() / 8))
-    assert row.t_p_value == pytest.approx(stats.ttest_rel(b, a).pvalue)
+    assert (row.label, row.against, row.result.pairs, row.result.num_problems, row.result.num_seeds) == (
+        "B",
+        "A",
+        "problems",
+        12,
+        1,
+    )
+    assert row.result.difference == pytest.approx((b - a).mean() / 8)
+    assert (row.result.score, row.result.reference) == pytest.approx((b.mean() / 8, a.mean() / 8))
+    assert row.result.t_p_value == pytest.approx(stats.ttest_rel(b, a).pvalue)
     flips = stats.permutation_test((b - a,), np.mean, permutation_type="samples", n_resamples=np.inf)
-    assert row.permutation_p_value == row.holm_p_value == pytest.approx(flips.pvalue)
-    assert row.low < row.difference < row.high
+    assert row.result.permutation_p_value == row.result.holm_p_value == pytest.approx(flips.pvalue)
+    assert row.result.low < row.result.difference < row.result.high
 
 
 def test_compare_of_several_seeds_pairs_the_seeds(make):
@@ -67,24 +73,24 @@ def test_compare_of_several_seeds_pairs_the_seeds(make):
         [make(f"{name}{seed}", values) for seed, values in enumerate(seeds)] for name, seeds in (("a", a), ("b", b))
     ]
     (row,) = compare([load_model(f"{label}={','.join(own)}") for label, own in zip("AB", paths, strict=True)], ks=[1])
-    assert (row.pairs, row.num_seeds) == ("seeds", 5)
+    assert (row.result.pairs, row.result.num_seeds) == ("seeds", 5)
     expected = stats.ttest_rel(b.mean(axis=1), a.mean(axis=1)).pvalue
-    assert row.t_p_value == row.holm_p_value == pytest.approx(expected)
-    assert row.minimum_detectable_effect is not None
+    assert row.result.t_p_value == row.result.holm_p_value == pytest.approx(expected)
+    assert row.result.minimum_detectable_effect is not None
 
 
 def test_compare_calls_a_clear_difference_better_and_its_reverse_worse(make):
     low, high = make("low", [1, 2] * 10), make("high", [6, 7] * 10)
     for first, second, word in ((low, high, "better"), (high, low, "worse")):
         rows = compare([load_model(first), load_model(second)])
-        assert {row.verdict for row in rows if row.k == 1} == {word}
+        assert {row.result.verdict for row in rows if row.k == 1} == {word}
 
 
 def test_compare_never_calls_a_tie_a_win(make):
     same = [3, 0, 8, 5]
     rows = compare([load_model(make("a", same)), load_model(make("b", same)), load_model(make("c", same[::-1]))])
-    assert {row.verdict for row in rows} == {"no difference shown"}
-    assert {row.difference for row in rows if row.label == "b"} == {0.0}
+    assert {row.result.verdict for row in rows} == {"no difference shown"}
+    assert {row.result.difference for row in rows if row.label == "b"} == {0.0}
 
 
 def test_compare_corrects_over_models_and_sets(make):
@@ -95,8 +101,8 @@ def test_compare_corrects_over_models_and_sets(make):
     folder = re.sub("a$", "", make("a", generator.integers(0, 9, size=10), benchmark="one"))
     rows = compare([load_model(f"{folder}{name}") for name in "abc"], ks=[1])
     assert [(row.benchmark, row.label) for row in rows] == [("one", "b"), ("one", "c"), ("two", "b"), ("two", "c")]
-    smallest = min(rows, key=lambda row: row.permutation_p_value or 1)
-    assert smallest.holm_p_value == pytest.approx(min(1, 4 * smallest.permutation_p_value))
+    smallest = min(rows, key=lambda row: row.result.permutation_p_value or 1)
+    assert smallest.result.holm_p_value == pytest.approx(min(1, 4 * smallest.result.permutation_p_value))
 
 
 def test_compare_chooses_pass_at_1_and_half_and_the_vote_of_all(make):

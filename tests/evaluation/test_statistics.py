@@ -15,9 +15,7 @@ from gar.evaluation.statistics import (
     mean_and_sd,
     minimum_detectable_effect,
     paired_t_p_value,
-    paired_test,
     sign_flip_p_value,
-    verdict,
 )
 
 DIFFERENCES = [0.31, -0.05, 0.12, 0.22, 0.02, -0.11, 0.27]
@@ -203,51 +201,6 @@ def test_minimum_detectable_effect_scales_with_the_spread():
 def test_minimum_detectable_effect_refuses_what_has_no_answer(arguments):
     with pytest.raises(ValueError, match=r"needs sd > 0, num_pairs >= 2 and 0 < alpha < power < 1"):
         minimum_detectable_effect(**{"sd": 1.0, "num_pairs": 5, **arguments})
-
-
-# All of it, and the words.
-
-
-def test_paired_test_holds_each_number():
-    test = paired_test(DIFFERENCES)
-    assert (test.num_pairs, test.mean) == (7, pytest.approx(np.mean(DIFFERENCES)))
-    assert test.sd == pytest.approx(np.std(DIFFERENCES, ddof=1))
-    assert test.t_p_value == test.p_value == paired_t_p_value(DIFFERENCES)
-    assert test.permutation_p_value == sign_flip_p_value(DIFFERENCES)
-    assert test.minimum_detectable_effect == minimum_detectable_effect(test.sd, 7)
-
-
-def test_paired_test_of_identical_values_is_a_tie():
-    test = paired_test([0.0, 0.0, 0.0])
-    assert (test.p_value, test.permutation_p_value, test.minimum_detectable_effect) == (1.0, 1.0, None)
-    assert verdict(test.mean, test.p_value) == "no difference shown"
-
-
-def test_paired_test_without_spread_counts_sign_patterns():
-    test = paired_test([0.1] * 10)
-    assert test.t_p_value is None
-    assert test.p_value == 2 / 1024
-    assert verdict(paired_test([0.1, 0.1]).mean, paired_test([0.1, 0.1]).p_value) == "no difference shown"
-
-
-def test_paired_test_of_one_seed_is_none():
-    test = paired_test([0.4])
-    assert (test.num_pairs, test.mean, test.sd, test.p_value) == (1, 0.4, None, None)
-    assert verdict(test.mean, test.p_value) == "no test: one seed"
-
-
-@pytest.mark.parametrize(
-    ("mean_difference", "p_value", "words"),
-    [
-        (0.1, 0.049, "better"),
-        (-0.1, 0.049, "worse"),
-        (0.1, 0.05, "no difference shown"),
-        (-0.1, 0.7, "no difference shown"),
-        (0.0, 0.0, "no difference shown"),
-    ],
-)
-def test_verdict_says_what_was_shown(mean_difference, p_value, words):
-    assert verdict(mean_difference, p_value) == words
 
 
 def test_drawing_in_parts_changes_no_number(monkeypatch):

@@ -6,8 +6,7 @@ import pytest
 from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
 from gar.report.groups import differing_settings, group_runs
 from gar.report.read import read_run
-from gar.report.verdicts import changes, contests
-from gar.report.words import headline, p_text, sentences
+from gar.report.verdicts import changes, contests, headline, p_text, sentences
 from tests.report.runs import EVALUATION, make_run, rollout
 
 AFTER = np.array(EVALUATION["after"])
@@ -30,33 +29,36 @@ def groups_of(tmp_path, *runs):
 
 def test_changes_of_one_run_pair_its_problems(tmp_path):
     groups = groups_of(tmp_path, ("gar-grpo", 0, AFTER))
-    (finding,) = changes(groups, [])
+    (contrast,) = changes(groups, [])
     differences = (AFTER - np.array(EVALUATION["before"])) / 4
-    assert finding.p_value == pytest.approx(sign_flip_p_value(differences))
-    assert (finding.num_seeds, finding.num_problems, finding.verdict) == (1, 8, "better")
-    assert finding.difference == pytest.approx(differences.mean())
-    assert finding.low is not None
-    assert finding.low < finding.difference < finding.high
-    assert headline(groups, [finding], []) == "After training the model is better on test."
-    assert "This is one run" in sentences(groups, [finding], [])[-1]
+    assert contrast.result.holm_p_value == pytest.approx(sign_flip_p_value(differences))
+    assert (contrast.result.num_seeds, contrast.result.num_problems, contrast.result.verdict) == (1, 8, "better")
+    assert contrast.result.difference == pytest.approx(differences.mean())
+    assert contrast.result.low < contrast.result.difference < contrast.result.high
+    assert headline(groups, [contrast], []) == "After training the model is better on test."
+    assert "This is one run" in sentences(groups, [contrast], [])[-1]
 
 
 def test_changes_of_several_seeds_pair_the_seeds(tmp_path):
     afters = [AFTER, AFTER - 1, np.minimum(AFTER + 1, 4)]
     groups = groups_of(tmp_path, *(("gar-grpo", seed, after) for seed, after in enumerate(afters)))
-    (finding,) = changes(groups, [])
+    (contrast,) = changes(groups, [])
     differences = [(after - np.array(EVALUATION["before"])).mean() / 4 for after in afters]
-    assert finding.p_value == pytest.approx(paired_t_p_value(differences))
-    assert finding.num_seeds == 3
-    assert "3 seeds of gar-grpo" in sentences(groups, [finding], [])[-1]
+    assert contrast.result.holm_p_value == pytest.approx(paired_t_p_value(differences))
+    assert contrast.result.num_seeds == 3
+    assert "3 seeds of gar-grpo" in sentences(groups, [contrast], [])[-1]
 
 
 def test_equal_runs_show_no_difference(tmp_path):
     groups = groups_of(tmp_path, *((m, seed, AFTER) for m in ("grpo", "gar-grpo") for seed in (0, 1)))
-    (finding,) = contests(groups, [])
-    assert (finding.difference, finding.low, finding.verdict) == (0, None, "no difference shown")
-    assert headline(groups, [], [finding]) == "No difference between these groups of runs is shown."
-    assert "does not show that there is none" in sentences(groups, [], [finding])[-1]
+    (contrast,) = contests(groups, [])
+    assert (contrast.result.difference, contrast.result.all_equal, contrast.result.verdict) == (
+        0,
+        True,
+        "no difference shown",
+    )
+    assert headline(groups, [], [contrast]) == "No difference between these groups of runs is shown."
+    assert "does not show that there is none" in sentences(groups, [], [contrast])[-1]
 
 
 def test_an_unchanged_model_shows_no_difference(tmp_path):
@@ -67,19 +69,19 @@ def test_an_unchanged_model_shows_no_difference(tmp_path):
 
 def test_contests_of_one_seed_make_no_test(tmp_path):
     groups = groups_of(tmp_path, ("grpo", 0, EVALUATION["before"]), ("gar-grpo", 0, AFTER))
-    (finding,) = contests(groups, [])
-    assert (finding.p_value, finding.verdict) == (None, "no test: one seed")
-    assert finding.low is not None
-    assert headline(groups, [], [finding]) == "No test: with one seed each, nothing can be said of the methods."
+    (contrast,) = contests(groups, [])
+    assert (contrast.result.holm_p_value, contrast.result.verdict) == (None, "no test: one seed")
+    assert contrast.result.low < contrast.result.high
+    assert headline(groups, [], [contrast]) == "No test: with one seed each, nothing can be said of the methods."
 
 
 def test_contests_pair_by_seed_and_name_the_winner(tmp_path):
     runs = [("grpo", s, np.array(EVALUATION["before"]) + (s == 2)) for s in (2, 0, 1)]
     runs += [("gar-grpo", s, np.minimum(AFTER + (s == 2), 4)) for s in (0, 1, 2)]
     groups = groups_of(tmp_path, *runs)
-    (finding,) = contests(groups, [])
-    assert (finding.num_seeds, finding.verdict) == (3, "better")
-    assert headline(groups, [], [finding]) == "gar-grpo against grpo: better on test."
+    (contrast,) = contests(groups, [])
+    assert (contrast.result.num_seeds, contrast.result.verdict) == (3, "better")
+    assert headline(groups, [], [contrast]) == "gar-grpo against grpo: better on test."
 
 
 def test_contests_refuse_other_training_problems(tmp_path):

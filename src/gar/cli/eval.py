@@ -130,7 +130,7 @@ def _compare(arguments: list[str]) -> None:
     for pair in dict.fromkeys((row.benchmark, row.label) for row in rows):
         console.print(_comparison_table([row for row in rows if (row.benchmark, row.label) == pair]))
     console.print(
-        f"p: two-sided, over {rows[0].pairs}, Holm-corrected over models and sets of one measure.\n"
+        f"p: two-sided, over {rows[0].result.pairs}, Holm-corrected over models and sets of one measure.\n"
         "MDE: the difference that these pairs would show four times in five."
     )
     if out is not None:
@@ -234,9 +234,10 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
 def _comparison_table(rows: "list[Row]") -> Table:
     """All measures of one model on one benchmark."""
     first = rows[0]
-    seeds = f", {first.num_seeds} seeds" if first.num_seeds > 1 else ""
+    result = first.result
+    seeds = f", {result.num_seeds} seeds" if result.num_seeds > 1 else ""
     table = Table(
-        title=f"{first.benchmark}: A is {first.against}, B is {first.label}; {first.num_problems:,} problems{seeds}",
+        title=f"{first.benchmark}: A is {first.against}, B is {first.label}; {result.num_problems:,} problems{seeds}",
         title_justify="left",
         box=None,
         padding=(0, 1, 0, 0),
@@ -246,13 +247,13 @@ def _comparison_table(rows: "list[Row]") -> Table:
     for row in rows:
         table.add_row(
             f"{'maj' if row.measure == 'majority' else 'pass'}@{row.k}",
-            f"{row.reference:.3f}",
-            f"{row.score:.3f}",
-            f"{row.difference:+.3f}",
-            f"{row.low:+.3f} to {row.high:+.3f}",
-            _or_dash(row.holm_p_value),
-            _or_dash(row.minimum_detectable_effect),
-            row.verdict,
+            f"{row.result.reference:.3f}",
+            f"{row.result.score:.3f}",
+            f"{row.result.difference:+.3f}",
+            f"{row.result.low:+.3f} to {row.result.high:+.3f}",
+            _or_dash(row.result.holm_p_value),
+            _or_dash(row.result.minimum_detectable_effect),
+            row.result.verdict,
         )
     return table
 

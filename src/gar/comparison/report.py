@@ -22,7 +22,8 @@ from gar.comparison.pairing import Results, check_paired
 from gar.comparison.plan import PlannedRun
 from gar.comparison.settings import ComparisonSettings
 from gar.comparison.store import Failure
-from gar.evaluation.statistics import bootstrap_interval, holm_adjusted, mean_and_sd, paired_test, verdict
+from gar.evaluation.paired import compare_paired
+from gar.evaluation.statistics import mean_and_sd
 from gar.records import write_atomic
 
 
@@ -109,33 +110,27 @@ def _differences(
             seeds = [seed for seed in comparison.seeds if seed in own and seed in reference]
             if seeds:
                 values = [np.stack([rates[seed] for seed in seeds]) for rates in (own, reference)]
-                pairs.append((row.label, other, *values))
-    tests = [paired_test((own - reference).mean(axis=1)) for _, _, own, reference in pairs]
-    p_values = [test.p_value for test in tests if test.p_value is not None]
-    holm = iter(holm_adjusted(p_values, num_tests))
-    differences = []
-    for (label, other, own, reference), test in zip(pairs, tests, strict=True):
-        low, high = bootstrap_interval(own - reference)
-        corrected = None if test.p_value is None else next(holm)
-        differences.append(
-            Difference(
-                label=label,
-                against=other,
-                set_name=column[0],
-                k=column[1],
-                num_pairs=test.num_pairs,
-                difference=test.mean,
-                relative=test.mean / float(reference.mean()) if reference.any() else None,
-                low=low,
-                high=high,
-                t_p_value=test.t_p_value,
-                permutation_p_value=test.permutation_p_value,
-                holm_p_value=corrected,
-                minimum_detectable_effect=test.minimum_detectable_effect,
-                verdict=verdict(test.mean, corrected),
-            )
+                pairs.append((row.label, other, values[0], values[1]))
+    results = compare_paired([(own, other) for _, _, own, other in pairs], test_problems=False, num_tests=num_tests)
+    return [
+        Difference(
+            label=label,
+            against=other,
+            set_name=column[0],
+            k=column[1],
+            num_pairs=result.num_seeds,
+            difference=result.difference,
+            relative=result.difference / result.reference if result.reference else None,
+            low=result.low,
+            high=result.high,
+            t_p_value=result.t_p_value,
+            permutation_p_value=result.permutation_p_value,
+            holm_p_value=result.holm_p_value,
+            minimum_detectable_effect=result.minimum_detectable_effect,
+            verdict=result.verdict,
         )
-    return differences
+        for (label, other, *_), result in zip(pairs, results, strict=True)
+    ]
 
 
 def _costs(labels: Sequence[str], results: Results) -> list[Cost]:

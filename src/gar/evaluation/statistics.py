@@ -1,75 +1,18 @@
-"""Is one method better than another? Paired numbers in, p-values, intervals and a verdict in words out.
-
-A pair is one seed under two methods. Everything here works on differences, method minus reference: what makes a seed
-easy or hard under both cancels. Nothing here knows of runs or files.
-"""
+"""Statistics of paired differences, method minus reference: means, p-values, intervals and detectable effects."""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
-
-Verdict = Literal["better", "worse", "no difference shown", "no test: one seed"]
 
 _EXACT_PAIRS = 16
 _VALUES_AT_ONCE = 2**23
 """Random numbers to hold at one time: 64 MiB of them."""
 _ROUNDING = 1e-9
 """Differences of averaged shares that agree to this, relative to their size, are equal."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PairedTest:
-    """What the differences of all pairs say. With one pair there is no test, and all but the first two are None.
-
-    Attributes:
-        num_pairs: Seeds that both methods have.
-        mean: Mean difference, method minus reference.
-        sd: Of the differences, Bessel's.
-        t_p_value: Two-sided paired t-test. None also where all differences are the same number, not 0: without spread
-            there is nothing to measure it by.
-        permutation_p_value: Two-sided, by flipping signs.
-        minimum_detectable_effect: The difference that this many pairs of this spread show four times in five.
-    """
-
-    num_pairs: int
-    mean: float
-    sd: float | None = None
-    t_p_value: float | None = None
-    permutation_p_value: float | None = None
-    minimum_detectable_effect: float | None = None
-
-    @property
-    def p_value(self) -> float | None:
-        """The one that counts: of the t-test, or by permutation where that has nothing to measure by."""
-        return self.permutation_p_value if self.t_p_value is None else self.t_p_value
-
-
-def paired_test(differences: ArrayLike) -> PairedTest:
-    """Both tests on the differences of pairs, and what they could have shown.
-
-    Args:
-        differences: [pairs], method minus reference.
-
-    Raises:
-        ValueError: There is no pair, or a difference is not finite.
-    """
-    values = _finite(differences)
-    mean, sd = mean_and_sd(values)
-    if sd is None:
-        return PairedTest(num_pairs=1, mean=mean)
-    return PairedTest(
-        num_pairs=len(values),
-        mean=mean,
-        sd=sd,
-        t_p_value=paired_t_p_value(values),
-        permutation_p_value=sign_flip_p_value(values),
-        minimum_detectable_effect=minimum_detectable_effect(sd, len(values)) if sd else None,
-    )
 
 
 def mean_and_sd(values: ArrayLike) -> tuple[float, float | None]:
@@ -250,21 +193,6 @@ def minimum_detectable_effect(sd: float, num_pairs: int, *, power: float = 0.8, 
         high *= 2
     noncentrality = cast(float, optimize.brentq(shortfall, 0.0, high))
     return noncentrality * sd / math.sqrt(num_pairs)
-
-
-def verdict(mean_difference: float, p_value: float | None, *, alpha: float = 0.05) -> Verdict:
-    """What may be said of a difference: never that a tie is a win.
-
-    Args:
-        mean_difference: Method minus reference, higher is better.
-        p_value: Corrected for the number of tests; None where there was none.
-        alpha: Level.
-    """
-    if p_value is None:
-        return "no test: one seed"
-    if p_value >= alpha or mean_difference == 0:
-        return "no difference shown"
-    return "better" if mean_difference > 0 else "worse"
 
 
 def _parts(num_rows: int, num_columns: int) -> Iterator[int]:

@@ -28,8 +28,7 @@ from gar.report.summary import (
     verdict_counts,
 )
 from gar.report.texts import Formulas
-from gar.report.verdicts import changes, contests
-from gar.report.words import headline, sentences
+from gar.report.verdicts import changes, contests, headline, sentences
 
 _SPARE_BYTES = 200_000
 

@@ -8,8 +8,7 @@ from gar.report.content import Column, Table, Tile
 from gar.report.groups import RunGroup
 from gar.report.read import ReadRun
 from gar.report.sample import verdict_word
-from gar.report.verdicts import Finding
-from gar.report.words import p_text, signed
+from gar.report.verdicts import Contrast, p_text, signed
 
 _NONE = "–"
 _EDGE_FRACTION = 0.1
@@ -30,30 +29,30 @@ def tiles(run: ReadRun) -> list[Tile]:
     ]  # fmt: skip
 
 
-def change_table(findings: Sequence[Finding]) -> Table:
+def change_table(contrasts: Sequence[Contrast]) -> Table:
     """Before against after, as tested."""
-    return _finding_table(
-        findings,
+    return _contrast_table(
+        contrasts,
         title="Before and after training",
         caption="The same runs before the first step and after the last.",
         headings=(Column(heading="before", term="before"), Column(heading="after", term="after")),
     )
 
 
-def contest_table(findings: Sequence[Finding], reference: str) -> Table:
+def contest_table(contrasts: Sequence[Contrast], reference: str) -> Table:
     """Every group against the first, as tested."""
-    labels = {finding.label for finding in findings}
-    return _finding_table(
-        findings,
-        title=f"{findings[0].label} against {reference}" if len(labels) == 1 else f"Against {reference}",
+    labels = {contrast.label for contrast in contrasts}
+    return _contrast_table(
+        contrasts,
+        title=f"{contrasts[0].label} against {reference}" if len(labels) == 1 else f"Against {reference}",
         caption="After training, paired by seed.",
         headings=(Column(heading=reference, term="pass@k"), Column(heading="these runs", term="pass@k")),
     )
 
 
-def recorded_table(groups: Sequence[RunGroup], tested: Sequence[Finding]) -> Table | None:
+def recorded_table(groups: Sequence[RunGroup], tested: Sequence[Contrast]) -> Table | None:
     """pass@k as recorded, where there was nothing to test it against."""
-    done = {(finding.label, finding.set_name, finding.k) for finding in tested}
+    done = {(contrast.label, contrast.set_name, contrast.k) for contrast in tested}
     rows = []
     for group in groups:
         for run in group.runs:
@@ -149,7 +148,7 @@ def gar_share(run: ReadRun) -> float | None:
     return sum(own) / sum(seconds) if own and sum(seconds) else None
 
 
-def _finding_table(findings: Sequence[Finding], *, title: str, caption: str, headings: Sequence[Column]) -> Table:
+def _contrast_table(contrasts: Sequence[Contrast], *, title: str, caption: str, headings: Sequence[Column]) -> Table:
     columns = [
         Column(heading="runs", kind="text"),
         Column(heading="set", kind="text"),
@@ -163,26 +162,26 @@ def _finding_table(findings: Sequence[Finding], *, title: str, caption: str, hea
         Column(heading="problems", term="problems"),
         Column(heading="verdict", term="verdict", kind="verdict"),
     ]
-    rows = [[finding.label, *_finding_cells(finding)] for finding in findings]
-    if len({finding.label for finding in findings}) == 1:  # the title of the page or of the table says which
+    rows = [[contrast.label, *_contrast_cells(contrast)] for contrast in contrasts]
+    if len({contrast.label for contrast in contrasts}) == 1:  # the title of the page or of the table says which
         columns, rows = columns[1:], [row[1:] for row in rows]
     return Table(title=title, caption=caption, columns=columns, rows=rows)
 
 
-def _finding_cells(finding: Finding) -> list[str]:
-    low, high = finding.low, finding.high
+def _contrast_cells(contrast: Contrast) -> list[str]:
+    result = contrast.result
     return [
-        finding.set_name,
-        str(finding.k),
-        f"{finding.reference:.3f}",
-        f"{finding.value:.3f}",
-        signed(finding.difference),
-        _NONE if low is None or high is None else f"{signed(low)} to {signed(high)}",
-        _NONE if finding.p_value is None else p_text(finding.p_value).removeprefix("=\u00a0"),
-        _text(finding.detectable, 2),
-        str(finding.num_seeds),
-        str(finding.num_problems),
-        finding.verdict,
+        contrast.set_name,
+        str(contrast.k),
+        f"{result.reference:.3f}",
+        f"{result.score:.3f}",
+        signed(result.difference),
+        _NONE if result.all_equal else f"{signed(result.low)} to {signed(result.high)}",
+        _NONE if result.holm_p_value is None else p_text(result.holm_p_value).removeprefix("=\u00a0"),
+        _text(result.minimum_detectable_effect, 2),
+        str(result.num_seeds),
+        str(result.num_problems),
+        result.verdict,
     ]
 
 

@@ -1,75 +1,52 @@
 """What may be said of the runs: before against after, and method against method. A tie is never a win.
 
-Pairs are seeds where a group has several. With one run the pairs of before and after are problems, and the result
-speaks of that one model; two methods with one seed each get an interval over problems and no test.
+Pairs are seeds where a group has several. With one run, before and after are paired by problem, and the result speaks
+of that one model. Two methods with one seed each get an interval over problems and no test.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gar.evaluation.statistics import bootstrap_interval, holm_adjusted, paired_test, verdict
+from gar.evaluation.paired import PairedComparison, Rates, compare_paired
 from gar.report.groups import RunGroup
 from gar.report.read import ReadRun, SetResult
 
-Rates = NDArray[np.float64]
-"""pass@k, [seeds, problems]."""
+_NOT_SHOWN, _NO_TEST = "no difference shown", "no test: one seed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """One difference on one set at one k.
+class Contrast:
+    """A group of runs against a reference, on one evaluation set at one k.
 
     Attributes:
-        label: The group whose difference it is.
-        against: The other group; "before" for the same runs before training.
+        label: The group.
+        against: The reference: another group, or "before" for the same runs before training.
         set_name: Evaluation set.
-        k: Of pass@k.
-        num_seeds: Paired seeds.
-        num_problems: Paired problems.
-        reference: Mean of the other.
-        value: Mean of the group.
-        low: Of the 95 % bootstrap interval of the difference; None without spread to tell it by.
-        high: The same.
-        p_value: Corrected (Holm) for all sets and groups of this k; None where there is no test.
-        detectable: The difference that this design finds four times in five; None where it cannot be said.
-        verdict: In words.
+        k: The k of pass@k.
+        result: The comparison, corrected for all sets and groups of this k.
     """
 
     label: str
     against: str
     set_name: str
     k: int
-    num_seeds: int
-    num_problems: int
-    reference: float
-    value: float
-    low: float | None
-    high: float | None
-    p_value: float | None
-    detectable: float | None
-    verdict: str
-
-    @property
-    def difference(self) -> float:
-        """Value minus reference."""
-        return self.value - self.reference
+    result: PairedComparison
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Pair:
+class _Pair(NamedTuple):
     label: str
     against: str
     set_name: str
     k: int
-    own: Rates
-    other: Rates
+    rates: Rates
+    reference: Rates
 
 
-def changes(groups: Sequence[RunGroup], notes: list[str]) -> list[Finding]:
-    """Every group after training against itself before, per set and k.
+def changes(groups: Sequence[RunGroup], notes: list[str]) -> list[Contrast]:
+    """Compare every group after training with itself before, per set and k.
 
     Args:
         groups: The groups.
@@ -80,41 +57,76 @@ def changes(groups: Sequence[RunGroup], notes: list[str]) -> list[Finding]:
         both = [run for run in group.runs if run.evaluations["before"] and run.evaluations["after"]]
         for name, k in _columns(both):
             rates = [_before_and_after(run, name, k, notes) for run in both]
-            pairs += _stacked(group.label, "before", name, k, [pair for pair in rates if pair is not None], notes)
-    return _findings(pairs, problems_are_pairs=True)
+            pairs += _stacked(group.label, "before", name, k, rates, notes)
+    return _contrasts(pairs, test_problems=True)
 
 
-def contests(groups: Sequence[RunGroup], notes: list[str]) -> list[Finding]:
-    """Every further group against the first, after training, paired by seed. Arguments as in `changes`."""
+def contests(groups: Sequence[RunGroup], notes: list[str]) -> list[Contrast]:
+    """Compare every further group with the first, after training, paired by seed. Arguments as in `changes`."""
     pairs = []
     first = groups[0]
     for group in groups[1:]:
-        matched = [(own, other) for own in group.runs for other in first.runs if own.seed == other.seed]
-        unlike = [own for own, other in matched if not _same_training(own, other)]
+        matched = [(run, other) for run in group.runs for other in first.runs if run.seed == other.seed]
+        unlike = [run for run, other in matched if not _same_training(run, other)]
         if unlike:
             notes.append(
                 f"{group.label} and {first.label} were not trained on the same problems in the same order (seed "
                 f"{unlike[0].seed}), so their difference is not one of the methods: not compared"
             )
             continue
-        finished = [(own, other) for own, other in matched if own.evaluations["after"] and other.evaluations["after"]]
+        finished = [(run, other) for run, other in matched if run.evaluations["after"] and other.evaluations["after"]]
         if not finished:
             notes.append(f"{group.label} and {first.label} have no seed that both have finished: nothing to compare")
         for name, k in _columns([run for pair in finished for run in pair]):
             rates = [
-                _pair(own.evaluations["after"].get(name), other.evaluations["after"].get(name), k)
-                for own, other in finished
+                _rates(run.evaluations["after"].get(name), other.evaluations["after"].get(name), k)
+                for run, other in finished
             ]
-            pairs += _stacked(group.label, first.label, name, k, [pair for pair in rates if pair is not None], notes)
-    return _findings(pairs, problems_are_pairs=False)
+            pairs += _stacked(group.label, first.label, name, k, rates, notes)
+    return _contrasts(pairs, test_problems=False)
 
 
-def _same_training(own: ReadRun, other: ReadRun) -> bool:
+def headline(groups: Sequence[RunGroup], changes: Sequence[Contrast], contests: Sequence[Contrast]) -> str:
+    """The verdict in one sentence."""
+    if len(groups) > 1:
+        return _contest_headline(groups, contests)
+    by_set = _by_set(changes)
+    if not by_set:
+        return "No verdict: there is no measurement before and after training to compare."
+    if all(contrast.result.verdict == _NOT_SHOWN for contrast in by_set.values()):
+        return f"No difference between before and after training is shown on {_listed(list(by_set))}."
+    return f"After training the model is {_clauses(by_set)}."
+
+
+def sentences(groups: Sequence[RunGroup], changes: Sequence[Contrast], contests: Sequence[Contrast]) -> list[str]:
+    """The numbers behind the headline, and how far they reach."""
+    if len(groups) == 1:
+        return [f"On {_numbers(contrast)}" for contrast in _by_set(changes).values()] + _reach(groups[0], changes)
+    lines = [
+        f"{group.label} against {groups[0].label} on {_numbers(contrast)}"
+        for group in groups[1:]
+        for contrast in _by_set(contests, group.label).values()
+    ]
+    return lines + _contest_reach(contests)
+
+
+def p_text(value: float) -> str:
+    """A p-value as it is written, on one line: `= 0.03`, `< 0.001`."""
+    text = "< 0.001" if value < 0.001 else f"= {value:.3f}" if value < 0.1 else f"= {value:.2f}"
+    return text.replace(" ", "\u00a0")
+
+
+def signed(value: float) -> str:
+    """A difference with its sign and three digits."""
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def _same_training(run: ReadRun, other: ReadRun) -> bool:
     """Whether nothing shows that two runs saw other problems, or in another order."""
-    if own.record.get("data_hash") != other.record.get("data_hash"):
+    if run.record.get("data_hash") != other.record.get("data_hash"):
         return False
-    both = own.num_rows and other.num_rows
-    return not both or own.problem_ids() == other.problem_ids()
+    both = run.num_rows and other.num_rows
+    return not both or run.problem_ids() == other.problem_ids()
 
 
 def _columns(runs: Sequence[ReadRun]) -> list[tuple[str, int]]:
@@ -128,78 +140,136 @@ def _columns(runs: Sequence[ReadRun]) -> list[tuple[str, int]]:
 
 def _before_and_after(run: ReadRun, name: str, k: int, notes: list[str]) -> tuple[Rates, Rates] | None:
     after, before = (run.evaluations[moment].get(name) for moment in ("after", "before"))
-    pair = _pair(after, before, k)
-    if pair is None:
+    rates = _rates(after, before, k)
+    if rates is None:
         note = f"{run.name}: {name} was not measured on the same problems before and after, problem by problem: no test"
         notes += [note] if note not in notes else []
-    return pair
+    return rates
 
 
-def _pair(own: SetResult | None, other: SetResult | None, k: int) -> tuple[Rates, Rates] | None:
-    """pass@k of the same problems under both, or None where they are not the same."""
-    if own is None or other is None or not own.num_correct or not other.num_correct:
+def _rates(result: SetResult | None, reference: SetResult | None, k: int) -> tuple[Rates, Rates] | None:
+    """pass@k of each problem under both, or None where the problems are not the same."""
+    if result is None or reference is None or not result.num_correct or not reference.num_correct:
         return None
-    if list(own.num_correct) != list(other.num_correct) or k > min(own.num_samples, other.num_samples):
+    if list(result.num_correct) != list(reference.num_correct) or k > min(result.num_samples, reference.num_samples):
         return None
-    return np.array(own.rates(k)), np.array(other.rates(k))
+    return np.array(result.rates(k)), np.array(reference.rates(k))
 
 
 def _stacked(
-    label: str, against: str, name: str, k: int, rates: Sequence[tuple[Rates, Rates]], notes: list[str]
+    label: str, against: str, name: str, k: int, rates: Sequence[tuple[Rates, Rates] | None], notes: list[str]
 ) -> list[_Pair]:
-    if not rates:
+    """The rates of all seeds as one pair, or none where the seeds have different problems."""
+    known = [pair for pair in rates if pair is not None]
+    if not known:
         return []
-    if len({len(own) for own, _ in rates}) > 1:
+    if len({len(own) for own, _ in known}) > 1:
         note = f"{label}: the seeds were measured on different problems of {name}: not compared"
         notes += [note] if note not in notes else []
         return []
-    own, other = (np.stack([pair[side] for pair in rates]) for side in (0, 1))
-    return [_Pair(label=label, against=against, set_name=name, k=k, own=own, other=other)]
+    return [_Pair(label, against, name, k, *(np.stack([pair[side] for pair in known]) for side in (0, 1)))]
 
 
-def _findings(pairs: Sequence[_Pair], *, problems_are_pairs: bool) -> list[Finding]:
-    """Tests of all pairs; those of one k are corrected together."""
-    tests, p_values = [], []
-    for pair in pairs:
-        differences = pair.own - pair.other
-        alone = len(differences) == 1
-        usable = not alone or (problems_are_pairs and differences.size > 1)
-        test = paired_test(differences[0] if alone else differences.mean(axis=1)) if usable else None
-        tests.append(test)
-        # As `gar eval compare`: by permutation over problems, by the t-test over seeds.
-        p_values.append(None if test is None else test.permutation_p_value if alone else test.p_value)
-    corrected: dict[int, float] = {}
+def _contrasts(pairs: Sequence[_Pair], *, test_problems: bool) -> list[Contrast]:
+    """Compare all pairs; those of one k are corrected together."""
+    results: dict[int, PairedComparison] = {}
     for k in {pair.k for pair in pairs}:
-        rows = [row for row, pair in enumerate(pairs) if pair.k == k and p_values[row] is not None]
-        corrected |= zip(rows, holm_adjusted([p for row in rows if (p := p_values[row]) is not None]), strict=True)
-    return [_finding(pair, test, corrected.get(row)) for row, (pair, test) in enumerate(zip(pairs, tests, strict=True))]
+        places = [place for place, pair in enumerate(pairs) if pair.k == k]
+        rates = [(pairs[place].rates, pairs[place].reference) for place in places]
+        results |= zip(places, compare_paired(rates, test_problems=test_problems), strict=True)
+    return [
+        Contrast(label=pair.label, against=pair.against, set_name=pair.set_name, k=pair.k, result=results[place])
+        for place, pair in enumerate(pairs)
+    ]
 
 
-def _finding(pair: _Pair, test: object, p_value: float | None) -> Finding:
-    differences = pair.own - pair.other
-    spread = bool(np.ptp(differences))
-    low, high = bootstrap_interval(differences) if spread else (None, None)
-    return Finding(
-        label=pair.label,
-        against=pair.against,
-        set_name=pair.set_name,
-        k=pair.k,
-        num_seeds=len(differences),
-        num_problems=differences.shape[1],
-        reference=float(pair.other.mean()),
-        value=float(pair.own.mean()),
-        low=low,
-        high=high,
-        p_value=p_value,
-        detectable=getattr(test, "minimum_detectable_effect", None),
-        verdict=verdict(float(differences.mean()), p_value),
-    )
-
-
-def by_set(findings: Sequence[Finding]) -> Mapping[str, Finding]:
-    """The finding at the smallest k of each set: what the verdict speaks of."""
-    smallest: dict[str, Finding] = {}
-    for finding in findings:
-        if finding.set_name not in smallest or finding.k < smallest[finding.set_name].k:
-            smallest[finding.set_name] = finding
+def _by_set(contrasts: Sequence[Contrast], label: str | None = None) -> Mapping[str, Contrast]:
+    """The contrast at the smallest k of each set, which the verdict speaks of; of one group where it is named."""
+    smallest: dict[str, Contrast] = {}
+    for contrast in contrasts:
+        name = contrast.set_name
+        if label in (None, contrast.label) and (name not in smallest or contrast.k < smallest[name].k):
+            smallest[name] = contrast
     return smallest
+
+
+def _contest_headline(groups: Sequence[RunGroup], contests: Sequence[Contrast]) -> str:
+    verdicts = {contrast.result.verdict for contrast in contests}
+    if not contests:
+        return "No verdict: these runs have no measurement in common."
+    if verdicts == {_NOT_SHOWN}:
+        return "No difference between these groups of runs is shown."
+    if verdicts == {_NO_TEST}:
+        return "No test: with one seed each, nothing can be said of the methods."
+    return ". ".join(
+        f"{group.label} against {groups[0].label}: {_clauses(by_set)}"
+        for group in groups[1:]
+        if (by_set := _by_set(contests, group.label))
+    ) + "."  # fmt: skip
+
+
+def _clauses(by_set: Mapping[str, Contrast]) -> str:
+    """`better on test and harder; on hard no difference is shown`."""
+    clauses = []
+    for verdict in ("better", "worse", _NOT_SHOWN, _NO_TEST):
+        if names := [name for name, contrast in by_set.items() if contrast.result.verdict == verdict]:
+            where = f"on {_listed(names)}"
+            clauses.append(f"{where} no difference is shown" if verdict == _NOT_SHOWN else f"{verdict} {where}")
+    return "; ".join(clauses)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _numbers(contrast: Contrast) -> str:
+    result = contrast.result
+    interval = (
+        "no interval: all differences are equal"
+        if result.all_equal
+        else f"95 % interval {signed(result.low)} to {signed(result.high)}"
+    )
+    test = "" if result.holm_p_value is None else f", p\u00a0{p_text(result.holm_p_value)}"
+    values = (
+        f"{result.reference:.3f} before, {result.score:.3f} after"
+        if contrast.against == "before"
+        else f"{result.score:.3f} against {result.reference:.3f}"
+    )
+    text = (
+        f"{contrast.set_name}, pass@{contrast.k}: {values}, a difference of {signed(result.difference)} "
+        f"({interval}{test}): {result.verdict}."
+    )
+    if result.verdict == _NOT_SHOWN and result.minimum_detectable_effect is not None:
+        least = f"{result.minimum_detectable_effect:.2f}"
+        text += f" A true difference would have to be {least} to be found four times in five."
+    return text
+
+
+def _reach(group: RunGroup, changes: Sequence[Contrast]) -> list[str]:
+    if not changes:
+        return []
+    most = max(contrast.result.num_seeds for contrast in changes)
+    if most == 1:
+        return [
+            "This is one run: the test is over its problems and speaks of this one model before and after. Another "
+            "seed may end elsewhere, and a method is judged by comparing it with another."
+        ]
+    return [
+        f"The pairs of the test are {most} seeds of {group.label}. That training changes a model says nothing yet of "
+        "this method against another."
+    ]
+
+
+def _contest_reach(contests: Sequence[Contrast]) -> list[str]:
+    if not contests:
+        return []
+    most = max(contrast.result.num_seeds for contrast in contests)
+    if most == 1:
+        return [
+            "One seed each: the interval covers the choice of problems and not that of the seed, which may turn the "
+            "difference round. For a test, train several seeds of both (gar compare)."
+        ]
+    lines = [f"Paired by seed, {most} seeds at most; p-values are corrected for all sets and groups of one k (Holm)."]
+    if any(contrast.result.verdict == _NOT_SHOWN for contrast in contests):
+        lines.append("That no difference is shown does not show that there is none.")
+    return lines

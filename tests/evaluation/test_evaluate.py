@@ -8,7 +8,7 @@ import torch
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
 from gar.evaluation.evaluate import evaluate_policy
-from gar.evaluation.pass_at_k import pass_at_k
+from gar.evaluation.metrics import pass_at_k
 from gar.models.embedded import load_embedded
 from gar.settings import EvaluateSettings
 from gar.types import Problem, Status

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.evaluation.majority import majority_at_k
-from gar.evaluation.pass_at_k import pass_at_k
+from gar.evaluation.metrics import majority_at_k, pass_at_k
 
 
 def by_all_draws(num_right, wrong_votes, num_abstained, k):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.evaluation.pass_at_k import pass_at_k
+from gar.evaluation.metrics import pass_at_k
 
 
 def exact(num_samples: int, num_correct: int, k: int) -> Fraction:

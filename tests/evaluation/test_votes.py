@@ -5,32 +5,35 @@ import time
 import pytest
 
 from gar.evaluation.folder import EvaluationFolder, append_lines
-from gar.evaluation.grading import score
+from gar.evaluation.grading import equal_answers, score, vote_pool
 from gar.evaluation.job import ScoreSettings
-from gar.evaluation.majority import majority_at_k
-from gar.evaluation.votes import VoteCounter
+from gar.evaluation.metrics import majority_at_k
 
 
 @pytest.fixture(scope="module")
-def counter():
-    with VoteCounter(num_workers=1, timeout_seconds=2.0) as counter:
-        yield counter
+def pool():
+    with vote_pool(num_workers=1, timeout_seconds=2.0) as pool:
+        yield pool
 
 
-def test_votes_are_by_value_not_by_spelling(counter):
-    (votes,) = counter.votes([["1/2", r"\frac{1}{2}", "0.5", "2", "2.0", "1/2", "3"]])
+def test_votes_are_by_value_not_by_spelling(pool):
+    (votes,) = equal_answers(pool, [["1/2", r"\frac{1}{2}", "0.5", "2", "2.0", "1/2", "3"]])
     assert votes == {"1/2": "1/2", r"\frac{1}{2}": "1/2", "0.5": "1/2", "2": "2", "2.0": "2", "3": "3"}
 
 
-def test_votes_of_problems_do_not_mix(counter):
-    assert counter.votes([["1", "1.0"], [], ["1.0", "7"]]) == [{"1": "1", "1.0": "1"}, {}, {"1.0": "1.0", "7": "7"}]
+def test_votes_of_problems_do_not_mix(pool):
+    assert equal_answers(pool, [["1", "1.0"], [], ["1.0", "7"]]) == [
+        {"1": "1", "1.0": "1"},
+        {},
+        {"1.0": "1.0", "7": "7"},
+    ]
 
 
 @pytest.mark.slow
-def test_votes_of_hostile_answers_are_their_own_and_take_bounded_time(counter):
+def test_votes_of_hostile_answers_are_their_own_and_take_bounded_time(pool):
     hostile = ["9^{9^{9^9}}", r"\frac{1}{" * 5000, "{" * 100, "1" * 100_000, "x" * 3000, "\x00"]
     start = time.monotonic()
-    (votes,) = counter.votes([["7", *hostile, "7.0"]])
+    (votes,) = equal_answers(pool, [["7", *hostile, "7.0"]])
     assert time.monotonic() - start < 60
     assert votes["7.0"] == "7"
     assert all(votes[answer] == answer for answer in hostile)

@@ -12,7 +12,7 @@ from gar.analysis.inputs import open_run, uneven
 from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
 from gar.errors import GarError, RecordError
-from gar.evaluation.pass_at_k import pass_at_k
+from gar.evaluation.metrics import pass_at_k
 from gar.records import RunFolder, canonical_hash
 from gar.records.checked import checked
 from gar.records.evaluations import EvaluatedSet

@@ -1,7 +1,7 @@
 """How good a policy is on a set of problems: sample, verify, count."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
-from gar.evaluation.pass_at_k import pass_at_k
+from gar.evaluation.metrics import mean, pass_at_k
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
 from gar.settings import EvaluateSettings
 from gar.spans import ends_in_thinking_tag, token_pieces
@@ -209,9 +209,3 @@ def sample_groups(
         )
         for i, (problem, responses, flag) in enumerate(zip(problems, sampled, prefilled, strict=True))
     )
-
-
-def mean(values: Iterable[float]) -> float:
-    """Mean of at least one number; of truth values, the fraction that holds."""
-    numbers = list(values)
-    return sum(numbers) / len(numbers)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gar.evaluation.evaluate import Group, mean
+from gar.evaluation.evaluate import Group
+from gar.evaluation.metrics import mean
 from gar.rollouts.generate import Response
 from gar.types import Problem, ResponseVerifier, Status, Verdict
 from gar.verify import count_statuses

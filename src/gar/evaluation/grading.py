@@ -1,7 +1,8 @@
 """`gar eval score`: a verdict for every sample into an append-only file, then the numbers. Needs no model.
 
 A sample is *correct* where its answer is right and it keeps the format that was asked for, as in training. Every sample
-that keeps the format and has an answer *votes* for its answer's value; the others abstain.
+that keeps the format and has an answer *votes* for the value of its answer, not its spelling: `1/2` and `\\frac{1}{2}`
+are one vote. The others abstain.
 """
 
 from collections import Counter
@@ -18,10 +19,11 @@ from gar.evaluation.benchmarks.prompts import FIVE_SHOT_STOP
 from gar.evaluation.folder import EvaluationFolder, Line, append_lines
 from gar.evaluation.job import PromptForm, ScoreSettings
 from gar.evaluation.metrics import default_ks, write_metrics
-from gar.evaluation.votes import VoteCounter
 from gar.types import ResponseFormat, Status, Verdict
 from gar.verify import Verifier, parse_response
+from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
 from gar.verify.choices import chosen_letters
+from gar.verify.workers import WorkerPool
 
 _SAMPLES_PER_WINDOW = 1024
 
@@ -37,8 +39,8 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         The numbers, as `metrics.json` holds them.
 
     Raises:
-        ConfigError: A k is larger than the number of samples; the format is another one than that of verdicts that are
-            there; another process writes.
+        ConfigError: A k is larger than the number of samples; or existing verdicts have another format.
+        LockedError: Another process writes there.
         RecordError: Samples are missing, or a file cannot be read or written.
     """
     identity = folder.identity()
@@ -89,17 +91,18 @@ def _grade(
     folder: EvaluationFolder,
     settings: ScoreSettings,
     format: ResponseFormat,
-    problems: dict[str, Line],
+    problems: Mapping[str, Line],
     done: set[tuple[str, int]],
 ) -> None:
-    limits = {"num_workers": settings.num_workers, "timeout_seconds": settings.timeout_seconds}
-    total = len(problems) * folder.identity()["sampling"]["num_samples"]
+    """Append a verdict for every sample that is not in `done`."""
+    identity = folder.identity()
+    limits: dict[str, Any] = {"num_workers": settings.num_workers, "timeout_seconds": settings.timeout_seconds}
+    total = len(problems) * identity["sampling"]["num_samples"]
     bar = tqdm(total=total, initial=len(done), desc="grading", unit=" samples", disable=None)
-    form = folder.identity()["prompt"]["form"]
-    with bar, Verifier(format=format, **limits) as verifier, VoteCounter(**limits) as counter:
+    with bar, Verifier(format=format, **limits) as verifier, vote_pool(**limits) as pool:
         for window in _windows(folder, done):
-            verdicts = sample_verdicts(verifier, window, problems, form=form)
-            votes = _votes(counter, window, verdicts, problems)
+            verdicts = sample_verdicts(verifier, window, problems, form=identity["prompt"]["form"])
+            votes = _votes(pool, window, verdicts, problems)
             lines = [
                 _line(sample, verdict, vote, format)
                 for sample, verdict, vote in zip(window, verdicts, votes, strict=True)
@@ -110,7 +113,7 @@ def _grade(
 
 
 def _windows(folder: EvaluationFolder, done: set[tuple[str, int]]) -> Iterator[list[Line]]:
-    """Samples of whole problems, gathered up to so many. A problem that a kill tore is graded whole again."""
+    """Samples of whole problems, many at a time. A problem that a kill has torn apart is graded whole again."""
     window: list[Line] = []
     for _, group in groupby(folder.samples(), key=lambda sample: sample["problem"]):
         samples = list(group)
@@ -130,33 +133,34 @@ def sample_verdicts(
     """A verdict per sample: by letter for multiple choice, by value for the rest.
 
     Args:
-        verifier: Grades the answers, in the format it has.
-        window: Samples as in `samples.jsonl`: problem, text, prefilled_think.
-        problems: As in `problems.jsonl`, by id.
-        form: Of the prompts; after five-shot examples a response ends where it begins the next question.
+        verifier: Grades the answers, in its format.
+        window: Samples as in `samples.jsonl`.
+        problems: Problems as in `problems.jsonl`, by id.
+        form: The form of the prompts. After five-shot examples a response ends where it begins the next question.
     """
     cut = form == "five-shot"
     texts = [sample["text"].partition(FIVE_SHOT_STOP)[0] if cut else sample["text"] for sample in window]
-    by_value = [i for i, sample in enumerate(window) if not problems[sample["problem"]]["num_choices"]]
+    asked = [problems[sample["problem"]] for sample in window]
+    by_value = [i for i, problem in enumerate(asked) if not problem["num_choices"]]
     graded = iter(
         verifier.verify(
             [texts[i] for i in by_value],
-            [problems[window[i]["problem"]]["answer"] for i in by_value],
+            [asked[i]["answer"] for i in by_value],
             prefilled_think=[window[i]["prefilled_think"] for i in by_value],
-            prompts=[prompt_text(problems[window[i]["problem"]]["prompt"]) for i in by_value],
+            prompts=[prompt_text(asked[i]["prompt"]) for i in by_value],
         )
     )
     return [
         choice_verdict(
             text,
-            problems[sample["problem"]]["answer"],
-            problems[sample["problem"]]["num_choices"],
+            problem["answer"],
+            problem["num_choices"],
             format=verifier.format,
             prefilled_think=sample["prefilled_think"],
         )
-        if problems[sample["problem"]]["num_choices"]
+        if problem["num_choices"]
         else next(graded)
-        for text, sample in zip(texts, window, strict=True)
+        for text, sample, problem in zip(texts, window, asked, strict=True)
     ]
 
 
@@ -168,7 +172,7 @@ def choice_verdict(
     Args:
         text: The response.
         gold: The right letter.
-        num_choices: Letters from A on that there are.
+        num_choices: Number of letters, from A on.
         format: Where the answer is looked for, as in `gar.verify.parse_response`.
         prefilled_think: The prompt ends in the opening thinking tag.
     """
@@ -186,30 +190,63 @@ def choice_verdict(
         verified=status is Status.OK,
         well_formatted=parsed.well_formatted,
         answer=letter or parsed.answer,
-        detail="; ".join(each for each in (detail, parsed.reason) if each),
+        detail="; ".join(part for part in (detail, parsed.reason) if part),
     )
 
 
+def vote_pool(*, num_workers: int = 2, timeout_seconds: float = 5.0) -> WorkerPool:
+    """Worker processes for `equal_answers`. Two answers that pass the limit count as different."""
+    return WorkerPool(grade_answer, num_workers=num_workers, timeout_seconds=timeout_seconds, warm_up=WARM_UP)
+
+
+def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    """Which answers to one problem are the same, by value?
+
+    Equality as math-verify sees it need not be transitive; an answer joins the first class whose first answer it equals.
+
+    Args:
+        pool: From `vote_pool`.
+        answers: The answers to each problem, repeats allowed.
+
+    Returns:
+        For each problem, every answer with the first answer of equal value.
+    """
+    waiting = [list(dict.fromkeys(group)) for group in answers]
+    classes: list[dict[str, str]] = [{} for _ in answers]
+    while any(
+        waiting
+    ):  # one more class of every problem that has answers left; all comparisons go to the pool together
+        pairs = [(i, other, group[0]) for i, group in enumerate(waiting) for other in group[1:]]
+        for i, group in enumerate(waiting):
+            classes[i] |= {answer: answer for answer in group[:1]}
+        grades = [grade_exactly(other, first) for _, other, first in pairs]
+        hard = [place for place, graded in enumerate(grades) if graded is None]
+        for place, graded in zip(hard, pool.run([pairs[place][1:] for place in hard]), strict=True):
+            grades[place] = graded
+        for (i, other, first), graded in zip(pairs, grades, strict=True):
+            if graded is not None and graded.status is Status.OK:
+                classes[i][other] = first
+        waiting = [[answer for answer in group if answer not in classes[i]] for i, group in enumerate(waiting)]
+    return classes
+
+
 def _votes(
-    counter: VoteCounter, window: Sequence[Line], verdicts: Sequence[Verdict], problems: dict[str, Line]
+    pool: WorkerPool, window: Sequence[Line], verdicts: Sequence[Verdict], problems: Mapping[str, Line]
 ) -> list[str | None]:
-    """What each sample votes for. A right answer votes for the gold answer; what cannot be compared, for its text."""
-    ids = list(dict.fromkeys(sample["problem"] for sample in window))
-    unlike: dict[str, list[str]] = {problem: [] for problem in ids}
+    """The vote of each sample. A right answer votes for the gold answer; one that cannot be compared, for its text."""
+    wrong: dict[str, list[str]] = {sample["problem"]: [] for sample in window}
     for sample, verdict in zip(window, verdicts, strict=True):
         if _may_vote(verdict) and verdict.status is Status.WRONG and not problems[sample["problem"]]["num_choices"]:
-            unlike[sample["problem"]].append(verdict.answer or "")
-    classes = dict(zip(ids, counter.votes(list(unlike.values())), strict=True))
-    votes: list[str | None] = []
-    for sample, verdict in zip(window, verdicts, strict=True):
-        answer = verdict.answer or ""
+            wrong[sample["problem"]].append(verdict.answer or "")
+    classes = dict(zip(wrong, equal_answers(pool, list(wrong.values())), strict=True))
+
+    def vote(problem: str, verdict: Verdict) -> str | None:
         if not _may_vote(verdict):
-            votes.append(None)
-        elif verdict.status is Status.OK:
-            votes.append(problems[sample["problem"]]["answer"])
-        else:
-            votes.append(classes[sample["problem"]].get(answer, answer))
-    return votes
+            return None
+        answer = verdict.answer or ""
+        return problems[problem]["answer"] if verdict.status is Status.OK else classes[problem].get(answer, answer)
+
+    return [vote(sample["problem"], verdict) for sample, verdict in zip(window, verdicts, strict=True)]
 
 
 def _may_vote(verdict: Verdict) -> bool:

@@ -1,31 +1,139 @@
-"""From verdicts to the numbers of one evaluation: `metrics.json`."""
+"""The numbers of an evaluation: pass@k and maj@k of each problem, and `metrics.json` from the verdicts."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gar.errors import RecordError
-from gar.evaluation.evaluate import mean
 from gar.evaluation.folder import EvaluationFolder, Line
-from gar.evaluation.majority import majority_at_k
-from gar.evaluation.pass_at_k import pass_at_k
 from gar.evaluation.statistics import bootstrap_interval
 from gar.records.files import json_text, write_atomic
 from gar.types import Status
 
 
+def mean(values: Iterable[float]) -> float:
+    """Mean of at least one number; of truth values, the fraction that holds."""
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
+
+
+def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
+    """Chance that at least one of k responses, drawn without replacement from a problem's samples, is correct.
+
+        1 - C(n - c, k) / C(n, k)  =  1 - prod_{i = n-c+1..n} (1 - k / i)
+
+    The product needs no large binomials. With n = k it is 1 where any sample is correct, and its variance is largest.
+
+    Args:
+        num_samples: n, the responses to the problem.
+        num_correct: c, the correct ones.
+        k: Responses drawn.
+
+    Returns:
+        A number in [0, 1]; exactly 0 where none is correct, exactly 1 where every draw of k holds a correct one.
+
+    Raises:
+        ValueError: k < 1, k > n, c < 0 or c > n.
+
+    References:
+        Chen et al. 2021, Evaluating Large Language Models Trained on Code, arXiv 2107.03374, section 2.1.
+
+    Example:
+        >>> pass_at_k(4, 1, 2)
+        0.5
+    """
+    if not 1 <= k <= num_samples:
+        raise ValueError(f"pass@k needs 1 <= k <= num_samples, got k = {k} and num_samples = {num_samples}")
+    if not 0 <= num_correct <= num_samples:
+        raise ValueError(f"num_correct must lie in [0, num_samples = {num_samples}], got {num_correct}")
+    num_wrong = num_samples - num_correct
+    if num_wrong < k:
+        return 1.0
+    return 1.0 - math.prod(1.0 - k / i for i in range(num_wrong + 1, num_samples + 1))
+
+
+def majority_at_k(num_right: int, wrong_votes: Sequence[int], num_abstained: int, k: int) -> float:
+    """Chance that the most frequent answer of k samples is right, the k drawn without replacement from a problem's n.
+
+    With `c_0` votes for the right answer, `c_1, c_2, ...` for the others, and ties broken evenly:
+
+        sum over t >= 1 and m >= 0 of  C(c_0, t) W(t, m) / (m + 1) / C(n, k)
+
+    W(t, m) counts the ways to draw the other k - t samples so that m other answers have exactly t votes and none has
+    more. Samples without an answer abstain. The value is exact: no draw is simulated. maj@1 is pass@1.
+
+    Args:
+        num_right: Votes for the right answer.
+        wrong_votes: Votes for each other answer; answers of equal value count as one.
+        num_abstained: Samples without a vote.
+        k: Samples drawn.
+
+    Returns:
+        A number in [0, 1]; 0 where no vote is right.
+
+    Raises:
+        ValueError: A count is negative, or k is not in [1, n].
+
+    References:
+        Wang et al. 2022, Self-Consistency, arXiv 2203.11171, for the vote; the counting is ours.
+
+    Example:
+        >>> majority_at_k(2, [1], 0, 3), majority_at_k(1, [1], 0, 2)
+        (1.0, 0.5)
+    """
+    num_samples = num_right + sum(wrong_votes) + num_abstained
+    if min(num_right, num_abstained, *wrong_votes, 0) < 0 or not 1 <= k <= num_samples:
+        raise ValueError(
+            f"maj@k needs counts of at least 0 and 1 <= k <= num_samples, got {num_right} right, {list(wrong_votes)} "
+            f"wrong, {num_abstained} abstained and k = {k}"
+        )
+    return _majority_at_k(num_right, tuple(sorted(wrong_votes)), num_abstained, k)
+
+
+@lru_cache(maxsize=4096)
+def _majority_at_k(num_right: int, wrong_votes: tuple[int, ...], num_abstained: int, k: int) -> float:
+    total = math.comb(num_right + sum(wrong_votes) + num_abstained, k)
+    share = 0.0
+    for t in range(1, min(num_right, k) + 1):
+        ways = _ways_of_others(wrong_votes, num_abstained, num_drawn=k - t, limit=t)
+        share += sum(count * math.comb(num_right, t) / total / (ties + 1) for ties, count in enumerate(ways))
+    return min(share, 1.0)
+
+
+def _ways_of_others(wrong_votes: Sequence[int], num_abstained: int, *, num_drawn: int, limit: int) -> list[int]:
+    """For each m, the ways to draw `num_drawn` other samples so that m answers have `limit` votes and none has more."""
+    most_ties = num_drawn // limit
+    # ways[m][j]: m answers at the limit, j samples drawn so far
+    ways = [[0] * (num_drawn + 1) for _ in range(most_ties + 1)]
+    ways[0] = [math.comb(num_abstained, j) for j in range(num_drawn + 1)]
+    for votes in wrong_votes:
+        below = [math.comb(votes, j) for j in range(min(votes, limit - 1) + 1)]
+        at_limit = math.comb(votes, limit)
+        ways = [
+            [
+                sum(count * ways[m][j - taken] for taken, count in enumerate(below) if taken <= j)
+                + (at_limit * ways[m - 1][j - limit] if m and j >= limit else 0)
+                for j in range(num_drawn + 1)
+            ]
+            for m in range(most_ties + 1)
+        ]
+    return [row[num_drawn] for row in ways]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCounts:
-    """How the samples of one problem fell out.
+    """Counts of the samples of one problem.
 
     Attributes:
-        id: The problem's.
-        category: Its category, "" where the set has none.
-        num_samples: Samples of it.
-        num_correct: Right, and in the format that was asked for. Each of them is a vote for the right answer.
+        id: The problem.
+        category: Its category; "" where the set has none.
+        num_samples: Samples of the problem.
+        num_correct: Samples with the right answer in the format that was asked for. Each votes for the right answer.
         wrong_votes: Votes for each other answer, most frequent first.
 
     Example: ProblemCounts(id="7", category="", num_samples=4, num_correct=1, wrong_votes=(2,))
@@ -60,29 +168,35 @@ def write_metrics(folder: EvaluationFolder, ks: Sequence[int]) -> dict[str, Any]
         RecordError: A file cannot be read or written.
     """
     identity = folder.identity()
-    counts, totals = _count(folder)
-    format = next(folder.verdicts())["format"]
+    verdicts = _verdicts_by_problem(folder)
+    lines = [line for group in verdicts.values() for line in group]
+    statuses = Counter(line["status"] for line in lines)
+    counts = [_counts(problem, verdicts[problem["id"]]) for problem in folder.problems()]
     metrics: dict[str, Any] = {
         "benchmark": identity["benchmark"]["name"],
         "model": identity["model"]["name"],
         "prompt": identity["prompt"]["form"],
-        "format": format,
+        "format": lines[0]["format"],
         "num_problems": len(counts),
         "num_samples": identity["sampling"]["num_samples"],
-        "pass_at": {str(k): mean(each.pass_at(k) for each in counts) for k in ks},
-        "majority_at": {str(k): mean(each.majority_at(k) for each in counts) for k in ks},
-        "interval_95": {str(k): _interval([each.pass_at(k) for each in counts]) for k in ks},
-        **totals,
+        "pass_at": {str(k): mean(problem.pass_at(k) for problem in counts) for k in ks},
+        "majority_at": {str(k): mean(problem.majority_at(k) for problem in counts) for k in ks},
+        "interval_95": {str(k): _interval([problem.pass_at(k) for problem in counts]) for k in ks},
+        "mean_response_tokens": mean(line["num_tokens"] for line in lines),
+        "truncated_fraction": mean(line["truncated"] for line in lines),
+        "well_formatted_fraction": mean(line["well_formatted"] for line in lines),
+        "verified_fraction": mean(line["verified"] for line in lines),
+        "status_counts": {status.value: statuses[status.value] for status in Status},
         "categories": _categories(counts),
         "notes": identity["benchmark"]["notes"],
         "problems": [
             {
-                "id": each.id,
-                "category": each.category,
-                "num_correct": each.num_correct,
-                "wrong_votes": list(each.wrong_votes),
+                "id": problem.id,
+                "category": problem.category,
+                "num_correct": problem.num_correct,
+                "wrong_votes": list(problem.wrong_votes),
             }
-            for each in counts
+            for problem in counts
         ],
     }
     write_atomic(folder.metrics_path, json_text(metrics, indent=1) + "\n")
@@ -93,68 +207,53 @@ def read_counts(metrics: Mapping[str, Any]) -> list[ProblemCounts]:
     """The counts of every problem in a `metrics.json`, in its order."""
     return [
         ProblemCounts(
-            id=each["id"],
-            category=each["category"],
+            id=problem["id"],
+            category=problem["category"],
             num_samples=metrics["num_samples"],
-            num_correct=each["num_correct"],
-            wrong_votes=tuple(each["wrong_votes"]),
+            num_correct=problem["num_correct"],
+            wrong_votes=tuple(problem["wrong_votes"]),
         )
-        for each in metrics["problems"]
+        for problem in metrics["problems"]
     ]
 
 
-def _count(folder: EvaluationFolder) -> tuple[list[ProblemCounts], dict[str, Any]]:
-    """One pass over the verdicts: counts by problem, in the order of the problems; and means over all samples."""
-    by_problem: dict[str, list[Line]] = {problem["id"]: [] for problem in folder.problems()}
-    statuses: Counter[str] = Counter()
-    seen: set[tuple[str, int]] = set()
+def _verdicts_by_problem(folder: EvaluationFolder) -> dict[str, list[Line]]:
+    by_problem: dict[str, dict[int, Line]] = {problem["id"]: {} for problem in folder.problems()}
     for line in folder.verdicts():
-        key = line["problem"], line["sample"]
-        if key in seen or line["problem"] not in by_problem:
+        problem, sample = line["problem"], line["sample"]
+        if problem not in by_problem or sample in by_problem[problem]:
             raise RecordError(
-                f"{folder.verdicts_path}: sample {key[1]} of problem {key[0]!r} is there twice, or of no problem of "
+                f"{folder.verdicts_path}: sample {sample} of problem {problem!r} is there twice, or of no problem of "
                 f"{folder.problems_path.name}. Delete it to grade anew."
             )
-        seen.add(key)
-        by_problem[line["problem"]].append(line)
-        statuses[line["status"]] += 1
-    counts = []
-    for problem in folder.problems():
-        lines = by_problem[problem["id"]]
-        wrong = Counter(line["vote"] for line in lines if line["vote"] is not None and not line["correct"])
-        counts.append(
-            ProblemCounts(
-                id=problem["id"],
-                category=problem["category"],
-                num_samples=len(lines),
-                num_correct=sum(line["correct"] for line in lines),
-                wrong_votes=tuple(sorted(wrong.values(), reverse=True)),
-            )
-        )
-    lines = [line for group in by_problem.values() for line in group]
-    totals = {
-        "mean_response_tokens": mean(line["num_tokens"] for line in lines),
-        "truncated_fraction": mean(line["truncated"] for line in lines),
-        "well_formatted_fraction": mean(line["well_formatted"] for line in lines),
-        "verified_fraction": mean(line["verified"] for line in lines),
-        "status_counts": {status.value: statuses[status.value] for status in Status},
-    }
-    return counts, totals
+        by_problem[problem][sample] = line
+    return {problem: list(samples.values()) for problem, samples in by_problem.items()}
+
+
+def _counts(problem: Line, verdicts: Sequence[Line]) -> ProblemCounts:
+    wrong = Counter(line["vote"] for line in verdicts if line["vote"] is not None and not line["correct"])
+    return ProblemCounts(
+        id=problem["id"],
+        category=problem["category"],
+        num_samples=len(verdicts),
+        num_correct=sum(line["correct"] for line in verdicts),
+        wrong_votes=tuple(sorted(wrong.values(), reverse=True)),
+    )
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Where the mean over problems may lie if others of the kind had been asked. None without spread to tell it by."""
+    """95 % bootstrap interval of the mean over problems; None where all values are equal."""
     return None if len(set(values)) == 1 else bootstrap_interval(np.array([values]))
 
 
 def _categories(counts: Sequence[ProblemCounts]) -> dict[str, Any]:
     """pass@1 by category, where there are several. The headline number is the mean over problems, not over these."""
     groups: dict[str, list[ProblemCounts]] = {}
-    for each in counts:
-        groups.setdefault(each.category, []).append(each)
+    for problem in counts:
+        groups.setdefault(problem.category, []).append(problem)
     if len(groups) < 2:
         return {}
     return {
-        name: {"num_problems": len(group), "pass_at_1": mean(each.pass_at(1) for each in group)}
+        name: {"num_problems": len(group), "pass_at_1": mean(problem.pass_at(1) for problem in group)}
         for name, group in sorted(groups.items())
     }

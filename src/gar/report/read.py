@@ -11,7 +11,7 @@ from typing import Any
 from gar.analysis.inputs import read_record, read_settings, tolerant_metrics, uneven
 from gar.config import RunConfig
 from gar.errors import RecordError
-from gar.evaluation.pass_at_k import pass_at_k
+from gar.evaluation.metrics import pass_at_k
 from gar.records import ROLLOUT_SCHEMA, RolloutReader, RunFolder
 from gar.records.evaluations import EvaluatedSet
 

@@ -240,22 +240,38 @@ def test_token_gradients_are_the_derivative_of_the_loss(embedded):
 def test_check_theory_on_the_embedded_model(embedded):
     check = check_theory(embedded, num_problems=3, num_samples=4)
     statements = {p.name: p for p in check.propositions}
-    outcomes = {name: p.outcome for name, p in statements.items()}
     for name in ("Proposition 1", "Corollary 1", "Theorem 3", "Proposition 2", "Proposition 3"):
-        assert outcomes[name] == "holds", name
-    assert (outcomes["Theorem 1"], outcomes["Theorem 2"]) == ("fails", "fails")
-    assert "12 and 12 of 12" in statements["Theorem 2"].number  # eq. 8 fails on the counterexample alone
+        assert statements[name].in_general.startswith("true: "), name
+        assert "holds for all" in statements[name].result, name
+        assert "fails" not in statements[name].result, name
     data = {name: check.data[name].to_numpy() for name in check.data.column_names}
-    for name in ("printed_bound", "printed_bound_of_largest"):
+    for name in ("printed_bound", "printed_bound_of_largest", "proven_bound"):
         assert (np.abs(data["remainder"]) <= data[name] * (1 + 1e-9)).all()
     assert (np.abs(data["alignment"]) <= data["orthogonality_bound"]).all()
     assert (np.abs(data["normalised_kernel"]) <= 1 + 1e-9).all()
     assert (np.sign(data["anchor_loss_decrease"]) == np.sign(data["kernel"])).mean() > 0.9  # first order
+    assert all(bool(p.counterexample) == p.in_general.startswith("false") for p in check.propositions)
+
+
+def test_theory_output_says_of_theorem_2_that_it_holds_here_and_is_false_in_general(embedded):
+    check = check_theory(embedded, num_problems=3, num_samples=4)
     output = theory_output(check)
+    (shown,) = [cells for cells in output.rows if str(cells[0]).startswith("Theorem 2:")]
+    assert "constant 1: holds for all 12 pairs" in str(shown[1])
+    assert "B_h^2 in both terms: holds for all 12 pairs" in str(shown[1])
+    assert shown[2] == "false for every constant: counterexample. True with B_h^2 in both terms, B_h = max |h_t|"
     assert output.text is not None
-    assert "**Theorem 2: fails.**" in output.text
-    assert "no c_1 > 0 makes the lower bound true" in output.text
-    assert all(p.counterexample for p in check.propositions if p.outcome == "fails")
+    assert f"- on these rollouts: {shown[1]}\n- in general: {shown[2]}\n- counterexample: V = 2" in output.text
+
+
+def test_theory_of_opposed_pairs_fails_whatever_the_constant(embedded):
+    check = check_theory(embedded, num_problems=3, num_samples=4)
+    (theorem,) = [p for p in check.propositions if p.name == "Theorem 1"]
+    data = {name: check.data[name].to_numpy() for name in ("alignment", "normalised_kernel")}
+    opposed = int(((data["alignment"] > 0) & (data["normalised_kernel"] < 0)).sum())
+    assert opposed
+    assert theorem.result.startswith(f"fails for {opposed} of 12 pairs, whatever c_1 > 0; rank correlation")
+    assert theorem.in_general == "false for every c_1 > 0: counterexample"
 
 
 def test_counterexamples_are_those_of_the_documentation():
@@ -287,23 +303,29 @@ def test_reward_propositions_by_hand():
         alignment=torch.tensor([0.6, 0.2, 0.9, 0.5, 0.1], dtype=torch.float64),
         group_index=torch.tensor([0, 0, 0, 1, 1]),
     )
-    found = {p.name: p for p in reward_propositions(scored)}
-    assert found["Theorem 3"].number == "4 of 4 responses; 1 and 1 of 1 groups"
-    assert found["Theorem 3, for right answers"].number == "-0.6 against 0.0"
-    assert found["Theorem 3 (i), carried over to advantages"].number == "2 of 4 responses in 2 groups"
-    assert found["Proposition 2"].number == "2 of 2 groups"
-    assert found["Proposition 2, its proof"].number == "violated in 2 of 2 groups"
-    assert "0.0025 against 0.0100" in found["Proposition 2, its proof"].counterexample
-    assert found["Proposition 3"].outcome == "holds"
-    assert found["Appendix G.4"].number == "1.0500 over 2 groups"
-    assert found["Proposition 4, its reason"].number == "1 of 1 responses are positive"
+    statements = {p.name: p for p in reward_propositions(scored)}
+    assert {name: p.result for name, p in statements.items()} == {
+        "Theorem 3": "(i) holds for all 4 responses inside; (ii) holds for all 1 mixed groups",
+        "Theorem 3, for right answers": "-0.6 against 0.0",
+        "Theorem 3 (i), carried over to advantages": "fails for 2 of 4 correct responses in 2 groups",
+        "Proposition 2": "holds for all 2 groups",
+        "Proposition 2, its proof": "fails for 2 of 2 groups",
+        "Proposition 3": "holds for all 2 groups, at most 0e+00",
+        "Appendix G.4": "fails for 2 of 2 groups: mean reward 1.0500, 1 without the bonus",
+        "Proposition 4, its reason": "fails for 1 of 1 responses below the mean",
+    }
+    assert "0.0025 against 0.0100" in statements["Proposition 2, its proof"].counterexample
 
 
-def test_reward_propositions_of_equal_alignments_claim_nothing():
+def test_reward_propositions_without_cases_claim_nothing():
     """Proposition 2 speaks of groups whose bonuses differ: a copy is no evidence for or against it."""
     scored = ScoredGroups(
         eligible=torch.tensor([True, True, False]),
         alignment=torch.tensor([0.3, 0.3, 0.1], dtype=torch.float64),
         group_index=torch.tensor([0, 0, 0]),
     )
-    assert {p.name: p for p in reward_propositions(scored)}["Proposition 2"].number == "0 of 0 groups"
+    assert {p.name: p.result for p in reward_propositions(scored)}["Proposition 2"] == "not tested: no groups"
+    wrong = replace(scored, eligible=torch.tensor([False, False, False]))
+    results = {p.name: p.result for p in reward_propositions(wrong)}
+    assert results.pop("Theorem 3, for right answers") == "-0.6 against 0.0"  # it needs no rollouts
+    assert all("not tested: no" in result and "holds" not in result for result in results.values()), results

@@ -82,6 +82,7 @@ def pair_measures(
         "remainder": float(split.remainder),
         "printed_bound": float(split.printed_bound),
         "printed_bound_of_largest": float(split.printed_bound_of_largest),
+        "proven_bound": float(split.bound),
         "orthogonality_bound": 2 * vectors.shape[1] * separating_threshold(vectors),
         "anchor_loss_decrease": float(before - after) / STEP_SIZE if moves_logits else np.nan,
     }

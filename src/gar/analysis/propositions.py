@@ -1,11 +1,11 @@
-"""The paper's statements about rewards, advantages and cost, each checked on groups of rollouts and on a small example.
+"""The paper's statements about rewards, advantages and cost, checked on groups of rollouts.
 
-What fails comes with the numbers that refute it.
+Each has two answers: whether it holds for the rollouts at hand, and whether it is true in general. A statement that is
+false in general comes with numbers that refute it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,53 +15,64 @@ from gar.models.families import ModelParts
 from gar.models.shapes import model_shape
 from gar.settings import GROUP_DDOF, GROUP_EPS
 
-Outcome = Literal["holds", "fails", "measured"]
-
 BETA = 0.5
 PENALTY = -0.6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposition:
-    """A statement and what came of it.
+    """A statement of the paper and what became of it.
 
     Attributes:
         name: Where the paper states it.
-        statement: In our words.
-        computed: What was computed, on what.
-        number: What came out.
-        outcome: "measured" where the statement sets no bound that could hold or fail.
-        counterexample: Numbers that refute it; empty where it holds.
+        statement: The statement in our words.
+        computed: What was computed.
+        result: Whether it holds for these rollouts, with the numbers.
+        in_general: "true" or "false", with the reason in brief; "no bound to prove" where it sets none.
+        counterexample: Numbers that refute it; empty unless it is false in general.
     """
 
     name: str
     statement: str
     computed: str
-    number: str
-    outcome: Outcome
+    result: str
+    in_general: str
     counterexample: str = ""
+
+
+def tally(num_holding: int, num_cases: int, cases: str) -> str:
+    """For how many cases a statement holds, in words that do not mistake "no case" for "every case".
+
+    >>> tally(3, 3, "pairs"), tally(1, 3, "pairs"), tally(0, 0, "pairs")
+    ('holds for all 3 pairs', 'fails for 2 of 3 pairs', 'not tested: no pairs')
+    """
+    if not num_cases:
+        return f"not tested: no {cases}"
+    if num_holding == num_cases:
+        return f"holds for all {num_cases} {cases}"
+    return f"fails for {num_cases - num_holding} of {num_cases} {cases}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredGroups:
-    """Facts about all responses of some groups: float64 and bool, [responses]."""
+    """All responses of some groups. Fields are [responses]; `alignment` is float64."""
 
     eligible: Tensor
     alignment: Tensor
     group_index: Tensor
 
     def rewards(self, beta: float = BETA) -> Tensor:
-        """Shaped rewards. All responses are taken as well formatted: format is not part of these statements."""
+        """Shaped rewards. All responses count as well formatted: format is not part of these statements."""
         return gradient_aligned_rewards(
             self.eligible, self.alignment, torch.zeros_like(self.alignment), self.group_index, beta=beta
         )
 
     def advantages(self, beta: float = BETA) -> Tensor:
-        """Eq. 10. beta 0: those of the outcome alone."""
+        """Eq. 10. With beta 0, the advantages of the outcome alone."""
         return group_advantages(self.rewards(beta), self.group_index, scale="std", ddof=GROUP_DDOF, eps=GROUP_EPS)
 
     def correct_alone(self) -> "ScoredGroups":
-        """The correct responses of each group as a group of their own, where there are at least two."""
+        """The correct responses of each group as a group by themselves, where there are at least two."""
         kept = self.eligible & (group_sizes(self.group_index, self.eligible) > 1)
         return ScoredGroups(
             eligible=self.eligible[kept], alignment=self.alignment[kept], group_index=self.group_index[kept]
@@ -70,6 +81,19 @@ class ScoredGroups:
     def groups(self) -> list[Tensor]:
         """Rows of each group."""
         return [(self.group_index == group).nonzero()[:, 0] for group in self.group_index.unique()]
+
+    def mixed_groups(self) -> list[Tensor]:
+        """Rows of each group that has correct and incorrect responses."""
+        return [rows for rows in self.groups() if self.eligible[rows].any() and not self.eligible[rows].all()]
+
+    def informative_groups(self) -> list[Tensor]:
+        """Rows of the correct responses of each group in which their alignments differ."""
+        members = [rows[self.eligible[rows]] for rows in self.groups()]
+        return [rows for rows in members if len(rows) > 1 and _span(self.alignment[rows]) > 1e-9]
+
+
+def _span(values: Tensor) -> float:
+    return float(values.max() - values.min())
 
 
 def _group(eligible: Sequence[bool], alignment: Sequence[float]) -> ScoredGroups:
@@ -85,41 +109,30 @@ _EXAMPLE = _group([True, True], [0.6, 0.2])
 
 def reward_propositions(scored: ScoredGroups) -> list[Proposition]:
     """Theorem 3, propositions 2 and 3, and what the paper concludes from them."""
-    groups = scored.groups()
-    mixed = [rows for rows in groups if scored.eligible[rows].any() and not scored.eligible[rows].all()]
     alone = scored.correct_alone()
     return [
-        _separation(scored, mixed),
-        _separation_in_bad_format(),
-        _non_degradation(alone),
-        _variance(scored),
-        _variance_bound(alone),
-        _centred_bonus(alone),
-        _invariant_mean(alone),
-        _positive_advantages(scored, mixed),
-    ]
+        _separation(scored), _separation_in_bad_format(), _non_degradation(alone), _variance(scored),
+        _variance_bound(alone), _centred_bonus(alone), _invariant_mean(alone), _positive_advantages(scored),
+    ]  # fmt: skip
 
 
-def _separated(scored: ScoredGroups, values: Tensor, groups: Sequence[Tensor]) -> int:
-    """Groups whose lowest eligible value lies above the highest of the others."""
-    return sum(
-        bool(values[rows][scored.eligible[rows]].min() > values[rows][~scored.eligible[rows]].max()) for rows in groups
-    )
-
-
-def _separation(scored: ScoredGroups, mixed: Sequence[Tensor]) -> Proposition:
-    rewards = scored.rewards()
+def _separation(scored: ScoredGroups) -> Proposition:
+    rewards, advantages, mixed = scored.rewards(), scored.advantages(), scored.mixed_groups()
     inside = rewards[scored.eligible]
-    kept = int((inside >= 1).sum())
-    separated = [_separated(scored, values, mixed) for values in (rewards, scored.advantages())]
+
+    def separated(rows: Tensor) -> bool:
+        correct = scored.eligible[rows]
+        return all(values[rows][correct].min() > values[rows][~correct].max() for values in (rewards, advantages))
+
     return Proposition(
         name="Theorem 3",
         statement="Given P(x), (i) a response inside has at least the base reward 1; (ii) its reward and, within a "
         "group, its advantage are above those of every response outside.",
-        computed="responses inside with a reward of at least 1; groups with members inside and outside whose lowest "
-        "value inside is above the highest outside, by reward and by advantage",
-        number=f"{kept} of {len(inside)} responses; {separated[0]} and {separated[1]} of {len(mixed)} groups",
-        outcome="holds" if kept == len(inside) and separated == [len(mixed)] * 2 else "fails",
+        computed="(i) rewards of the responses inside; (ii) lowest reward and advantage inside each mixed group "
+        "against the highest outside",
+        result=f"(i) {tally(int((inside >= 1).sum()), len(inside), 'responses inside')}; "
+        f"(ii) {tally(sum(map(separated, mixed)), len(mixed), 'mixed groups')}",
+        in_general="true: a bonus is at least 0, a penalty at most 0, and advantages keep the order of rewards",
     )
 
 
@@ -132,47 +145,37 @@ def _separation_in_bad_format() -> Proposition:
         name="Theorem 3, for right answers",
         statement="A right answer has a higher reward than a wrong one.",
         computed="algorithm 1: a right answer in bad format beside a wrong one in good format",
-        number=f"{float(rewards[0]):.1f} against {float(rewards[1]):.1f}",
-        outcome="fails",
+        result=f"{float(rewards[0]):.1f} against {float(rewards[1]):.1f}",
+        in_general="false: counterexample. True where both are well formatted",
         counterexample="P(x) holds well formatted answers alone: the right answer in bad format gets the penalty.",
     )
 
 
 def _non_degradation(alone: ScoredGroups) -> Proposition:
-    negative = int((alone.advantages() < 0).sum())
+    kept = int((alone.advantages() >= 0).sum())
     return Proposition(
         name="Theorem 3 (i), carried over to advantages",
         statement="The advantage of a correct response is not below that of the outcome alone.",
         computed="the correct responses of each problem as a group: negative advantages, 0 under the outcome alone",
-        number=f"{negative} of {len(alone.eligible)} responses in {len(alone.groups())} groups",
-        outcome="fails",
+        result=f"{tally(kept, len(alone.eligible), 'correct responses')} in {len(alone.groups())} groups",
+        in_general="false: counterexample. True for rewards",
         counterexample="two correct responses with alignment 0.6 and 0.2 get the advantages "
         + " and ".join(f"{value:+.2f}" for value in _EXAMPLE.advantages().tolist())
-        + ". It holds for rewards, which are never below 1.",
+        + ". Their rewards are never below 1.",
     )
 
 
-def _informative(scored: ScoredGroups) -> list[Tensor]:
-    """Correct responses of each group in which their alignments differ."""
-    members = [rows[scored.eligible[rows]] for rows in scored.groups()]
-    return [rows for rows in members if len(rows) > 1 and _span(scored.alignment[rows]) > 1e-9]
-
-
-def _span(values: Tensor) -> float:
-    return float(values.max() - values.min())
-
-
 def _variance(scored: ScoredGroups) -> Proposition:
-    groups = _informative(scored)
+    groups = scored.informative_groups()
     shaped, outcome = scored.advantages(), scored.advantages(beta=0.0)
     good = sum(_span(shaped[rows]) > 0 and _span(outcome[rows]) == 0 for rows in groups)
     return Proposition(
         name="Proposition 2",
         statement="The advantages of the correct responses of a group differ where their alignments do; under the "
         "outcome alone they are equal.",
-        computed="groups with correct responses of different alignment: both are so",
-        number=f"{good} of {len(groups)} groups",
-        outcome="holds" if good == len(groups) else "fails",
+        computed="both, in each group with correct responses of different alignment",
+        result=tally(good, len(groups), "groups"),
+        in_general="true: the highest alignment lies above the mean and earns a bonus, the lowest earns none",
     )
 
 
@@ -180,68 +183,67 @@ def _variance_bound(alone: ScoredGroups) -> Proposition:
     def bound(values: Tensor) -> float:
         return min(1.0, BETA**2 * float(values.var(correction=0)))
 
-    variance = float(_EXAMPLE.rewards().var(correction=0))
-    rewards, groups = alone.rewards(), _informative(alone)
-    violated = sum(
-        float(rewards[rows].var(correction=0)) < bound(alone.alignment[rows]) * (1 - 1e-9) for rows in groups
-    )
+    def holds(rows: Tensor) -> bool:
+        return float(rewards[rows].var(correction=0)) >= bound(alone.alignment[rows]) * (1 - 1e-9)  # rounding
+
+    rewards, groups = alone.rewards(), alone.informative_groups()
     return Proposition(
         name="Proposition 2, its proof",
         statement="Var r >= min(1, beta^2 Var b) among the correct responses of a group.",
-        computed="the same groups",
-        number=f"violated in {violated} of {len(groups)} groups",
-        outcome="fails",
-        counterexample=f"alignments 0.6 and 0.2, both correct: Var r = {variance:.4f} against "
-        f"{bound(_EXAMPLE.alignment):.4f}. The clip cuts the lower half of the spread.",
+        computed="both sides, in the same groups",
+        result=tally(sum(map(holds, groups)), len(groups), "groups"),
+        in_general="false: counterexample. True without the clip",
+        counterexample="alignments 0.6 and 0.2, both correct: Var r = "
+        f"{float(_EXAMPLE.rewards().var(correction=0)):.4f} against {bound(_EXAMPLE.alignment):.4f}. The clip cuts "
+        "the lower half of the spread.",
     )
 
 
 def _centred_bonus(alone: ScoredGroups) -> Proposition:
     centred = group_deviations(alone.alignment, alone.group_index)
-    worst = max((abs(float(centred[rows].mean())) for rows in alone.groups()), default=0.0)
+    means = [abs(float(centred[rows].mean())) for rows in alone.groups()]
+    largest = f", at most {max(means):.0e}" if means else ""
     return Proposition(
         name="Proposition 3",
         statement="The centred alignments of the correct responses of a group have mean 0.",
-        computed="largest mean of the groups with two correct responses or more",
-        number=f"at most {worst:.0e} in {len(alone.groups())} groups",
-        outcome="holds" if worst < 1e-12 else "fails",
+        computed="the mean in each group with two correct responses or more",
+        result=tally(sum(mean < 1e-12 for mean in means), len(means), "groups") + largest,
+        in_general="true: it is what centring means",
     )
 
 
 def _invariant_mean(alone: ScoredGroups) -> Proposition:
-    mean = f"{float(alone.rewards().mean()):.4f} over " if len(alone.eligible) else ""
+    rewards, groups = alone.rewards(), alone.groups()
+    kept = sum(abs(float(rewards[rows].mean()) - 1) < 1e-12 for rows in groups)
+    mean = f": mean reward {float(rewards.mean()):.4f}, 1 without the bonus" if groups else ""
     return Proposition(
         name="Appendix G.4",
         statement="Centred bonuses leave the mean reward of a group as it is.",
-        computed="mean reward of the same groups; 1 without bonus",
-        number=f"{mean}{len(alone.groups())} groups",
-        outcome="fails",
+        computed="mean reward of the same groups",
+        result=tally(kept, len(groups), "groups") + mean,
+        in_general="false: counterexample. True without the clip",
         counterexample="alignments 0.6 and 0.2, both correct: the mean is "
-        f"{float(_EXAMPLE.rewards().mean()):.2f}, not 1. It holds without the clip.",
+        f"{float(_EXAMPLE.rewards().mean()):.2f}, not 1.",
     )
 
 
-def _positive_advantages(scored: ScoredGroups, mixed: Sequence[Tensor]) -> Proposition:
+def _positive_advantages(scored: ScoredGroups) -> Proposition:
     example = _group([True, True, False, False], [0.6, 0.2, 0.0, 0.0])
     advantages = scored.advantages()
-    above, below = 0, 0
-    for rows in mixed:
+    below = []
+    for rows in scored.mixed_groups():
         members = rows[scored.eligible[rows]]
-        under = scored.alignment[members] < scored.alignment[members].mean() - 1e-9
-        below += int(under.sum())
-        above += int((advantages[members][under] > 0).sum())
+        below.append(members[scored.alignment[members] < scored.alignment[members].mean() - 1e-9])
+    values = advantages[torch.cat(below)] if below else advantages[:0]
     return Proposition(
         name="Proposition 4, its reason",
         statement="Only correct responses that align above the mean of their group have a positive advantage.",
-        computed="mixed groups: correct responses below the mean alignment with a positive advantage",
-        number=f"{above} of {below} responses are positive",
-        outcome="fails",
+        computed="advantages of the correct responses below the mean alignment, in mixed groups",
+        result=tally(int((values <= 0).sum()), len(values), "responses below the mean"),
+        in_general="false: counterexample",
         counterexample="alignments 0.6 and 0.2, beside two wrong responses: the second has the advantage "
         f"{float(example.advantages()[1]):+.2f}.",
     )
-
-
-# --------------------------------------------------------------------------------------------------------------- cost
 
 
 def cost_proposition(parts: ModelParts) -> Proposition:
@@ -255,9 +257,9 @@ def cost_proposition(parts: ModelParts) -> Proposition:
     return Proposition(
         name="Appendix J",
         statement=f"The head costs V / (L d) of the body: {printed:.2f} at the sizes of Qwen3-8B.",
-        computed="weights of the head over weights of the layers, which forward passes cost in proportion",
-        number=", ".join([*counts, f"this model {parts.weight.numel() / body:.3f}"]),
-        outcome="fails",
+        computed="weights of the head over weights of the layers; the cost of a forward pass is proportional to them",
+        result=", ".join([*counts, f"this model {parts.weight.numel() / body:.3f}"]),
+        in_general="false: counterexample",
         counterexample=f"a layer has about 12 d^2 weights, not d^2: the printed ratio is "
         f"{printed / ratios['Qwen3-8B']:.1f} times too large at Qwen3-8B.",
     )

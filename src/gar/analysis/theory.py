@@ -1,6 +1,6 @@
-"""The paper's theory on a real model and its rollouts: each statement, what was computed, and whether it holds.
+"""The paper's theory on a real model and its rollouts: does each statement hold there, and is it true in general?
 
-The numbers of a response and its anchor are made in `gar.analysis.head_gradients`.
+`gar.analysis.head_gradients` computes the numbers of a response and its anchor.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from gar.analysis.head_gradients import SCALE, STEP_SIZE, pair_measures, scale_e
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output
 from gar.analysis.policies import Policy, read_sequences, sampled_groups
-from gar.analysis.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions
+from gar.analysis.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions, tally
 from gar.analysis.style import COLOURS, INK, MUTED, PAGE_WIDTH, PAPER, add_caption
 from gar.core.tangent_kernel import KernelParts, kernel_decomposition
 from gar.errors import DataError
@@ -97,30 +97,30 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
 
 
 def _scale_proposition(errors: Sequence[float]) -> Proposition:
-    worst = max(errors)
     return Proposition(
         name="Proposition 1",
         statement="sum_j s_j = d/d eta L((1 + eta) H) at eta = 0.",
-        computed=f"{len(errors)} anchors: relative difference to central differences of the loss, step {SCALE:g}",
-        number=f"at most {worst:.1e}",
-        outcome="holds" if worst < 1e-4 else "fails",
+        computed=f"relative difference to central differences of the loss of each anchor, step {SCALE:g}",
+        result=f"{tally(sum(error < 1e-4 for error in errors), len(errors), 'anchors')}, at most {max(errors):.1e}",
+        in_general="true: the chain rule",
     )
 
 
 def _kernel_proposition(data: dict[str, Floats]) -> Proposition:
     b, kernel = data["alignment"], data["normalised_kernel"]
-    within = _rank_correlations(data, "normalised_kernel")
+    num_opposed = int(((b > 0) & (kernel < 0)).sum())
+    verdict = f"fails for {num_opposed} of {len(b)} pairs, whatever c_1 > 0" if num_opposed else "no pair refutes it"
     alignment, opposed = mirrored_pair()
     return Proposition(
         name="Theorem 1",
         statement="c_1 cos(v_y, v_a) is at most the normalised tangent kernel of the output layer, for a c_1 > 0.",
-        computed=f"{len(b)} pairs of a response and its anchor: those with a positive alignment and a negative kernel; "
-        "rank correlation over all, mean of those within problems",
-        number=f"{int(((b > 0) & (kernel < 0)).sum())} of {len(b)}; {_spearman(b, kernel):.2f}; {_clustered(within)}",
-        outcome="fails",
-        counterexample="no c_1 > 0 makes the lower bound true. V = 3, W = (1, 0), (-1, 0), (0, 1), one token each: "
-        "hidden state (1, -3) and token 1, anchor (-1, -3) and token 0, counted from 0. cos(v_y, v_a) is "
-        f"{alignment:.2f}, the kernel {opposed:.2f}: the signs of gradient and activation turn round together.",
+        computed="pairs of a response and its anchor with a positive alignment and a negative kernel; rank "
+        "correlation of both over all pairs, and its mean within problems",
+        result=f"{verdict}; {_both_correlations(data, 'normalised_kernel')}",
+        in_general="false for every c_1 > 0: counterexample",
+        counterexample="V = 3, W = (1, 0), (-1, 0), (0, 1), one token each: hidden state (1, -3) and token 1, anchor "
+        f"(-1, -3) and token 0, counted from 0. cos(v_y, v_a) is {alignment:.2f}, the kernel {opposed:.2f}: gradient "
+        "and activation change sign together, so that no c_1 > 0 makes the lower bound true.",
     )
 
 
@@ -135,24 +135,27 @@ def mirrored_pair() -> tuple[float, float]:
 
 
 def _decomposition_proposition(data: dict[str, Floats]) -> Proposition:
-    remainder = np.abs(data["remainder"])
-    bounds = data["printed_bound"], data["printed_bound_of_largest"]
-    inside = [_num_within(remainder, bound) for bound in bounds]
-    share = np.median(remainder / np.maximum(np.abs(data["kernel"]), 1e-30))
+    remainder, kernel = np.abs(data["remainder"]), np.abs(data["kernel"])
+    printed, largest, corrected = (
+        tally(_num_within(remainder, data[name]), len(remainder), "pairs")
+        for name in ("printed_bound", "printed_bound_of_largest", "proven_bound")
+    )
+    share = np.median(remainder / np.maximum(kernel, 1e-30))
     example = two_word_counterexample(4.0)
     return Proposition(
         name="Theorem 2",
         statement="The kernel is (mean d . mean d')(mean h . mean h') up to a remainder of the order "
         "B_h^2 k k' + B_d (k + k') B_h (eq. 8).",
-        computed=f"{len(remainder)} pairs: median size of the remainder over the kernel; pairs within eq. 8 with "
-        "constant 1 and B_h = |mean h|, and with B_h = max |h_t|; the smallest bound against the largest kernel",
-        number=f"{share:.2f}; {inside[0]} and {inside[1]} of {len(remainder)}; {bounds[0].min():.1f} against "
-        f"{np.abs(data['kernel']).max():.1f}",
-        outcome="fails",
+        computed="the remainder of each pair against eq. 8 with constant 1, with B_h = |mean h| and with "
+        "B_h = max |h_t|; against the bound with B_h^2 in both terms; its median share of the kernel",
+        result=f"constant 1: {printed} (B_h = |mean h|), {largest} (B_h = max |h_t|); B_h^2 in both terms: "
+        f"{corrected}. Remainder over kernel: {share:.2f}; smallest bound {data['printed_bound'].min():.1f}, "
+        f"largest kernel {kernel.max():.1f}",
+        in_general="false for every constant: counterexample. True with B_h^2 in both terms, B_h = max |h_t|",
         counterexample="V = 2, W = 0, hidden states +4 and -4, tokens 0 and 1, an anchor of one token with hidden "
         f"state +4, token 0: the remainder is {float(example.remainder):.1f}, eq. 8 gives "
         f"{float(example.printed_bound):.1f} by either B_h. With c for 4 it is c^2 / 2 against c / 2, so that no "
-        "constant helps: the second term lacks a factor B_h, and with it the bound always holds (B_h = max |h_t|).",
+        "constant helps: the second term lacks a factor B_h, and with it the bound is proven (B_h = max |h_t|).",
     )
 
 
@@ -165,38 +168,39 @@ def two_word_counterexample(c: float) -> KernelParts:
 
 def _orthogonality_proposition(data: dict[str, Floats]) -> Proposition:
     b, bound = np.abs(data["alignment"]), data["orthogonality_bound"]
-    inside = _num_within(b, bound)
+    num_trivial = int((bound >= 1).sum())
     return Proposition(
         name="Corollary 1",
         statement="|cos(v_y, v_a)| is at most 2 eps d where the eps-effective supports {j : |s_j| > eps max |s|} are "
         "disjoint.",
-        computed=f"{len(b)} pairs, each at the smallest eps that makes them disjoint: pairs within 2 eps d; pairs "
-        "where 2 eps d is below 1, so that it says something; the smallest 2 eps d",
-        number=f"{inside} of {len(b)}; {int((bound < 1).sum())} of {len(b)}; {bound.min():.1f}",
-        outcome="holds" if inside == len(b) else "fails",
+        computed="both sides for each pair, at the smallest eps that makes its supports disjoint",
+        result=f"{tally(_num_within(b, bound), len(b), 'pairs')}; for {num_trivial} it says nothing, as 2 eps d is at "
+        f"least 1 (smallest: {bound.min():.1f})",
+        in_general="true: |s_j s'_j| is at most eps max |s| max |s'| in each of the d dimensions",
     )
 
 
 def _step_proposition(data: dict[str, Floats]) -> Proposition:
-    b, decrease = data["alignment"], data["anchor_loss_decrease"]
-    within = _rank_correlations(data, "anchor_loss_decrease")
+    agreeing = np.mean(np.sign(data["alignment"]) == np.sign(data["anchor_loss_decrease"]))
     return Proposition(
         name="Appendix G.1",
         statement="A step on a response of high alignment improves the prediction of the expert solution.",
         computed=f"exact loss of the anchor after a step of length {STEP_SIZE:g} of the head on the response: rank "
-        "correlation with alignment over all, mean of those within problems, share with the same sign",
-        number=f"{_spearman(b, decrease):.2f}; {_clustered(within)}; {np.mean(np.sign(b) == np.sign(decrease)):.0%}",
-        outcome="measured",
+        "correlation with alignment over all pairs, its mean within problems, share of equal signs",
+        result=f"{_both_correlations(data, 'anchor_loss_decrease')}; equal signs for {agreeing:.0%}",
+        in_general="no bound to prove",
     )
 
 
 def _num_within(values: Floats, bounds: Floats) -> int:
-    """How many values are within their bound, but for rounding of float64."""
+    """How many values are within their bound, up to rounding of float64."""
     return int((values <= bounds * (1 + 1e-9)).sum())
 
 
-def _clustered(values: Sequence[float]) -> str:
-    return str(clustered_mean(values, np.arange(len(values))))
+def _both_correlations(data: dict[str, Floats], name: str) -> str:
+    """Rank correlation of alignment and a column: over all pairs, and the mean within problems."""
+    within = clustered_mean(correlations := _rank_correlations(data, name), np.arange(len(correlations)))
+    return f"rank correlation {_spearman(data['alignment'], data[name]):.2f}, within problems {within}"
 
 
 def _spearman(a: Floats, b: Floats) -> float:
@@ -206,14 +210,14 @@ def _spearman(a: Floats, b: Floats) -> float:
 
 
 def _rank_correlations(data: dict[str, Floats], name: str) -> list[float]:
-    """Of alignment and a column within each problem, over different responses; problems with too few are left out."""
-    found = []
+    """Rank correlation within each problem, over its different responses; problems with too few are left out."""
+    correlations = []
     for problem in np.unique(data["problem"]):
-        mine = data["problem"] == problem
-        pairs = np.unique(np.stack([data["alignment"][mine], data[name][mine]], 1).round(9), axis=0)
+        rows = data["problem"] == problem
+        pairs = np.unique(np.stack([data["alignment"][rows], data[name][rows]], 1).round(9), axis=0)
         if len(pairs) >= _MIN_RESPONSES:
-            found.append(_spearman(*pairs.T))
-    return found
+            correlations.append(_spearman(*pairs.T))
+    return correlations
 
 
 # ------------------------------------------------------------------------------------------------------------- figure
@@ -271,14 +275,19 @@ def theory_output(check: TheoryCheck) -> Output:
     """What the command writes and shows."""
     lines = [f"# Theory on {check.policy}", ""]
     for p in check.propositions:
-        lines += [f"**{p.name}: {p.outcome}.** {p.statement}", "", f"- computed: {p.computed}", f"- number: {p.number}"]
+        lines += [
+            f"**{p.name}.** {p.statement}",
+            "",
+            f"- on these rollouts: {p.result}",
+            f"- in general: {p.in_general}",
+        ]
         lines += [f"- counterexample: {p.counterexample}"] if p.counterexample else []
-        lines.append("")
+        lines += [f"- computed: {p.computed}", ""]
     return Output(
         name="theory",
         title=f"Theory on {check.policy}: n = {check.num_responses:,} responses to {check.num_problems:,} problems",
-        headings=("statement", "number", "outcome"),
-        rows=[(f"{p.name}: {p.statement}", p.number, p.outcome) for p in check.propositions],
+        headings=("statement", "on these rollouts", "in general"),
+        rows=[(f"{p.name}: {p.statement}", p.result, p.in_general) for p in check.propositions],
         data=check.data,
         figure=theory_figure(check),
         text="\n".join(lines),

@@ -202,7 +202,8 @@ def vote_pool(*, num_workers: int = 2, timeout_seconds: float = 5.0) -> WorkerPo
 def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[dict[str, str]]:
     """Which answers to one problem are the same, by value?
 
-    Equality as math-verify sees it need not be transitive; an answer joins the first class whose first answer it equals.
+    Equality as math-verify sees it need not be transitive: an answer joins the first class whose first answer it
+    equals.
 
     Args:
         pool: From `vote_pool`.

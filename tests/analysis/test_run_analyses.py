@@ -13,7 +13,6 @@ from scipy import stats
 from gar.analysis.alignment import alignment_course, alignment_figure, alignment_output
 from gar.analysis.cost import cost_output, measured_cost
 from gar.analysis.counted_cost import counted_cost, mean_group
-from gar.analysis.inputs import open_run
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import write_output
 from gar.analysis.silent_groups import silent_groups, silent_groups_output
@@ -23,6 +22,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import RecordError
 from gar.models.shapes import model_shape
 from gar.records import ROLLOUT_SCHEMA, RunFolder
+from gar.records.contents import read_run
 from tests.analysis.conftest import rollout
 
 
@@ -94,7 +94,7 @@ def test_alignment_without_correct_responses_says_so_and_still_writes(write_run,
 
 def test_analyses_of_a_run_that_is_being_written_say_so(write_run):
     notes = alignment_course(write_run(two_steps(), status="running").path).notes
-    assert "still being written, or was killed: steps 1 to 2 shown" in notes[0]
+    assert "still running (or it was killed): shown is what was written up to step 2" in notes[0]
 
 
 def test_analyses_of_an_older_run_say_what_they_could_not_read(write_run):
@@ -126,7 +126,7 @@ def test_analyses_without_rollouts_say_why_that_may_be(write_run, tmp_path):
         alignment_course(write_run([]).path)
     with pytest.raises(RecordError, match="no such folder"):
         alignment_course(tmp_path / "nowhere")
-    with pytest.raises(RecordError, match=r"neither run.json nor rollouts"):
+    with pytest.raises(RecordError, match="no run.json, metrics.jsonl or rollouts"):
         alignment_course(tmp_path)
 
 
@@ -219,7 +219,7 @@ def scored_group() -> list:
 
 
 def test_mean_group_by_hand(write_run):
-    run = open_run(write_run(scored_group(), config="trl: {num_generations: 2, num_iterations: 3}").path)
+    run = read_run(write_run(scored_group(), config="trl: {num_generations: 2, num_iterations: 3}").path)
     (anchor,) = load_arithmetic("train")[3].anchors
     assert mean_group(run) == GroupShape(
         responses=2, response_tokens=15, prompt_tokens=7, span_tokens=6, pass_rate=1 / 4, anchors=1 / 2,
@@ -240,7 +240,7 @@ def test_mean_group_by_hand(write_run):
     ],
 )
 def test_counted_cost_knows_where_states_come_from(write_run, trl, states):
-    run = open_run(write_run(scored_group(), config=f"trl: {trl}").path)
+    run = read_run(write_run(scored_group(), config=f"trl: {trl}").path)
     group = mean_group(run)
     counted = counted_cost("embedded", run.config, group)
     assert counted.states == states
@@ -252,7 +252,7 @@ def test_cost_of_runs_by_method_beside_the_count(write_run):
     folder = times_run(write_run, scored_group(), "trl: {num_generations: 2, gradient_checkpointing: false}")
     output = cost_output(measured_cost([folder.path]))
     assert output.rows[0][:6] == ("gar-grpo", 1, 3, 2.0, "50.0%", "5.0%")
-    count = GroupShape(2, 15, 7, 6, 1 / 4, 1 / 2, mean_group(open_run(folder.path)).anchor_tokens, 1, False, False)
+    count = GroupShape(2, 15, 7, 6, 1 / 4, 1 / 2, mean_group(read_run(folder.path)).anchor_tokens, 1, False, False)
     share = signal_share(model_shape("embedded"), count, "captured")
     assert output.rows[0][6:] == (f"{0.1 / 0.9:.2%}", f"{share:.2%}", f"{0.1 / 0.9 / share:.2f}")
     assert output.data["counted_gar_per_update"].to_pylist() == pytest.approx([share] * 3)

@@ -42,7 +42,7 @@ def test_analyze_explains_what_it_cannot_read(tmp_path, capsys):
     assert "no such folder" in error
     RunFolder.create(tmp_path, "empty")
     assert main(["analyze", "alignment", str(tmp_path / "empty")]) == 1
-    assert "neither run.json nor rollouts" in capsys.readouterr().err
+    assert "no run.json, metrics.jsonl or rollouts" in capsys.readouterr().err
 
 
 def test_analyze_help_names_every_analysis_and_imports_no_torch():

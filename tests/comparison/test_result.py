@@ -54,7 +54,7 @@ def test_prompts_hash_tells_other_problems_order_and_steps_apart(tmp_path):
         folder = RunFolder.create(tmp_path, name)
         for number, ids in steps:
             folder.write_rollouts(number, rollouts(number, ids))
-        return prompts_hash(folder)
+        return prompts_hash(folder.rollout_reader(), folder.path)
 
     same = [hashed("a", (1, ["p", "q"]), (3, ["r", "r"])), hashed("b", (1, ["p", "q"]), (3, ["r", "r"]))]
     others = [

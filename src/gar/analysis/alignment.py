@@ -13,10 +13,10 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from gar.analysis.inputs import open_run, read_rollouts
 from gar.analysis.intervals import ClusteredMean, clustered_mean
 from gar.analysis.outputs import Output
 from gar.analysis.style import COLOURS, INK, PAGE_WIDTH, PAPER, add_caption, say_not_recorded
+from gar.records.contents import read_rollouts, read_run
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -84,7 +84,7 @@ def alignment_course(
         RecordError: No such folder, no rollouts, or not of one of `at_steps`.
         ValueError: `window_steps` is not positive.
     """
-    opened = open_run(run)
+    opened = read_run(run)
     rollouts = read_rollouts(opened, _COLUMNS)
     table = rollouts.table
     step, group, eligible = (table[name].to_numpy() for name in ("step", "group_index", "eligible"))

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from gar.analysis.counted_cost import CountedCost, counted_cost, mean_group, model_of
 from gar.analysis.finished_runs import read_finished_runs
-from gar.analysis.inputs import is_run_folder, open_run
 from gar.analysis.outputs import Output
 from gar.analysis.step_times import generation_times
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption, method_colour
 from gar.config import make_config
 from gar.cost import GroupShape
 from gar.errors import GarError, RecordError
+from gar.records.contents import is_run_folder, read_run
 
 PARTS = ("generation", "verification", "gar", "update")
 LEFT_OUT = (
@@ -127,7 +127,7 @@ def measured_cost(folders: Sequence[str | Path]) -> MeasuredCost:
 
 
 def _add_run(path: str | Path, methods: dict[str, StepTimes], notes: list[str]) -> None:
-    run = open_run(path)
+    run = read_run(path)
     notes += run.notes
     seconds = generation_times(run.metrics)
     if not seconds:

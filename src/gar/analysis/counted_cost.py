@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gar.analysis.inputs import RunInput, read_rollouts
 from gar.config import RunConfig
 from gar.cost import GroupShape, SignalRoute, signal_share
 from gar.data.run_problems import find_run_problems
@@ -16,6 +15,7 @@ from gar.errors import RecordError
 from gar.methods import METHODS
 from gar.models.load import load_tokenizer
 from gar.models.shapes import model_shape
+from gar.records.contents import RunContents, read_rollouts
 from gar.scoring.anchors import LIKENESSES
 
 _COLUMNS = ("step", "group_index", "problem_id", "num_tokens", "prompt_tokens", "num_scored_tokens", "signal_norm")
@@ -66,13 +66,13 @@ def counted_cost(model: str, config: RunConfig, group: GroupShape) -> CountedCos
     return CountedCost(group=group, states=states, share=signal_share(model_shape(model), group, route))
 
 
-def model_of(run: RunInput, config: RunConfig) -> str:
+def model_of(run: RunContents, config: RunConfig) -> str:
     """Where a run's model can be read: what it saved, else what it began with."""
     final = run.folder.path / "model"
     return str(final) if (final / "config.json").is_file() else config.model.path
 
 
-def mean_group(run: RunInput) -> GroupShape:
+def mean_group(run: RunContents) -> GroupShape:
     """The mean group of a run, from its rollouts, its settings and its problems.
 
     Raises:
@@ -107,7 +107,7 @@ def mean_group(run: RunInput) -> GroupShape:
     )
 
 
-def _anchors(run: RunInput, config: RunConfig, with_vector: pa.Table) -> tuple[float, float]:
+def _anchors(run: RunContents, config: RunConfig, with_vector: pa.Table) -> tuple[float, float]:
     """How many anchors had a pass, once for each group with a vector, and their mean tokens."""
     if METHODS[config.method].alignment in (None, "random-anchor", *LIKENESSES) or not len(with_vector):
         return 0, 0

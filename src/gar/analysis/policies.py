@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gar.analysis.inputs import RunInput, is_run_folder, open_run, read_rollouts
 from gar.config import RunConfig
 from gar.data.prompts import render_problems
 from gar.data.run_problems import EMBEDDED, load_run_problems
@@ -13,6 +12,7 @@ from gar.errors import DataError, RecordError
 from gar.models.families import ModelParts, find_parts
 from gar.models.load import load_policy
 from gar.records.checkpoints import marked_checkpoints
+from gar.records.contents import RunContents, is_run_folder, read_rollouts, read_run
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
@@ -43,7 +43,7 @@ class Policy:
     parts: ModelParts
     problems: Sequence[Problem]
     config: RunConfig
-    run: RunInput | None
+    run: RunContents | None
     notes: Sequence[str]
 
     @property
@@ -109,7 +109,7 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     Raises:
         GarError: The folder, the model or the problems cannot be read.
     """
-    run = open_run(subject) if is_run_folder(subject) else None
+    run = read_run(subject) if is_run_folder(subject) else None
     notes = list(run.notes) if run else []
     config = (run.config if run else None) or RunConfig()
     source, found = _model_path(run, config, subject)
@@ -135,7 +135,7 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     )
 
 
-def _model_path(run: RunInput | None, config: RunConfig, subject: str) -> tuple[str, list[str]]:
+def _model_path(run: RunContents | None, config: RunConfig, subject: str) -> tuple[str, list[str]]:
     if run is None:
         return subject, []
     final = run.folder.path / "model"

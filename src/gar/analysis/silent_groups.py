@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from gar.analysis.inputs import RunInput, open_run, read_rollouts
 from gar.analysis.learning_curve import running_mean
 from gar.analysis.outputs import Output
 from gar.analysis.style import COLOURS, INK, MUTED, PAGE_WIDTH, PAPER, add_caption, say_not_recorded
 from gar.core import group_advantages
 from gar.methods import METHODS
+from gar.records.contents import RunContents, read_rollouts, read_run
 from gar.settings import GROUP_DDOF, GROUP_EPS
 
 Floats = NDArray[np.float64]
@@ -77,7 +77,7 @@ def silent_groups(run: str | Path) -> SilentGroups:
     Raises:
         RecordError: No such folder, or no rollouts in it.
     """
-    opened = open_run(run)
+    opened = read_run(run)
     rollouts = read_rollouts(opened, _COLUMNS)
     columns = {name: rollouts.table[name].to_numpy() for name in _COLUMNS}
     ddof, eps, floor, notes = _normalisation(opened)
@@ -125,7 +125,7 @@ def silent_groups(run: str | Path) -> SilentGroups:
     )
 
 
-def _normalisation(run: RunInput) -> tuple[int, float, float | None, list[str]]:
+def _normalisation(run: RunContents) -> tuple[int, float, float | None, list[str]]:
     """ddof, eps and std_floor of a run, and what to say where they are not its own."""
     if run.config is None:
         return GROUP_DDOF, GROUP_EPS, None, ["Advantages are those of the variant `paper`."]

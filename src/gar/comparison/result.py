@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from gar.analysis.counted_cost import mean_group
-from gar.analysis.inputs import open_run, uneven
 from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
 from gar.errors import GarError, RecordError
 from gar.evaluation.metrics import pass_at_k
-from gar.records import RunFolder, canonical_hash
+from gar.records import RolloutReader, canonical_hash
 from gar.records.checked import checked
+from gar.records.contents import RunContents, read_run, uneven
 from gar.records.evaluations import EvaluatedSet
 from gar.records.files import json_text, read_json, write_atomic
 
@@ -135,17 +135,18 @@ def result_of(planned: PlannedRun) -> RunResult:
     Raises:
         RecordError: The run is not finished, or lacks what a comparison needs.
     """
-    folder = RunFolder.open(planned.folder)
+    contents = read_run(planned.folder)
+    folder = contents.folder
     run = folder.read_run()
     if run.status != "finished":
         raise RecordError(f"{folder.path}: this run is {run.status}, not finished.")
+    for fault in contents.faults:
+        raise RecordError(f"{folder.path}: {fault}.")
     evaluated = folder.read_evaluation("after")
     if not evaluated:
         raise RecordError(f"{folder.path}: no evaluation after training: a comparison needs evaluate.sources.")
     usage = checked(_Usage, folder.read_json(USAGE), str(folder.path / USAGE))
-    metrics = folder.read_numbers()
-    for gap in folder.gaps(metrics, run.summary):
-        raise RecordError(f"{folder.path}: {gap}.")
+    metrics = contents.metrics
     seconds, shares = step_times(metrics)
     sets = {name: _counts(part, f"{folder.path}: evaluation/after.json, {name}") for name, part in evaluated.items()}
     return RunResult(
@@ -162,7 +163,7 @@ def result_of(planned: PlannedRun) -> RunResult:
         cpu_seconds=usage.cpu_seconds,
         peak_memory_bytes=usage.peak_memory_bytes,
         data_hash=run.data_hash,
-        prompts_hash=prompts_hash(folder),
+        prompts_hash=prompts_hash(contents.reader, folder.path),
         steps=metrics[-1]["step"],
         seconds_per_step=seconds,
         shares_of_step=shares,
@@ -172,23 +173,22 @@ def result_of(planned: PlannedRun) -> RunResult:
             for name, counts in sets.items()
         },
         curves={name: curve for name in CURVES if (curve := thinned(metrics, name))},
-        group=_group(folder.path),
+        group=_group(contents),
     )
 
 
-def prompts_hash(folder: RunFolder) -> str:
+def prompts_hash(reader: RolloutReader, path: Path) -> str:
     """Hash of the problem of every rollout, step by step and in order: equal hashes mean equal prompts.
 
     Raises:
         RecordError: The run has no rollouts, or some of them are lost.
     """
-    reader = folder.rollout_reader()
     steps = reader.steps
     if not steps:
-        raise RecordError(f"{folder.path}: no rollouts, so it cannot be shown which problems the run saw.")
+        raise RecordError(f"{path}: no rollouts, so it cannot be shown which problems the run saw.")
     ids = [reader.read(step, ["problem_id"])["problem_id"].to_pylist() for step in steps]
     for note in uneven({step: len(rows) for step, rows in zip(steps, ids, strict=True)}):
-        raise RecordError(f"{folder.path}: {note}. Were rows lost?")
+        raise RecordError(f"{path}: {note}. Were rows lost?")
     return canonical_hash(list(zip(steps, ids, strict=True)))
 
 
@@ -232,9 +232,9 @@ def thinned(
     }
 
 
-def _group(path: Path) -> Mapping[str, Any] | None:
+def _group(run: RunContents) -> Mapping[str, Any] | None:
     try:
-        return mean_group(open_run(path))._asdict()
+        return mean_group(run)._asdict()
     except GarError:  # nothing else of the result needs it, and the run folder says why
         return None
 

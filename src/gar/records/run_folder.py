@@ -370,23 +370,6 @@ class RunFolder:
             pa.concat_tables(tables) if tables else ROLLOUT_SCHEMA.empty_table().select(columns or ROLLOUT_SCHEMA.names)
         )
 
-    def gaps(self, metrics: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> list[str]:
-        """What was recorded once and is not there any more, as parts of sentences.
-
-        Args:
-            metrics: Rows of `metrics.jsonl`.
-            summary: That of `run.json`; empty before the run has finished.
-        """
-        gaps = []
-        last, steps = metrics[-1]["step"] if metrics else 0, summary.get("steps")
-        if isinstance(steps, int) and last < steps:
-            gaps.append(f"metrics.jsonl ends at step {last} of {steps}: the rest of it is lost")
-        there = set(self.rollout_steps())
-        lost = [row["step"] for row in metrics if row.get("time/generation_seconds") and row["step"] not in there]
-        if there and lost:
-            gaps.append(f"the rollouts of {len(lost)} steps are lost, the first of step {lost[0]}")
-        return gaps
-
     def delete_rollouts(self, after_step: int) -> None:
         """Remove the rollouts of all later steps.
 

@@ -4,15 +4,14 @@ What cannot be read is left out and said in `missing`; no number is made up for 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gar.analysis.inputs import read_record, read_settings, tolerant_metrics, uneven
-from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.records import ROLLOUT_SCHEMA, RolloutReader, RunFolder
+from gar.records import contents as records
 from gar.records.evaluations import EvaluatedSet
 
 _NEEDED = ("step", "problem_id", "group_index", "response_index", "prompt", "response")
@@ -34,47 +33,18 @@ class SetResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReadRun:
-    """What a run folder gave.
+class ReadRun(records.RunContents):
+    """What a run folder gave, with what a page shows of it.
 
     Attributes:
-        folder: The folder.
-        record: What run.json says; empty without it.
-        settings: What config.yaml says, as plain values.
-        config: The same, checked; None where this version does not take it.
-        config_text: The same as text.
-        metrics: Logged steps.
         evaluations: "before" and "after" to results by set.
-        reader: Reads its rollouts.
         num_rows: Rows of each step whose rollouts can be read.
         missing: What could not be shown, in words.
     """
 
-    folder: RunFolder
-    record: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    config: RunConfig | None
-    config_text: str
-    metrics: Sequence[Mapping[str, Any]]
     evaluations: Mapping[str, Mapping[str, SetResult]]
-    reader: RolloutReader
     num_rows: Mapping[int, int]
     missing: Sequence[str]
-
-    @property
-    def name(self) -> str:
-        """Name of the folder."""
-        return self.folder.path.resolve().name
-
-    @property
-    def seed(self) -> int | None:
-        """The run's seed, None where nothing says."""
-        return self.settings.get("seed", self.record.get("seed"))
-
-    @property
-    def last_step(self) -> int:
-        """Last step of which anything is known."""
-        return max([*(row["step"] for row in self.metrics[-1:]), *self.num_rows], default=0)
 
     @property
     def num_rollouts(self) -> int:
@@ -104,34 +74,16 @@ def read_run(path: str | Path) -> ReadRun:
     Raises:
         RecordError: There is no such folder, or nothing in it is of a run.
     """
-    folder = RunFolder(Path(path))
-    if not folder.path.is_dir():
-        raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
-    if not (folder.run_path.is_file() or folder.metrics_path.is_file() or folder.rollout_steps()):
-        raise RecordError(
-            f"{path}: not a run folder: it has no run.json, metrics.jsonl or rollouts. Did you mean a folder inside it?"
-        )
-    reader = folder.rollout_reader()
-    record, missing = read_record(folder)
-    settings = read_settings(folder, record.get("config_hash"))
-    metrics, faults = tolerant_metrics(folder)
-    if not metrics and not faults:
-        faults.append("no step was logged yet, so there are no curves")
-    missing += [*settings.notes, *faults, *folder.gaps(metrics, record.get("summary", {}))]
-    run = ReadRun(
-        folder=folder,
-        record=record,
-        settings=settings.values,
-        config=settings.config,
-        config_text=settings.text,
-        metrics=metrics,
-        evaluations={moment: _evaluation(folder, moment, missing) for moment in ("before", "after")},
-        reader=reader,
-        num_rows=_num_rows(reader, missing),
+    run = records.read_run(path)
+    missing = [*run.unfinished, *run.faults]
+    if not run.metrics and not any("metrics.jsonl" in fault for fault in run.faults):
+        missing.append("no step was logged yet, so there are no curves")
+    return ReadRun(
+        **{field.name: getattr(run, field.name) for field in fields(run)},
+        evaluations={moment: _evaluation(run.folder, moment, missing) for moment in ("before", "after")},
+        num_rows=_num_rows(run.reader, missing),
         missing=missing,
     )
-    _note_status(run, missing)
-    return run
 
 
 def _evaluation(folder: RunFolder, moment: str, missing: list[str]) -> dict[str, SetResult]:
@@ -171,22 +123,10 @@ def _num_rows(reader: RolloutReader, missing: list[str]) -> dict[int, int]:
         missing.append("no rollouts were recorded (records.rollouts is off, or no step was finished)")
     if faults:
         missing.append(f"the rollouts of {len(faults)} steps are left out, the first of them: {faults[0]}")
-    missing += uneven(readable)
+    missing += records.uneven(readable)
     if lacking:
         missing.append(
             f"the rollouts have no {', '.join(sorted(lacking))}: they were written by another version of gar, and "
             "those places are empty"
         )
     return readable
-
-
-def _note_status(run: ReadRun, missing: list[str]) -> None:
-    status = run.record.get("status")
-    if status == "running":
-        missing.insert(
-            0,
-            f"run.json says that it is still running (or it was killed): shown is what was written up to step "
-            f"{run.last_step}",
-        )
-    elif status in ("failed", "interrupted"):
-        missing.insert(0, f"the run was {status} and has no end: shown is what was written up to step {run.last_step}")

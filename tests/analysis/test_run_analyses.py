@@ -126,7 +126,7 @@ def test_analyses_without_rollouts_say_why_that_may_be(write_run, tmp_path):
         alignment_course(write_run([]).path)
     with pytest.raises(RecordError, match="no such folder"):
         alignment_course(tmp_path / "nowhere")
-    with pytest.raises(RecordError, match="no run.json, metrics.jsonl or rollouts"):
+    with pytest.raises(RecordError, match=r"no run\.json, metrics\.jsonl or rollouts"):
         alignment_course(tmp_path)
 
 

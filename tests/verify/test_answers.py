@@ -27,8 +27,8 @@ EXACT_RIGHT = [
 ]
 EXACT_WRONG = [
     ("18", "17 | -18 | 18.5 | 1.8 | 18.0000001 | 17.9999999 | 18,000 | 1 800 | 180"),
-    # What would make the number another one, or hedge.
-    ("18", "18 hundred | 1.8 dozen | 18 and half | 18 squared | 18\\text{ thousand} | 18 apples or twenty"),
+    # A word that makes the number another one.
+    ("18", "18 hundred | 18\\text{ thousand}"),
     # Arithmetic that was left undone: else a policy could copy the problem.
     ("18", "9*2 | 9 \\times 2 | 36/2 | 16 + 2 | (9)(2) | 20-2 | 9 \\cdot 2"),
     ("10", "7 3 | 7\\quad 3 | 7\n3"),
@@ -39,7 +39,10 @@ PARSED_RIGHT = [
     ("18", "x = 18 | 9*2 = 18 | \\boxed{18} | 18\\% | \\frac{36}{2} | (18) | 18 m"),
     ("\\frac{1}{2}", "0.5 | \\frac12 | 50\\% | .5"),
     ("\\sqrt{2}", "2^{1/2} | \\frac{2}{\\sqrt{2}}"),
-    ("\\{2, 3\\}", "3, 2 | 2\\text{ or }3"),
+    ("\\{2, 3\\}", "3, 2 | 2\\text{ or }3 | 2 and 3"),
+    ("2 or 3", "3, 2 | \\{2, 3\\}"),
+    ("\\{(1, 2), (3, 4)\\}", "(1, 2), (3, 4)"),
+    ("7", "7, 7"),
     ("(-\\infty, 0]", "(-\\infty,0]"),
     ("x+1", "1 + x"),
     ("x^2 + c", "c + x^2 | x^{2} + c"),
@@ -53,20 +56,52 @@ NOT_THE_SAME = [("a 1 2", "a 12 | a1 2"), ("1, 234, x", "1,234, x"), ("\\pi r", 
 PARSED_WRONG = [
     (
         "7",
-        "3 or 7 | 7 or 3 | 3, 7 | (3, 7) | [3, 7] | \\pm 7 | 7x | 7! | x > 7 | \\boxed{3} and \\boxed{7}",
+        "(3, 7) | [3, 7] | \\{3, 7\\} | 7x | 7! | x > 7",
     ),
-    ("7", "not 7 | 7 and a half"),
-    ("7", "1} \\boxed{7 | 3$ and $7"),
-    ("2", "All powers of 2 | 2\\sqrt{2}"),
+    ("2", "2\\sqrt{2}"),
+    ("\\{3, 7\\}", "3 or 8 | 3, 7, 8 | 3"),
+    ("3 or 7", "3 or 8 | 3"),
     ("\\frac{1}{3}", "0.33 | 0.3333"),
     ("(2, 3)", "(3, 2)"),
     ("x+1", "x+2"),
     ("x + c", "x | x + d"),
     ("1,2,\\ldots,1235", "1,2,\\ldots,1236 | 1,3,\\ldots,1235"),
 ]
+# More values than the gold answer has, which is one.
+LISTS = [
+    ("7", "3 or 7 | 7 or 3 | 3, 7 | 7; 3 | 7 and 8 | \\pm 7 | 7 \\pm 1 | x = 7, 8 | x = 7 \\text{ or } x = 8 | 7, n"),
+    ("7", "\\boxed{3} and \\boxed{7} | 1} \\boxed{7 | 3$ and $7 | 3,7"),
+    ("7", "7\\text{ or }\\frac{1}{2} | The answer is 3 or 7. | {7} or {3}"),
+    ("\\frac{1}{2}", "\\frac12 \\text{ or \\frac34} | \\frac{1}{2}\\text{ or \\frac{3}{4}}"),
+    ("\\frac{1}{2}", "\\frac{1}{2}\\text{ or }\\frac{3}{4}"),
+    ("x+1", "x+1, x+2 | x+1 or 3"),
+    ("(3, 7)", "(3, 7) or (3, 8) | (3, 7), 9"),
+]
+# Hedges, denials, and words after which the number is no longer the value.
+HEDGES = [
+    (
+        "78",
+        "about 78 | 78 or so | not 78 | perhaps 78 | approximately 78 | maybe 78 | around 78 | at least 78 | ca. 78",
+    ),
+    (
+        "78",
+        "between 70 and 80 | 3, or maybe 78 | 78 at most | anything but 78 | any 78 | some 78 | 78ish | c. 78 m",
+    ),
+    (
+        "78",
+        "The answer is about 78. | I think 78 | 78 km, ... | 78 or | 39 squared | 78 minus something | 78 plus some",
+    ),
+    ("18", "1.8 dozen | 18 and half | 18 squared | 18 apples or twenty | 18 and a half"),
+    ("2", "All powers of 2 | half of 2"),
+    ("\\frac{1}{2}", "about \\frac{1}{2} | \\frac{1}{2} or so | \\frac{1}{2}\\text{ or so} | not \\frac{1}{2}"),
+    ("3.5", "about 3.5 | 3.5 or so | 3.5 ish"),
+    ("n+1", "about n+1 | perhaps n+1 | n+1\\text{ perhaps} | n+1\\text{ (approx.)} | not n+1 | n+1 or so"),
+    ("(3, 7)", "about (3, 7) | (3, 7) or so | (3, 7) ish"),
+    ("\\text{Evelyn}", "perhaps Evelyn | not Evelyn | Evelyn or Tom"),
+]
 UNPARSED = [
     ("7", "I don't know | seven | x | 7\x00 | \u0667 | {7 | \u221a3 or 7 | final answer is $7$. I hope it is correct"),
-    ("7", "** | 7 \\text{ (or 8)}"),
+    ("7", "** | 7 \\text{ (or 8)} | ~7 | \\approx 7 | 7? | 7+"),
     ("1,2,\\ldots,1235", "1, 2, 1235 | 1235"),
     ("1, 2, 1235", "1, 2, \\dots, 1235 | 1, 2, ..., 1235"),
 ]
@@ -82,7 +117,7 @@ EXACT_RIGHT += [
     ("7/2", "3 1/2 | 3\\frac{1}{2}"),
 ]
 EXACT_WRONG += [
-    ("7", "7 quadrillion | 7 lakh | 7 minus something | 7 crore | 7 or so | 7 at most | 3(4) | 7 plus some"),
+    ("7", "7 quadrillion | 7 lakh | 7 crore | 3(4)"),
     ("6.02e23", "1.6e-19 | 6.02e22 | 6.02e-23"),
     ("18", "The answer is 19. | She has 17 left."),
 ]
@@ -101,11 +136,6 @@ PARSED_WRONG += [
     ("\\frac{x}{20!}", "0 | 0\\cdot x"),
     ("(\\frac{1}{20!}, 1)", "(0.0, 1)"),
     ("\\sqrt{10^{100}+1}", "10^{50}"),
-    (
-        "\\frac{1}{2}",
-        "\\frac12 \\text{ or \\frac34} | \\frac{1}{2}\\text{ or \\frac{3}{4}} | \\frac{1}{2}\\text{ or }\\frac{3}{4}",
-    ),
-    ("7", "7\\text{ or }\\frac{1}{2}"),
     ("\\text{Evelyn}", "Evelny | Tom | nylevE | e v e l y n"),
     ("odd $n$", "ddo $n$ | odd $m$ | even $n$"),
     ("3a^2 - b^2 = 3", "3"),
@@ -151,6 +181,13 @@ def test_grade_answer_right(gold: str, answer: str) -> None:
 def test_grade_answer_wrong(gold: str, answer: str) -> None:
     graded = grade_answer(answer, gold)
     assert (graded.status, graded.grade) == (Status.WRONG, 0.0)
+
+
+@pytest.mark.parametrize(("gold", "answer"), pairs(LISTS + HEDGES))
+def test_grade_answer_more_or_less_than_one_value_is_unparsed(gold: str, answer: str) -> None:
+    graded = grade_answer(answer, gold)
+    assert (graded.status, graded.grade) == (Status.UNPARSED, 0.0)
+    assert graded.detail
 
 
 @pytest.mark.parametrize(("gold", "answer"), pairs(UNPARSED))

@@ -16,7 +16,7 @@ from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
 from gar.verify.numbers import is_quantity, is_undone_arithmetic, plain_number, ratio
 from gar.verify.sentences import (
-    denies_value,
+    changing_word,
     has_words,
     plain_words,
     stated_value,
@@ -83,7 +83,9 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
     * Arithmetic must be done: `9*2` and `\binom{18}{1}` are not 18. An operation may stay that the gold answer has too
       (`\sqrt{12}` for `2\sqrt{3}`), but not in an expression that is copied from the prompt.
     * Exact values must be equal; a decimal may differ from a gold answer that is no integer by 2e-6 relative.
-    * All else is math-verify's judgement of the whole answer: `3 or 7` is the set {3, 7}.
+    * A hedge (`about 18`), a denial (`not 18`), or more values than the gold answer has (`3 or 7` for 3) is UNPARSED.
+      For a gold answer of several values `3 or 7` is the set {3, 7}.
+    * All else is math-verify's judgement of the whole answer.
 
     Args:
         answer: The final answer, as `parse_response` finds it.
@@ -91,8 +93,8 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
         prompt: The problem's text, if it is at hand.
 
     Returns:
-        OK or WRONG; UNPARSED where nothing can be made of the answer, or where it names several choices; ERROR where
-        the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
+        OK or WRONG; UNPARSED where the answer cannot be read as exactly one value, or names several choices; ERROR
+        where the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
     """
     return grade_exactly(answer, gold, prompt) or _grade_expression(_tidy(answer), _tidy(gold), prompt)
 
@@ -137,15 +139,19 @@ def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
 
 
 def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
-    """A value that is stated in a sentence."""
+    """A value that is stated in a sentence, or why none is."""
     if not has_words(answer):
         return None
     if _is_same(_tidy(without_lead(answer)), gold):
         return _right_if(True)
-    value = "" if _prose_words(gold) else _tidy(stated_value(answer))
-    if value in ("", answer):
+    if _prose_words(gold):
         return None
-    return _right_if(True) if _is_same(value, gold) else _grade_number(value, gold, prompt)
+    value = _tidy(stated_value(answer))
+    if value and value != answer:
+        graded = _right_if(True) if _is_same(value, gold) else _grade_number(value, gold, prompt)
+        if graded is not None:
+            return graded
+    return _refusal(_expression(answer, gold), gold)
 
 
 def _grade_choice(answer: str, gold: str) -> Graded:
@@ -231,13 +237,7 @@ def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
     import gar.verify.expressions  # noqa: F401  if a library is broken, no answer is to blame
 
     words = _prose_words(gold)
-    if words:
-        answer = _tidy(without_lead(answer))
-    else:
-        answer = _tidy(stated_value(answer)) or answer
-        answer = answer if _has_letters(gold) else _tidy(without_unit(answer))
-        if refusal := _refusal(answer, gold):
-            return refusal
+    answer = _tidy(without_lead(answer)) if words else _expression(answer, gold)
     try:
         gold_parsed = _parse_gold(gold)
     except Exception as error:
@@ -254,19 +254,23 @@ def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
         if gold_parsed.value is None:
             return Graded(status=Status.ERROR, detail=f"the gold answer {gold!r} cannot be parsed")
         return Graded(status=Status.UNPARSED, detail="not a mathematical expression")
-    if words and words != _prose_words(answer):
-        return _right_if(False)  # the letters of words would be multiplied, in any order
+    if words and words != _prose_words(answer):  # the letters of words would be multiplied, in any order
+        word = changing_word(answer, gold)
+        detail = f"the answer does not state one value: {word!r}"
+        return Graded(status=Status.UNPARSED, detail=detail) if word else _right_if(False)
     return _grade_parsed(answer, parsed, gold, gold_parsed, prompt)
 
 
 def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed", prompt: str) -> Graded:
-    from gar.verify.expressions import equal
+    from gar.verify.expressions import equal, lists_values
     from gar.verify.operations import is_bare, undone
 
     if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(gold)):
         return Graded(status=Status.UNPARSED, detail="what an ellipsis leaves out cannot be compared")
     if not gold_parsed.value.free_symbols and not re.search("[0-9]", answer) and parsed.value.free_symbols:
         return Graded(status=Status.UNPARSED, detail="the gold answer is numeric, and the answer holds no number")
+    if lists_values(parsed, gold_parsed):
+        return Graded(status=Status.UNPARSED, detail="the answer lists several values, and the gold answer is one")
     if left := undone(parsed.tree, gold_parsed.tree):
         return Graded(status=Status.WRONG, detail=f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
@@ -277,16 +281,18 @@ def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed
     return _right_if(right, copied=copied)
 
 
+def _expression(answer: str, gold: str) -> str:
+    """The part of an answer that states its value, as far as it can be told. The gold answer has no words."""
+    value = _tidy(stated_value(answer)) or answer
+    return value if _has_letters(gold) else _tidy(without_unit(value))
+
+
 def _refusal(answer: str, gold: str) -> Graded | None:
     """The verdict on an answer in words from which no value can be read; the gold answer has no words."""
-    if _has_letters(gold) and not _PHRASE.search(answer):
+    if _has_letters(gold) and not _PHRASE.search(answer) and not changing_word(answer, gold):
         return None  # letters may be variables
-    why = unreadable(answer)
-    if why is None:
-        return None
-    if denies_value(answer):
-        return Graded(status=Status.WRONG, detail="more than a number and its unit")
-    return Graded(status=Status.UNPARSED, detail=f"the answer {why}")
+    why = unreadable(answer, gold)
+    return Graded(status=Status.UNPARSED, detail=f"the answer {why}") if why else None
 
 
 def _has_letters(text: str) -> bool:

@@ -19,7 +19,7 @@ from latex2sympy2_extended.math_normalization import NormalizationConfig, normal
 from math_verify.grader import is_assignment_relation, should_treat_as_complex
 from math_verify.parser import get_last_eq
 
-from gar.verify.operations import Tree, number
+from gar.verify.operations import Tree, is_list, number
 
 DECIMAL_TOLERANCE = Fraction(2, 10**6)
 """A decimal is a rounded value: 0.333333 is 1/3 to 1e-6 relative, 0.33333 is not."""
@@ -30,6 +30,7 @@ _DIGITS = 300
 _NORMALIZATION = NormalizationConfig(
     basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="last", equations=False
 )
+_BRACKETED = (sympy.Set, sympy.Tuple, sympy.MatrixBase)  # how sets, tuples, intervals and matrices are read
 _LOWER_E = re.compile(r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0-9]{1,4})(?![A-Za-z0-9.])")
 
 
@@ -99,6 +100,20 @@ def equal(answer: Parsed, gold: Parsed) -> bool:
     if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
         return False
     return all(_equal_numbers(a, b) for a, b in _pairs(ours, theirs))
+
+
+def lists_values(answer: Parsed, gold: Parsed) -> bool:
+    r"""Whether the answer lists several values, as `3 or 7` and `\pm 7` do, and the gold answer is a single one.
+
+    A gold answer in brackets may be written as a list of its members, but `(3, 7), 9` is not one tuple.
+    """
+    if not is_list(answer.tree) or is_list(gold.tree):
+        return False
+    ours, theirs = _right_hand_side(answer.value), _right_hand_side(gold.value)
+    if isinstance(ours, sympy.FiniteSet) and len(ours) == 1:  # 78, 78
+        return False
+    members = [any(isinstance(member, _BRACKETED) for member in _members(value)) for value in (ours, theirs)]
+    return not isinstance(theirs, _BRACKETED) or (members[0] and not members[1])
 
 
 def _equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:

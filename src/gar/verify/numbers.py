@@ -29,7 +29,7 @@ _SCALES = {"hundred": 2, "thousand": 3, "lakh": 5, "million": 6, "crore": 7, "bi
 
 _OPERATOR = r"(?:[-+*/×÷·⋅]|\\times|\\cdot|\\div)"
 _ARITHMETIC = re.compile(rf"(?:[0-9.()]|{_SPACING}|{_OPERATOR})+")
-_UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}|{_SPACING}+[0-9]|{_SPACING}*\()")
+_UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}.*[0-9]|{_SPACING}+[0-9]|{_SPACING}*\()")
 
 
 def plain_number(text: str) -> Decimal | None:
@@ -59,8 +59,8 @@ def is_undone_arithmetic(text: str) -> bool:
 def is_quantity(text: str, value: Decimal) -> bool | None:
     """Whether a text is a number and words, or a number and its base, that come to `value`.
 
-    A unit does not count; a first word such as "million" multiplies. A word that changes the value otherwise, or hedges
-    (`7 and a half`, `7 or so`), makes it unequal to any value. None where the text is of another kind.
+    A unit does not count; a first word such as "million" multiplies. None where the text is of another kind, or a word
+    changes the value otherwise or hedges (`7 and a half`, `7 or so`).
     """
     match = NUMBER.match(text)
     if match is None:
@@ -75,7 +75,7 @@ def is_quantity(text: str, value: Decimal) -> bool | None:
     if first in _SCALES:
         words = others
     if changes_value(" ".join(words)):
-        return False
+        return None
     return _value(match, exponent=_SCALES.get(first, 0)) == value
 
 

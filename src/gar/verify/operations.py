@@ -32,6 +32,10 @@ _STRUCTURE = {
     "func_normal_multi_arg", "func_single_arg_noparens", "func_multi_arg_noparens", "limit_sub", "subexpr", "supexpr",
     "subeq", "supeq",
 }  # fmt: skip
+_LISTS = {
+    "comma_elements", "semicolon_elements", "comma_elements_no_relation", "semicolon_elements_no_relation",
+    "plus_minus_expr",
+}  # fmt: skip
 _GROUPS = {"group", "formatting_group", "ordered_tuple"}
 _PRODUCTS = {"mp", "mp_nofunc", "unary", "unary_nofunc", "frac"}
 _SET_OPERATIONS = {"union_expr", "intersection_expr", "minus_expr"}
@@ -58,6 +62,13 @@ def undone(answer: Tree, gold: Tree) -> set[str]:
         allowed = operations(gold, equation=True)
         left -= allowed | {implied for name in allowed for implied in _IMPLIED.get(name, ())}
     return left
+
+
+def is_list(tree: Tree) -> bool:
+    r"""Whether values stand side by side, not in brackets: `3, 7`, `3 or 7`, `x = 1, 2`, `\pm 7`."""
+    node = _collapsed(tree)
+    *_, value = _sides(_parts(node)[0] if _rule(node) == "math" and _parts(node) else node)
+    return _rule(value) in _LISTS
 
 
 def operations(tree: Tree, *, equation: bool = False) -> set[str]:

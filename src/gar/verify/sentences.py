@@ -1,7 +1,7 @@
 r"""Which value does a sentence state? `The answer is 78.`, `So she has $78 left`: 78.
 
 Read is what states exactly one value. A second number, a word that changes the value or denies it (`not 78`, `half of
-78`, `at least 78`), or a hedge (`perhaps 78`) leaves the text as it is.
+78`, `at least 78`), or a hedge (`perhaps 78`, `78 or so`) leaves the text as it is.
 """
 
 import re
@@ -12,19 +12,18 @@ _NUMBER_WORDS = (
     "|score|gross|dozens?|couple|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
     "|(?:hundred|thousand|lakh|lac|crore|myriad|googol|[a-z]*illion|[a-z]*illiard)(?:s|ths?)?"
 )
-# With one of these a number is no longer the value, or no longer stated as the value.
+# With one of these a number is no longer the value, or is not stated as the value.
 _CHANGES = re.compile(
     rf"\b(?:{_NUMBER_WORDS}|or|nor|not|no|never|neither|without|except|but|minus|plus|divided|multiplied|squared|cubed"
     "|factorial|mod|modulo|pi|sqrt|log|ln|sin|cos|tan|root|power|powers|multiple|multiples|divisors?|doubled?|twice"
     "|tripled?|thrice|negative|reciprocal|inverse|opposite|than|least|most|over|under|above|below|between|almost|nearly"
-    "|about|around|approximately|approx|roughly|circa|odd|even|primes?|if|unless|otherwise|depends|instead|wrong|incorrect|false|something"
-    r"|(?<!in )all|[a-z]+n't)\b"
-)
-_HEDGES = re.compile(
-    r"\b(?:maybe|perhaps|probably|possibly|likely|unlikely|guess|think|believe|hope|assume|assuming|estimated?|might|may"
-    r"|could|unsure|unclear|unknown|cannot)\b"
+    "|about|around|approximately|approx|roughly|circa|ca|ish|odd|even|primes?|if|unless|otherwise|depends|instead|wrong"
+    "|incorrect|false|something|maybe|perhaps|probably|possibly|likely|unlikely|guess|think|believe|hope|assume|assuming"
+    "|estimated?|might|may|could|unsure|unclear|unknown|cannot"
+    r"|(?<!in )all|[a-z]+n't)\b|\bc\. "
 )
 _JOINS = {"or", "and"}
+_KINDS = {"all", "odd", "even", "prime", "primes"}
 _MATHS = {"sin", "cos", "tan", "log", "ln", "lim", "max", "min", "gcd", "lcm", "mod", "sqrt", "pi", "inf", "infinity",
           "frac", "pct", "percent", "percentage", "boxed", "text"}  # fmt: skip
 
@@ -41,6 +40,7 @@ _EQUALS = re.compile(r"= *")
 _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])")
 _TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
 _NAME_COMMAND = re.compile(r"\\(?:begin|end|operatorname)\*? *\{[^{}]*\}")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
 _MATH = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 _A_NUMBER = (
     r"(?:[0-9]+ +)?[0-9]+/[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
@@ -57,7 +57,11 @@ _UNIT = re.compile(
 )
 _PERCENT = re.compile("per ?cent|pct")
 _PROSE = re.compile(r"[A-Za-z ,.;:!'\"()*°%=$€£¥\u2018\u2019\u2013\u2014-]*")
-_OF = re.compile(r"(?<!total)(?<!sum)(?<!value)(?<!cost)(?<!price)(?<!profit)(?<!average)(?<!maximum)(?<!minimum) of$")
+# Before a number: it is part of the value, or one of several.
+_LEAVES_OPEN = re.compile(
+    r"(?<!total)(?<!sum)(?<!value)(?<!cost)(?<!price)(?<!profit)(?<!average)(?<!maximum)(?<!minimum) of$"
+    r"|\b(?:some|any)$"
+)
 
 
 def stated_value(text: str) -> str:
@@ -101,28 +105,33 @@ def without_unit(text: str) -> str:
 
 def changes_value(text: str) -> bool:
     """Whether a word makes the number beside it another one, denies it, or leaves it open."""
-    return bool(_CHANGES.search(text.lower()) or _HEDGES.search(text.lower()))
+    return _CHANGES.search(text.lower()) is not None
 
 
-def unreadable(text: str) -> str | None:
-    """Why no value can be read from a text with words; None where there is nothing but mathematics.
+def changing_word(text: str, gold: str) -> str:
+    """The first word that hedges, denies or changes a value; empty without one.
+
+    Names of functions, kinds of numbers, and words that the gold answer has too do not count.
+
+    >>> changing_word("about n+1", "n+1"), changing_word("all even n", "odd n"), changing_word("n if odd", "1 if odd")
+    ('about', '', '')
+    """
+    allowed = _MATHS | _KINDS | set(plain_words(gold))
+    prose = _COMMAND.sub(" ", _TEXT_COMMAND.sub(r" \1 ", text)).lower()
+    return next((word for word in _CHANGES.findall(prose) if word not in allowed), "")
+
+
+def unreadable(text: str, gold: str) -> str:
+    """Why no value can be read from a text with words; empty where there is nothing but mathematics.
 
     Words that join a list (`3 or 7`) and names of functions are mathematics.
     """
-    words = [word for word in plain_words(text) if word not in _JOINS | _MATHS]
-    if not words:
-        return None
+    if not set(plain_words(text)) - _JOINS - _MATHS:
+        return ""
     if not any(char.isdigit() for char in text) and "\\" not in text:
         return "holds no number"
-    if hedge := _HEDGES.search(text.lower()):
-        return f"hedged: {hedge[0]!r}"
-    return "does not state one value"
-
-
-def denies_value(text: str) -> bool:
-    """Whether a text says something of one number, without a hedge, that is not that it is the value: `not 7`."""
-    lower = text.lower()
-    return len(re.findall("[0-9][0-9.,]*", text)) == 1 and bool(_CHANGES.search(lower)) and not _HEDGES.search(lower)
+    word = changing_word(text, gold)
+    return f"does not state one value: {word!r}" if word else "does not state one value"
 
 
 def plain_words(text: str) -> list[str]:
@@ -146,9 +155,9 @@ def _one_value(text: str) -> str | None:
 def _is_prose_around(text: str, value: re.Match[str]) -> bool:
     before, after = text[: value.start()], text[value.end() :]
     around = f"{before} , {after}"  # a comma, so that no phrase reaches over the value
-    plain = _PROSE.fullmatch(around) and "=" not in after and not _OF.search(before.rstrip().lower())
+    closed = ".." not in around and "=" not in after and not _LEAVES_OPEN.search(before.rstrip().lower())
     factor = re.search(r"(?<![A-Za-z'\u2019])[B-HJ-Zb-hj-z](?![A-Za-z'\u2019])", after)  # or a unit of one letter
-    return bool(plain) and not factor and not changes_value(around)
+    return bool(_PROSE.fullmatch(around)) and closed and not factor and not changes_value(around)
 
 
 def _bare(text: str) -> str:

@@ -104,7 +104,8 @@ class Verifier:
                 answer, unless it is the gold answer as it is written.
 
         Returns:
-            Status OK or WRONG where the answer was compared. No answer found, or nothing to be made of it: UNPARSED.
+            Status OK or WRONG where the answer was compared. No answer found, or none that can be read as exactly one
+            value: UNPARSED.
             A worker killed at its limit, or an answer not checked after too many of these: TIMEOUT. A worker that
             died, an error, a grader's result that is no grade: ERROR. The last three have grade 0 and are not
             verified, whether or not the response is well formatted.

@@ -176,7 +176,7 @@ def _unparsed(facts: RolloutFacts) -> Finding | None:
         severity="stop" if fraction == 1 else "warn",
         what=f"{percent(fraction)} of well-formatted responses hold no answer that can be parsed",
         fraction=fraction,
-        cause="What stands where the answer belongs is no number and no formula, or not exactly one value (`about 7`, `3 or 7`).",
+        cause="What stands where the answer belongs is no number and no formula, or not exactly one value (`3 or 7`).",
         advice="Ask for the final answer alone there, or give your own grader with --verify.verifier.",
         example=_example(facts, lambda _, v: v.well_formatted and v.status is Status.UNPARSED),
     )

@@ -23,6 +23,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from gar.core import gradient_activation_means
+from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
 from gar.cost import GroupShape, ModelShape, signal_share
 
@@ -164,12 +166,9 @@ class Bench:
             logits = F.linear(hidden[row, -span:], self.weight)  # the log-prob pass has them
             targets = self.tokens[first + row, -span:]
             at = torch.arange(span, device=self.device)
-            zero = torch.zeros_like(at)
-            self.timed(
-                lambda h=hidden[row, -span:], z=logits, ids=targets, at=at, zero=zero: means_from_logits(
-                    h, z, self.weight.detach(), at, ids, zero, num_responses=1
-                )
-            )
+            tokens = ScoredTokens(hidden[row, -span:], targets, torch.zeros_like(at), 1)
+            head = Head(self.weight.detach())
+            self.timed(partial(means_from_logits, tokens, logits, at, head, Signal()))
 
     @torch.no_grad()
     def forward(self) -> None:

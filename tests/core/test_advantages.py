@@ -180,7 +180,7 @@ def test_group_advantages_refuse_a_reward_that_is_not_finite(value):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"group_index": one_group(2)}, "group_index must have one entry per response, expected 3, got 2"),
+        ({"group_index": one_group(2)}, "group_index must have shape (3,), got (2,)"),
         ({"scale": "sd"}, "scale must be std or none, ddof 0 or 1, eps and std_floor not negative, got scale='sd'"),
         ({"ddof": 2}, "got scale='std', ddof=2, eps=1e-06, std_floor=0.0"),
         ({"eps": -1e-6}, "eps=-1e-06"),

@@ -1,12 +1,15 @@
 """Token attribution: shares by hand, against autograd, and their sum against the alignment."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from gar.core import alignment_scores, gradient_activation_vectors, unit_rows
+from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.attribution import alignment_shares
+from tests.core.conftest import Case
 
 HEAD = {
     "plain": {},
@@ -16,6 +19,23 @@ HEAD = {
     "cold": {"temperature": 0.5},
     "softcap": {"logit_softcap": 3.0, "logit_scale": 0.7},
 }
+
+
+def shares_of(
+    case: Case,
+    anchors: torch.Tensor,
+    signal: Any = "gradient-activation",
+    activation_threshold: float = 0.0,
+    chunk_tokens: int | None = None,
+    **head: Any,
+) -> torch.Tensor:
+    return alignment_shares(
+        ScoredTokens(case.hidden, case.target_ids, case.response_index, len(anchors)),
+        Head(case.weight, **head),
+        anchors,
+        Signal(signal, activation_threshold),
+        Budget(chunk_tokens=chunk_tokens),
+    )
 
 
 def random_anchors(responses: int, hidden: int) -> torch.Tensor:
@@ -29,7 +49,7 @@ def test_alignment_shares_by_hand():
     norm = math.hypot(2 * p + 6 * q, 2 * p)
     hidden, weight = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[1.0, 1.0], [-1.0, 0.0]])
     both = torch.tensor([0, 0])
-    found = alignment_shares(hidden, weight, both, both, torch.tensor([[0.6, -0.8]]))
+    found = shares_of(Case(hidden, weight, both, both), torch.tensor([[0.6, -0.8]]))
     expected = [(-0.6 * 2 * p + 0.8 * 2 * p) / norm, -0.6 * 6 * q / norm]
     assert found.tolist() == pytest.approx(expected, rel=1e-6)
     assert found.dtype == torch.float32
@@ -40,7 +60,7 @@ def test_alignment_shares_by_hand():
 def test_alignment_shares_add_up_to_the_alignment(make_case, options, chunk_tokens):
     case = make_case(tokens=60, responses=5, peak=3.0)
     anchors = random_anchors(5, 8)
-    shares = alignment_shares(*case, anchors, chunk_tokens=chunk_tokens, **options)
+    shares = shares_of(case, anchors, chunk_tokens=chunk_tokens, **options)
     sums = torch.zeros(5, dtype=torch.float64).index_add_(0, case.response_index, shares.double())
     vectors = gradient_activation_vectors(*case, num_responses=5, **options)
     torch.testing.assert_close(sums.float(), alignment_scores(vectors, anchors), rtol=0, atol=5e-7)
@@ -54,37 +74,37 @@ def test_alignment_shares_agree_with_autograd_token_by_token(make_case, autograd
     u = autograd_means(alone, num_responses=len(case.hidden))
     sums = torch.zeros(4, 8, dtype=torch.float64).index_add_(0, case.response_index, u)
     expected = (u * anchors[case.response_index].double()).sum(-1) / sums.norm(dim=-1)[case.response_index]
-    found = alignment_shares(*case, anchors)
+    found = shares_of(case, anchors)
     torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_alignment_shares_without_signal_are_zero_and_leave_the_others(make_case):
     case = make_case(responses=3)
     anchors = random_anchors(3, 8)
-    whole = alignment_shares(*case, anchors)
+    whole = shares_of(case, anchors)
     anchors[1] = 0.0
     hidden = case.hidden.clone()
     hidden[case.response_index == 2] = torch.nan
-    found = alignment_shares(hidden, *case[1:], anchors)
+    found = shares_of(case._replace(hidden=hidden), anchors)
     first = case.response_index == 0
     assert torch.equal(found[first], whole[first])
     assert found[~first].count_nonzero() == 0
     nothing = torch.zeros(0, dtype=torch.long)
-    assert alignment_shares(hidden[:0], case.weight, nothing, nothing, anchors).shape == (0,)
+    assert shares_of(Case(hidden[:0], case.weight, nothing, nothing), anchors).shape == (0,)
 
 
 def test_alignment_shares_of_a_response_equal_to_its_anchor_are_its_projections(make_case):
     case = make_case(responses=1)
     vectors = gradient_activation_vectors(*case, num_responses=1)
-    assert float(alignment_shares(*case, vectors).double().sum()) == pytest.approx(1.0, abs=1e-6)
+    assert float(shares_of(case, vectors).double().sum()) == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_alignment_shares_refuse_what_does_not_fit(make_case):
     case = make_case(responses=2)
-    with pytest.raises(ValueError, match=r"anchors must have the width of hidden, expected 8, got 5"):
-        alignment_shares(*case, torch.zeros(2, 5))
+    with pytest.raises(ValueError, match=r"anchors must have shape \(2, 8\), got \(2, 5\)"):
+        shares_of(case, torch.zeros(2, 5))
     with pytest.raises(ValueError, match=r"response_index must lie in \[0, 1\), got 0 to 1"):
-        alignment_shares(*case, random_anchors(1, 8))
+        shares_of(case, random_anchors(1, 8))
     with pytest.raises(ValueError, match="temperature must be positive, got 0"):
-        alignment_shares(*case, random_anchors(2, 8), temperature=0)
+        shares_of(case, random_anchors(2, 8), temperature=0)

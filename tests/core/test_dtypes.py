@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gar import core
-from gar.core.dtypes import as_given
+from gar.core.checks import as_given
 
 VALUES = [1, 0, 1, 1]
 GROUPS = torch.zeros(4, dtype=torch.long)
@@ -33,7 +33,6 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "whitened_advantages": lambda x: core.whitened_advantages(x, COUNTS, ddof=0, eps=1e-8),
     "token_whitened_advantages": lambda x: core.token_whitened_advantages(per_token(x), MASK, ddof=0, eps=1e-8),
     "group_token_advantages": lambda x: core.group_token_advantages(per_token(x), MASK, TWO, ddof=0, eps=1e-6),
-    "relative_novelties": lambda x: core.relative_novelties(x * 2 - torch.tensor(VALUES).roll(1), GROUPS),
     "novelty_rewards": lambda x: core.novelty_rewards(RIGHT, x, x * -0.6, GROUPS, novelty_weight=0.3),
     "attribution_weights": lambda x: core.attribution_weights(per_token(x), MASK),
     "effective_token_counts": lambda x: core.effective_token_counts(per_token(x)),
@@ -41,7 +40,6 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "rubric_rewards": lambda x: core.rubric_rewards(
         per_token(x)[:, None], torch.ones(2, 1).bool(), torch.full((2, 1), 3.0)
     ),
-    "kl_penalised_returns": lambda x: core.kl_penalised_returns(x[:2], per_token(x), MASK, beta=0.3),
     "returns_to_go": lambda x: core.returns_to_go(per_token(x), MASK),
     "last_token_rewards": lambda x: core.last_token_rewards(x[:2], MASK),
 }

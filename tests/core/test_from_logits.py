@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gar.core import gradient_activation_means, unit_rows
+from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
 from tests.core.conftest import Case, _autograd_means, _make_case
 from tests.ranks import run_ranks
@@ -26,20 +27,32 @@ HEADS: dict[str, dict[str, Any]] = {
 
 
 def from_logits(
-    case: Case, *, bias: Tensor | None = None, among: int = 0, num_responses: int = RESPONSES, **settings: Any
+    case: Case,
+    raw_logits: Tensor | None = None,
+    *,
+    signal: str = "gradient-activation",
+    activation_threshold: float = 0.0,
+    keep_fraction: Any = 1.0,
+    chunk_tokens: int | None = None,
+    context_group: Any = None,
+    **head: Any,
 ) -> Tensor:
-    """The case's tokens scattered among `among` other rows, whose values must not matter."""
-    order = torch.randperm(len(case.hidden) + among, generator=torch.Generator().manual_seed(1))
-    positions = order[: len(case.hidden)]
-    hidden = case.hidden.new_full((len(order), case.hidden.shape[1]), torch.nan)
-    hidden[positions] = case.hidden
-    raw = torch.nn.functional.linear(hidden, case.weight, bias)
-    if "keep_fraction" in settings:
-        settings["keep_fraction"] = torch.as_tensor(settings["keep_fraction"], dtype=torch.float64)
+    """The case's rows of logits lie among others, whose values must not matter; or `raw_logits`, in order."""
+    positions = torch.arange(len(case.hidden))
+    if raw_logits is None:
+        order = torch.randperm(len(case.hidden) + 9, generator=torch.Generator().manual_seed(1))
+        positions = order[: len(case.hidden)]
+        raw_logits = case.hidden.new_full((len(order), len(case.weight)), torch.nan)
+        raw_logits[positions] = torch.nn.functional.linear(case.hidden, case.weight, head.get("bias"))
     return means_from_logits(
-        hidden, raw, case.weight, positions, case.target_ids, case.response_index, num_responses=num_responses,
-        **settings,
-    )  # fmt: skip
+        ScoredTokens(case.hidden, case.target_ids, case.response_index, RESPONSES),
+        raw_logits,
+        positions,
+        Head(case.weight, **head),
+        Signal(signal, activation_threshold, torch.as_tensor(keep_fraction, dtype=torch.float64)),
+        chunk_tokens=chunk_tokens,
+        context_group=context_group,
+    )
 
 
 @pytest.mark.parametrize("settings", HEADS.values(), ids=HEADS)
@@ -47,7 +60,7 @@ def test_means_from_logits_equals_autograd(settings):
     case = _make_case()
     expected = _autograd_means(case, num_responses=RESPONSES, **settings)
     # 1e-7: the result is rounded to float32.
-    torch.testing.assert_close(from_logits(case, among=9, **settings).double(), expected, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(from_logits(case, **settings).double(), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_means_from_logits_counts_the_bias_that_the_logits_hold():
@@ -58,11 +71,9 @@ def test_means_from_logits_counts_the_bias_that_the_logits_hold():
 
 def test_means_from_logits_on_a_worked_example():
     # Logits (0, ln 3, ln 4): p = (1, 3, 4) / 8. u = W^T (p - e_1) = (1/8, -5/8, 4/8) for W = identity, times h.
+    tokens = ScoredTokens(torch.tensor([[8.0, 16.0, -8.0]]), torch.tensor([1]), torch.tensor([0]), 2)
     raw = torch.tensor([[1.0, 3.0, 4.0]]).log()
-    u = means_from_logits(
-        torch.tensor([[8.0, 16.0, -8.0]]), raw, torch.eye(3), torch.tensor([0]), torch.tensor([1]), torch.tensor([0]),
-        num_responses=2,
-    )  # fmt: skip
+    u = means_from_logits(tokens, raw, torch.tensor([0]), Head(torch.eye(3)), Signal())
     torch.testing.assert_close(u, torch.tensor([[1.0, -10.0, -4.0], [0.0, 0.0, 0.0]]))
 
 
@@ -70,11 +81,7 @@ def test_means_from_logits_leaves_the_logits_as_they_are():
     case = _make_case()
     raw = case.hidden @ case.weight.T
     before = raw.clone()
-    everything = torch.arange(len(raw))
-    means_from_logits(
-        case.hidden, raw, case.weight, everything, case.target_ids, case.response_index, num_responses=RESPONSES,
-        temperature=2.0, logit_softcap=3.0,
-    )  # fmt: skip
+    from_logits(case, raw, temperature=2.0, logit_softcap=3.0)
     assert torch.equal(raw, before)
 
 
@@ -99,14 +106,7 @@ def test_means_from_logits_keeps_its_digits_on_confident_and_on_hopeless_tokens(
     single = Case(*(part.float() if part.is_floating_point() else part for part in case))
     exact = Case(*(part.double() if part.is_floating_point() else part for part in single))
     raw = (single.hidden @ single.weight.T).double()  # the same logits for both
-    everything = torch.arange(len(raw))
-    expected, found = (
-        means_from_logits(
-            used.hidden, raw.to(used.hidden.dtype), used.weight, everything, used.target_ids, used.response_index,
-            num_responses=RESPONSES,
-        )
-        for used in (exact, single)
-    )  # fmt: skip
+    expected, found = (from_logits(used, raw.to(used.hidden.dtype)) for used in (exact, single))
     assert bool((expected.norm(dim=-1) > 0).all())
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=float(expected.abs().max()) * 1e-6)
 
@@ -128,7 +128,8 @@ def test_means_from_logits_in_bfloat16_is_not_worse_than_plain_bfloat16():
 
 def test_means_from_logits_without_a_token_is_zero():
     none = torch.zeros(0, dtype=torch.long)
-    found = means_from_logits(torch.ones(3, 2), torch.ones(3, 5), torch.ones(5, 2), none, none, none, num_responses=2)
+    tokens = ScoredTokens(torch.zeros(0, 2), none, none, 2)
+    found = means_from_logits(tokens, torch.ones(3, 5), none, Head(torch.ones(5, 2)), Signal())
     assert torch.equal(found, torch.zeros(2, 2))
 
 
@@ -136,7 +137,7 @@ def test_means_from_logits_without_a_token_is_zero():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"raw_logits": torch.ones(3, 4)}, r"raw_logits must have shape .* expected \(3, 5\), got \(3, 4\)"),
+        ({"raw_logits": torch.ones(3, 4)}, r"raw_logits must have shape .* expected 5 columns, got \(3, 4\)"),
         ({"positions": torch.tensor([3])}, r"positions must lie in \[0, 3\), got 3 to 3"),
         ({"target_ids": torch.tensor([5])}, r"target_ids must lie in \[0, 5\), got 5 to 5"),
         ({"response_index": torch.tensor([-1])}, r"response_index must lie in \[0, 2\), got -1 to -1"),
@@ -144,13 +145,12 @@ def test_means_from_logits_without_a_token_is_zero():
     ],
 )
 def test_means_from_logits_refuses(change, text):
-    zero = torch.tensor([0])
-    arguments: dict[str, Any] = {
-        "hidden": torch.ones(3, 2), "raw_logits": torch.ones(3, 5), "lm_head_weight": torch.ones(5, 2),
-        "positions": zero, "target_ids": zero, "response_index": zero, "num_responses": 2,
-    }  # fmt: skip
+    values = {"raw_logits": torch.ones(3, 5), "temperature": 1.0}
+    values |= dict.fromkeys(("positions", "target_ids", "response_index"), torch.tensor([0])) | change
+    tokens = ScoredTokens(torch.ones(1, 2), values["target_ids"], values["response_index"], 2)
+    head = Head(torch.ones(5, 2), temperature=values["temperature"])
     with pytest.raises(ValueError, match=text):
-        means_from_logits(**arguments | change)
+        means_from_logits(tokens, values["raw_logits"], values["positions"], head, Signal())
 
 
 def _one_rank_of_a_split_context() -> Tensor:

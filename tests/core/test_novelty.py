@@ -15,9 +15,14 @@ from gar.core import (
     novelty_reference_weights,
     novelty_rewards,
     novelty_scores,
-    relative_novelties,
 )
 from gar.core.novelty import NoveltyVariant
+
+
+def relative_novelties(novelty: Tensor, groups: Tensor, scored: Tensor | None = None) -> Tensor:
+    """nubar, from rewards of right responses without a penalty: 1 + nubar."""
+    right = torch.ones(len(novelty), dtype=torch.bool)
+    return novelty_rewards(right, novelty, torch.zeros(len(novelty)), groups, scored=scored) - 1
 
 
 def f64(*values: float) -> Tensor:

@@ -203,8 +203,8 @@ def test_gradient_aligned_rewards_do_not_depend_on_the_default_dtype():
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_gradient_aligned_bonuses_refuse_a_cosine_that_is_not_finite(value):
     message = (
-        f"alignment must be finite where a response is eligible and scored, got {value} at response 2. Was a response "
-        "without a usable vector left in `scored`?"
+        f"alignment must be finite, got {value} at response 2, which is eligible and scored. Was a response without a "
+        "usable vector left in `scored`?"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         gradient_aligned_bonuses(flags("1011"), f64(0.1, value, value, 0.2), torch.zeros(4).long())
@@ -214,10 +214,10 @@ def test_gradient_aligned_bonuses_refuse_a_cosine_that_is_not_finite(value):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eligible": flags("11")}, "eligible must have one entry per response, expected 3, got 2"),
-        ({"group_index": torch.zeros(4).long()}, "group_index must have one entry per response, expected 3, got 4"),
-        ({"scored": flags("1")}, "scored must have one entry per response, expected 3, got 1"),
-        ({"penalty": f64(0.0)}, "penalty must have one entry per response, expected 3, got 1"),
+        ({"eligible": flags("11")}, "eligible must have shape (3,), got (2,)"),
+        ({"group_index": torch.zeros(4).long()}, "group_index must have shape (3,), got (4,)"),
+        ({"scored": flags("1")}, "scored must have shape (3,), got (1,)"),
+        ({"penalty": f64(0.0)}, "penalty must have shape (3,), got (1,)"),
         ({"singleton": "abs"}, "singleton must be zero or absolute and beta finite, got 'abs' and 0.5"),
         ({"beta": math.nan}, "singleton must be zero or absolute and beta finite, got 'zero' and nan"),
     ],

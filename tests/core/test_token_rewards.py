@@ -14,12 +14,9 @@ from gar.core import (
     attributed_rewards,
     attribution_weights,
     effective_token_counts,
-    kl_penalised_returns,
     last_token_rewards,
     returns_to_go,
     rubric_rewards,
-    token_whitened_advantages,
-    whitened_advantages,
 )
 
 
@@ -75,12 +72,6 @@ def test_returns_to_go_and_last_token_rewards_by_hand():
     assert last_token_rewards(f64(2, 3, 5), mask).tolist() == [[0, 0, 0, 2], [0, 3, 0, 0], [0, 0, 0, 0]]
 
 
-def test_kl_penalised_returns_by_hand():
-    # k1 of 2, -1, 4: still to come 5, 3, 4. The reward is 1 at each token.
-    found = kl_penalised_returns(f64(1.0), f64(2, math.nan, -1, 4)[None], flags("1011"), beta=0.1)
-    torch.testing.assert_close(found, f64(0.5, 0, 0.7, 0.6)[None], rtol=1e-14, atol=0)
-
-
 # A response: (score, counts) of each token; its outcome; its penalty.
 TOKENS = st.lists(st.tuples(st.floats(-100, 100, width=16), st.booleans()), min_size=4, max_size=4)
 BATCHES = st.lists(st.tuples(TOKENS, st.floats(-2, 2, width=16), st.sampled_from([0.0, -0.6])), max_size=6)
@@ -122,25 +113,6 @@ def test_attributed_rewards_and_returns_agree_with_a_loop(batch):
         assert returns[i].tolist() == pytest.approx(to_go, abs=1e-13)
         # The first counted token's return is the whole: 2 V + penalty
         assert not counted or returns[i, counted[0]].item() == pytest.approx(2 * outcome + fine, abs=1e-13)
-
-
-@given(batch=BATCHES, beta=st.sampled_from([0.0, 0.04, 1.0]))
-def test_kl_penalised_returns_agree_with_a_loop(batch, beta):
-    log_ratios, mask, rewards, _ = columns(batch)
-    found = kl_penalised_returns(rewards, log_ratios, mask, beta=beta)
-    for i, (tokens, reward, _) in enumerate(batch):
-        for t, (_, counted) in enumerate(tokens):
-            to_come = math.fsum(k for k, m in tokens[t:] if m)
-            assert found[i, t].item() == pytest.approx((reward - beta * to_come) * counted, abs=1e-12)
-
-
-@given(batch=BATCHES)
-def test_kl_penalised_returns_without_kl_whiten_to_the_advantages_of_responses(batch):
-    log_ratios, mask, rewards, _ = columns(batch)
-    returns = kl_penalised_returns(rewards, log_ratios, mask, beta=0.0)
-    by_token = token_whitened_advantages(returns, mask, ddof=1, eps=1e-8)
-    by_response = whitened_advantages(rewards, mask.sum(-1), ddof=1, eps=1e-8)
-    torch.testing.assert_close(by_token, by_response[:, None] * mask, rtol=1e-9, atol=1e-9)
 
 
 @given(
@@ -221,7 +193,6 @@ def test_token_rewards_without_counted_tokens_are_zero(responses, tokens):
     assert torch.equal(attributed_rewards(anything, ones, ones, mask), zeros)
     assert torch.equal(returns_to_go(anything, mask), zeros)
     assert torch.equal(last_token_rewards(ones, mask), zeros)
-    assert torch.equal(kl_penalised_returns(ones, anything, mask, beta=0.1), zeros)
     assert torch.equal(rubric_rewards(zeros[:, None], ones[:, None] > 0, ones[:, None]), zeros)
 
 
@@ -234,7 +205,6 @@ def test_token_rewards_keep_the_dtype(dtype):
         (effective_token_counts(half), [2.0]),
         (attributed_rewards(half, one, 0 * one, mask), [[0.5, 1.5]]),
         (rubric_rewards(half[:, None], flags("1"), one[:, None]), [[0.5, 0.5]]),
-        (kl_penalised_returns(one, half, mask, beta=0.5), [[0.5, 0.75]]),
         (returns_to_go(half, mask), [[1.0, 0.5]]),
         (last_token_rewards(one, mask), [[0.0, 1.0]]),
     ):
@@ -253,9 +223,6 @@ def test_token_rewards_refuse_what_is_not_finite(value):
         (f"penalty {at}", lambda: attributed_rewards(good, good[:, 0], bad[:, 0], mask)),
         (f"weights {at}", lambda: rubric_rewards(bad[:, None], mask, good + 1)),
         (f"criterion_weights {at}", lambda: rubric_rewards(good[:, None], mask, bad)),
-        (f"log_ratios {at}, token 0", lambda: kl_penalised_returns(good[:, 0], bad, mask, beta=0.1)),
-        (f"rewards {at}", lambda: kl_penalised_returns(bad[:, 0], good, mask, beta=0.1)),
-        (f"beta must be finite, got {value}", lambda: kl_penalised_returns(good[:, 0], good, mask, beta=value)),
         (f"token_rewards {at}, token 0", lambda: returns_to_go(bad, mask)),
         (f"rewards {at}", lambda: last_token_rewards(bad[:, 0], mask)),
     ):
@@ -288,7 +255,6 @@ def test_token_rewards_refuse_shapes_that_differ():
         ("outcomes must have shape (1,), got (2,)", lambda: attributed_rewards(wide, several, one, mask)),
         ("penalty must have shape (1,), got (2,)", lambda: attributed_rewards(wide, one, several, mask)),
         ("verdicts must have shape (1, 2), got (1, 3)", lambda: rubric_rewards(two[..., None], mask, two)),
-        ("log_ratios must have shape (1, 3), got (1, 2)", lambda: kl_penalised_returns(one, two, mask, beta=0.1)),
         ("mask must have shape (1, 2), got (1, 3)", lambda: returns_to_go(two, mask)),
         ("rewards must have shape (1,), got (2,)", lambda: last_token_rewards(several, mask)),
     ):

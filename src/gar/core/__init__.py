@@ -12,14 +12,13 @@ from gar.core.attribution import alignment_shares
 from gar.core.controls import length_closeness, random_unit_rows, shuffled_groups
 from gar.core.gradients import NORM_FLOOR, gradient_activation_means, gradient_activation_vectors, unit_rows
 from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
-from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores, relative_novelties
+from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores
 from gar.core.policy_losses import k2_token_losses, maspo_token_losses, maspo_weights
 from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
 from gar.core.token_rewards import (
     attributed_rewards,
     attribution_weights,
     effective_token_counts,
-    kl_penalised_returns,
     last_token_rewards,
     returns_to_go,
     rubric_rewards,
@@ -44,7 +43,6 @@ __all__ = [
     "group_standard_deviations",
     "group_token_advantages",
     "k2_token_losses",
-    "kl_penalised_returns",
     "last_token_rewards",
     "length_closeness",
     "maspo_token_losses",
@@ -54,7 +52,6 @@ __all__ = [
     "novelty_scores",
     "random_unit_rows",
     "reinforce_plus_plus_advantages",
-    "relative_novelties",
     "returns_to_go",
     "rubric_rewards",
     "shuffled_groups",

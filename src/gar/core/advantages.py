@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from gar.core.checks import check_finite, check_shapes
-from gar.core.dtypes import as_given
+from gar.core.checks import as_given, check_finite, check_shapes
 from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
 
 
@@ -22,8 +21,8 @@ def group_advantages(
 ) -> Float[Tensor, " responses"]:
     """GRPO's advantage: `(r_i - mean_group) / (max(std_group, std_floor) + eps)`.
 
-    Dividing by the standard deviation blows any spread up to unit size, however small: in a group whose outcome is
-    the same for all, a bonus of 0.001 trains as hard as right against wrong. `std_floor` bounds that.
+    Dividing by the standard deviation scales any spread to unit size, however small: in a group whose outcomes are all
+    the same, a bonus of 0.001 trains as hard as right against wrong. `std_floor` limits this amplification.
 
     Args:
         rewards: Shaped rewards of all responses on all ranks.
@@ -48,10 +47,7 @@ def group_advantages(
         >>> group_advantages(torch.tensor([1.0, 0.0, 5.0]), torch.tensor([4, 4, 9]), scale="std", ddof=0, eps=0.0)
         tensor([ 1., -1.,  0.])
     """
-    if rewards.shape != group_index.shape:
-        raise ValueError(
-            f"group_index must have one entry per response, expected {rewards.numel()}, got {group_index.numel()}"
-        )
+    check_shapes(rewards.shape, group_index=group_index)
     if scale not in ("std", "none") or ddof not in (0, 1) or not (eps >= 0 and std_floor >= 0):
         raise ValueError(
             "scale must be std or none, ddof 0 or 1, eps and std_floor not negative, got "
@@ -78,13 +74,13 @@ def reinforce_plus_plus_advantages(
     """REINFORCE++'s advantage: the rewards, less their group's mean if `baseline`, whitened over all tokens.
 
     There is no division by a group's standard deviation: a bonus keeps its size relative to right against wrong. With
-    KL in the reward, use `token_whitened_advantages` of `kl_penalised_returns` instead.
+    KL in the reward, the returns differ between tokens: use `token_whitened_advantages` instead.
 
     Args:
         rewards: Rewards of all responses on all ranks, shaped or not.
         token_counts: Tokens of each response that enter the loss.
         group_index: Which problem a response answers; read only with `baseline`.
-        baseline: Subtract the group's mean first (REINFORCE++-baseline). A group of one then enters with 0.
+        baseline: Subtract the group's mean first (REINFORCE++-baseline). The value of a group of one is then 0.
         ddof: 0 population (OpenRLHF), 1 Bessel (verl, slime).
         eps: Added to the variance.
 
@@ -111,12 +107,12 @@ def reinforce_plus_plus_advantages(
 def whitened_advantages(
     values: Shaped[Tensor, " responses"], token_counts: Int[Tensor, " responses"], *, ddof: int, eps: float
 ) -> Float[Tensor, " responses"]:
-    """`token_whitened_advantages` of values that are the same for all tokens of a response.
+    """`token_whitened_advantages` for values that are the same for all tokens of a response.
 
     Args:
         values: One value per response, on all ranks.
         token_counts: Tokens of each response that enter the loss: how often its value counts.
-        ddof: 0 population, 1 Bessel, of the number of tokens.
+        ddof: 0 population, 1 Bessel, on the number of tokens.
         eps: Added to the variance.
 
     Returns:
@@ -145,14 +141,14 @@ def token_whitened_advantages(
 ) -> Float[Tensor, "responses tokens"]:
     """Values with mean 0 and variance 1 over all counted tokens of the batch: `(a_t - mean) / sqrt(variance + eps)`.
 
-    A long response weighs more than a short one in both statistics. eps is added to the variance, not to the standard
-    deviation as in `group_advantages`, because the implementations do it: verl and slime have `ddof=1, eps=1e-8`.
-    OpenRLHF has `ddof=0` and `max(variance, 1e-8)`.
+    A long response weighs more than a short one in both statistics. Unlike in `group_advantages`, eps is added to the
+    variance, as the implementations do: verl and slime have `ddof=1, eps=1e-8`, OpenRLHF `ddof=0` and
+    `max(variance, 1e-8)`.
 
     Args:
-        values: Of all responses on all ranks; entries outside `mask` may be anything, NaN included.
+        values: One per token of all responses on all ranks; entries outside `mask` may be anything, NaN included.
         mask: True for the tokens that enter the loss.
-        ddof: 0 population, 1 Bessel, of the number of counted tokens.
+        ddof: 0 population, 1 Bessel, on the number of counted tokens.
         eps: Added to the variance.
 
     Returns:
@@ -184,13 +180,13 @@ def group_token_advantages(
         values: Usually returns-to-go; entries outside `mask` may be anything, NaN included.
         mask: True for the tokens that enter the loss.
         group_index: Which problem a response answers; any integers, any order.
-        ddof: 0 population, 1 Bessel, of the group's number of counted tokens.
+        ddof: 0 population, 1 Bessel, on the group's number of counted tokens.
         eps: Added to the standard deviation.
         std_floor: Smallest standard deviation to divide by.
 
     Returns:
         In `values`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. Exactly 0 in a
-        group whose counted values are all equal, and in a group of one counted token. In a group of one response its
+        group whose counted values are all equal, and in a group of one counted token. In a group of one response,
         tokens are compared with each other.
 
     Raises:

@@ -1,7 +1,8 @@
-"""Refusals that several formulas share: shapes that differ, and values that are not finite."""
+"""Rules that the formulas share: shapes agree, values are finite, and a result has the dtype of its argument."""
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -16,14 +17,26 @@ def check_shapes(shape: Sequence[int], **tensors: Tensor) -> None:
             raise ValueError(f"{name} must have shape {tuple(shape)}, got {tuple(tensor.shape)}")
 
 
-def check_finite(name: str, values: Tensor, counted: Tensor | None = None) -> None:
+def check_finite(name: str, values: Tensor, counted: Tensor | None = None, *, hint: str = "") -> None:
     """Refuse NaN and infinity among the counted values, shape [responses] or [responses, tokens].
 
     Raises:
-        ValueError: The first such value and where it stands.
+        ValueError: The first such value, its place, and the hint.
     """
     bad = ~values.isfinite() if counted is None else ~values.isfinite() & counted
     if bool(bad.any()):
         place = tuple(bad.nonzero()[0].tolist())
         where = ", ".join(f"{word} {index}" for word, index in zip(("response", "token"), place, strict=False))
-        raise ValueError(f"{name} must be finite, got {values[place].item()} at {where}")
+        raise ValueError(f"{name} must be finite, got {values[place].item()} at {where}{hint}")
+
+
+def as_given(result: Tensor, argument: Tensor) -> Tensor:
+    """The result in the argument's dtype, or in `torch.get_default_dtype()` where that is an integer or bool.
+
+    A result in an integer dtype would be cut to whole numbers: advantages of 0.58 and -1.73 would be 0 and -1.
+
+    Example:
+        >>> as_given(torch.tensor([0.5]).double(), torch.tensor([1]))
+        tensor([0.5000])
+    """
+    return result.to(argument.dtype if argument.is_floating_point() else torch.get_default_dtype())

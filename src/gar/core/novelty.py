@@ -1,7 +1,7 @@
 """G2RL: how far a response's gradient points away from the others of its group, and the reward that follows.
 
 G2RL's feature `phi_t = W^T (e_{y_{t+1}} - p_t)` is `-u_t` of `gradient_activation_vectors(signal="gradient")`. Only
-squared cosines enter below, so those unit rows serve as they are.
+squared cosines are used below, so those unit rows need no change of sign.
 """
 
 from math import isfinite
@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int, Shaped
 from torch import Tensor
 
-from gar.core.checks import check_finite, check_shapes
-from gar.core.dtypes import as_given
+from gar.core.checks import as_given, check_finite, check_shapes
 
 NoveltyVariant = Literal["prose", "printed", "centred"]
 
@@ -21,13 +20,14 @@ REWARD_BOUND = 3.0
 
 _EQUAL_WITHIN = 1e-6
 """Novelties of a group closer than this are equal: unit rows in float32 leave about 1e-7 between identical responses,
-which min-max scaling would blow up to the full range."""
+which min-max scaling would stretch to the full range."""
 
 
 def novelty_reference_weights(eligible: Bool[Tensor, " responses"]) -> Float64[Tensor, "responses responses"]:
     """Weight of response j as a reference of i in one group: `w_ij = exp(r_j) / sum_{k != i} exp(r_k)`, `w_ii = 0`.
 
-    `r` is +1 for an eligible response and -1 for others: to repeat a right answer is less novel than a wrong one.
+    `r` is +1 for an eligible response and -1 for others: repeating a right answer is less novel than repeating a wrong
+    one.
 
     Args:
         eligible: Verified and well formatted, for the responses of one group.
@@ -61,8 +61,8 @@ def novelty_scores(
 
     Returns:
         float32 in [0, 1], computed in float64; 1 for a response without others to compare with. A response without
-        signal (no tokens, or no gradient left) gets 0 and is no reference: a cosine of 0 would call it new, and all
-        others newer. The paper is silent on it.
+        signal (no tokens, or a vanished gradient) gets 0 and is no reference: with a cosine of 0 it would count as
+        novel, and make all others more novel. The paper does not cover it.
 
     Raises:
         ValueError: Shapes differ or a vector is not finite.
@@ -87,37 +87,6 @@ def novelty_scores(
     return scores.float()
 
 
-def relative_novelties(
-    novelty: Shaped[Tensor, " responses"],
-    group_index: Int[Tensor, " responses"],
-    *,
-    scored: Bool[Tensor, " responses"] | None = None,
-) -> Float[Tensor, " responses"]:
-    """Novelty between the least and the most novel response of its group: `(nu_i - min nu) / (max nu - min nu)`.
-
-    Args:
-        novelty: nu. Entries outside `scored` are not read and may be NaN.
-        group_index: Which problem a response answers.
-        scored: Has a usable vector. None means all.
-
-    Returns:
-        In [0, 1], in `novelty`'s dtype, torch's default for integers and bool; computed in float64. 0 outside `scored`,
-        and in a group whose novelties are equal to within 1e-6: a group of one, of copies, and always a group of two,
-        whose one cosine serves both.
-
-    Raises:
-        ValueError: Shapes differ or a scored novelty is not finite.
-
-    References:
-        G2RL, arXiv 2512.15687.
-
-    Example:
-        >>> relative_novelties(torch.tensor([0.2, 0.6, 0.4, 0.9]), torch.tensor([0, 0, 0, 1]))
-        tensor([0.0000, 1.0000, 0.5000, 0.0000])
-    """
-    return as_given(_relative(novelty, group_index, scored)[0], novelty)
-
-
 def novelty_rewards(
     eligible: Bool[Tensor, " responses"],
     novelty: Shaped[Tensor, " responses"],
@@ -130,7 +99,8 @@ def novelty_rewards(
 ) -> Float[Tensor, " responses"]:
     """G2RL's reward: `clip(r_i * factor_i, -3, 3) + penalty_i`, r = +1 if eligible, else -1.
 
-    With nubar from `relative_novelties` and lambda = `novelty_weight`, the factor is by variant
+    nubar is the novelty between the least and the most novel response of the group:
+    `(nu_i - min nu) / (max nu - min nu)`. With lambda = `novelty_weight`, the variants have these factors:
 
     * "prose": `1 + lambda nubar`. A novel right answer gains, a novel wrong one loses, as the paper's text says.
     * "printed": `1 + lambda r nubar`, the paper's formula. As r^2 = 1 the reward is `r + lambda nubar`: a novel wrong
@@ -148,8 +118,9 @@ def novelty_rewards(
 
     Returns:
         One reward per response in `novelty`'s dtype, torch's default for integers and bool; computed in float64. The
-        factor is 1 where nubar says nothing: without a usable vector, and in a group whose novelties are equal.
-        ("centred" read literally would make it 1 - lambda there, which with lambda = 1 pays right and wrong alike.)
+        factor is 1 where nubar is undefined: without a usable vector, and in a group whose novelties are equal to
+        within 1e-6 (a group of one, of copies, and always a group of two, whose one cosine serves both). "centred"
+        read literally would give 1 - lambda there, which with lambda = 1 pays right and wrong alike.
 
     Raises:
         ValueError: Shapes differ, a scored novelty or `novelty_weight` is not finite, or `variant` is unknown.
@@ -176,7 +147,7 @@ def novelty_rewards(
 
 
 def _relative(novelty: Tensor, group_index: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Min-max within the group in float64, 0 where it says nothing; and where it says something."""
+    """nubar in float64, 0 where it is undefined; and where it is defined."""
     if scored is None:
         scored = torch.ones_like(novelty, dtype=torch.bool)
     check_shapes(novelty.shape, group_index=group_index, scored=scored)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from gar.core.dtypes import as_given
+from gar.core.checks import as_given, check_finite, check_shapes
 from gar.core.groups import group_deviations, group_sizes
 
 
@@ -22,10 +22,10 @@ def gradient_aligned_bonuses(
     clip: bool = True,
     singleton: Literal["zero", "absolute"] = "zero",
 ) -> Float[Tensor, " responses"]:
-    """What alignment adds to the reward: `beta * max(0, b_i - mean of the group's b)` on Q(x), 0 elsewhere.
+    """Bonus for alignment: `beta * max(0, b_i - mean of the group's b)` on Q(x), 0 elsewhere.
 
-    Q(x) are the responses of a problem that are eligible and scored. The mean runs over Q(x) alone, over the whole
-    group whatever the rank a response was made on.
+    Q(x) are the responses to a problem that are eligible and scored. The mean is over Q(x) in the whole group: pass the
+    responses of all ranks.
 
     Args:
         eligible: Verified and well formatted, P(x) of the paper.
@@ -56,19 +56,11 @@ def gradient_aligned_bonuses(
         raise ValueError(f"singleton must be zero or absolute and beta finite, got {singleton!r} and {beta}")
     if scored is None:
         scored = torch.ones_like(eligible)
-    for name, tensor in (("eligible", eligible), ("group_index", group_index), ("scored", scored)):
-        if tensor.shape != alignment.shape:
-            raise ValueError(
-                f"{name} must have one entry per response, expected {alignment.numel()}, got {tensor.numel()}"
-            )
+    check_shapes(alignment.shape, eligible=eligible, group_index=group_index, scored=scored)
     members = eligible & scored
     values = alignment.double()
-    if not bool(torch.isfinite(values[members]).all()):
-        bad = int((members & ~torch.isfinite(values)).nonzero()[0])
-        raise ValueError(
-            f"alignment must be finite where a response is eligible and scored, got {values[bad].item()} at response "
-            f"{bad}. Was a response without a usable vector left in `scored`?"
-        )
+    hint = ", which is eligible and scored. Was a response without a usable vector left in `scored`?"
+    check_finite("alignment", values, members, hint=hint)
     shifted = group_deviations(values, group_index, members) if centre else torch.where(members, values, 0.0)
     if centre and singleton == "absolute":
         alone = members & (group_sizes(group_index, members) == 1)
@@ -129,8 +121,5 @@ def gradient_aligned_rewards(
         eligible, alignment.double(), group_index, scored=scored, beta=beta, centre=centre, clip=clip,
         singleton=singleton,
     )  # fmt: skip
-    if penalty.shape != alignment.shape:
-        raise ValueError(
-            f"penalty must have one entry per response, expected {alignment.numel()}, got {penalty.numel()}"
-        )
+    check_shapes(alignment.shape, penalty=penalty)
     return as_given(base * eligible.double() + bonuses + penalty.double(), alignment)

@@ -1,4 +1,4 @@
-"""Rewards of single tokens: Grad2Reward's attribution of a judge's verdict, and KL in the reward (REINFORCE++)."""
+"""Rewards of single tokens: Grad2Reward's attribution of a judge's verdict, and returns."""
 
 from math import isfinite
 
@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from gar.core.checks import check_finite, check_shapes
-from gar.core.dtypes import as_given
+from gar.core.checks import as_given, check_finite, check_shapes
 
 
 def attribution_weights(
@@ -143,45 +142,6 @@ def rubric_rewards(
         )
     counted = worth.where(verdicts, 0.0) / most[:, None]
     return as_given(torch.einsum("rk,rkt->rt", counted, weights.double()), weights)
-
-
-def kl_penalised_returns(
-    rewards: Shaped[Tensor, " responses"],
-    log_ratios: Shaped[Tensor, "responses tokens"],
-    mask: Bool[Tensor, "responses tokens"],
-    *,
-    beta: float,
-) -> Float[Tensor, "responses tokens"]:
-    """REINFORCE++'s return with KL in the reward: `r - beta * sum_{s >= t} k1_s`, before whitening.
-
-    Args:
-        rewards: One per response.
-        log_ratios: k1, `log pi_old - log pi_reference` of the sampled tokens; anything outside `mask`.
-        mask: True for the tokens of the response.
-        beta: Weight of the KL.
-
-    Returns:
-        In `rewards`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. With `beta=0`
-        a response's reward, at each token.
-
-    Raises:
-        ValueError: Shapes differ or a counted value or `beta` is not finite.
-
-    References:
-        REINFORCE++, arXiv 2501.03262.
-
-    Example:
-        >>> mask = torch.tensor([[True, True]])
-        >>> kl_penalised_returns(torch.tensor([1.0]), torch.tensor([[2.0, -1.0]]), mask, beta=0.1)
-        tensor([[0.9000, 1.1000]])
-    """
-    check_shapes(mask.shape, log_ratios=log_ratios)
-    check_finite("log_ratios", log_ratios, mask)
-    if not isfinite(beta):
-        raise ValueError(f"beta must be finite, got {beta}")
-    kl = log_ratios.double().where(mask, 0.0)
-    returns = returns_to_go(last_token_rewards(rewards.double(), mask) - beta * kl, mask)
-    return as_given(returns, rewards)
 
 
 def returns_to_go(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
-from gar.core.attribution import token_alignment_shares
+from gar.core.attribution import alignment_shares
 from gar.core.gradients import response_means
 from gar.models.families import ModelParts, evaluation_mode
 from gar.settings import SignalSettings
@@ -82,7 +82,7 @@ def token_shares(
     shares: list[list[float]] = [[] for _ in sequences]
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
         mine = [sequences[i] for i in members]
-        found = token_alignment_shares(
+        found = alignment_shares(
             _scored_tokens(hidden, mine, [len(sequence.context_ids) for sequence in mine]),
             _head(parts, settings),
             anchors[members],

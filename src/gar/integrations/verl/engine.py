@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
 from gar.errors import ConfigError, ModelError
 from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, SignalRequest, own_rows, scored_rows
@@ -78,16 +79,13 @@ class GarEngine(FSDPEngineWithLMHead):
         if self.use_ulysses_sp:
             rows = own_rows(rows, rank=self.ulysses_device_mesh["sp"].get_local_rank(), length=hidden.shape[1])
         request = SignalRequest(**tu.get_non_tensor_data(batch, REQUEST, None))
+        positions, target_ids, response_index = (part.to(hidden.device) for part in rows)
         self._means = means_from_logits(
-            hidden.flatten(0, 1),
+            ScoredTokens(hidden.flatten(0, 1)[positions], target_ids, response_index, len(batch)),
             raw_logits.flatten(0, 1),
-            head.weight,
-            *(part.to(hidden.device) for part in rows),
-            num_responses=len(batch),
-            signal=request.signal,
-            temperature=request.temperature,
-            activation_threshold=request.activation_threshold,
-            keep_fraction=request.keep_fraction,
+            positions,
+            Head(head.weight, temperature=request.temperature),
+            Signal(request.signal, request.activation_threshold, request.keep_fraction),
             context_group=self.ulysses_parallel_group,
         )
         self._raw_logits = raw_logits[:1, :1].clone()

@@ -45,7 +45,7 @@ class SignalRequest:
 
 
 class ScoredRows(NamedTuple):
-    """The scored tokens of a micro-batch, as `means_from_logits` wants them."""
+    """The scored tokens of a micro-batch, for `means_from_logits`."""
 
     positions: Tensor
     target_ids: Tensor

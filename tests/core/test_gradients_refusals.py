@@ -63,7 +63,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
         ),
         (
             {"lm_head_weight": torch.ones(5, 4, device="meta")},
-            "all arguments must lie on one device, got hidden on cpu, lm_head_weight on meta, target_ids on cpu",
+            "all arguments must be on one device, got hidden on cpu, lm_head_weight on meta, target_ids on cpu",
         ),
     ],
 )

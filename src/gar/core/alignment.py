@@ -1,4 +1,4 @@
-"""Alignment: how far a response's gradient-activation vector points the way of its problem's anchor."""
+"""Alignment: the cosine of a response's gradient-activation vector with its problem's anchor."""
 
 from typing import NamedTuple
 
@@ -7,21 +7,21 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 _CHUNK_ROWS = 1024
-"""Rows that exist in float64 at one time."""
+"""Rows that are widened to float64 at one time."""
 
 
 def alignment_scores(
     vectors: Float[Tensor, "responses hidden"], anchors: Float[Tensor, "responses hidden"]
 ) -> Float32[Tensor, " responses"]:
-    """Cosine of each response's vector with its own anchor's vector: `b_i = v_i . v_a`.
+    """Cosine of each response's vector with its anchor's vector: `b_i = v_i . v_a`.
 
     Args:
         vectors: Unit rows, as `gradient_activation_vectors` returns them; a zero row has no signal.
         anchors: Unit rows; row i is the anchor of response i.
 
     Returns:
-        float32 in [-1, 1], summed in float64; 0 where either row is zero. Never computed in bfloat16: there, cosines
-        that differ by less than 0.004 collapse, and the centred bonus is of that size.
+        float32 in [-1, 1], summed in float64; 0 where either row is zero. Never computed in bfloat16, which cannot
+        tell apart cosines that differ by less than 0.004: the centred bonus is of that size.
 
     References:
         GAR, arXiv 2609.03342, eq. 5.
@@ -39,7 +39,7 @@ def alignment_scores(
 
 
 class BestAlignment(NamedTuple):
-    """What `best_alignment_scores` returns, one entry per response.
+    """Result of `best_alignment_scores`, one entry per response.
 
     Attributes:
         scores: float32, the largest cosine; 0 where not scored.
@@ -58,7 +58,7 @@ def best_alignment_scores(
     anchors: Float[Tensor, "anchors hidden"],
     anchor_group_index: Int[Tensor, " anchors"],
 ) -> BestAlignment:
-    """Largest cosine of each response with the usable anchors of its own group.
+    """Largest cosine of each response with the usable anchors of its group.
 
     With one anchor per group this is `alignment_scores`. Several anchors: best cosine, as GAR's released code does.
 

@@ -1,4 +1,4 @@
-"""What the formulas of gradient-activation vectors work on, as records: tokens, head, signal and budget."""
+"""The arguments of the functions for gradient-activation vectors, as records: tokens, head, signal and budget."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -17,7 +17,7 @@ class ScoredTokens(NamedTuple):
     Attributes:
         hidden: Inputs of the LM head, [tokens, hidden]. `hidden[t]` predicts `target_ids[t]`.
         target_ids: Token ids, [tokens].
-        response_index: Which response a token belongs to, in [0, num_responses), [tokens].
+        response_index: The response that a token belongs to, in [0, num_responses), [tokens].
         num_responses: Rows of the result.
     """
 
@@ -27,12 +27,12 @@ class ScoredTokens(NamedTuple):
     num_responses: int
 
     def at(self, rows: Tensor) -> "ScoredTokens":
-        """Some of the tokens."""
+        """The tokens at `rows`."""
         return ScoredTokens(self.hidden[rows], self.target_ids[rows], self.response_index[rows], self.num_responses)
 
 
 class Head(NamedTuple):
-    """An LM head, and what the model does to its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
+    """An LM head and its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
 
     `softcap(z) = logit_softcap * tanh(z / logit_softcap)`, or the identity where `logit_softcap` is None.
     """
@@ -45,7 +45,7 @@ class Head(NamedTuple):
 
     @property
     def slope(self) -> float:
-        """What a logit without soft-cap is multiplied by."""
+        """The factor of `W h + bias` in the logits, without the soft-cap."""
         return self.logit_scale / self.temperature
 
 
@@ -70,12 +70,12 @@ class Signal(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What the work may cost. The result depends on it by rounding alone.
+    """Limits on memory and precision. They change the result by rounding alone.
 
     Attributes:
-        memory_bytes: Most memory to use beside arguments and result.
-        chunk_tokens: Tokens whose logits exist at one time, at most. None chooses.
-        precision: Of the matrix products with W.
+        memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
+        chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses.
+        precision: Precision of the matrix products with W: see `gradient_activation_vectors`.
     """
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -105,8 +105,8 @@ def _check_tensors(tokens: ScoredTokens, head: Head) -> None:
     per_token = {"target_ids": tokens.target_ids, "response_index": tokens.response_index}
     tensors = {"hidden": hidden, "lm_head_weight": head.weight, **per_token}
     if len({tensor.device for tensor in tensors.values()}) > 1:
-        places = ", ".join(f"{name} on {tensor.device}" for name, tensor in tensors.items())
-        raise ValueError(f"all arguments must lie on one device, got {places}")
+        devices = ", ".join(f"{name} on {tensor.device}" for name, tensor in tensors.items())
+        raise ValueError(f"all arguments must be on one device, got {devices}")
     if head.bias is not None and head.bias.shape != (vocab,):
         raise ValueError(f"bias must have one entry per token id, expected {vocab}, got {tuple(head.bias.shape)}")
     for name, tensor in per_token.items():

@@ -1,8 +1,8 @@
-"""The closed form of a token's gradient, in which every way to sum over the vocabulary ends.
+"""The closed form of a token's gradient. Every way to sum over the vocabulary ends here.
 
-`dCE/dh_t = (1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y. Forming p - e and multiplying loses every
-digit on confident tokens, where p_y rounds to 1: this form never subtracts. With soft-cap and scale each row of W
-carries the factor dz_v / d(W h)_v, its slope.
+`dCE/dh_t = (1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y. Forming p - e first loses all
+digits on confident tokens, where p_y rounds to 1; this form does not subtract. With a soft-cap or a scale, each row of
+W has the factor dz_v / d(W h)_v, its slope.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class SoftmaxSums(NamedTuple):
-    """What the tokens of a chunk need from the whole vocabulary.
+    """Sums over the whole vocabulary for the tokens of a chunk.
 
     Attributes:
         complement: 1 - p_y, [tokens].
@@ -26,20 +26,21 @@ class SoftmaxSums(NamedTuple):
 
     @classmethod
     def of(cls, total: Tensor, at_target: Tensor, weighted: Tensor, target_slopes: Tensor) -> "SoftmaxSums":
-        """From sums relative to any reference.
+        """Normalise sums of exponentials relative to any reference.
 
-        Both parts of p_y must come from the same logits: mixing them with more exact ones would undo what leaving out
-        y is for.
+        `total` and `at_target` must come from logits of one precision: mixing precisions would reintroduce the
+        cancellation that excluding y avoids.
 
         Args:
             total: `sum_{v != y} exp(z_v - ref)`, [tokens].
             at_target: `exp(z_y - ref)`, [tokens].
-            weighted: `sum_{v != y} exp(z_v - ref) slope_v W_v`, [tokens, hidden], or a rank's part. Overwritten.
+            weighted: `sum_{v != y} exp(z_v - ref) slope_v W_v`, [tokens, hidden], or one rank's part of it.
+                Overwritten.
             target_slopes: [tokens] or one for all.
         """
         others = weighted.div_(total.clamp(min=torch.finfo(total.dtype).tiny)[:, None])
         return cls(total / (total + at_target), others, target_slopes)
 
     def hidden_gradients(self, target_rows: Tensor) -> Tensor:
-        """`dCE/dh_t`, [tokens, hidden], from W_y of each token, in the sums' dtype."""
+        """`dCE/dh_t`, [tokens, hidden], in the dtype of the sums. `target_rows` is W_y of each token."""
         return self.complement[:, None] * (self.others - self.target_slopes[:, None] * target_rows)

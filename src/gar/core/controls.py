@@ -1,4 +1,4 @@
-"""What GAR's bonus is compared with: the same bonus with another problem's anchor, a random one, or mere length."""
+"""Controls for GAR's bonus: another problem's anchor, a random anchor, or closeness in length."""
 
 import torch
 from jaxtyping import Float32, Float64, Int
@@ -9,19 +9,19 @@ from gar.core.gradients import unit_rows
 
 
 def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generator) -> Int[Tensor, " rows"]:
-    """The group whose anchor each row gets: a random cycle through the groups, so that none keeps its own.
+    """The group whose anchor each row gets: a random cycle through the groups, so that no group keeps its own.
 
-    Rows may be responses or anchors; all rows of a group get the same one. Pass the rows of groups with an anchor, or
-    some will be sent to a group without.
+    Rows may be responses or anchors; all rows of a group get the same group. Pass only rows of groups with an anchor:
+    any group may be drawn.
 
     Args:
         group_index: Which problem a row belongs to; any integers, any order.
-        generator: Drawn from once, on the CPU; the result depends on its state and the set of groups alone, not on the
-            number or order of rows, and so not on ranks.
+        generator: On the CPU, used once. The result depends on its state and the set of groups alone, not on the number
+            or order of rows, and so not on ranks.
 
     Returns:
-        `group_index` with each group's number replaced by that of another. One group keeps its own: shuffled anchors
-        in a batch of one problem are GAR.
+        `group_index` with each group's number replaced by that of another. A single group keeps its own number:
+        shuffled anchors in a batch of one problem are GAR.
 
     Example:
         >>> shuffled_groups(torch.tensor([7, 3, 7]), torch.Generator().manual_seed(0))
@@ -35,7 +35,7 @@ def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generato
 
 
 def random_unit_rows(num_rows: int, hidden_size: int, generator: torch.Generator) -> Float32[Tensor, "rows hidden"]:
-    """Directions drawn evenly from the sphere, float32, on the generator's device.
+    """Random directions, uniform on the sphere, float32, on the generator's device.
 
     Raises:
         ValueError: A size is not positive.
@@ -48,7 +48,7 @@ def random_unit_rows(num_rows: int, hidden_size: int, generator: torch.Generator
 def length_closeness(
     token_counts: Int[Tensor, " responses"], anchor_token_counts: Int[Tensor, " responses"]
 ) -> Float64[Tensor, " responses"]:
-    """How near a response comes to its anchor's length: `min(n, m) / max(n, m)`, float64 in [0, 1].
+    """Closeness of a response's length to its anchor's: `min(n, m) / max(n, m)`, float64 in [0, 1].
 
     Args:
         token_counts: n, tokens of each response's span.

@@ -1,7 +1,7 @@
-"""Two Triton kernels for the passes around the products with W on a GPU. `head`, `closed_form`: the same in torch.
+"""Two Triton kernels for the passes around the products with W on a GPU. `head` and `closed_form` do the same in torch.
 
-Between the products: exponentials, the target left out, their sum in float32, storage in bfloat16: one read and one
-write of the logits. After them: the closed form's last steps, and each response's sum in float64 in a fixed order.
+Between the products: exponentials without the target, their sum in float32, and storage in bfloat16, with one read and
+one write of the logits. After the products: the closed form, and each response's sum in float64 in a fixed order.
 """
 
 from typing import Any, cast
@@ -31,12 +31,12 @@ def exponentials_into(
 
     Args:
         raw: W h of a tile, float32 [tokens, rows], contiguous.
-        columns: The target's column in this tile, [tokens]; out of range where it is in another.
+        columns: The target's column in this tile, [tokens]; out of range where another tile holds it.
         reference: [tokens].
-        slope: Multiplies the logits.
+        slope: Factor of the logits.
         bias: [rows], or None.
-        total: [tokens]: sum of the exponentials, before they are rounded to bfloat16.
-        at_target: [tokens]: the exponential that was left out.
+        total: Sum of the exponentials before they are rounded to bfloat16, [tokens].
+        at_target: The target's exponential, [tokens].
     """
     tokens, rows = raw.shape
     exponentials = torch.empty(tokens, rows, dtype=torch.bfloat16, device=raw.device)
@@ -48,15 +48,15 @@ def exponentials_into(
 
 
 def add_response_sums(
-    sums: Tensor, found: SoftmaxSums, activations: Tensor | None, head: Head, targets: Tensor, response_index: Tensor
+    sums: Tensor, chunk: SoftmaxSums, activations: Tensor | None, head: Head, targets: Tensor, response_index: Tensor
 ) -> None:
     """Add `sum_t (1 - p_y) (others_t - slope W_y) * h_t` of each response to `sums`, in the order of tokens.
 
     Args:
         sums: float64 [responses, hidden].
-        found: Of the chunk's tokens.
+        chunk: Sums over the vocabulary for the chunk's tokens.
         activations: h, float32 [tokens, hidden]; None for the gradient alone.
-        head: The head; its slope is one for all.
+        head: The head, without a soft-cap.
         targets: [tokens].
         response_index: [tokens].
     """
@@ -65,7 +65,7 @@ def add_response_sums(
     ends = torch.bincount(response_index, minlength=responses).cumsum(0)
     grid = (responses, triton.cdiv(width, BLOCK_WIDTH))
     cast(Any, response_sums_kernel)[grid](
-        found.complement, found.others, found.others if activations is None else activations, head.weight, targets,
+        chunk.complement, chunk.others, chunk.others if activations is None else activations, head.weight, targets,
         order, ends, sums, width, head.weight.stride(0), head.weight.stride(1), head.slope,
         ACTIVATE=activations is not None, TOKENS=BLOCK_TOKENS, WIDTH=BLOCK_WIDTH,
     )  # fmt: skip
@@ -76,7 +76,7 @@ def exponentials_kernel(
     raw_ptr, bias_ptr, reference_ptr, column_ptr, out_ptr, total_ptr, at_target_ptr, rows, slope,
     HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One program a token; it goes through the token's row of the tile."""
+    """One program per token. It reads the token's row of the tile."""
     token = tl.program_id(0).to(tl.int64)
     reference = tl.load(reference_ptr + token)
     column = tl.load(column_ptr + token)
@@ -106,7 +106,7 @@ def response_sums_kernel(
     width, weight_row, weight_column, slope,
     ACTIVATE: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """One program for a response and a block of dimensions; it goes through the response's tokens."""
+    """One program per response and block of dimensions. It adds up the response's tokens."""
     response = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     in_width = columns < width

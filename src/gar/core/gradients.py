@@ -2,9 +2,9 @@
 
 For a token y predicted from the hidden state h with logits z = W h, the gradient of the cross-entropy with respect to
 h is `W^T (p - e_y)`: no backward pass is needed. Times h elementwise, averaged over the sequence, scaled to unit
-length. Before scaling, entry j is the derivative of the sequence's mean loss by a factor on dimension j of all its
-hidden states; it is not a gradient by the head's weights. The logits exist for one chunk of tokens and one tile of W at
-a time and are never kept.
+length. Before scaling, entry j is the derivative of the sequence's mean loss with respect to a factor on dimension j of
+all its hidden states; it is not a gradient of the head's weights. Logits exist for one chunk of tokens and one tile of
+W at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def gradient_activation_vectors(
             any order.
         lm_head_weight: W. Never differentiated.
         target_ids: Token ids.
-        response_index: Which response a token belongs to, in [0, num_responses).
+        response_index: The response that a token belongs to, in [0, num_responses).
         num_responses: Rows of the result.
         signal: "gradient-activation", "gradient" (u_t = W^T(p - e), the paper's ablation) or "hidden" (u_t = h_t).
         bias: The head's bias.
@@ -75,11 +75,12 @@ def gradient_activation_vectors(
         activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
         keep_fraction: p_f: only this share of a response's tokens, those with the largest `||u_t||`, is averaged.
             One number, or one per response.
-        precision: Of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage" takes a
-            bfloat16 W as it is, with float32 results on CUDA and bfloat16 ones on a CPU. "auto": storage for a large
-            bfloat16 head on CUDA, else float32.
-        chunk_tokens: Tokens whose logits exist at one time, at most. None chooses; the result does not depend on it.
-        memory_bytes: Most memory to use beside arguments and result.
+        precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
+            uses a bfloat16 W as it is, with float32 results on CUDA and bfloat16 results on a CPU. "auto" is storage
+            for a large bfloat16 head on CUDA, else float32.
+        chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses; the result does not depend
+            on it.
+        memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
 
     Returns:
         float32, unit rows. A zero row where there is no signal: no tokens, a norm under 1e-8, or a value that is not
@@ -87,8 +88,8 @@ def gradient_activation_vectors(
         are float64.
 
     Raises:
-        ValueError: Shapes or devices disagree, an index or a target is out of range, or a setting is unknown, out of
-            range, or too little memory for one token.
+        ValueError: Shapes or devices disagree, an index or a target is out of range, a setting is unknown or out of
+            range, or the memory is too little for one token.
 
     References:
         GAR, arXiv 2609.03342, eqs. 2-4. tau_a and p_f are our reading of two undefined settings of that paper.
@@ -143,7 +144,7 @@ def gradient_activation_means(
 
 @torch.no_grad()
 def response_means(tokens: ScoredTokens, head: Head, signal: Signal, budget: Budget) -> Tensor:
-    """`gradient_activation_means` of records, float32 [responses, hidden]."""
+    """`gradient_activation_means` with records as arguments, float32 [responses, hidden]."""
     check_arguments(tokens, head, signal)
     plan = make_plan(tokens.hidden, head, budget)
     hidden, _, index, num_responses = tokens
@@ -184,13 +185,13 @@ def unit_rows(means: Float[Tensor, "responses hidden"]) -> Float32[Tensor, "resp
 def token_contributions(
     hidden: Tensor, signal: Signal, plan: Plan, hidden_gradients: Callable[[slice, Tensor], Tensor]
 ) -> Iterator[tuple[slice, Tensor]]:
-    """u_t of all tokens, chunk by chunk: which rows, and their [tokens, hidden]. The logits of one chunk at a time.
+    """u_t of all tokens, chunk by chunk: the rows, and their u_t [tokens, hidden].
 
     Args:
         hidden: [tokens, hidden].
-        signal: Which u_t. For "hidden" W plays no part.
+        signal: Which u_t. "hidden" does not use W.
         plan: From `make_plan`.
-        hidden_gradients: From a chunk's rows and its hidden states in `plan.dtype` to `dCE/dh_t`, or a rank's part.
+        hidden_gradients: Maps a chunk's rows and its hidden states in `plan.dtype` to `dCE/dh_t`, or to a rank's part.
     """
     for rows, h in _chunks(hidden, plan):
         if signal.kind == "hidden":
@@ -202,7 +203,7 @@ def token_contributions(
 
 
 def head_contributions(tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan) -> Iterator[tuple[slice, Tensor]]:
-    """`token_contributions` where the whole head is at hand."""
+    """`token_contributions` with the whole head on this rank."""
 
     def hidden_gradients(rows: slice, h: Tensor) -> Tensor:
         targets = tokens.target_ids[rows]
@@ -226,7 +227,7 @@ def _chunks(hidden: Tensor, plan: Plan) -> Iterator[tuple[slice, Tensor]]:
 
 
 def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxSums:
-    """Two products with W, one pass of exponentials between them."""
+    """Two products with W, and one pass of exponentials between them."""
     target_raw = (h * head.weight[targets].to(h.dtype)).sum(-1)
     if head.bias is not None:
         target_raw = target_raw + head.bias[targets].to(h.dtype)
@@ -244,19 +245,19 @@ def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxS
 
 
 def _add_fused(sums: Tensor, tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan) -> None:
-    """Add all u_t to their responses' sums: what follows the second product is one Triton kernel, without atomics."""
+    """Add all u_t to their responses' sums. After the second product, one Triton kernel does it, without atomics."""
     from gar.core.cuda import add_response_sums
 
     for rows, h in _chunks(tokens.hidden, plan):
         targets = tokens.target_ids[rows]
         with torch.autocast(h.device.type, enabled=False):
-            found = softmax_sums(h, targets, head, plan)
+            chunk = softmax_sums(h, targets, head, plan)
         activations = h if signal.kind == "gradient-activation" else None
-        add_response_sums(sums, found, activations, head, targets, tokens.response_index[rows])
+        add_response_sums(sums, chunk, activations, head, targets, tokens.response_index[rows])
 
 
 def strongest_tokens(norms: Tensor, response_index: Tensor, keep_fraction: Tensor) -> Tensor:
-    """Which tokens are among the `ceil(p_f * n)` of their response with the largest norms; the earlier wins a tie."""
+    """Mask of the `ceil(p_f * n)` tokens of each response with the largest norms. Of equal norms the first is kept."""
     by_norm = torch.argsort(norms, descending=True, stable=True)
     order = by_norm[torch.argsort(response_index[by_norm], stable=True)]
     counts = torch.bincount(response_index, minlength=len(keep_fraction))

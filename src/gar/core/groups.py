@@ -1,4 +1,4 @@
-"""Statistics of a group: the responses to one problem, named by an explicit index and never by position.
+"""Statistics of a group: the responses to one problem, given by an explicit index, never by position.
 
 Everything is computed in float64. Values are shifted by their group's minimum first, so that a constant group has a
 deviation of exactly zero.
@@ -12,7 +12,7 @@ from torch import Tensor
 def group_sizes(
     group_index: Int[Tensor, " responses"], mask: Bool[Tensor, " responses"] | None = None
 ) -> Int[Tensor, " responses"]:
-    """Number of counted responses in each response's own group, int64.
+    """Number of counted responses in each response's group, int64.
 
     Args:
         group_index: Which group a response belongs to; any integers, in any order.

@@ -1,7 +1,7 @@
 """Sums over the vocabulary of an LM head, for a chunk of tokens and a tile of W's rows at a time.
 
-All logits never exist at once: `Plan` says how many do, from the memory that may be used, and in which dtype the two
-matrix products run. Results do not depend on it beyond rounding.
+The logits never exist all at once. `Plan` sets the sizes of chunk and tile from the memory limit, and the dtype of the
+two matrix products. Results depend on it by rounding alone.
 """
 
 import importlib.util
@@ -15,10 +15,10 @@ from torch import Tensor
 from gar.core.arguments import Budget, Head, Precision
 
 REFERENCE_MARGIN = 20.0
-"""Exponentials are taken relative to z_y + this, which needs no pass for the maximum."""
+"""Exponentials are taken relative to z_y + this margin, which saves the pass for the maximum."""
 
 _LARGE_HEAD = 2**24
-"""Heads with fewer numbers always go through float32 products: these cost little there."""
+"""Smaller heads always use float32 products: these cost little there."""
 
 _CPU_TOKENS, _CPU_TILE = 256, 2048
 """Tokens and rows whose float32 logits stay in a core's cache; fewer tokens would read W more often."""
@@ -27,14 +27,14 @@ _GPU_TOKENS, _SMALLEST_TILE = 1024, 128
 
 
 class Plan(NamedTuple):
-    """How to go through tokens and rows of W.
+    """Sizes and dtypes of the work.
 
     Attributes:
-        dtype: Of logits, softmax and sums over the vocabulary.
-        products: Of the matrix products' inputs; their results have `dtype`.
+        dtype: Dtype of logits, softmax and sums over the vocabulary.
+        products: Dtype of the matrix products' inputs; their results have `dtype`.
         chunk_tokens: Tokens at one time.
         tile_rows: Rows of W at one time.
-        triton: Whether the passes between the products run as one Triton kernel.
+        triton: Whether Triton kernels run the passes around the products.
     """
 
     dtype: torch.dtype
@@ -83,7 +83,7 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
 
 
 def _bytes(chunk: int, tile: int, head: Head, dtype: torch.dtype, products: torch.dtype) -> int:
-    """Most memory that a chunk needs beside inputs and results."""
+    """Temporary memory of a chunk."""
     width = head.weight.shape[1]
     narrow = products.itemsize if products != dtype else 0
     logits = chunk * tile * (dtype.itemsize + narrow) * (3 if head.logit_softcap is not None else 1)
@@ -98,11 +98,11 @@ def exponential_sums(
     """Over v != y: total `sum exp(z_v - ref)` and weighted `sum exp(z_v - ref) slope_v W_v`; and `exp(z_y - ref)`.
 
     Args:
-        h: [tokens, hidden], in `plan.dtype`.
-        targets: Token ids y, as rows of `head.weight`. One that is out of range excludes nothing.
+        h: One chunk, [tokens, hidden], in `plan.dtype`.
+        targets: Token ids y, as rows of `head.weight`. An id out of range excludes no row.
         head: The head.
         reference: [tokens].
-        plan: From `make_plan`; its chunk is the caller's business.
+        plan: From `make_plan`.
 
     Returns:
         total [tokens], at_target [tokens] and weighted [tokens, hidden].
@@ -111,7 +111,7 @@ def exponential_sums(
     at_target = torch.zeros_like(reference)
     weighted = torch.zeros_like(h)
     h = h.to(plan.products)
-    # One buffer for all tiles: an allocator would keep two or three of them.
+    # One buffer serves all tiles: the allocator would keep two or three.
     buffer = h.new_empty(len(h) * min(plan.tile_rows, len(head.weight)), dtype=plan.dtype)
     for start, tile, bias in tiles(head, plan):
         logits = buffer[: len(h) * len(tile)].view(len(h), len(tile))
@@ -124,9 +124,9 @@ def exponential_sums(
             exponentials, slopes = _exponentials(h, tile, bias, head, reference, plan, out=logits)
             column = (targets - start).clamp(0, len(tile) - 1)[:, None]
             inside = (targets >= start) & (targets < start + len(tile))
-            found = exponentials.gather(1, column)
-            at_target += found[:, 0].where(inside, 0.0)
-            exponentials.scatter_(1, column, found.masked_fill(inside[:, None], 0.0))
+            excluded = exponentials.gather(1, column)
+            at_target += excluded[:, 0].where(inside, 0.0)
+            exponentials.scatter_(1, column, excluded.masked_fill(inside[:, None], 0.0))
             total += exponentials.sum(-1)
             if slopes is not None:
                 exponentials *= slopes
@@ -140,7 +140,7 @@ def exponential_sums(
 def _exponentials(
     h: Tensor, tile: Tensor, bias: Tensor | None, head: Head, reference: Tensor, plan: Plan, out: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """`exp(z_v - ref)` of a tile's rows, and under a soft-cap each one's `dz / d(W h)`. May be written into `out`."""
+    """`exp(z_v - ref)` of a tile's rows, and with a soft-cap their slopes `dz / d(W h)`. May be written into `out`."""
     if plan.products == plan.dtype and head.logit_softcap is None:
         offset = -reference[:, None] if bias is None else head.slope * bias - reference[:, None]
         return torch.addmm(offset, h, tile.T, alpha=head.slope, out=out).exp_(), None
@@ -158,7 +158,7 @@ def largest_logits(h: Tensor, head: Head, plan: Plan) -> Tensor:
 
 
 def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
-    """Logits from `W h + bias` (which may be overwritten), and their slope `dz / d(W h)`, one in all or one each."""
+    """Logits from `W h + bias`, which may be overwritten, and their slopes `dz / d(W h)`: one for all, or one each."""
     if head.logit_softcap is None:
         return raw.mul_(head.slope) if head.slope != 1.0 else raw, raw.new_tensor([head.slope])
     bent = raw.mul_(head.logit_scale / head.logit_softcap).tanh_()
@@ -166,7 +166,7 @@ def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
 
 
 def product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tensor:
-    """a b in the sums' dtype. A CPU has no product of bfloat16 into float32: there the result is rounded first."""
+    """a b in the dtype of the sums. CPUs have no bfloat16 product with a float32 result: they round it first."""
     if plan.products == plan.dtype:
         return torch.mm(a, b, out=out)
     if a.is_cuda:
@@ -176,7 +176,7 @@ def product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tens
 
 
 def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]:
-    """W in tiles: first row, rows in the products' dtype, their biases in the sums' dtype."""
+    """Tiles of W: first row, rows in the dtype of the products, biases in the dtype of the sums."""
     for start in range(0, len(head.weight), plan.tile_rows):
         rows = slice(start, start + plan.tile_rows)
         yield start, head.weight[rows].to(plan.products), None if head.bias is None else head.bias[rows].to(plan.dtype)
@@ -184,7 +184,7 @@ def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Matrix products in full float32, whatever a trainer has allowed (TF32 on CUDA, bfloat16 on CPUs)."""
+    """Run matrix products in full float32, even where a trainer allows TF32 (CUDA) or bfloat16 (CPU)."""
     backends = (torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul)
     before = [backend.fp32_precision for backend in backends]
     for backend in backends:

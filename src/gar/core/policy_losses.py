@@ -1,6 +1,6 @@
-"""Losses per token that the training engines do not have: MASPO's soft trust region, and KL as a k2 loss.
+"""Losses per token that the training engines lack: MASPO's soft trust region, and KL as a k2 loss.
 
-Summing and averaging over tokens is the engine's. Values are not looked at, which would wait for the device at every
+The engine sums or averages over tokens. Values are not checked, since that would synchronise the device at every
 micro-batch: NaN in gives NaN out.
 """
 
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 _LOG_RATIO_BOUND = 20.0
-"""Log ratios are clipped to [-20, 20], and a token beyond has no gradient [MASPO, released code]."""
+"""Log ratios are clipped to [-20, 20]; a clipped token has no gradient [MASPO, released code]."""
 
 
 @torch.no_grad()
@@ -28,16 +28,16 @@ def maspo_weights(
     beta_pos: float = 0.03,
     beta_neg: float = 0.03,
 ) -> Float[Tensor, "responses tokens"]:
-    """MASPO's gate: `exp(-(rho - 1)^2 / (2 sigma^2))` for tokens that have already moved the way A asks, 1 for others.
+    """MASPO's gate: `exp(-(rho - 1)^2 / (2 sigma^2))` for tokens that have already moved in A's direction, else 1.
 
-    Those are A > 0 with rho > 1, and A < 0 with rho < 1, where `rho = exp(clip(log_probs - old_log_probs, -20, 20))`.
+    These are A > 0 with rho > 1, and A < 0 with rho < 1, where `rho = exp(clip(log_probs - old_log_probs, -20, 20))`.
     `sigma = m * clip(a, a_low, a_high)`: the width for the token's probability
     `m = clip(sigma_base * p_old^-alpha, sigma_base, sigma_high)` times a factor for the advantage,
     `a = 1 + beta_pos A` where A > 0 and `a = 1 / (1 - beta_neg A)` where A < 0.
 
     Args:
-        log_probs: Of the sampled tokens under the current policy.
-        old_log_probs: Under the policy that sampled them.
+        log_probs: Log-probabilities of the sampled tokens under the current policy.
+        old_log_probs: The same under the policy that sampled them.
         advantages: One per token, or one per response with a last dimension of 1.
         sigma_base: Width for a token that was certain.
         alpha: How much wider it is for an unlikely token: 0.3, or 0.5 at 1.5B.
@@ -66,7 +66,7 @@ def maspo_weights(
     _check_advantages(advantages, log_probs)
     wide = advantages.to(ratios.dtype)
     widths = (sigma_base * torch.exp(-alpha * old_log_probs.to(ratios.dtype))).clamp(sigma_base, sigma_high)
-    # The side not taken may be infinite, at A = 1 / beta_neg: nothing is differentiated here.
+    # The unused branch may be infinite, at A = 1 / beta_neg; without gradients that does no harm.
     factors = torch.where(wide > 0, 1.0 + beta_pos * wide, 1.0 / (1.0 - beta_neg * wide))
     gates = torch.exp(-0.5 * ((ratios - 1.0) / (widths * factors.clamp(a_low, a_high))).square())
     moved = ((wide > 0) & (ratios > 1)) | ((wide < 0) & (ratios < 1))
@@ -81,13 +81,13 @@ def maspo_token_losses(
 ) -> Float[Tensor, "responses tokens"]:
     """MASPO's loss of each token: `-A * stopgrad(w) * rho`, with `rho` as in `maspo_weights`.
 
-    No ratio is cut off: w fades a token out instead. MASPO averages this over all tokens of the batch, without KL. At
-    ratio 1 the gradient is the plain policy gradient, so MASPO acts only with two or more updates per rollout. Nothing
-    bounds a token with a negative advantage whose ratio grows.
+    No ratio is clipped to a trust region: w fades a token out instead. MASPO averages this over all tokens of the
+    batch, without KL. At ratio 1 the gradient is the plain policy gradient, so MASPO acts only with two or more updates
+    per rollout. The loss of a token with a negative advantage and a growing ratio is not bounded.
 
     Args:
-        log_probs: Of the sampled tokens under the current policy; the gradient flows through these alone.
-        old_log_probs: Under the policy that sampled them.
+        log_probs: Log-probabilities of the sampled tokens under the current policy; only these have a gradient.
+        old_log_probs: The same under the policy that sampled them.
         advantages: One per token, or one per response with a last dimension of 1.
         weights: `maspo_weights` of the same three. All 1 is importance-weighted policy gradient.
 
@@ -121,8 +121,8 @@ def k2_token_losses(
     mean value is that divergence only to second order.
 
     Args:
-        log_probs: Of the sampled tokens under the current policy; the gradient flows through these alone.
-        reference_log_probs: Under the reference policy.
+        log_probs: Log-probabilities of the sampled tokens under the current policy; only these have a gradient.
+        reference_log_probs: The same under the reference policy.
 
     Returns:
         float32, or float64 where `log_probs` is; not negative.

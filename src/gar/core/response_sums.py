@@ -1,4 +1,4 @@
-"""Sums of u_t over the tokens of each response, where tokens come by once and may lie on several ranks."""
+"""Sums of u_t over the tokens of each response: streaming; tokens may be spread over ranks."""
 
 import torch
 import torch.distributed as dist
@@ -10,13 +10,13 @@ from gar.core.gradients import mean_rows, strongest_tokens
 
 
 class ResponseSums:
-    """Adds tokens to their responses; those that compete for a response's share wait until all are known.
+    """Adds tokens to their responses. Tokens of a response with a `keep_fraction` below 1 are held until the end.
 
     Args:
         tokens: This rank's tokens.
-        signal: Whose `keep_fraction` says how many tokens of a response count.
-        context_group: Ranks that hold other tokens of the same responses; None where this rank's are all.
-        parts_group: Ranks that hold other parts of the same u_t, which add up to it; None where u_t is whole.
+        signal: Its `keep_fraction` sets how many tokens of a response are averaged.
+        context_group: Ranks that hold other tokens of the same responses; None where this rank has all of them.
+        parts_group: Ranks whose parts of the same u_t add up to it; None where this rank has the whole u_t.
     """
 
     def __init__(
@@ -35,19 +35,19 @@ class ResponseSums:
         self._strong: list[Tensor] = []
 
     def add(self, rows: slice, u: Tensor) -> None:
-        """Take the u_t of some of the tokens, or this rank's part of them; the same rows on all ranks with parts."""
+        """Add the u_t at `rows`, or this rank's part of them. All ranks of `parts_group` add the same rows."""
         competes = self._competes[rows]
         self._sums.index_add_(0, self._index[rows][~competes], u[~competes].double())
         if bool(competes.any()):
             self._strong.append(self._whole(u[competes]))
 
     def means(self) -> Tensor:
-        """The mean of each response, float32 [responses, hidden], the same on all ranks; zero rows without tokens."""
+        """The mean of each response, float32 [responses, hidden], the same on all ranks; a zero row without tokens."""
         sums = self._whole(self._sums)
         counts = torch.bincount(self._index[~self._competes], minlength=len(sums)).double()
         if bool((self._kept < 1).any()):
             u, index = torch.cat(self._strong) if self._strong else sums[:0], self._index[self._competes]
-            strongest = _strongest_here(u.norm(dim=-1), index, self._kept, self._context_group)
+            strongest = _strongest_on_this_rank(u.norm(dim=-1), index, self._kept, self._context_group)
             sums.index_add_(0, index[strongest], u[strongest].double())
             counts += torch.bincount(index[strongest], minlength=len(sums))
         if self._context_group is not None:
@@ -64,11 +64,11 @@ class ResponseSums:
 def gather_tokens(
     rows: Float[Tensor, "mine hidden"], group: dist.ProcessGroup | None = None
 ) -> Float[Tensor, "tokens hidden"]:
-    """The rows of all ranks of a group in the order of ranks, on all of them; they may hold unequal numbers of rows.
+    """Gather the rows of all ranks of a group, in the order of ranks. Ranks may hold different numbers of rows.
 
     Args:
-        rows: This rank's.
-        group: Which ranks; None for all.
+        rows: This rank's rows.
+        group: The ranks; None for all.
     """
     size = dist.get_world_size(group)
     counts = [torch.zeros(1, dtype=torch.long, device=rows.device) for _ in range(size)]
@@ -81,8 +81,10 @@ def gather_tokens(
     return torch.cat([part[: int(count)] for part, count in zip(gathered, counts, strict=True)])
 
 
-def _strongest_here(norms: Tensor, index: Tensor, kept: Tensor, context_group: dist.ProcessGroup | None) -> Tensor:
-    """Which of this rank's tokens are among the strongest of their responses on all ranks of the context group."""
+def _strongest_on_this_rank(
+    norms: Tensor, index: Tensor, kept: Tensor, context_group: dist.ProcessGroup | None
+) -> Tensor:
+    """Mask of this rank's tokens that are among the strongest of their response on all ranks of the context group."""
     if context_group is None:
         return strongest_tokens(norms, index, kept)
     me = dist.get_rank(context_group)

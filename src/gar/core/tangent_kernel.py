@@ -1,8 +1,8 @@
-"""The output layer's tangent kernel, exact and without its gradients: what training on one sequence does to another.
+"""The output layer's tangent kernel, exact and without forming gradients: the effect of one sequence on another.
 
 With errors `delta_t = dL_t / d(W h_t)` the gradient of a sequence's mean loss by the head is
 `g = (1/n) sum_t delta_t h_t^T`, a [vocab, hidden] matrix. Its products need only the Gram matrices of the errors and of
-the hidden states. All of it is float64.
+the hidden states. Everything is float64.
 """
 
 from typing import NamedTuple
@@ -23,10 +23,10 @@ def output_layer_kernel(
     To first order, a step of size eta down g lowers the loss of the other sequence by `eta <g, g'>`.
 
     Args:
-        errors: p - e_y of each scored token, times the slope of the logits where they are bent.
+        errors: p - e_y of each scored token, times the slope of the logits under a soft-cap.
         hidden: Inputs of the head at these tokens.
-        other_errors: Of the other sequence.
-        other_hidden: Of the other sequence.
+        other_errors: The same for the other sequence.
+        other_hidden: The same for the other sequence.
 
     Raises:
         ValueError: A sequence has no token.
@@ -75,10 +75,10 @@ def kernel_decomposition(
     """The kernel as the product of mean errors and mean hidden states, the remainder, and bounds of the remainder.
 
     Args:
-        errors: As for `output_layer_kernel`, with the arguments not named here.
-        hidden: Of the first sequence.
-        other_errors: Of the other sequence.
-        other_hidden: Of the other sequence.
+        errors: As in `output_layer_kernel`.
+        hidden: As in `output_layer_kernel`.
+        other_errors: As in `output_layer_kernel`.
+        other_hidden: As in `output_layer_kernel`.
 
     Raises:
         ValueError: As `output_layer_kernel`.
@@ -120,11 +120,11 @@ def loss_after_head_step(
     `W - eta g` changes the logits at s by `-eta mean_t (h_t . h_s) delta_t`.
 
     Args:
-        logits: Of the sequence before the step.
+        logits: Logits of the measured sequence before the step.
         target_ids: Its tokens.
         other_hidden: Its hidden states.
-        errors: Of the sequence that is trained on.
-        hidden: Of the sequence that is trained on.
+        errors: p - e_y of the sequence that the step trains on.
+        hidden: Its hidden states.
         step_size: eta; 0 gives the loss as it is.
     """
     changes = (other_hidden.double() @ hidden.double().T) @ errors.double() / len(errors)

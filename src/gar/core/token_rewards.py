@@ -15,12 +15,12 @@ def attribution_weights(
     """Share of each token in its response's verdict: softmax over the response of standardised scores / temperature.
 
     Scores are `b_t = g_t . e_t`, gradient of the judge's log-probability of "True" times embedding. Standardised (mean
-    0, population standard deviation 1 over the response's counted tokens) because their size is the judge's.
+    0, population standard deviation 1 over the response's counted tokens) because their scale depends on the judge.
 
     Args:
         scores: b_t; entries outside `mask` may be anything, NaN included.
         mask: True for the tokens of the response.
-        temperature: tau, not stated in the paper. Large ones share equally.
+        temperature: tau, not stated in the paper. A large tau gives equal shares.
 
     Returns:
         In `scores`' dtype, torch's default for integers and bool; computed in float64: 0 outside `mask`, rows that sum
@@ -69,7 +69,7 @@ def attributed_rewards(
     penalty: Shaped[Tensor, " responses"],
     mask: Bool[Tensor, "responses tokens"],
 ) -> Float[Tensor, "responses tokens"]:
-    """Grad2Reward's reward of each token: `alpha_t V`, and on the last token `V + penalty` besides.
+    """Grad2Reward's reward of each token: `alpha_t V`, plus `V + penalty` on the last token.
 
     Args:
         weights: alpha, from `attribution_weights`.
@@ -79,7 +79,7 @@ def attributed_rewards(
 
     Returns:
         In `weights`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. A row sums to
-        `2 V + penalty`; a response without counted tokens has nowhere to put it and gets a zero row.
+        `2 V + penalty`; a response without counted tokens gets a zero row.
 
     Raises:
         ValueError: Shapes differ or a value is not finite.
@@ -113,7 +113,7 @@ def rubric_rewards(
     Args:
         weights: alpha_k, `attribution_weights` under each criterion.
         verdicts: z_k, whether the criterion holds.
-        criterion_weights: w_k. Negative for a fault that costs reward; 0 for a criterion that this response lacks.
+        criterion_weights: w_k. Negative for a fault that costs reward; 0 for a criterion that does not apply.
 
     Returns:
         In `weights`' dtype, torch's default for integers and bool; computed in float64. A row sums to at most 1.
@@ -172,7 +172,7 @@ def returns_to_go(
 def last_token_rewards(
     rewards: Shaped[Tensor, " responses"], mask: Bool[Tensor, "responses tokens"]
 ) -> Float[Tensor, "responses tokens"]:
-    """Each response's reward on its last counted token, 0 elsewhere; nowhere for a response without counted tokens.
+    """Each response's reward on its last counted token, 0 elsewhere; a zero row without counted tokens.
 
     Raises:
         ValueError: Shapes differ or a reward is not finite.

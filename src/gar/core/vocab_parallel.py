@@ -5,8 +5,8 @@ and `Z = sum over v != y of exp(z_v - z_y - 20)`. After them everything is linea
 
     dCE/dh = (1 - p_y) (sum_r (E_r W_r) / Z - W_y),
 
-so each rank sums its own part over the tokens of a response, and one reduction of [responses, hidden] ends it. The
-margin of 20 spares the usual third number, the largest logit; the tokens with log p_y below about -108 ask for it.
+so each rank sums its part over the tokens of a response, and one reduction of [responses, hidden] completes the sums.
+Thanks to the margin of 20, ranks need not exchange the largest logit, except for tokens with log p_y below about -108.
 """
 
 from typing import Any, NamedTuple
@@ -24,11 +24,11 @@ from gar.core.response_sums import ResponseSums
 
 
 class VocabShard(NamedTuple):
-    """Which rows of the LM head this rank holds.
+    """The rows of the LM head that this rank holds.
 
     Attributes:
-        first_id: Token id of its first row.
-        vocab_size: Token ids of the whole head. Rows from there on are padding and do not count; where the policy's
+        first_id: Token id of the first row.
+        vocab_size: Number of token ids of the whole head. Further rows are padding and are ignored; where the policy's
             own softmax counts them, give the padded size.
         group: The ranks that hold all rows together; None for all ranks.
     """
@@ -39,7 +39,7 @@ class VocabShard(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What the ranks of a vocabulary group compare before they begin."""
+    """What the ranks of a vocabulary group compare before the first reduction."""
 
     fault: str | None
     first_id: int
@@ -69,36 +69,35 @@ def vocab_parallel_means(
     precision: Precision = "auto",
     chunk_tokens: int | None = None,
 ) -> Float32[Tensor, "responses hidden"]:
-    """Mean gradient-activation vector `s` of each response, the same on all ranks; `unit_rows` makes vectors of them.
+    """Mean gradient-activation vector `s` of each response, the same on all ranks; `unit_rows` scales to unit length.
 
     Equals `gradient_activation_means` on the whole head and all tokens. A collective: all ranks call it together.
     The ranks of `shard.group` exchange two numbers a token (8 bytes; 12 where log p_y < -108), one float64
     [responses, hidden], and for the tokens of responses with a `keep_fraction` under 1 their u_t of `hidden` numbers.
 
     Args:
-        hidden: Inputs of the LM head, the same tokens on all ranks of `shard.group`. Where each of those ranks holds
-            other tokens (sequence parallelism), put them together first: `gather_tokens`.
-        weight_shard: This rank's rows of W. There may be none.
+        hidden: Inputs of the LM head, the same tokens on all ranks of `shard.group`. Under sequence parallelism, gather
+            them first with `gather_tokens`.
+        weight_shard: This rank's rows of W; possibly none.
         target_ids: Token ids of the whole vocabulary.
-        response_index: Which response a token belongs to, in [0, num_responses).
-        shard: Which rows they are, and whose ranks hold the others.
+        response_index: The response that a token belongs to, in [0, num_responses).
+        shard: Position of the rows in the head, and the ranks that hold the others.
         num_responses: Rows of the result, the same on all ranks.
-        signal: As in `gradient_activation_vectors`, and so the arguments not named here.
+        signal: As in `gradient_activation_vectors`.
         bias_shard: This rank's part of the head's bias.
         temperature: Divides the logits.
         logit_scale: Multiplies W h + bias.
         logit_softcap: `cap * tanh(z / cap)`.
         activation_threshold: tau_a.
         keep_fraction: p_f. Between equal norms on two ranks of `context_group`, the lower rank's token is kept.
-        context_group: Ranks that hold other tokens of the same responses (context parallelism), over which sums and
-            counts are added; None where this rank's tokens are all.
-        precision: Of the products with W.
-        chunk_tokens: Tokens whose logits exist at one time, at most; the same on all ranks.
+        context_group: Ranks that hold other tokens of the same responses (context parallelism); sums and counts are
+            added over them. None where this rank has all tokens.
+        precision: Precision of the products with W.
+        chunk_tokens: Largest number of tokens whose logits exist at one time; the same on all ranks.
 
     Raises:
-        ValueError: As `gradient_activation_vectors`; shards that overlap or leave token ids out; ranks that differ in
-            tokens or responses. On all ranks, wherever the fault lies: a refusal on one alone would leave the others
-            waiting.
+        ValueError: As `gradient_activation_vectors`; shards overlap or leave token ids out; ranks differ in tokens or
+            responses. Raised on all ranks, whichever has the fault: otherwise the other ranks would wait forever.
 
     References:
         GAR, arXiv 2609.03342, eqs. 2-4; the split is ours.
@@ -129,7 +128,7 @@ def vocab_parallel_means(
 
 
 def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, plan: Plan, group: dist.ProcessGroup | None) -> Tensor:
-    """This rank's part of `dCE/dh_t`. `targets` count from its first row: those outside are another rank's."""
+    """This rank's part of `dCE/dh_t`. `targets` count from its first row; those out of range are on another rank."""
     mine = (targets >= 0) & (targets < len(head.weight))
     target_rows = torch.zeros_like(h)
     target_rows[mine] = head.weight[targets[mine]].to(h.dtype)
@@ -157,7 +156,7 @@ def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, plan: Plan, group:
 def _sums(
     h: Tensor, targets: Tensor, head: Head, plan: Plan, reference: Tensor, group: dist.ProcessGroup | None
 ) -> tuple[Tensor, Tensor]:
-    """Over v != y: `sum exp(z_v - ref)` of all ranks; and `sum exp(z_v - ref) slope_v W_v` of this one."""
+    """Over v != y: `sum exp(z_v - ref)` over all ranks, and `sum exp(z_v - ref) slope_v W_v` over this rank's rows."""
     total, weighted = torch.zeros_like(reference), torch.zeros_like(h)
     if len(head.weight):
         total, _, weighted = exponential_sums(h, targets, head, reference, plan)
@@ -172,9 +171,9 @@ def _without_padding(head: Head, shard: VocabShard) -> Head:
 
 
 def _checked_plan(tokens: ScoredTokens, head: Head, shard: VocabShard, signal: Signal, budget: Budget) -> Plan:
-    """Refuse in the words of `gradient_activation_vectors` what is wrong on this rank.
+    """Check this rank's arguments as `gradient_activation_vectors` does.
 
-    The plan is of the whole head's shape, so that all ranks go through the tokens in the same chunks.
+    The plan is that of the whole head, so that all ranks have the same chunks.
     """
     rows, width = head.weight.shape
     if head.bias is not None and head.bias.shape != (rows,):
@@ -187,12 +186,12 @@ def _checked_plan(tokens: ScoredTokens, head: Head, shard: VocabShard, signal: S
 
 
 def _agree(facts: _Facts, shard: VocabShard, context_group: dist.ProcessGroup | None) -> None:
-    """Raise on all ranks what is wrong on one, or between them."""
+    """Raise on all ranks the fault of one, or their disagreement."""
     fault = _disagreement(_everyones(facts, shard.group))
     if context_group is not None:
         others = _everyones((fault, facts.num_responses), context_group)
         counts = sorted({count for _, count in others})
-        fault = next((f"{found} (and this rank of the context group with it)" for found, _ in others if found), None)
+        fault = next((f"{text} (and this rank of the context group with it)" for text, _ in others if text), None)
         if fault is None and len(counts) > 1:
             fault = f"the ranks of a context group must have the same num_responses, got {counts}"
     if fault is not None:
@@ -200,7 +199,7 @@ def _agree(facts: _Facts, shard: VocabShard, context_group: dist.ProcessGroup | 
 
 
 def _disagreement(facts: list[_Facts]) -> str | None:
-    """What is wrong with a vocabulary group, from the facts of its ranks."""
+    """The fault of a vocabulary group, from the facts of its ranks."""
     for rank, fact in enumerate(facts):
         if fact.fault is not None:
             return f"{fact.fault} (on rank {rank} of the vocabulary group)"
@@ -226,7 +225,7 @@ def _disagreement(facts: list[_Facts]) -> str | None:
 
 
 def _everyones(fact: Any, group: dist.ProcessGroup | None) -> list[Any]:
-    """The same small fact from each rank of a group, in the order of ranks."""
+    """The facts of all ranks of a group, in the order of ranks."""
     facts: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(facts, fact, group=group)
     return facts

@@ -1,4 +1,4 @@
-# Two commands: `make demo` runs the main job on the embedded model and task, `make test` passes the tests.
+# Two commands: `make demo` runs the main job on the embedded model and task, `make test` runs all checks.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,11 +13,11 @@ export TOKENIZERS_PARALLELISM := false
 help:
 	@echo "make demo          install into .venv, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
 	@echo "make test          install into .venv, then lint, types, import contract, tests"
-	@echo "make test-engines  install Megatron and verl in places of their own, then the tests of these engines"
-	@echo "make test-faults   kill, damage, fill the disk: nothing may be lost without a word (Linux, twenty minutes)"
+	@echo "make test-engines  install Megatron and verl into environments of their own, then run their tests"
+	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twenty minutes)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
-	@echo "make docs          build the documentation into site/, its links checked; open site/index.html"
-	@echo "make format        let ruff rewrite the code"
+	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
+	@echo "make format        rewrite the code with ruff"
 
 install: $(VENV)/.installed
 
@@ -44,7 +44,7 @@ imports: install
 test: lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not browser"
 
-# Each engine in a place of its own: Megatron beside the main environment, verl, whose pins differ, in another one.
+# Each engine in a folder of its own: Megatron beside the main environment; verl, whose pins differ, in an environment of its own.
 MEGATRON := .venv-megatron
 $(MEGATRON)/.installed: constraints/megatron.txt constraints/main.txt | install
 	rm -rf $(MEGATRON)

@@ -3,8 +3,8 @@
     python examples/plain_pytorch_loop.py [--steps 30]
 
 The embedded model learns digit arithmetic on one CPU thread, without a network, in about half a minute. The mean reward
-rises from about 0.4 to more than 1.1: answers become right, and among right ones those near the expert's way earn more.
-All of GAR is in `scorer.score`: put your own model, data, sampler and loss round it.
+rises from about 0.4 to more than 1.1: more answers become correct, and correct responses that resemble the expert
+solution earn more. All of GAR is in `scorer.score`; the model, data, sampler and loss can be your own.
 """
 
 import argparse

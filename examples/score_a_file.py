@@ -1,15 +1,14 @@
-"""Score a file of rollouts, and see which tokens bring a response near its expert solution.
+"""Score a file of rollouts, and see which tokens bring a response close to its expert solution.
 
     python examples/score_a_file.py [FILE.jsonl]
 
 Prints every response's alignment, bonus, reward and advantage, then the response with the largest alignment token by
-token: each token's share, green where it points the expert's way and red where it points away (colours in a terminal).
-The shares add up to the alignment. A few seconds on a CPU, without a network.
+token: each token's share, in a terminal green if positive and red if negative. The shares add up to the alignment.
+Takes a few seconds on a CPU, without a network.
 
-A line of the file holds a problem and all responses to it: id, prompt, responses, answer, expert_solution. The default,
-`examples/rollouts.jsonl`, was written by the embedded model; for a model of your own put
-`AutoModelForCausalLM.from_pretrained` in place of `load_embedded`. Large files, other column names and broken lines are
-the business of the command `gar score`.
+A line of the file holds a problem and all responses to it: id, prompt, responses, answer, expert_solution. The embedded
+model wrote the default, `examples/rollouts.jsonl`. For your own model replace `load_embedded` by
+`AutoModelForCausalLM.from_pretrained`. The command `gar score` handles large files, other column names and broken lines.
 """
 
 import argparse

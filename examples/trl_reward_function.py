@@ -3,15 +3,15 @@
     python examples/trl_reward_function.py [--steps 30]
 
 The embedded model learns digit arithmetic on one CPU thread, without a network, in about half a minute; the reward
-rises from about 0.4 to about 1.1. Take this road where the trainer must stay as it is. `GARTrainer` (README.md) does
-more, and what this costs beside it is:
+rises from about 0.4 to about 1.1. Use this if the trainer must stay unchanged. Compared with `GARTrainer` (README.md) it
+has these limits:
 
-* The scorer runs its own forward pass. `GARTrainer` takes the hidden states of TRL's log-prob pass where there is one.
-* Prompts arrive as text and are encoded again. For plain text and plain chat messages that gives TRL's own ids; with
-  tools, images or chat template arguments it may not.
-* Each process calls the function for its own responses. On several GPUs a group may lie on two of them, and the mean of
-  its bonus would be wrong: the function refuses that. `GARTrainer` gathers the group first.
-* The model must be whole on each device: sharded weights (FSDP, ZeRO-3) cannot be read here.
+* The scorer runs its own forward pass. `GARTrainer` uses the hidden states of TRL's log-probability pass if there is one.
+* Prompts arrive as text and are encoded again. Plain text and plain chat messages give TRL's token ids; tools, images
+  or chat template arguments may not.
+* Each process calls the function for its own responses. On several GPUs a group may be split over two of them, and its
+  mean alignment would be wrong, so the function refuses that. `GARTrainer` gathers the group first.
+* The model must be whole on each device. Sharded weights (FSDP, ZeRO-3) cannot be read here.
 """
 
 import argparse

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from gar.errors import DataError, RecordError
-from gar.evaluation.audit import AuditedSample, ScoredSample, audited, read_samples
-from gar.evaluation.other_graders import plain_math_verify, same_text
+from gar.evaluation.audit import (
+    AuditedSample,
+    ScoredSample,
+    audited,
+    plain_math_verify,
+    read_samples,
+    same_text,
+)
 from gar.types import Status
 
 

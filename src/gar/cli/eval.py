@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gar.errors import ConfigError
 from gar.evaluation.job import GenerateJob, ScoreSettings
-from gar.types import Status
+from gar.settings import Settings
 
 if TYPE_CHECKING:
     from gar.evaluation.folder import EvaluationFolder
@@ -65,6 +65,15 @@ class _ScoreArguments(ScoreSettings):
     """Evaluations of a model, or one of them, as `gar eval generate` writes them."""
 
 
+class _CompareArguments(Settings):
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A B ...")]
+    """The reference first."""
+    ks: tuple[int, ...] = ()
+    """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
+    out: Path | None = None
+    """Also write the rows to this JSON file."""
+
+
 def main(arguments: list[str]) -> int:
     """Run one stage. Parse first; torch is imported only where a model answers.
 
@@ -74,58 +83,56 @@ def main(arguments: list[str]) -> int:
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
-    stages = {"generate": _generate, "score": _score, "compare": _compare, "run": _run, "list": _list}
+    stages = {
+        "generate": (_generate, _GenerateArguments, _GENERATE),
+        "score": (_score, _ScoreArguments, "Grade samples, and write the numbers into metrics.json beside them."),
+        "compare": (_compare, _CompareArguments, _COMPARE),
+        "run": (_run, _RunArguments, _RUN),
+        "list": (_list, Settings, "The benchmarks that have a name."),
+    }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE, end="", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
-    stage, *rest = arguments
-    if stage in _OTHERS:
-        return importlib.import_module(_OTHERS[stage]).main(rest)
-    if stage not in stages:
+    name, *rest = arguments
+    if name in _OTHERS:
+        return importlib.import_module(_OTHERS[name]).main(rest)
+    if name not in stages:
         known = ", ".join([*stages, *_OTHERS])
-        print(f"gar eval: unknown stage '{stage}', expected one of {known}", file=sys.stderr)
+        print(f"gar eval: unknown stage '{name}', expected one of {known}", file=sys.stderr)
         return 2
+    stage, kind, description = stages[name]
     try:
-        stages[stage](rest)
+        stage(tyro.cli(kind, args=rest, prog=f"gar eval {name}", description=description))
     except KeyboardInterrupt:
         print("\ngar eval: interrupted; the same command goes on from here.", file=sys.stderr)
         raise
     return 0
 
 
-def _generate(arguments: list[str]) -> None:
-    job = tyro.cli(_GenerateArguments, args=arguments, prog="gar eval generate", description=_GENERATE)
-    if job.show_prompts:
-        _show_prompts(job)
-        return
+def _generate(job: GenerateJob) -> None:
     for folder in _generated(job):
         print(f"Samples  {folder.samples_path}")
 
 
-def _run(arguments: list[str]) -> None:
-    job = tyro.cli(_RunArguments, args=arguments, prog="gar eval run", description=_RUN)
-    if job.show_prompts:
-        _show_prompts(job)
-        return
+def _run(job: _RunArguments) -> None:
     _score_folders(_generated(job), job.score)
 
 
-def _score(arguments: list[str]) -> None:
-    description = "Grade samples, and write the numbers into metrics.json beside them."
-    settings = tyro.cli(_ScoreArguments, args=arguments, prog="gar eval score", description=description)
+def _score(settings: _ScoreArguments) -> None:
     if not settings.folders:
         raise ConfigError("name a folder that `gar eval generate` wrote, for example evals/MODEL.")
     from gar.evaluation.folder import evaluation_folders
 
-    _score_folders([each for path in settings.folders for each in evaluation_folders(path)], settings)
+    _score_folders([folder for path in settings.folders for folder in evaluation_folders(path)], settings)
 
 
-def _compare(arguments: list[str]) -> None:
-    models, ks, out = tyro.cli(_compare_arguments, args=arguments, prog="gar eval compare", description=_COMPARE)
+def _compare(arguments: _CompareArguments) -> None:
+    if len(arguments.models) < 2:
+        raise ConfigError(f"compare needs at least two models, got {len(arguments.models)}.")
     from gar.evaluation.model_comparison import compare, load_model
     from gar.records.files import json_text, write_atomic
 
-    rows = compare([load_model(model) for model in models], ks=ks)
+    rows = compare([load_model(model) for model in arguments.models], ks=arguments.ks)
     console = Console(highlight=False)
     for pair in dict.fromkeys((row.benchmark, row.label) for row in rows):
         console.print(_comparison_table([row for row in rows if (row.benchmark, row.label) == pair]))
@@ -133,30 +140,12 @@ def _compare(arguments: list[str]) -> None:
         f"p: two-sided, over {rows[0].result.pairs}, Holm-corrected over models and sets of one measure.\n"
         "MDE: the difference that these pairs would show four times in five."
     )
-    if out is not None:
-        write_atomic(out, json_text([row.to_json() for row in rows], indent=1) + "\n")
-        print(f"Rows     {out}")
+    if arguments.out is not None:
+        write_atomic(arguments.out, json_text([row.to_json() for row in rows], indent=1) + "\n")
+        print(f"Rows     {arguments.out}")
 
 
-def _compare_arguments(
-    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A B ...")],
-    ks: tuple[int, ...] = (),
-    out: Path | None = None,
-) -> tuple[tuple[str, ...], tuple[int, ...], Path | None]:
-    """Read the arguments of `compare`.
-
-    Args:
-        models: The reference first.
-        ks: pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n.
-        out: Also write the rows to this JSON file.
-    """
-    if len(models) < 2:
-        raise ConfigError(f"compare needs at least two models, got {len(models)}.")
-    return models, ks, out
-
-
-def _list(arguments: list[str]) -> None:
-    tyro.cli(lambda: None, args=arguments, prog="gar eval list", description="The benchmarks that have a name.")
+def _list(_: Settings) -> None:
     from gar.evaluation.benchmarks import BENCHMARKS
 
     table = Table(box=None)
@@ -169,22 +158,20 @@ def _list(arguments: list[str]) -> None:
 
 
 def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
+    """The evaluations of a job with every sample; none where only the prompts are asked for."""
     if not job.specs:
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval list` shows those that have a name.")
     import transformers
 
-    from gar.evaluation.sampling import generate
+    from gar.evaluation.sampling import generate, rendered_prompts
 
+    if job.show_prompts:
+        for name, form, text in rendered_prompts(job):
+            print(f"===== {name}, {form}: the first prompt as the model sees it =====\n{text}\n")
+        return []
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()
     return generate(job)
-
-
-def _show_prompts(job: GenerateJob) -> None:
-    from gar.evaluation.sampling import rendered_prompts
-
-    for name, form, text in rendered_prompts(job):
-        print(f"===== {name}, {form}: the first prompt as the model sees it =====\n{text}\n")
 
 
 def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> None:
@@ -216,14 +203,13 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
             table.add_row(f"maj@{k}", f"{value:.3f}", "")
     table.add_section()
     table.add_row("mean tokens of a response", f"{metrics['mean_response_tokens']:.1f}", "")
-    for name in ("truncated", "well_formatted", "verified"):
-        label = {"verified": "right, whatever the format"}.get(name, name.replace("_", " "))
-        table.add_row(label, f"{metrics[f'{name}_fraction']:.1%}", "")
-    total = sum(metrics["status_counts"].values())
+    table.add_row("truncated", f"{metrics['truncated_fraction']:.1%}", "")
+    table.add_row("well formatted", f"{metrics['well_formatted_fraction']:.1%}", "")
+    table.add_row("right, whatever the format", f"{metrics['verified_fraction']:.1%}", "")
     table.add_section()
-    for status in Status:
-        count = metrics["status_counts"][status.value]
-        table.add_row(f"verification: {status.value}", f"{count / total:.1%}", f"{count:,}")
+    total = sum(metrics["status_counts"].values())
+    for status, count in metrics["status_counts"].items():
+        table.add_row(f"verification: {status}", f"{count / total:.1%}", f"{count:,}")
     if metrics["categories"]:
         table.add_section()
         for name, part in metrics["categories"].items():
@@ -233,8 +219,7 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
 
 def _comparison_table(rows: "list[Row]") -> Table:
     """All measures of one model on one benchmark."""
-    first = rows[0]
-    result = first.result
+    first, result = rows[0], rows[0].result
     seeds = f", {result.num_seeds} seeds" if result.num_seeds > 1 else ""
     table = Table(
         title=f"{first.benchmark}: A is {first.against}, B is {first.label}; {result.num_problems:,} problems{seeds}",
@@ -245,18 +230,14 @@ def _comparison_table(rows: "list[Row]") -> Table:
     for heading in ("", "A", "B", "B - A", "95 %", "p", "MDE", "B is"):
         table.add_column(heading, justify="left" if heading in ("", "B is") else "right", no_wrap=True)
     for row in rows:
+        result = row.result
         table.add_row(
             f"{'maj' if row.measure == 'majority' else 'pass'}@{row.k}",
-            f"{row.result.reference:.3f}",
-            f"{row.result.score:.3f}",
-            f"{row.result.difference:+.3f}",
-            f"{row.result.low:+.3f} to {row.result.high:+.3f}",
-            _or_dash(row.result.holm_p_value),
-            _or_dash(row.result.minimum_detectable_effect),
-            row.result.verdict,
+            f"{result.reference:.3f}",
+            f"{result.score:.3f}",
+            f"{result.difference:+.3f}",
+            f"{result.low:+.3f} to {result.high:+.3f}",
+            *("-" if v is None else f"{v:.3f}" for v in (result.holm_p_value, result.minimum_detectable_effect)),
+            result.verdict,
         )
     return table
-
-
-def _or_dash(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from pydantic import Field
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from gar.evaluation.audit import AuditedSample
 
 _CELL_CHARACTERS = 60
-_CHANGED = "changed"
 
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Where graders disagree about graded responses:
@@ -58,54 +58,32 @@ def main(arguments: list[str]) -> int:
     settings = tyro.cli(_Arguments, args=arguments, prog="gar eval audit", description=_DESCRIPTION)
     from gar.evaluation.audit import KINDS, audited, read_samples
 
-    sections = {**KINDS, _CHANGED: "right or not right as graded, and the opposite by the rules of this version"}
-
-    counts = Counter[tuple[Status, Status | None]]()
-    seen: dict[str, list[AuditedSample]] = {kind: [] for kind in sections}
+    agreement = Counter[tuple[Status, Status | None]]()
     kinds = Counter[str]()
-
-    graded = audited(
-        read_samples(settings.path), num_workers=settings.num_workers, timeout_seconds=settings.timeout_seconds
-    )
-
-    def cases() -> "Iterable[AuditedSample]":
-        for case in graded:
-            counts[case.sample.status, case.math_verify] += 1
-            names: list[str] = [name for name in (case.kind, _CHANGED if case.changed else None) if name]
-            for name in names:
-                kinds[name] += 1
-                if len(seen[name]) < settings.examples:
-                    seen[name].append(case)
-            if names:
-                yield case
-
-    _write(cases(), settings.out)
+    shown: dict[str, list[AuditedSample]] = {kind: [] for kind in KINDS}
+    samples = read_samples(settings.path)
+    with nullcontext() if settings.out is None else atomic_file(settings.out) as file:
+        for case in audited(samples, num_workers=settings.num_workers, timeout_seconds=settings.timeout_seconds):
+            agreement[case.sample.status, case.math_verify] += 1
+            kinds.update(case.kinds)
+            for kind in case.kinds:
+                shown[kind] += [case] if len(shown[kind]) < settings.examples else []
+            if case.kinds and file is not None:
+                file.write(_line(case))
     console = Console(highlight=False)
-    console.print(_agreement_table(counts))
-    for kind, meaning in sections.items():
+    console.print(_agreement_table(agreement))
+    for kind, meaning in KINDS.items():
         console.print(f"\n{kinds[kind]:,} {meaning}", style="bold" if kinds[kind] else None, markup=False)
-        if seen[kind]:
-            console.print(_case_table(seen[kind]))
+        if shown[kind]:
+            console.print(_case_table(shown[kind]))
     if settings.out is not None:
         console.print(f"\nCases    {settings.out}", soft_wrap=True, markup=False)
     return 0
 
 
-def _write(cases: "Iterable[AuditedSample]", out: Path | None) -> None:
-    """Go through all cases; write them if there is a file for them."""
-    if out is None:
-        for _ in cases:
-            pass
-        return
-    with atomic_file(out) as file:
-        for case in cases:
-            file.write(json_text(_line(case)).encode() + b"\n")
-
-
-def _line(case: "AuditedSample") -> dict[str, Any]:
-    sample = dataclasses.asdict(case.sample)
+def _line(case: "AuditedSample") -> bytes:
     others = {"now": case.now, "math_verify": case.math_verify, "same_text": case.same_text}
-    return {"kind": case.kind, **sample, **others}
+    return json_text({"kind": case.kind, **dataclasses.asdict(case.sample), **others}).encode() + b"\n"
 
 
 def _agreement_table(counts: "Counter[tuple[Status, Status | None]]") -> Table:
@@ -116,13 +94,13 @@ def _agreement_table(counts: "Counter[tuple[Status, Status | None]]") -> Table:
     for other in others:
         table.add_column("choices" if other is None else other, justify="right")
     for status in Status:
-        if row := {other: counts[status, other] for other in others if counts[status, other]}:
-            table.add_row(status, *(f"{row.get(other, 0):,}" for other in others))
+        if any(counts[status, other] for other in others):
+            table.add_row(status, *(f"{counts[status, other]:,}" for other in others))
     return table
 
 
-def _case_table(cases: "list[AuditedSample]") -> Table:
-    table = Table(show_lines=False)
+def _case_table(cases: "Sequence[AuditedSample]") -> Table:
+    table = Table()
     for heading in ("response", "gold", "answer", "ours", "now", "math-verify", "text", "detail"):
         table.add_column(heading, overflow="fold")
     for case in cases:
@@ -130,10 +108,10 @@ def _case_table(cases: "list[AuditedSample]") -> Table:
         table.add_row(
             escape(sample.place),
             _cell(sample.gold),
-            "-" if sample.answer is None else _cell(sample.answer),
+            _cell("-" if sample.answer is None else sample.answer),
             sample.status,
-            "-" if case.now is None else case.now,
-            "-" if case.math_verify is None else case.math_verify,
+            case.now or "-",
+            case.math_verify or "-",
             "same" if case.same_text else "differs",
             _cell(sample.detail),
         )

@@ -1,6 +1,4 @@
-"""Where graders disagree: ours beside plain math-verify and beside equal text, and what ours could not decide.
-
-And what has changed since a file was graded: verdicts that the rules of this version would turn.
+"""Where graders disagree: ours beside plain math-verify and equal text; and what today's rules would grade otherwise.
 
 A disagreement is no fault yet, but every fault of a grader is a disagreement with some other one.
 """
@@ -14,20 +12,20 @@ from typing import Any, Literal
 from gar.data.rows import iter_rows, row_place
 from gar.errors import DataError, RecordError
 from gar.evaluation.folder import EvaluationFolder, evaluation_folders
-from gar.evaluation.other_graders import plain_math_verify, same_text
 from gar.types import Status, Tags
-from gar.verify import parse_response
+from gar.verify import Graded, parse_response
 from gar.verify.answers import WARM_UP, grade_answer
 from gar.verify.workers import WorkerPool
 
-Kind = Literal["same text", "math-verify alone", "ours alone", "undecided"]
+Kind = Literal["same text", "math-verify alone", "ours alone", "undecided", "changed"]
 KINDS: dict[Kind, str] = {
     "same text": "not right for us, though the answer is the gold answer's text",
     "math-verify alone": "right for math-verify, wrong for us",
     "ours alone": "right for us, wrong for math-verify, and the text differs",
     "undecided": "not decided by us: unparsed, timeout or error",
+    "changed": "right or not right as graded, and the opposite by the rules of this version",
 }
-"""What deserves a look, the most suspicious first."""
+"""Why a response deserves a look, the most suspicious first."""
 
 _SAMPLES_PER_WINDOW = 1024
 _REQUIRED = ("response", "status", "verified")
@@ -83,7 +81,7 @@ class AuditedSample:
 
     @property
     def kind(self) -> Kind | None:
-        """Why it deserves a look; None where all is well."""
+        """The disagreement between graders that deserves a look; None where there is none."""
         sample = self.sample
         if self.same_text and not sample.verified:
             return "same text"
@@ -94,6 +92,12 @@ class AuditedSample:
         if self.math_verify is Status.WRONG and sample.verified and not self.same_text:
             return "ours alone"
         return None
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """All reasons why the response deserves a look."""
+        kinds: list[Kind] = ["changed"] if self.changed else []
+        return [self.kind, *kinds] if self.kind else kinds
 
 
 def audited(
@@ -127,6 +131,39 @@ def _statuses(pool: WorkerPool, items: list[tuple[str, ...] | None]) -> list[Sta
     """How each item ended; None stays None."""
     outcomes = iter(pool.run([item for item in items if item is not None]))
     return [None if item is None else next(outcomes).status for item in items]
+
+
+def plain_math_verify(response: str, gold: str) -> Graded:
+    """math-verify as its README calls it: on the whole response, with its own idea of where the answer stands.
+
+    Without its time limits, which give a wrong answer for a slow one: call it in a worker that can be killed.
+
+    Args:
+        response: The whole text of a response.
+        gold: The right answer.
+
+    Returns:
+        OK or WRONG; UNPARSED where it finds no expression in the response, ERROR where it finds none in the gold.
+    """
+    import math_verify
+
+    gold_parsed = math_verify.parse(f"${gold.strip().strip('$')}$", parsing_timeout=0)
+    if not gold_parsed:
+        return Graded(status=Status.ERROR, detail="math-verify finds no expression in the gold answer")
+    parsed = math_verify.parse(response, parsing_timeout=0)
+    if not parsed:
+        return Graded(status=Status.UNPARSED, detail="math-verify finds no expression in the response")
+    right = math_verify.verify(gold_parsed, parsed, timeout_seconds=0, raise_on_error=True)
+    return Graded(status=Status.OK, grade=1.0) if right else Graded(status=Status.WRONG)
+
+
+def same_text(answer: str | None, gold: str) -> bool:
+    """Whether a final answer is the gold answer, but for white space, dollars and a full stop."""
+    return answer is not None and _bare(answer) == _bare(gold)
+
+
+def _bare(text: str) -> str:
+    return "".join(text.replace("$", "").split()).rstrip(".")
 
 
 def read_samples(path: Path) -> Iterator[ScoredSample]:

@@ -214,9 +214,8 @@ def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[di
     """
     waiting = [list(dict.fromkeys(group)) for group in answers]
     classes: list[dict[str, str]] = [{} for _ in answers]
-    while any(
-        waiting
-    ):  # one more class of every problem that has answers left; all comparisons go to the pool together
+    # In each round one more class of every problem, so that the pool gets many comparisons at a time.
+    while any(waiting):
         pairs = [(i, other, group[0]) for i, group in enumerate(waiting) for other in group[1:]]
         for i, group in enumerate(waiting):
             classes[i] |= {answer: answer for answer in group[:1]}

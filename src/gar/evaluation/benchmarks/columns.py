@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gar.errors import DataError
@@ -12,7 +12,7 @@ from gar.types import Prompt
 LETTERS = "ABCDEFGHIJ"
 """Names of the choices, in their order."""
 PERMUTATION_SEED = 0
-"""Of the order of GPQA's choices; part of every prompt hash."""
+"""Seed of the order of GPQA's choices; part of every prompt hash."""
 
 Row = Mapping[str, Any]
 
@@ -37,18 +37,30 @@ class BenchmarkProblem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Columns:
-    """Column names that a benchmark is published with, and how a row of them is read."""
+    """The columns that a benchmark is published with.
+
+    Attributes:
+        required: Columns that must be there.
+        question: Column of the question.
+        answer: Column of the answer.
+        id: Column of the id. Where it is not required, a hash of the question stands in for an empty one.
+        category: Column of the category.
+        finish: Makes of the problem what the columns alone do not say; takes the row, and where it stands, too.
+    """
 
     required: tuple[str, ...]
-    read: Callable[[Row, str], BenchmarkProblem]
-    """Takes a row and where it stands."""
+    question: str
+    answer: str
+    id: str = ""
+    category: str = ""
+    finish: Callable[[BenchmarkProblem, Row, str], BenchmarkProblem] = lambda problem, row, place: problem
 
 
 def read_row(row: Row, columns: Columns, place: str) -> BenchmarkProblem:
-    """One row as a problem.
+    """Read one row as a problem.
 
     Raises:
-        DataError: A column is missing, or a value is empty or not what it should be; names the place.
+        DataError: A column is missing, or a value is empty or of another type; names the place.
     """
     missing = [name for name in columns.required if name not in row]
     if missing:
@@ -56,7 +68,15 @@ def read_row(row: Row, columns: Columns, place: str) -> BenchmarkProblem:
             f"{place}: no column {', '.join(map(repr, missing))}; found {', '.join(map(repr, row))}. Expected the "
             f"published columns {', '.join(columns.required)}. Is it a file of another benchmark?"
         )
-    problem = columns.read(row, place)
+    question = _text(row, columns.question, place)
+    default_id = "" if columns.id in columns.required else canonical_hash(question)[:12]
+    problem = BenchmarkProblem(
+        id=_text(row, columns.id, place) or default_id,
+        question=question,
+        answer=_text(row, columns.answer, place),
+        category=_text(row, columns.category, place, several=True),
+    )
+    problem = columns.finish(problem, row, place)
     for name in ("id", "question", "answer"):
         if not getattr(problem, name):
             raise DataError(f"{place}: the {name} is empty.")
@@ -68,11 +88,13 @@ def problems_hash(problems: Sequence[BenchmarkProblem]) -> str:
     return canonical_hash([[each.id, each.question, list(each.choices), each.answer] for each in problems])
 
 
-def _text(row: Row, name: str, place: str) -> str:
-    """A value as stripped text; numbers are welcome, as many an answer is stored as one."""
+def _text(row: Row, name: str, place: str, *, several: bool = False) -> str:
+    """A value as stripped text, "" where there is none. Numbers are fine, as many an answer is stored as one."""
     value = row.get(name)
     if value is None:
         return ""
+    if several and isinstance(value, list):
+        return ", ".join(map(str, value))
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -80,84 +102,53 @@ def _text(row: Row, name: str, place: str) -> str:
     return str(value).strip()
 
 
-def _matharena(row: Row, place: str) -> BenchmarkProblem:
-    kind = row.get("problem_type")
-    return BenchmarkProblem(
-        id=_text(row, "problem_idx", place),
-        question=_text(row, "problem", place),
-        answer=_text(row, "answer", place),
-        category=", ".join(map(str, kind)) if isinstance(kind, list) else str(kind or ""),
-    )
-
-
-def _imo(row: Row, place: str) -> BenchmarkProblem:
-    return BenchmarkProblem(
-        id=_text(row, "Problem ID", place),
-        question=_text(row, "Problem", place),
-        answer=_text(row, "Short Answer", place),
-        category=_text(row, "Category", place),
-    )
-
-
-def _gpqa(row: Row, place: str) -> BenchmarkProblem:
-    """The choices in a fixed order that depends on the problem's text alone, not on where its row stands."""
-    question = _text(row, "Question", place)
-    right = _text(row, "Correct Answer", place)
-    choices = [right, *(_text(row, f"Incorrect Answer {number}", place) for number in (1, 2, 3))]
+def _shuffle_choices(problem: BenchmarkProblem, row: Row, place: str) -> BenchmarkProblem:
+    """GPQA: the choices in a fixed order that depends on the question alone, not on where its row stands."""
+    choices = [problem.answer, *(_text(row, name, place) for name in _GPQA_WRONG)]
     order = list(range(len(choices)))
-    random.Random(f"{PERMUTATION_SEED} {question}").shuffle(order)
-    return BenchmarkProblem(
-        id=_text(row, "Record ID", place) or canonical_hash(question)[:12],
-        question=question,
-        answer=LETTERS[order.index(0)],
-        choices=tuple(choices[index] for index in order),
-        category=_text(row, "High-level domain", place),
-    )
+    random.Random(f"{PERMUTATION_SEED} {problem.question}").shuffle(order)
+    return replace(problem, answer=LETTERS[order.index(0)], choices=tuple(choices[index] for index in order))
 
 
-def _mmlu_pro(row: Row, place: str) -> BenchmarkProblem:
+def _check_options(problem: BenchmarkProblem, row: Row, place: str) -> BenchmarkProblem:
+    """MMLU-Pro: the answer is a letter and, once more, the index of an option."""
     options = row["options"]
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
         raise DataError(f"{place}: column 'options' must be an array of texts, got {str(options)[:60]!r}.")
     choices = tuple(option.strip() for option in options if option != "N/A")
-    answer, index = _text(row, "answer", place), row["answer_index"]
+    answer, index = problem.answer, row["answer_index"]
     if not (isinstance(index, int) and 0 <= index < len(choices) <= len(LETTERS)) or LETTERS[index] != answer:
         raise DataError(f"{place}: answer {answer!r} is not option {index} of {len(choices)} options.")
-    return BenchmarkProblem(
-        id=_text(row, "question_id", place),
-        question=_text(row, "question", place),
-        answer=answer,
-        choices=choices,
-        category=_text(row, "category", place),
-        working=_text(row, "cot_content", place),
-    )
+    return replace(problem, choices=choices, working=_text(row, "cot_content", place))
 
 
-def _math(row: Row, place: str) -> BenchmarkProblem:
-    question = _text(row, "problem", place)
-    return BenchmarkProblem(
-        id=_text(row, "unique_id", place) or canonical_hash(question)[:12],
-        question=question,
-        answer=_text(row, "answer", place),
-        category=_text(row, "subject", place),
-    )
-
-
-def _gsm8k(row: Row, place: str) -> BenchmarkProblem:
-    question = _text(row, "question", place)
-    _, hashes, answer = _text(row, "answer", place).rpartition("####")
+def _after_hashes(problem: BenchmarkProblem, row: Row, place: str) -> BenchmarkProblem:
+    """GSM8K: the number after #### is the answer."""
+    _, hashes, answer = problem.answer.rpartition("####")
     if not hashes:
         raise DataError(f"{place}: column 'answer' has no '#### N' at its end.")
-    return BenchmarkProblem(id=canonical_hash(question)[:12], question=question, answer=answer.strip().replace(",", ""))
+    return replace(problem, answer=answer.strip().replace(",", ""))
 
 
-MATHARENA = Columns(required=("problem_idx", "problem", "answer"), read=_matharena)
-IMO = Columns(required=("Problem ID", "Problem", "Short Answer", "Category"), read=_imo)
+_GPQA_WRONG = tuple(f"Incorrect Answer {number}" for number in (1, 2, 3))
+
+MATHARENA = Columns(
+    required=("problem_idx", "problem", "answer"),
+    question="problem", answer="answer", id="problem_idx", category="problem_type",
+)  # fmt: skip
+IMO = Columns(
+    required=("Problem ID", "Problem", "Short Answer", "Category"),
+    question="Problem", answer="Short Answer", id="Problem ID", category="Category",
+)  # fmt: skip
 GPQA = Columns(
-    required=("Question", "Correct Answer", *(f"Incorrect Answer {number}" for number in (1, 2, 3))), read=_gpqa
-)
+    required=("Question", "Correct Answer", *_GPQA_WRONG),
+    question="Question", answer="Correct Answer", id="Record ID", category="High-level domain", finish=_shuffle_choices,
+)  # fmt: skip
 MMLU_PRO = Columns(
-    required=("question_id", "question", "options", "answer", "answer_index", "category"), read=_mmlu_pro
-)
-MATH = Columns(required=("problem", "answer"), read=_math)
-GSM8K = Columns(required=("question", "answer"), read=_gsm8k)
+    required=("question_id", "question", "options", "answer", "answer_index", "category"),
+    question="question", answer="answer", id="question_id", category="category", finish=_check_options,
+)  # fmt: skip
+MATH = Columns(
+    required=("problem", "answer"), question="problem", answer="answer", id="unique_id", category="subject"
+)  # fmt: skip
+GSM8K = Columns(required=("question", "answer"), question="question", answer="answer", finish=_after_hashes)

@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +66,12 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     if benchmark.columns is None:
         if equals or at:
             raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
-        problems = _embedded(benchmark)
-        return _loaded(benchmark, problems, limit, source="package", revision=None)
+        task = load_arithmetic("harder" if benchmark.split == "harder" else "test")
+        problems = [BenchmarkProblem(id=row.id, question=row.prompt, answer=row.answer) for row in task]
+        return _loaded(benchmark, problems, limit, source="package")
     if equals:
         problems = _read(_file_rows(file, benchmark.torn_ids), benchmark.columns)
-        return _loaded(benchmark, problems, limit, source=file, revision=None)
+        return _loaded(benchmark, problems, limit, source=file)
     problems, commit = _from_hub(benchmark, benchmark.columns, revision or None)
     return _loaded(benchmark, problems, limit, source=benchmark.hub_id, revision=commit)
 
@@ -105,20 +107,39 @@ def load_shots(
     return {category: examples[:NUM_SHOTS] for category, examples in shots.items()}
 
 
+def _own_file(file: str, limit: int | None) -> LoadedBenchmark:
+    """A file of problems in any layout that `gar data` reads."""
+    if file.endswith(".csv"):
+        raise ConfigError(f"{file}: a .csv is read as a benchmark with published columns: --benchmark NAME={file}.")
+    read = load_problems(file)
+    problems = [
+        BenchmarkProblem(id=row.id, question=row.prompt, answer=row.answer, category=row.source)
+        for row in read.problems
+    ]
+    benchmark = Benchmark(name=source_name(file), title=source_name(file), num_problems=0, columns=None)
+    notes = [note for note in read.notes if "anchor" not in note]
+    return _loaded(benchmark, problems, limit, source=file, notes=notes)
+
+
 def _loaded(
-    benchmark: Benchmark, problems: Sequence[BenchmarkProblem], limit: int | None, *, source: str, revision: str | None
+    benchmark: Benchmark,
+    problems: Sequence[BenchmarkProblem],
+    limit: int | None,
+    *,
+    source: str,
+    revision: str | None = None,
+    notes: Sequence[str] = (),
 ) -> LoadedBenchmark:
-    ids: set[str] = set()
-    for problem in problems:
-        if problem.id in ids:
-            raise DataError(f"{source}: the problem id {problem.id!r} is used twice. Were two files joined?")
-        ids.add(problem.id)
+    """The first problems, after a look at all of them: are they those that were published?"""
+    repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
+    if repeated:
+        raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
     if not problems:
         raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
     whole = problems_hash(problems)
     if whole == benchmark.not_hash:
         raise DataError(f"{source} holds another version of the set than {benchmark.name}. Name the one that it is.")
-    notes = [benchmark.note] if benchmark.note else []
+    notes = [*notes, benchmark.note] if benchmark.note else [*notes]
     if benchmark.problems_hash and whole != benchmark.problems_hash:
         notes.append(f"The problems are not those that we know as {benchmark.title}.")
     if benchmark.num_problems and len(problems) != benchmark.num_problems:
@@ -126,7 +147,7 @@ def _loaded(
     chosen = tuple(problems[:limit])
     if len(chosen) < len(problems):
         notes.append(f"The first {len(chosen)} of {len(problems)} problems.")
-    notes += [f"{each.id}: {why}." for each in chosen if (why := benchmark.bad_answers.get(each.id))]
+    notes += [f"{problem.id}: {why}." for problem in chosen if (why := benchmark.bad_answers.get(problem.id))]
     return LoadedBenchmark(
         benchmark=benchmark,
         problems=chosen,
@@ -134,32 +155,6 @@ def _loaded(
         revision=revision,
         sha256=problems_hash(chosen),
         notes=tuple(notes),
-    )
-
-
-def _embedded(benchmark: Benchmark) -> list[BenchmarkProblem]:
-    problems = load_arithmetic("harder" if benchmark.split == "harder" else "test")
-    return [BenchmarkProblem(id=each.id, question=each.prompt, answer=each.answer) for each in problems]
-
-
-def _own_file(file: str, limit: int | None) -> LoadedBenchmark:
-    if file.endswith(".csv"):
-        raise ConfigError(f"{file}: a .csv is read as a benchmark with published columns: --benchmark NAME={file}.")
-    loaded = load_problems(file)
-    problems = [
-        BenchmarkProblem(id=each.id, question=each.prompt, answer=each.answer, category=each.source)
-        for each in loaded.problems
-    ]
-    benchmark = Benchmark(name=source_name(file), title=source_name(file), num_problems=0, columns=None)
-    notes = [note for note in loaded.notes if "anchor" not in note]
-    result = _loaded(benchmark, problems, limit, source=file, revision=None)
-    return LoadedBenchmark(
-        benchmark=benchmark,
-        problems=result.problems,
-        source=file,
-        revision=None,
-        sha256=result.sha256,
-        notes=(*notes, *result.notes),
     )
 
 

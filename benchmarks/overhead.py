@@ -29,9 +29,9 @@ from rich.table import Table
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from gar.analysis.comparison_figures import cost_figure
-from gar.analysis.comparison_tables import Cost
+from gar.comparison.figures import cost_figure
 from gar.comparison.result import step_times
+from gar.comparison.tables import Cost
 from gar.data.arithmetic import load_arithmetic
 from gar.integrations.trl.trainer import GARTrainer
 from gar.methods import METHODS

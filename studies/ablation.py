@@ -18,10 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.comparison_figures import mean_interval
 from gar.analysis.finished_runs import FinishedRun, read_finished_runs
+from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
-from gar.analysis.style import MUTED, PAGE_WIDTH, PAPER, add_caption, method_colour
+from gar.analysis.style import MUTED, PAGE_WIDTH, PAPER, add_caption, bare_rows, method_colour
 
 Floats = NDArray[np.float64]
 
@@ -102,13 +102,12 @@ def _losses(runs: Sequence[FinishedRun], labels: Sequence[str], set_name: str, k
     for label in sorted(scores, key=lambda label: -means[label]):
         own = scores[label]
         pairs = np.array([own[seed] - scores[best][seed] for seed in own if seed in scores[best]])
-        middle, half = (float(x[0]) for x in mean_interval(pairs[:, None])) if len(pairs) else (np.nan, np.nan)
-        if label == best:
-            half = np.nan
+        difference = clustered_mean(pairs)
+        low, high = (np.nan, np.nan) if label == best else (difference.low, difference.high)
         losses.append(
             Loss(
                 label=label, method=methods[label], set_name=set_name, k=k, mean=100 * (means[label] / peak - 1),
-                low=100 * (middle - half) / peak, high=100 * (middle + half) / peak,
+                low=100 * low / peak, high=100 * high / peak,
                 seeds=100 * (np.array(list(own.values())) / peak - 1), score=means[label],
             )
         )  # fmt: skip
@@ -155,9 +154,7 @@ def _draw_losses(axes: Axes, losses: Sequence[Loss], labels: Sequence[str]) -> N
         axes.annotate(f"{loss.mean:.0f} %", (1.0, y), (3, 0), xycoords=("axes fraction", "data"),
                       textcoords="offset points", va="center", size=6.5)  # fmt: skip
     axes.set_xlabel("against the best row, %")
-    axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    bare_rows(axes)
 
 
 def ablation_output(ablation: Ablation) -> Output:

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.comparison_figures import mean_interval
 from gar.analysis.finished_runs import FinishedRun, read_finished_runs
+from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
 from gar.config import RunConfig
@@ -158,9 +158,9 @@ def _draw_setting(axes: Axes, curves: Sequence[SettingCurve]) -> None:
         x = np.arange(len(curve.values)) + (i - (len(curves) - 1) / 2) * 0.1
         peak = max(scores.mean() for scores in curve.scores) or np.nan
         for place, scores in zip(x, curve.scores, strict=True):
-            middle, half = (float(value[0]) for value in mean_interval(scores[:, None]))
-            if np.isfinite(half):
-                low, high = max(middle - half, 0.0), min(middle + half, 1.0)
+            mean = clustered_mean(scores)
+            if np.isfinite(mean.low):
+                low, high = max(mean.low, 0.0), min(mean.high, 1.0)
                 axes.plot([place] * 2, [100 * (end / peak - 1) for end in (low, high)], color=COLOURS[i], linewidth=1)
         axes.plot(x, curve.percent_below_peak, color=COLOURS[i], marker=MARKERS[i], markersize=4, label=curve.set_name)
     axes.axhline(0, color=MUTED, linewidth=0.7)

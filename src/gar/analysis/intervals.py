@@ -1,4 +1,4 @@
-"""Means of values that come in clusters: the responses to one problem are alike, and do not count as independent."""
+"""Means with intervals. Values may come in clusters: responses to one problem are alike, not independent."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,11 @@ class ClusteredMean:
     """A mean and its 95 % interval.
 
     Attributes:
-        mean: Of all values; NaN where there is none.
-        low: Lower end of the interval, `high` the upper; NaN with fewer than two clusters.
-        num_values: n.
-        num_clusters: Problems, or groups.
+        mean: Mean of all values; NaN where there is none.
+        low: Lower end of the interval; NaN with fewer than two clusters.
+        high: Upper end.
+        num_values: How many values.
+        num_clusters: How many clusters: problems, or groups.
     """
 
     mean: float
@@ -31,26 +32,27 @@ class ClusteredMean:
         return f"{self.mean:.3f}{interval}"
 
 
-def clustered_mean(values: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> ClusteredMean:
+def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95) -> ClusteredMean:
     """Mean over all values, with an interval over clusters by Student's t.
 
     `standard error^2 = G / (G - 1) * sum over clusters of (sum of deviations in it)^2 / N^2` with G clusters and N
-    values. With one value in each cluster it is the usual interval.
+    values. With one value in each cluster it is the usual interval of a mean.
 
     Args:
         values: Numbers; those that are not finite are left out.
-        clusters: Which cluster a value belongs to.
-        level: Of the interval.
+        clusters: The cluster of each value; None where values are independent.
+        level: Level of the interval.
 
     References:
         Liang and Zeger 1986, for the mean; https://doi.org/10.1093/biomet/73.1.13
     """
     numbers = np.asarray(values, dtype=np.float64)
     known = np.isfinite(numbers)
-    numbers, owners = numbers[known], np.asarray(clusters)[known]
+    numbers = numbers[known]
     if not len(numbers):
         return ClusteredMean(mean=np.nan, low=np.nan, high=np.nan, num_values=0, num_clusters=0)
-    _, index = np.unique(owners, return_inverse=True)
+    labels = np.arange(len(numbers)) if clusters is None else np.asarray(clusters)[known]
+    _, index = np.unique(labels, return_inverse=True)
     count = int(index.max()) + 1
     mean = float(numbers.mean())
     half = np.nan

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from gar.analysis.style import COLOURS, INK, MARKERS, MUTED, STYLE, save_figure, say_not_recorded
+from gar.analysis.style import COLOURS, INK, MARKERS, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
 from gar.errors import RecordError
 from gar.records import RunFolder
 
@@ -175,9 +175,7 @@ def _draw_pass_rates(axes: Axes, runs: Sequence[_Run]) -> None:
     axes.set_xlim(-0.12, 1.12)
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.set_xlabel("share of problems")
-    axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    bare_rows(axes)
     axes.spines["bottom"].set_bounds(0, 1)
 
 

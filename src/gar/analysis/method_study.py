@@ -20,7 +20,7 @@ from gar.analysis.policies import Policy
 from gar.analysis.solutions import SIMILARITIES, LabelledSolution, similarities, solution_pairs, solution_sequences
 from gar.analysis.solutions import embedded_solutions as embedded_solutions  # part of this module's interface
 from gar.analysis.solutions import read_solutions as read_solutions
-from gar.analysis.style import COLOURS, MUTED, PAGE_WIDTH, PAPER, add_caption
+from gar.analysis.style import COLOURS, MUTED, PAGE_WIDTH, PAPER, add_caption, bare_rows
 from gar.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -227,9 +227,7 @@ def _draw_cells(axes: Axes, row: SimilarityRow, shown: Sequence[tuple[str, bool]
         axes.annotate(f"{mean.mean:.2f}", (mean.mean, y), (0, 4.5), textcoords="offset points", ha="center", size=6)
     axes.margins(x=0.18)
     axes.set_xlabel("cosine" if row.similarity != "text" else "1 - edits / length")
-    axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    bare_rows(axes)
 
 
 def method_study_output(study: MethodStudy) -> Output:

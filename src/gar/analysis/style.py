@@ -93,6 +93,13 @@ def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
     return paths
 
 
+def bare_rows(axes: Axes) -> None:
+    """Leave out grid lines, ticks and the left edge beside rows that have names."""
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
 def say_not_recorded(axes: Axes) -> None:
     """Say so in place of a panel without data."""
     axes.text(0.5, 0.5, "not recorded", color=MUTED, ha="center", va="center", transform=axes.transAxes)

@@ -199,7 +199,7 @@ def _num_within(values: Floats, bounds: Floats) -> int:
 
 def _both_correlations(data: dict[str, Floats], name: str) -> str:
     """Rank correlation of alignment and a column: over all pairs, and the mean within problems."""
-    within = clustered_mean(correlations := _rank_correlations(data, name), np.arange(len(correlations)))
+    within = clustered_mean(_rank_correlations(data, name))
     return f"rank correlation {_spearman(data['alignment'], data[name]):.2f}, within problems {within}"
 
 

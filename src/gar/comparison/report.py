@@ -7,8 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gar.analysis.comparison_figures import MethodCurves, cost_figure, curves_figure
-from gar.analysis.comparison_tables import (
+from gar.comparison.figures import MethodCurves, cost_figure, curves_figure
+from gar.comparison.pairing import Results, check_paired
+from gar.comparison.plan import PlannedRun
+from gar.comparison.settings import ComparisonSettings
+from gar.comparison.store import Failure
+from gar.comparison.tables import (
     ComparisonNumbers,
     Cost,
     Difference,
@@ -18,10 +22,6 @@ from gar.analysis.comparison_tables import (
     markdown,
     results_csv,
 )
-from gar.comparison.pairing import Results, check_paired
-from gar.comparison.plan import PlannedRun
-from gar.comparison.settings import ComparisonSettings
-from gar.comparison.store import Failure
 from gar.evaluation.paired import compare_paired
 from gar.evaluation.statistics import mean_and_sd
 from gar.records import write_atomic

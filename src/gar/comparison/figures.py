@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
-from scipy import stats
 
-from gar.analysis.comparison_tables import Cost
+from gar.analysis.intervals import clustered_mean
 from gar.analysis.learning_curve import running_mean
-from gar.analysis.style import COLOURS, INK, MUTED, STYLE, save_figure, say_not_recorded
+from gar.analysis.style import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
+from gar.comparison.tables import Cost
 
 Floats = NDArray[np.float64]
 
@@ -123,10 +123,17 @@ def _draw_bands(axes: Axes, methods: Sequence[MethodCurves], metric: str, smalle
         if not np.isfinite(values).any():
             continue
         window = 2 * (len(steps) // 20) + 1
-        middle, half = mean_interval(np.array([running_mean(row, window) for row in values]))
-        low, high = np.maximum(middle - half, smallest), np.minimum(middle + half, 1)
+        means = [clustered_mean(column) for column in np.transpose([running_mean(row, window) for row in values])]
+        low, high = np.clip([(mean.low, mean.high) for mean in means], smallest, 1).T
         axes.fill_between(steps, low, high, color=_colour(i), alpha=0.14, linewidth=0)
-        axes.plot(steps, middle, color=_colour(i), linestyle=_dashes(i), linewidth=2.0, zorder=2.5 if i else 2.2)
+        axes.plot(
+            steps,
+            [mean.mean for mean in means],
+            color=_colour(i),
+            linestyle=_dashes(i),
+            linewidth=2.0,
+            zorder=2.5 if i else 2.2,
+        )
         drawn = True
     if not drawn:
         say_not_recorded(axes)
@@ -149,23 +156,6 @@ def _table(method: MethodCurves, metric: str) -> tuple[Floats, Floats]:
     return np.array(steps, dtype=float), values
 
 
-def mean_interval(values: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Mean over the first axis and half the width of its interval by Student's t, leaving out NaN.
-
-    Returns:
-        Mean, NaN where there is no value; half width, NaN where there are fewer than two.
-    """
-    known = np.isfinite(values)
-    count = known.sum(axis=0)
-    total = np.where(known, values, 0.0).sum(axis=0)
-    mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-    squares = np.where(known, (values - mean) ** 2, 0.0).sum(axis=0)
-    several = count > 1
-    error = np.full(count.shape, np.nan)
-    error[several] = np.sqrt(squares[several] / (count[several] - 1) / count[several])
-    return mean, stats.t.ppf((1 + level) / 2, np.maximum(count - 1, 1)) * error
-
-
 def _draw_pass_rates(axes: Axes, methods: Sequence[MethodCurves]) -> None:
     """A row for each method; sets one below the other in it, the first filled, the others hollow."""
     axes.set_title("pass@1 after training")
@@ -177,22 +167,22 @@ def _draw_pass_rates(axes: Axes, methods: Sequence[MethodCurves]) -> None:
             if not len(values):
                 continue
             height = y + (j - (len(names) - 1) / 2) * gap
-            middle, half = (float(x[0]) for x in mean_interval(values[:, None]))
+            mean = clustered_mean(values)
             axes.plot(values, np.full(len(values), height), ".", color=_colour(y), alpha=0.35, markersize=5, mew=0)
-            if math.isfinite(half):
-                ends = [max(middle - half, 0), min(middle + half, 1)]
+            if math.isfinite(mean.low):
+                ends = [max(mean.low, 0), min(mean.high, 1)]
                 axes.plot(ends, [height] * 2, color=_colour(y), linestyle=_dashes(y), linewidth=1.8)
-            axes.plot(middle, height, "o" if j == 0 else "D", color=_colour(y), markersize=6.5 if j == 0 else 5.5,
+            axes.plot(mean.mean, height, "o" if j == 0 else "D", color=_colour(y), markersize=6.5 if j == 0 else 5.5,
                       markerfacecolor=_colour(y) if j == 0 else "white", markeredgewidth=1.6, zorder=3)  # fmt: skip
             if y == 0:
-                axes.annotate(name, (middle, height), (0, 7), textcoords="offset points", ha="center", va="bottom",
+                axes.annotate(name, (mean.mean, height), (0, 7), textcoords="offset points", ha="center", va="bottom",
                               color=MUTED, size=8)  # fmt: skip
     axes.set_yticks(range(len(methods)), [method.label for method in methods])
     for i, tick in enumerate(axes.get_yticklabels()):
         tick.set_color(_colour(i))
     axes.set_ylim(len(methods) - 0.35, -0.85)
     axes.set_xlabel("mean over problems")
-    _clear_rows(axes)
+    bare_rows(axes)
 
 
 # --------------------------------------------------------------------------------------------------------------- cost
@@ -212,7 +202,7 @@ def _draw_step_times(axes: Axes, costs: Sequence[Cost]) -> None:
             words += f"  ({100 * (cost.step_ratio[0] - 1):+.0f} %)"
         axes.text(left + 0.012 * widest, y, words, va="center", size=8.5)
     axes.set_xlim(0, 1.28 * widest)
-    _clear_rows(axes)
+    bare_rows(axes)
     axes.grid(visible=False)
 
 
@@ -226,7 +216,7 @@ def _draw_memory(axes: Axes, costs: Sequence[Cost]) -> None:
             words += f"  ({100 * (cost.memory_ratio[0] - 1):+.0f} %)"
         axes.text(peak + 0.012 * max(peaks), y, words, va="center", size=8.5)
     axes.set_xlim(0, 1.32 * max(peaks))
-    _clear_rows(axes)
+    bare_rows(axes)
     axes.grid(visible=False)
 
 
@@ -248,10 +238,3 @@ def _colour(number: int) -> str:
 def _dashes(number: int) -> Any:
     """Solid; dashed where the colours begin anew."""
     return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))
-
-
-def _clear_rows(axes: Axes) -> None:
-    """Rows need no grid, ticks or left edge."""
-    axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)

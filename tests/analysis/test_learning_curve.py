@@ -151,16 +151,6 @@ def test_figure_tolerates_the_torn_last_line_of_a_killed_run(tmp_path):
     assert len(panel(learning_curve_figure(run), REWARD).lines[0].get_xdata()) == 40
 
 
-def test_figure_of_several_runs_has_a_key_and_tells_them_apart_without_colour(tmp_path):
-    runs = [make_run(tmp_path, name) for name in ("grpo", "gar-grpo")]
-    figure = learning_curve_figure(runs)
-    (key,) = figure.legends
-    assert [text.get_text() for text in key.get_texts()] == ["grpo", "gar-grpo"]
-    markers = [line.get_marker() for line in panel(figure, ALIGNMENT).lines[1::2]]
-    assert markers == ["o", "s"]
-    assert words(panel(figure, REWARD)) == []
-
-
 def test_figure_keeps_labels_of_close_lines_apart(tmp_path):
     run = RunFolder.create(tmp_path, "close")
     for step in (1, 2):
@@ -181,8 +171,6 @@ def test_learning_curve_takes_the_name_of_a_run_as_it_is(tmp_path):
 def test_learning_curve_refuses_what_is_no_run(tmp_path):
     with pytest.raises(RecordError, match="nowhere: no such run folder"):
         learning_curve(tmp_path / "nowhere", tmp_path / "curve")
-    with pytest.raises(ValueError, match="at least one run folder, got none"):
-        learning_curve([], tmp_path / "curve")
     run = make_run(tmp_path)
     (run / "evaluation" / "after.json").write_text("{")
     with pytest.raises(RecordError, match=r"after\.json: not valid JSON"):

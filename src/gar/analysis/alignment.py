@@ -1,10 +1,9 @@
-"""How the alignment of correct responses changes over training: histograms at some steps, and the mean at all."""
+"""How the alignment of correct responses changes over training: histograms of some steps, the mean of every step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
@@ -15,12 +14,10 @@ from numpy.typing import NDArray
 
 from gar.analysis.intervals import ClusteredMean, clustered_mean
 from gar.analysis.outputs import Output
-from gar.analysis.style import COLOURS, INK, PAGE_WIDTH, PAPER, add_caption, say_not_recorded
+from gar.analysis.style import COLOURS, INK, add_caption, paper_figure, say_not_recorded
 from gar.records.contents import read_rollouts, read_run
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _COLUMNS = ("step", "group_index", "eligible", "alignment")
 _BINS = 25
@@ -30,7 +27,7 @@ _WINDOW_FRACTION = 0.1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
-    """Some consecutive steps: the alignments of their correct responses, and their mean over groups."""
+    """Consecutive steps: the alignments of their correct responses, and the mean with an interval over groups."""
 
     first_step: int
     last_step: int
@@ -52,12 +49,12 @@ class AlignmentCourse:
     Attributes:
         run: Name of the run.
         steps: All steps with rollouts.
-        means: Of each of them.
-        windows: What the histograms show.
+        means: Mean alignment of each step.
+        windows: Steps that the histograms show.
         num_correct: Correct responses of the run: right and in format.
-        num_scored: Those of them that have an alignment.
+        num_scored: Correct responses that have an alignment.
         data: A row per scored correct response: step, group_index, alignment.
-        notes: What it cannot show.
+        notes: What the data cannot show.
     """
 
     run: str
@@ -77,11 +74,11 @@ def alignment_course(
 
     Args:
         run: A run folder.
-        at_steps: Where the histograms begin; None: four, evenly from the first step to the last.
-        window_steps: Recorded steps that a histogram takes together; None: a tenth of the run.
+        at_steps: First steps of the histograms; None: four, evenly from the first step to the last.
+        window_steps: Recorded steps in one histogram; None: a tenth of the run.
 
     Raises:
-        RecordError: No such folder, no rollouts, or not of one of `at_steps`.
+        RecordError: The folder does not exist, or has no rollouts.
         ValueError: `window_steps` is not positive.
     """
     opened = read_run(run)
@@ -90,47 +87,38 @@ def alignment_course(
     step, group, eligible = (table[name].to_numpy() for name in ("step", "group_index", "eligible"))
     alignment = table["alignment"].to_numpy(zero_copy_only=False).astype(np.float64)
     scored = eligible & np.isfinite(alignment)
-    key = step * (int(group.max(initial=0)) + 1) + group
-    windows = [
-        _window(first, last, step, key, alignment, scored)
-        for first, last in _windows(rollouts.steps, at_steps, window_steps)
-    ]
-    notes = [*opened.notes, *rollouts.notes]
+    key = step * (int(group.max(initial=0)) + 1) + group  # a group of one step is a cluster
+
+    def window(first: int, last: int) -> Window:
+        rows = slice(*np.searchsorted(step, (first, last + 1)))  # rollouts are read step by step
+        use = scored[rows]
+        values = alignment[rows][use]
+        return Window(first_step=first, last_step=last, alignments=values, mean=clustered_mean(values, key[rows][use]))
+
     num_correct, num_scored = int(eligible.sum()), int(scored.sum())
-    if not num_correct:
-        notes.append("No response is correct, and alignment is told of correct ones alone: nothing to show.")
-    elif not num_scored:
-        notes.append("No correct response has an alignment: its method scores none, or its problems have no anchors.")
-    elif num_scored < num_correct:
-        notes.append(
-            f"{num_correct - num_scored:,} of {num_correct:,} correct responses have no alignment: alone in their "
-            "group, without anchor, or without signal."
-        )
     return AlignmentCourse(
         run=opened.name,
         steps=rollouts.steps,
-        means=_means(rollouts.steps, step, group, alignment, scored),
-        windows=windows,
+        means=[window(number, number).mean for number in rollouts.steps],
+        windows=[window(*ends) for ends in _windows(rollouts.steps, at_steps, window_steps)],
         num_correct=num_correct,
         num_scored=num_scored,
         data=table.filter(pa.array(scored)).select(["step", "group_index", "alignment"]),
-        notes=notes,
+        notes=[*opened.notes, *rollouts.notes, *_notes(num_correct, num_scored)],
     )
 
 
-def _means(
-    steps: Sequence[int],
-    step: Ints,
-    group: Ints,
-    alignment: Floats,
-    scored: Flags,
-) -> list[ClusteredMean]:
-    """The mean of each step; rows of a step stand together."""
-    ends = np.flatnonzero(np.diff(step)) + 1
-    parts = zip(*(np.split(values, ends) for values in (step, group, alignment, scored)), strict=True)
-    by_step = {int(s[0]): clustered_mean(a[use], g[use]) for s, g, a, use in parts if len(s)}
-    empty = clustered_mean([], [])
-    return [by_step.get(s, empty) for s in steps]
+def _notes(num_correct: int, num_scored: int) -> list[str]:
+    if not num_correct:
+        return ["No response is correct, and only correct responses are shown: nothing to show."]
+    if not num_scored:
+        return ["No correct response has an alignment: its method scores none, or its problems have no anchors."]
+    if num_scored == num_correct:
+        return []
+    return [
+        f"{num_correct - num_scored:,} of {num_correct:,} correct responses have no alignment: alone in their group, "
+        "without anchor, or without signal."
+    ]
 
 
 def _windows(steps: Sequence[int], at_steps: Sequence[int] | None, window_steps: int | None) -> list[tuple[int, int]]:
@@ -141,45 +129,19 @@ def _windows(steps: Sequence[int], at_steps: Sequence[int] | None, window_steps:
     if at_steps is None:
         starts = np.unique(np.linspace(0, max(0, len(steps) - size), _NUM_WINDOWS).round().astype(int)).tolist()
     else:
-        starts = [int(np.searchsorted(steps, step)) for step in at_steps]
-        starts = [min(start, len(steps) - 1) for start in starts]
+        starts = [min(int(np.searchsorted(steps, step)), len(steps) - 1) for step in at_steps]
     return [(steps[start], steps[min(start + size, len(steps)) - 1]) for start in starts]
-
-
-def _window(first: int, last: int, step: Ints, key: Ints, alignment: Floats, scored: Flags) -> Window:
-    inside = scored & (step >= first) & (step <= last)
-    return Window(
-        first_step=first,
-        last_step=last,
-        alignments=alignment[inside],
-        mean=clustered_mean(alignment[inside], key[inside]),
-    )
 
 
 def alignment_figure(course: AlignmentCourse) -> Figure:
     """Histograms above, the mean of every step below."""
-    with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH, 3.5))
-        figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
+    with paper_figure(3.5) as figure:
         rows = GridSpec(2, 1, figure, height_ratios=(1.15, 1))
         above, below = figure.add_subfigure(rows[0]), figure.add_subfigure(rows[1])
         panels = np.atleast_1d(above.subplots(1, max(1, len(course.windows)), sharex=True, sharey=True))
         edges = np.linspace(*_range(course.data["alignment"].to_numpy()), _BINS + 1)
         for axes, window in zip(panels, course.windows, strict=False):
-            axes.set_title(window.label)
-            if not len(window.alignments):
-                axes.text(0.5, 0.5, "none scored", ha="center", transform=axes.transAxes)
-                continue
-            weights = np.full(len(window.alignments), 1 / len(window.alignments))
-            axes.hist(
-                window.alignments, edges.tolist(), weights=weights, color=COLOURS[5], edgecolor="white", linewidth=0.4
-            )
-            axes.axvline(window.mean.mean, color=INK, linewidth=1.2)
-            axes.text(
-                0.98, 0.97, f"mean {window.mean.mean:.2f}\nn = {len(window.alignments):,}", size=6.5,
-                ha="right", va="top", transform=axes.transAxes,
-            )  # fmt: skip
-            axes.grid(axis="x", visible=False)
+            _draw_histogram(axes, window, edges)
         panels[0].set_ylabel("share of responses")
         panels[0].margins(y=0.28)
         above.supxlabel("alignment (cosine with the expert solution)", size=7.5, color=INK)
@@ -191,6 +153,22 @@ def alignment_figure(course: AlignmentCourse) -> Figure:
             "Band: 95 % interval over groups.",
         )
     return figure
+
+
+def _draw_histogram(axes: Axes, window: Window, edges: Floats) -> None:
+    axes.set_title(window.label)
+    count = len(window.alignments)
+    if not count:
+        axes.text(0.5, 0.5, "none scored", ha="center", transform=axes.transAxes)
+        return
+    axes.hist(
+        window.alignments, edges.tolist(), weights=np.full(count, 1 / count), color=COLOURS[5], edgecolor="white",
+        linewidth=0.4,
+    )  # fmt: skip
+    axes.axvline(window.mean.mean, color=INK, linewidth=1.2)
+    text = f"mean {window.mean.mean:.2f}\nn = {count:,}"
+    axes.text(0.98, 0.97, text, size=6.5, ha="right", va="top", transform=axes.transAxes)
+    axes.grid(axis="x", visible=False)
 
 
 def _range(values: Floats) -> tuple[float, float]:

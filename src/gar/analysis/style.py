@@ -1,5 +1,7 @@
-"""What all figures share: colours, lines, and how they are written."""
+"""What all figures share: colours, lines, sizes, and how they are written."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,8 @@ from matplotlib.figure import Figure, FigureBase
 
 from gar.records import atomic_file
 
-# Okabe and Ito: told apart with any colour vision. Neighbours differ in lightness, and runs in their marker as well, so
-# that the figure survives a grey printer.
+# Okabe and Ito: told apart with any colour vision. Neighbours differ in lightness, and curves in their marker as well,
+# so that a figure survives a grey printer.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#333333"
@@ -72,8 +74,21 @@ def method_colour(label: str) -> str:
     return METHOD_COLOURS[max(names, key=len)] if names else MUTED
 
 
+@contextmanager
+def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:
+    """An empty figure of this size in inches, to be drawn in the style of a paper.
+
+    >>> with paper_figure(2.5) as figure:
+    ...     axes = figure.subplots()
+    """
+    with matplotlib.rc_context(PAPER):
+        figure = Figure(figsize=(width, height))
+        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+        yield figure
+
+
 def add_caption(figure: FigureBase, text: str) -> None:
-    """What a reader needs to know, n above all, small below the panels."""
+    """Write what a reader needs to know, n above all, small below the panels."""
     figure.supxlabel(text, x=0.995, ha="right", size=6.5, color=MUTED)
 
 
@@ -101,7 +116,7 @@ def bare_rows(axes: Axes) -> None:
 
 
 def say_not_recorded(axes: Axes) -> None:
-    """Say so in place of a panel without data."""
+    """Write "not recorded" in place of a panel without data."""
     axes.text(0.5, 0.5, "not recorded", color=MUTED, ha="center", va="center", transform=axes.transAxes)
     axes.set(xticks=[], yticks=[], ylabel="")
     for spine in axes.spines.values():

@@ -1,8 +1,10 @@
 """What an analysis leaves: data as Parquet, a figure as SVG and PNG, a short table and sentences for a reader."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from matplotlib.figure import Figure
@@ -29,6 +31,7 @@ class Output:
         notes: What it cannot show, and what is odd about its input.
         html: A page instead of a figure.
         text: Markdown, where there is more to say than fits into the table.
+        numbers: As JSON, where results are kept.
     """
 
     name: str
@@ -40,10 +43,11 @@ class Output:
     notes: Sequence[str] = ()
     html: str | None = None
     text: str | None = None
+    numbers: Mapping[str, Any] | None = None
 
 
 def write_output(output: Output, folder: str | Path) -> list[Path]:
-    """Write `NAME.parquet`, and what there is of `NAME.svg`, `NAME.png`, `NAME.html` and `NAME.md`.
+    """Write `NAME.parquet`, and what there is of `NAME.svg`, `NAME.png`, `NAME.html`, `NAME.md` and `NAME.json`.
 
     Raises:
         RecordError: The system refuses.
@@ -53,7 +57,8 @@ def write_output(output: Output, folder: str | Path) -> list[Path]:
     write_parquet(paths[0], output.data)
     if output.figure is not None:
         paths += save_figure(output.figure, folder / output.name)
-    for ending, content in (("html", output.html), ("md", output.text)):
+    numbers = None if output.numbers is None else json.dumps(output.numbers, indent=1, allow_nan=False) + "\n"
+    for ending, content in (("html", output.html), ("md", output.text), ("json", numbers)):
         if content is not None:
             paths.append(folder / f"{output.name}.{ending}")
             write_atomic(paths[-1], content)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gar.cli.analyze_signals import HELP, add_signals_arguments, signals
 from gar.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_gradient_space(names)
     _add_tokens(names)
     _add_method_study(names)
+    _add_signals(names)
     _add_theory(names)
     _add_cost(names)
     return parser
@@ -195,6 +197,12 @@ def _method_study(options: argparse.Namespace) -> "Output":
         solutions = embedded_solutions(policy, options.problems)
         study = method_study(policy, solutions, expert=options.expert or "stepwise")
     return method_study_output(study)
+
+
+def _add_signals(names: "_SubParsers") -> None:
+    parser = _add(names, "signals", "RUN_OR_MODEL", HELP, signals)
+    _add_policy(parser, 16, "fresh responses to each sampled problem (default: %(default)s)")
+    add_signals_arguments(parser)
 
 
 def _add_theory(names: "_SubParsers") -> None:

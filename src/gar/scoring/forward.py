@@ -94,6 +94,23 @@ def token_shares(
     return shares
 
 
+@torch.no_grad()
+def scored_tokens(
+    parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int
+) -> Iterator[tuple[list[int], ScoredTokens]]:
+    """The scored tokens of a batch of sequences at a time: which sequences, and their tokens with hidden states.
+
+    `response_index` of a token is the place of its sequence in the batch. Sequences without scored positions are left
+    out; forward passes as in `signal_means`.
+
+    Raises:
+        ValueError: As `signal_means`.
+    """
+    for members, hidden in _hidden_batches(parts, sequences, max_batch_tokens):
+        mine = [sequences[i] for i in members]
+        yield members, _scored_tokens(hidden, mine, [len(sequence.context_ids) for sequence in mine])
+
+
 def _hidden_batches(
     parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int
 ) -> Iterator[tuple[list[int], Tensor]]:

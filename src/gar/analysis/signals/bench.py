@@ -1,0 +1,135 @@
+"""How often each similarity ranks rightly: every similarity, every question, with intervals over problems."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from gar.analysis.signals.questions import NEAREST, QUESTIONS, Triple
+from gar.analysis.signals.similarities import Similarity
+from gar.analysis.signals.tokens import SolutionTokens
+from gar.errors import DataError
+
+Floats = NDArray[np.float64]
+
+EQUAL_LENGTH = 0.05
+"""Solutions whose numbers of tokens differ by no more, relative to the longer, are equally long."""
+_TIE = 1e-9
+"""Similarities closer than this are equal: ten times float32's rounding of a sum of two cosines is above it, but only
+identical solutions come that close."""
+_NUM_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """Share of triples that a similarity ranks rightly, a tie counting half.
+
+    Attributes:
+        share: NaN without triples.
+        low: Of the 95 % interval by bootstrap over problems, `high` the upper end.
+        num_triples: n, without those where a solution has no token.
+        num_problems: Among them.
+    """
+
+    share: float
+    low: float
+    high: float
+    num_triples: int
+    num_problems: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """Shares of all similarities.
+
+    Attributes:
+        shares: By similarity, then by question and kind.
+        equal_lengths: The same of the triples whose two solutions are equally long.
+        data: A row for each triple.
+    """
+
+    shares: Mapping[str, Mapping[str, Share]]
+    equal_lengths: Mapping[str, Mapping[str, Share]]
+    data: pa.Table
+
+
+def run_bench(
+    triples: Sequence[Triple], tokens: Sequence[SolutionTokens], similarities: Mapping[str, Similarity]
+) -> Bench:
+    """Ask every similarity every question.
+
+    Args:
+        triples: What is asked.
+        tokens: Of the solutions that the triples name.
+        similarities: By name.
+
+    Raises:
+        DataError: There is nothing to ask.
+    """
+    if not triples:
+        raise DataError("no question can be asked of these solutions: there are no two to compare with one anchor.")
+    values = {
+        name: _values(triples, tokens, similarity)
+        for name, similarity in tqdm(similarities.items(), desc="similarities", delay=2, disable=None)
+    }
+    changed = [  # the solutions that a triple compares: responses, or anchors
+        (t.better[0], t.worse[0]) if t.better[1] == t.worse[1] else (t.better[1], t.worse[1]) for t in triples
+    ]
+    lengths = np.array([[len(tokens[one]), len(tokens[two])] for one, two in changed])
+    alike = np.abs(lengths[:, 0] - lengths[:, 1]) <= EQUAL_LENGTH * lengths.max(1)
+    columns = np.array([f"{t.question}: {t.kind}" for t in triples])
+    problems = np.array([t.problem_id for t in triples])
+    chosen_by_length = np.array([t.kind == NEAREST for t in triples])
+    equal = np.array([f"{t.question}: any" if t.kind == NEAREST else c for t, c in zip(triples, columns, strict=True)])
+    shares, equal_lengths = {}, {}
+    for name, (better, worse) in values.items():
+        wins = np.where(np.abs(better - worse) <= _TIE, 0.5, better > worse)
+        wins = np.where(np.isnan(better) | np.isnan(worse), np.nan, wins)
+        shares[name] = _by_column(wins, columns, problems, ~chosen_by_length)
+        equal_lengths[name] = _by_column(wins, equal, problems, alike)
+    data = {"question": [t.question for t in triples], "kind": [t.kind for t in triples], "problem_id": problems}
+    data |= {"tokens_better": lengths[:, 0], "tokens_worse": lengths[:, 1]}
+    for name, (better, worse) in values.items():
+        data |= {f"{name}, better": better, f"{name}, worse": worse}
+    table = {name: pa.array(column if isinstance(column, list) else column.tolist()) for name, column in data.items()}
+    return Bench(shares=shares, equal_lengths=equal_lengths, data=pa.table(table))
+
+
+def _values(
+    triples: Sequence[Triple], tokens: Sequence[SolutionTokens], similarity: Similarity
+) -> tuple[Floats, Floats]:
+    pairs = {pair for triple in triples for pair in (triple.better, triple.worse)}
+    known = {
+        (response, anchor): similarity(tokens[response], tokens[anchor])
+        if len(tokens[response]) and len(tokens[anchor])
+        else np.nan
+        for response, anchor in pairs
+    }
+    return np.array([known[t.better] for t in triples]), np.array([known[t.worse] for t in triples])
+
+
+def _by_column(wins: Floats, columns: NDArray, problems: NDArray, use: NDArray) -> dict[str, Share]:
+    order = [c for question in QUESTIONS for c in dict.fromkeys(columns[use].tolist()) if c.startswith(f"{question}:")]
+    use = use & np.isfinite(wins)
+    return {column: rank_share(wins[mask], problems[mask]) for column in order for mask in [use & (columns == column)]}
+
+
+def rank_share(wins: Floats, problems: NDArray) -> Share:
+    """Mean of wins with its percentile interval; a resample draws problems with replacement.
+
+    Args:
+        wins: 1, 0 or 0.5 for each triple.
+        problems: Which problem a triple is of.
+    """
+    if not len(wins):
+        return Share(share=np.nan, low=np.nan, high=np.nan, num_triples=0, num_problems=0)
+    names, index = np.unique(problems, return_inverse=True)
+    counts, sums = np.bincount(index), np.bincount(index, wins)
+    draws = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), _NUM_RESAMPLES)
+    low, high = np.quantile((draws @ sums) / (draws @ counts), (0.025, 0.975))
+    return Share(
+        share=float(wins.mean()), low=float(low), high=float(high), num_triples=len(wins), num_problems=len(names)
+    )

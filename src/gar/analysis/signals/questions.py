@@ -1,0 +1,253 @@
+"""What a similarity is asked: which of two pairs of response and anchor is the more alike."""
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gar.analysis.signals.flaws import chain_flaws, text_flaws
+from gar.analysis.solutions import LabelledSolution
+from gar.data.arithmetic import METHODS, WORDINGS, parse_solution, running_values, write_solution
+from gar.types import Problem, Prompt
+
+QUESTIONS = {
+    "equal-wording": "same method in other words, or another method in these other words",
+    "over-wording": "same method in other words, or another method in the anchor's words",
+    "own": "the own problem's anchor, or another problem's",
+    "sound": "a sound solution, or the same one with a planted flaw",
+    "sampled": "of the policy's own right answers, a sound or an unsound one",
+    "natural": "a right solution, or another writer's wrong one",
+}
+"""Which of the two should be ranked first is named first."""
+
+NEAREST = "nearest in length"
+"""Kind of the triples of `own` whose other anchor was chosen by its length. They count under equal lengths alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Triple:
+    """Two pairs of response and anchor, as indices of solutions: either the response or the anchor is the same.
+
+    Attributes:
+        question: One of `QUESTIONS`.
+        kind: The other method, the flaw, or where the other anchor comes from.
+        problem_id: What intervals are over.
+        better: Response and anchor that should be the more alike.
+        worse: The others.
+    """
+
+    question: str
+    kind: str
+    problem_id: str
+    better: tuple[int, int]
+    worse: tuple[int, int]
+
+
+@dataclass(kw_only=True, slots=True)
+class Questions:
+    """Solutions, each once, and triples of them."""
+
+    solutions: list[LabelledSolution] = field(default_factory=list)
+    triples: list[Triple] = field(default_factory=list)
+    _known: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def index_of(self, solution: LabelledSolution) -> int:
+        """The solution's index; it is added where it is new."""
+        key = (solution.problem_id, solution.text)
+        if key not in self._known:
+            self._known[key] = len(self.solutions)
+            self.solutions.append(solution)
+        return self._known[key]
+
+    def ask_response(
+        self, question: str, kind: str, anchor: LabelledSolution, better: LabelledSolution, worse: LabelledSolution
+    ) -> None:
+        """Which of two responses is more like the anchor?"""
+        one, two, target = (self.index_of(solution) for solution in (better, worse, anchor))
+        if one != two:
+            self.triples.append(
+                Triple(question=question, kind=kind, problem_id=anchor.problem_id, better=(one, target),
+                       worse=(two, target))
+            )  # fmt: skip
+
+    def ask_anchor(self, kind: str, response: LabelledSolution, own: LabelledSolution, other: LabelledSolution) -> None:
+        """Which of two anchors is the response more like?"""
+        one, better, worse = (self.index_of(solution) for solution in (response, own, other))
+        self.triples.append(
+            Triple(question="own", kind=kind, problem_id=response.problem_id, better=(one, better), worse=(one, worse))
+        )
+
+
+# ------------------------------------------------------------------------------------------------- labelled solutions
+
+
+def ask_labelled(
+    questions: Questions,
+    solutions: Sequence[LabelledSolution],
+    expert: str | None,
+    length: Callable[[LabelledSolution], int],
+    seed: int = 0,
+) -> None:
+    """Ask `equal-wording`, `over-wording` and `own` of right solutions that are labelled by method.
+
+    Args:
+        questions: Receives the triples.
+        solutions: Several to a problem. Where wordings are unknown, all count as equal.
+        expert: The method of anchors; None: every solution is the anchor once.
+        length: Of a solution, to find another problem's anchor that is as long.
+        seed: Of the draw of other problems.
+    """
+    rng = random.Random(seed)
+    by_problem: dict[str, list[LabelledSolution]] = defaultdict(list)
+    for solution in solutions:
+        by_problem[solution.problem_id].append(solution)
+    anchors = [s for s in solutions if expert in (None, s.method)]
+    for anchor in anchors:
+        others = [s for s in by_problem[anchor.problem_id] if s.text != anchor.text]
+        unlabelled = anchor.wording is None
+        alike = [s for s in others if s.method == anchor.method and (unlabelled or s.wording != anchor.wording)]
+        for better, worse in itertools.product(alike, (s for s in others if s.method != anchor.method)):
+            if worse.wording == better.wording:
+                questions.ask_response("equal-wording", worse.method, anchor, better, worse)
+            elif worse.wording == anchor.wording:
+                questions.ask_response("over-wording", worse.method, anchor, better, worse)
+        for response in alike:
+            _ask_own(questions, response, anchor, _elsewhere(anchors, anchor), length, rng)
+
+
+def _elsewhere(anchors: Sequence[LabelledSolution], anchor: LabelledSolution) -> list[LabelledSolution]:
+    """Anchors of other problems, in the anchor's words where that is known."""
+    return [other for other in anchors if other.problem_id != anchor.problem_id and other.wording == anchor.wording]
+
+
+def _ask_own(
+    questions: Questions,
+    response: LabelledSolution,
+    anchor: LabelledSolution,
+    others: Sequence[LabelledSolution],
+    length: Callable[[LabelledSolution], int],
+    rng: random.Random,
+) -> None:
+    if not others:
+        return
+    questions.ask_anchor("any", response, anchor, rng.choice(others))
+    gap = min(abs(length(other) - length(anchor)) for other in others)
+    nearest = [other for other in others if abs(length(other) - length(anchor)) == gap]
+    questions.ask_anchor(NEAREST, response, anchor, rng.choice(nearest))
+
+
+# --------------------------------------------------------------------------------------------------- the embedded task
+
+
+def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) -> None:
+    """Ask all but `sampled` of problems of the embedded task: each method in each wording, anchors stepwise."""
+    labelled = [
+        _chain_solution(problem, write_solution(problem, method, wording))
+        for problem in problems
+        for method, wording in itertools.product(METHODS, WORDINGS)
+    ]
+    ask_labelled(questions, labelled, "stepwise", lambda solution: len(solution.text.split()), seed)
+    rng = random.Random(seed)
+    for problem in problems:
+        as_long = [p for p in problems if p.id != problem.id and len(p.prompt) == len(problem.prompt)]
+        if not as_long:
+            continue
+        for wording, anchor_wording in (WORDINGS, WORDINGS[::-1]):
+            anchor = _chain_solution(problem, write_solution(problem, "stepwise", anchor_wording))
+            sound = _chain_solution(problem, write_solution(problem, "stepwise", wording))
+            for kind, text in chain_flaws(problem, rng.choice(as_long), wording, rng).items():
+                questions.ask_response("sound", kind, anchor, sound, _chain_solution(problem, text))
+
+
+def _chain_solution(problem: Problem, text: str) -> LabelledSolution:
+    parsed = parse_solution(text)
+    return LabelledSolution(
+        problem_id=problem.id, prompt=problem.prompt, text=text, method=parsed.method or "none", wording=parsed.wording
+    )
+
+
+def chain_soundness(problem: Problem, text: str) -> str:
+    """Whether every written step of a solution of the embedded task is right: "sound", else what it is instead.
+
+    "guess": no steps. "wrong step": a step that is not the problem's, or a method that is none.
+    """
+    parsed = parse_solution(text)
+    if parsed.method == "guess":
+        return "guess"
+    if parsed.method is None or parsed.wording is None:
+        return "wrong step"
+    right = write_solution(problem, parsed.method, parsed.wording, values=running_values(problem))
+    return "sound" if _working(text) == _working(right) else "wrong step"
+
+
+def _working(text: str) -> list[str]:
+    return text.partition("<answer>")[0].split()
+
+
+# ------------------------------------------------------------------------------------------------------------ sampled
+
+
+def ask_sampled(
+    questions: Questions,
+    problem: Problem,
+    right: Sequence[str],
+    soundness: Callable[[Problem, str], str],
+    most_pairs: int = 16,
+) -> None:
+    """Ask `sampled` of a policy's right answers to one problem that has an expert solution.
+
+    Args:
+        questions: Receives the triples.
+        problem: Its first anchor is the anchor.
+        right: Responses that are verified and well formatted.
+        soundness: "sound", or how a response is not.
+        most_pairs: Of a sound and an unsound response; an even choice of more.
+    """
+
+    def solution(text: str) -> LabelledSolution:
+        return LabelledSolution(problem_id=problem.id, prompt=problem.prompt, text=text, method="sampled")
+
+    labels = {text: soundness(problem, text) for text in dict.fromkeys(right)}
+    sound = [text for text, label in labels.items() if label == "sound"]
+    pairs = [(one, two) for one in sound for two in labels if labels[two] != "sound"]
+    for one, two in pairs[:: max(1, -(-len(pairs) // most_pairs))]:
+        anchor = solution(problem.anchors[0].text)
+        questions.ask_response("sampled", labels[two], anchor, solution(one), solution(two))
+
+
+# ---------------------------------------------------------------------------------------------------- GSM8K solutions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RatedSolutions:
+    """A problem with its expert solution and solutions of models, right and wrong ones."""
+
+    problem_id: str
+    prompt: Prompt
+    expert: str
+    right: Sequence[str]
+    wrong: Sequence[str]
+
+
+def ask_rated(questions: Questions, problems: Sequence[RatedSolutions], seed: int = 0, most_responses: int = 2) -> None:
+    """Ask `own`, `sound` and `natural` of real solutions in lines of text."""
+    rng = random.Random(seed)
+    anchors = [_rated(problem, problem.expert) for problem in problems]
+    for problem, anchor in zip(problems, anchors, strict=True):
+        others = _elsewhere(anchors, anchor)
+        for text in problem.right[:most_responses]:
+            response = _rated(problem, text)
+            if text == problem.expert or not others:
+                continue
+            _ask_own(questions, response, anchor, others, lambda solution: len(solution.text), rng)
+            gap = min(abs(len(other.text) - len(text)) for other in others)
+            nearest = rng.choice([other for other in others if abs(len(other.text) - len(text)) == gap])
+            for kind, flawed in text_flaws(text, nearest.text, rng).items():
+                questions.ask_response("sound", kind, anchor, response, _rated(problem, flawed))
+            for wrong in problem.wrong[:most_responses]:
+                questions.ask_response("natural", "another writer", anchor, response, _rated(problem, wrong))
+
+
+def _rated(problem: RatedSolutions, text: str) -> LabelledSolution:
+    return LabelledSolution(problem_id=problem.problem_id, prompt=problem.prompt, text=text, method="real")

@@ -1,0 +1,176 @@
+"""Where questions come from: the embedded task, labelled solutions, rated solutions, and the policy's own samples."""
+
+import ast
+import operator
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gar.analysis.policies import Policy, read_sequences, sampled_groups
+from gar.analysis.signals.flaws import split_answer, without_annotations
+from gar.analysis.signals.questions import (
+    Questions,
+    RatedSolutions,
+    ask_chain,
+    ask_labelled,
+    ask_rated,
+    ask_sampled,
+    chain_soundness,
+)
+from gar.analysis.solutions import read_solutions, solution_sequences
+from gar.data.run_problems import EMBEDDED
+from gar.errors import DataError
+from gar.records import read_jsonl
+from gar.types import Problem, Prompt
+
+_MOST_RESPONSE_TOKENS = 256
+_EQUATION = re.compile(r"(?P<left>[\d.,$%()\sx×*/+-]*\d[\d.,$%()\sx×*/+-]*)=\s*\$?\s*(?P<right>-?\d[\d,]*(?:\.\d+)?)")
+_LONGEST_CALCULATION = 100
+"""Characters; a model may write thousands of brackets."""
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
+def questions_for(
+    policy: Policy, *, solutions: str | Path | None, expert: str | None, num_problems: int, skip: int, seed: int
+) -> Questions:
+    """All questions but `sampled`: of a file of solutions, or of the embedded task's problems.
+
+    Args:
+        policy: Whose tokenizer says which solutions are equally long.
+        solutions: A file with labelled solutions (prompt, solution, method) or rated ones (question, ground_truth, and
+            columns with solution and is_correct).
+        expert: The method of anchors; None: stepwise of the embedded task, every method of a file.
+        num_problems: At most so many.
+        skip: Problems to leave out before those.
+        seed: Of the draws of other problems and flaws.
+
+    Raises:
+        RecordError: The file cannot be read.
+        DataError: A row of it lacks a column.
+    """
+    questions, chosen = Questions(), slice(skip, skip + num_problems)
+    if solutions is None:
+        if policy.config.data.source == EMBEDDED:
+            ask_chain(questions, policy.problems[chosen], seed)
+        return questions
+    if "ground_truth" in next(iter(read_jsonl(solutions)), {}):
+        ask_rated(questions, read_rated(solutions, policy)[chosen], seed)
+        return questions
+    labelled = read_solutions(solutions)
+    ids = set(list(dict.fromkeys(solution.problem_id for solution in labelled))[chosen])
+    kept = [solution for solution in labelled if solution.problem_id in ids]
+    lengths = {id(s): len(t.positions) for s, t in zip(kept, solution_sequences(policy, kept), strict=True)}
+    ask_labelled(questions, kept, expert, lambda solution: lengths[id(solution)], seed)
+    return questions
+
+
+def read_rated(path: str | Path, policy: Policy) -> list[RatedSolutions]:
+    """Problems with an expert solution and models' solutions, without the calculator's notes.
+
+    Raises:
+        RecordError: The file cannot be read.
+        DataError: A row has no `question` or no `ground_truth`; names the line.
+    """
+    rated = []
+    for number, row in enumerate(read_jsonl(path), start=1):
+        missing = [name for name in ("question", "ground_truth") if not isinstance(row.get(name), str)]
+        if missing:
+            raise DataError(f"{path}:{number}: no '{missing[0]}'. Expected question, ground_truth and rated solutions.")
+        written = [value for value in row.values() if isinstance(value, dict) and "solution" in value]
+        texts = [(without_annotations(str(value["solution"])), bool(value.get("is_correct"))) for value in written]
+        rated.append(
+            RatedSolutions(
+                problem_id=str(row.get("id") or f"line-{number}"),
+                prompt=_as_chat(row["question"], policy.tokenizer),
+                expert="\n".join(split_answer(row["ground_truth"])[0]),
+                right=[text for text, right in texts if right],
+                wrong=[text for text, right in texts if not right],
+            )
+        )
+    return rated
+
+
+def for_text(policy: Policy) -> Policy:
+    """A model's policy as it reads problems in plain text: no tags in responses, and a chat's prompts where it has one.
+
+    A run keeps the format it was trained on.
+    """
+    if policy.run is not None or policy.config.data.source == EMBEDDED:
+        return policy
+    verify = policy.config.verify.model_copy(update={"format": "none"})
+    limit = {"max_completion_length": _MOST_RESPONSE_TOKENS} | dict(policy.config.trl)
+    problems = [replace(p, prompt=_as_chat(p.prompt, policy.tokenizer)) for p in policy.problems]
+    return replace(policy, problems=problems, config=policy.config.model_copy(update={"verify": verify, "trl": limit}))
+
+
+def _as_chat(prompt: Prompt, tokenizer: Any) -> Prompt:
+    if not isinstance(prompt, str):
+        return prompt
+    return [{"role": "user", "content": prompt}] if tokenizer.chat_template else f"{prompt}\n"
+
+
+def sample_questions(
+    questions: Questions, policy: Policy, *, skip: int, num_problems: int, num_samples: int, seed: int
+) -> str:
+    """Ask `sampled` of fresh responses to the policy's problems with an expert solution, after the first `skip`.
+
+    Returns:
+        What came of it, in a sentence.
+    """
+    problems = [problem for problem in policy.problems if problem.anchors][skip : skip + num_problems]
+    if not problems:
+        return "sampled: no problem with an expert solution."
+    before = len(questions.triples)
+    soundness = chain_soundness if policy.config.data.source == EMBEDDED else text_soundness
+    num_right = 0
+    for group in read_sequences(policy, sampled_groups(policy, problems, num_samples=num_samples, seed=seed)):
+        right = [text for text, eligible in zip(group.texts, group.eligible, strict=True) if eligible]
+        num_right += len(right)
+        ask_sampled(questions, group.problem, right, soundness)
+    return (
+        f"sampled: {num_right:,} of {len(problems) * num_samples:,} responses to {len(problems)} problems are right; "
+        f"{len(questions.triples) - before:,} pairs of a sound and an unsound one."
+    )
+
+
+def text_soundness(problem: Problem, text: str) -> str:
+    """Whether the calculations of a text are right: "sound", "wrong step", or "no steps" where it has none.
+
+    Only `numbers and + - * / = number` is checked, so that a wrong thought with right arithmetic passes.
+    """
+    lines, _ = split_answer(text)
+    checked = [verdict for line in lines for verdict in map(_holds, _EQUATION.finditer(line)) if verdict is not None]
+    return "no steps" if not checked else "sound" if all(checked) else "wrong step"
+
+
+def _holds(match: re.Match[str]) -> bool | None:
+    """Whether an equation is right; None for one that is no calculation."""
+    left = re.sub(r"[$,%]", "", match["left"]).replace("x", "*").replace("×", "*").strip()
+    if len(left) > _LONGEST_CALCULATION:
+        return None
+    try:
+        value = _value(ast.parse(left, mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, OverflowError):
+        return None
+    written = float(match["right"].replace(",", ""))
+    return None if value is None else abs(value - written) <= 0.01 * max(1.0, abs(written))
+
+
+def _value(node: ast.AST) -> float | None:
+    """A calculation's value; None for a number alone.
+
+    Raises:
+        ValueError: It is no calculation with the four operations.
+    """
+
+    def number(part: ast.AST) -> float:
+        if isinstance(part, ast.Constant) and isinstance(part.value, int | float):
+            return float(part.value)
+        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
+            return -number(part.operand)
+        if isinstance(part, ast.BinOp) and type(part.op) in _OPERATORS:
+            return _OPERATORS[type(part.op)](number(part.left), number(part.right))
+        raise ValueError("not a calculation")
+
+    return number(node) if isinstance(node, ast.BinOp) else None

@@ -1,0 +1,205 @@
+"""`gar analyze signals`: the bench on one policy, as a table, a figure, a page and JSON."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from gar.analysis.outputs import Output
+from gar.analysis.policies import Policy
+from gar.analysis.signals.bench import Bench, Share, run_bench
+from gar.analysis.signals.questions import QUESTIONS
+from gar.analysis.signals.similarities import CONTROLS, all_similarities
+from gar.analysis.signals.sources import for_text, questions_for, sample_questions
+from gar.analysis.signals.tokens import read_solutions_as
+from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
+from gar.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """What is asked, and of how much.
+
+    Attributes:
+        solutions: A file of labelled or rated solutions; None: the policy's problems, if they are the embedded task.
+        expert: The method of anchors among labelled solutions.
+        num_problems: At most so many, after the first `skip`.
+        skip: Problems to leave out.
+        sampled_problems: Problems that the policy answers itself; 0 leaves `sampled` out.
+        num_samples: Responses to each of those.
+        seed: Of the draws of other problems, flaws and samples.
+    """
+
+    solutions: str | Path | None = None
+    expert: str | None = None
+    num_problems: int = 60
+    skip: int = 0
+    sampled_problems: int = 60
+    num_samples: int = 16
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignalStudy:
+    """A bench, and what it was run on."""
+
+    policy: str
+    initial: str | None
+    num_problems: int
+    bench: Bench
+    notes: Sequence[str]
+
+
+def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) -> SignalStudy:
+    """Ask every similarity every question that the policy's data allow.
+
+    Args:
+        policy: Whose gradients, problems and samples.
+        scope: Of how much.
+        initial: The policy that the run started from, for the similarities that keep to it; None: there is no other.
+
+    Raises:
+        ConfigError: The two policies do not read text alike.
+        DataError: There is nothing to ask.
+    """
+    if initial is not None and initial.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
+        raise ConfigError(
+            f"{initial.name} and {policy.name} have different tokenizers. Name the model that the run started from "
+            "with --initial."
+        )
+    policy = for_text(policy)
+    questions = questions_for(
+        policy, solutions=scope.solutions, expert=scope.expert, num_problems=scope.num_problems, skip=scope.skip,
+        seed=scope.seed,
+    )  # fmt: skip
+    notes = list(policy.notes)
+    if scope.sampled_problems:
+        notes.append(
+            sample_questions(
+                questions, policy, skip=scope.skip, num_problems=scope.sampled_problems, num_samples=scope.num_samples,
+                seed=scope.seed,
+            )
+        )  # fmt: skip
+    tokens = read_solutions_as(policy, questions.solutions, initial)
+    bench = run_bench(questions.triples, tokens, all_similarities(with_start=initial is not None))
+    return SignalStudy(
+        policy=policy.name,
+        initial=initial and initial.name,
+        num_problems=len({triple.problem_id for triple in questions.triples}),
+        bench=bench,
+        notes=notes,
+    )
+
+
+def signals_output(study: SignalStudy) -> Output:
+    """What the command writes and shows."""
+    bench = study.bench
+    columns = list(next(iter(bench.shares.values())))
+    rows = [
+        (name, *(_number(shares[column].share) for column in columns), _number(_least(shares)))
+        for name, shares in bench.shares.items()
+    ]
+    absent = [question for question in QUESTIONS if not any(column.startswith(f"{question}:") for column in columns)]
+    notes = [*study.notes, "least: the smallest share of the row. Intervals: the JSON, the page and the figure."]
+    if absent:
+        notes.append(f"not asked, for want of data: {', '.join(absent)}.")
+    return Output(
+        name="signals",
+        title=f"Share of pairs ranked rightly, {study.policy}: {study.num_problems:,} problems",
+        headings=("", *(column.replace(": ", ":\n") for column in columns), "least"),
+        rows=rows,
+        data=bench.data,
+        figure=signals_figure(study),
+        notes=notes,
+        text=_page(study),
+        numbers=_numbers(study),
+    )
+
+
+def _least(shares: Mapping[str, Share]) -> float:
+    return min((share.share for share in shares.values() if share.num_triples), default=math.nan)
+
+
+def _number(share: float) -> str:
+    return "-" if math.isnan(share) else f"{share:.2f}"
+
+
+def _numbers(study: SignalStudy) -> dict[str, Any]:
+    """Shares with four digits; a question without triples is left out."""
+
+    def plain(tables: Mapping[str, Mapping[str, Share]]) -> dict[str, Any]:
+        return {
+            name: {
+                column: {key: round(value, 4) for key, value in asdict(share).items()}
+                for column, share in shares.items()
+                if share.num_triples
+            }
+            for name, shares in tables.items()
+        }
+
+    return {
+        "policy": study.policy,
+        "initial": study.initial,
+        "num_problems": study.num_problems,
+        "notes": list(study.notes),
+        "shares": plain(study.bench.shares),
+        "equal_lengths": plain(study.bench.equal_lengths),
+    }
+
+
+def _page(study: SignalStudy) -> str:
+    """Both tables with intervals, in Markdown."""
+    parts = [f"# {study.policy}: share of pairs ranked rightly, with 95 % intervals over problems"]
+    for title, tables in (
+        ("All pairs", study.bench.shares),
+        ("Pairs of equal length (within 5 %)", study.bench.equal_lengths),
+    ):
+        first = next(iter(tables.values()))
+        columns = [column for column, share in first.items() if share.num_triples]
+        if columns:
+            cells = [["", *columns], ["---"] * (len(columns) + 1)]
+            cells.append(["pairs / problems", *(f"{first[c].num_triples} / {first[c].num_problems}" for c in columns)])
+            cells += [[name, *(_interval(shares[c]) for c in columns)] for name, shares in tables.items()]
+            parts.append(f"## {title}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in cells))
+    return "\n\n".join(parts) + "\n"
+
+
+def _interval(share: Share) -> str:
+    return f"{share.share:.2f} [{share.low:.2f}, {share.high:.2f}]" if share.num_triples else "-"
+
+
+def signals_figure(study: SignalStudy) -> Figure:
+    """Similarities by questions: each share in its cell, its interval below; blue is right, orange is wrong."""
+    shares = study.bench.shares
+    columns = list(next(iter(shares.values())))
+    values = np.array([[row[column].share for column in columns] for row in shares.values()])
+    style: dict[Any, Any] = PAPER | {"axes.grid": False}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(PAGE_WIDTH, 1.1 + 0.26 * len(shares)))
+        figure.set_layout_engine("constrained")
+        axes = figure.subplots()
+        axes.imshow(values, cmap="PuOr", vmin=0, vmax=1, aspect="auto", alpha=0.75)
+        for y, row in enumerate(shares.values()):
+            for x, share in enumerate(row.values()):
+                if share.num_triples:
+                    bold = "bold" if share.low >= 0.9 else "normal"
+                    axes.text(x, y - 0.14, f"{share.share:.2f}", ha="center", va="center", size=6.5, weight=bold)
+                    axes.text(x, y + 0.27, f"{share.low:.2f}-{share.high:.2f}", ha="center", va="center", size=4)
+        axes.set_xticks(range(len(columns)), [c.replace(": ", ":\n") for c in columns], rotation=40, ha="left", size=6)
+        axes.set_yticks(range(len(shares)), list(shares))
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.axhline(len(shares) - len(CONTROLS) - 0.5, color=INK, linewidth=0.8)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        add_caption(
+            figure,
+            f"{study.policy}: share of pairs ranked rightly, 95 % intervals over {study.num_problems} problems. "
+            "Bold: at least 0.9 in the whole interval. Below the line: controls.",
+        )
+    return figure

@@ -1,0 +1,97 @@
+"""What a policy makes of solutions, token by token: what similarities compare."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gar.analysis.policies import Policy
+from gar.analysis.solutions import LabelledSolution, solution_sequences
+from gar.core.arguments import Budget, Head, Signal
+from gar.core.similarity import token_vectors
+from gar.models.families import ModelParts
+from gar.scoring.forward import scored_tokens
+from gar.settings import SignalSettings
+from gar.spans import TokenSequence, token_pieces
+
+_LOGIT_ROWS = 64
+"""Tokens whose logits exist at one time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SolutionTokens:
+    """The scored tokens of one solution after its prompt.
+
+    Attributes:
+        gradients: g_t = W^T (p_t - e), [tokens, hidden].
+        hidden: h_t, [tokens, hidden].
+        log_probs: Log-probability of each token, [tokens].
+        text: What the tokens decode to.
+        initial: The same of the policy that the run started from; itself where there is no other.
+    """
+
+    gradients: Tensor
+    hidden: Tensor
+    log_probs: Tensor
+    text: str
+    initial: "SolutionTokens | None" = None
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    @property
+    def products(self) -> Tensor:
+        """The paper's u_t = g_t * h_t, [tokens, hidden]."""
+        return self.gradients * self.hidden
+
+    @property
+    def at_start(self) -> "SolutionTokens":
+        """What the policy that the run started from makes of them."""
+        return self if self.initial is None else self.initial
+
+
+def read_solutions_as(
+    policy: Policy, solutions: Sequence[LabelledSolution], initial: Policy | None = None
+) -> list[SolutionTokens]:
+    """Each solution as the policy sees it, and as the policy saw it that its run started from.
+
+    Args:
+        policy: Whose gradients.
+        solutions: What to read, each after its own prompt.
+        initial: With the same tokenizer; None: the policy itself.
+    """
+    sequences = solution_sequences(policy, solutions)
+    pieces = token_pieces(policy.tokenizer)
+    texts = ["".join(pieces(sequence.scored_ids)) for sequence in sequences]
+    now = _tokens(policy.parts, policy.signal, sequences, texts)
+    if initial is None:
+        return now
+    before = _tokens(initial.parts, policy.signal, sequences, texts)
+    return [replace(tokens, initial=first) for tokens, first in zip(now, before, strict=True)]
+
+
+@torch.no_grad()
+def _tokens(
+    parts: ModelParts, settings: SignalSettings, sequences: Sequence[TokenSequence], texts: Sequence[str]
+) -> list[SolutionTokens]:
+    nothing = torch.zeros(0, parts.width)
+    read = [SolutionTokens(gradients=nothing, hidden=nothing, log_probs=nothing[:, 0], text=text) for text in texts]
+    head = Head(parts.weight, parts.bias, settings.temperature, parts.logit_scale, parts.logit_softcap)
+    for members, tokens in scored_tokens(parts, sequences, settings.max_batch_tokens):
+        gradients = token_vectors(tokens, head, Signal("gradient"), Budget(settings.memory_bytes))
+        log_probs = torch.cat(
+            [
+                -torch.nn.functional.cross_entropy(parts.logits(h).float(), y, reduction="none")
+                for h, y in zip(tokens.hidden.split(_LOGIT_ROWS), tokens.target_ids.split(_LOGIT_ROWS), strict=True)
+            ]
+        )
+        for row, i in enumerate(members):
+            mine = tokens.response_index == row
+            read[i] = replace(
+                read[i],
+                gradients=gradients[mine].cpu(),
+                hidden=tokens.hidden[mine].float().cpu(),
+                log_probs=log_probs[mine].cpu(),
+            )
+    return read

@@ -1,0 +1,59 @@
+"""`gar analyze signals`: which similarity of a response and an anchor sees what."""
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gar.analysis.outputs import Output
+    from gar.analysis.policies import Policy
+
+HELP = "which similarity sees method, wording, the own problem and a wrong step"
+
+
+def add_signals_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options beside those of every analysis that needs a model."""
+    parser.add_argument("--solutions", metavar="FILE.jsonl", help="labelled solutions (prompt, solution, method, and "
+                        "where known wording and id), or rated ones (question, ground_truth, and columns with solution "
+                        "and is_correct)")  # fmt: skip
+    parser.add_argument("--expert", metavar="METHOD", help="the method of anchors among labelled solutions")
+    parser.add_argument("--problems", type=int, default=60, metavar="N", help="how many (default: %(default)s)")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="problems to leave out before those")
+    parser.add_argument(
+        "--sampled-problems", type=int, default=60, metavar="N",
+        help="problems that the policy answers itself; 0: none (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--initial", metavar="MODEL", help="the policy that the model started from (default: the "
+                        "run's; of a model: none)")  # fmt: skip
+
+
+def signals(options: argparse.Namespace) -> "Output":
+    """Run the bench."""
+    from gar.analysis.policies import load_policy_of
+    from gar.analysis.signals.study import Scope, signal_study, signals_output
+
+    policy = _policy(options)
+    start = options.initial or (policy.config.model.path if policy.run else None)
+    initial = load_policy_of(start) if start and start != policy.source else None
+    scope = Scope(
+        solutions=options.solutions,
+        expert=options.expert,
+        num_problems=options.problems,
+        skip=options.skip,
+        sampled_problems=options.sampled_problems,
+        num_samples=options.samples,
+        seed=options.seed,
+    )
+    return signals_output(signal_study(policy, scope, initial))
+
+
+def _policy(options: argparse.Namespace) -> "Policy":
+    """A run of the embedded task is asked about its test problems, not about those that it was trained on."""
+    from gar.analysis.policies import load_policy_of
+    from gar.data.arithmetic import load_arithmetic
+    from gar.data.run_problems import EMBEDDED
+
+    policy = load_policy_of(options.subject, data=options.data, split=options.split)
+    if options.split is None and policy.run is not None and policy.config.data.source == EMBEDDED:
+        return replace(policy, problems=load_arithmetic("test"))
+    return policy

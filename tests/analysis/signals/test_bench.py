@@ -1,0 +1,83 @@
+"""Shares by hand, ties, missing tokens, equal lengths, intervals."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gar.analysis.signals.bench import rank_share, run_bench
+from gar.analysis.signals.questions import NEAREST, Triple
+from gar.analysis.signals.tokens import SolutionTokens
+from gar.errors import DataError
+
+
+def tokens(count: int, text: str = "") -> SolutionTokens:
+    rows = torch.ones(count, 2)
+    return SolutionTokens(gradients=rows, hidden=rows, log_probs=torch.zeros(count), text=text)
+
+
+def triple(better: int, worse: int, *, kind: str = "x", problem: str = "p") -> Triple:
+    return Triple(question="sound", kind=kind, problem_id=problem, better=(better, 0), worse=(worse, 0))
+
+
+SOLUTIONS = [tokens(5, "anchor"), tokens(20, "3"), tokens(21, "1"), tokens(30, "3"), tokens(0, "9")]
+
+
+def score(response: SolutionTokens, anchor: SolutionTokens) -> float:
+    assert anchor.text == "anchor"
+    return float(response.text)
+
+
+def test_run_bench_by_hand():
+    triples = [triple(1, 2), triple(2, 1, problem="q"), triple(1, 3), triple(1, 4), triple(1, 2, kind="y")]
+    bench = run_bench(triples, SOLUTIONS, {"score": score})
+    share = bench.shares["score"]["sound: x"]  # right, wrong, a tie, and one without a token
+    assert (share.share, share.num_triples, share.num_problems) == (0.5, 3, 2)
+    assert bench.shares["score"]["sound: y"].share == 1
+    equal = bench.equal_lengths["score"]["sound: x"]  # 20 and 21 tokens, but not 20 and 30
+    assert (equal.share, equal.num_triples) == (0.5, 2)
+    assert bench.data.column_names[-2:] == ["score, better", "score, worse"]
+    assert math.isnan(bench.data["score, worse"].to_pylist()[3])
+    assert bench.data["tokens_worse"].to_pylist() == [21, 20, 30, 0, 21]
+
+
+def test_run_bench_counts_anchors_chosen_by_length_under_equal_lengths_alone():
+    def own(kind: str, worse: int) -> Triple:
+        return Triple(question="own", kind=kind, problem_id="p", better=(1, 1), worse=(1, worse))
+
+    bench = run_bench([own("any", 3), own(NEAREST, 2)], SOLUTIONS, {"score": lambda r, a: float(a.text)})
+    assert bench.shares["score"].keys() == {"own: any"}
+    assert (bench.shares["score"]["own: any"].share, bench.shares["score"]["own: any"].num_triples) == (0.5, 1)
+    assert (bench.equal_lengths["score"]["own: any"].share, len(bench.equal_lengths["score"])) == (1.0, 1)
+
+
+def test_run_bench_scores_each_pair_once():
+    seen: list[str] = []
+
+    def counted(response: SolutionTokens, anchor: SolutionTokens) -> float:
+        seen.append(response.text)
+        return 0.0
+
+    run_bench([triple(1, 2), triple(1, 3)], SOLUTIONS, {"counted": counted})
+    assert sorted(seen) == ["1", "3", "3"]
+
+
+def test_run_bench_needs_questions():
+    with pytest.raises(DataError, match="no question can be asked"):
+        run_bench([], SOLUTIONS, {"score": score})
+
+
+def test_rank_share_resamples_problems():
+    # two problems of 50 equal triples each: a resample has two, one or none of the good one
+    wins, problems = np.repeat([1.0, 0.0], 50), np.repeat(["p", "q"], 50)
+    share = rank_share(wins, problems)
+    assert (share.share, share.low, share.high) == (0.5, 0.0, 1.0)
+    many = rank_share(np.tile([1.0, 0.0], 50), np.arange(100))
+    # sd of a share of 100 is 0.05, so that a 95 % interval is 0.4 to 0.6
+    assert (many.low, many.high) == pytest.approx((0.4, 0.6), abs=0.02)
+
+
+def test_rank_share_weighs_triples_and_not_problems():
+    share = rank_share(np.array([1.0, 1.0, 1.0, 0.0]), np.array(["p", "p", "p", "q"]))
+    assert share.share == 0.75

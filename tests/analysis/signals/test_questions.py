@@ -1,0 +1,135 @@
+"""Which triples are asked, and what tells sound samples from others."""
+
+import pytest
+
+from gar.analysis.signals.questions import (
+    NEAREST,
+    Questions,
+    RatedSolutions,
+    ask_chain,
+    ask_labelled,
+    ask_rated,
+    ask_sampled,
+    chain_soundness,
+)
+from gar.analysis.solutions import LabelledSolution
+from gar.data.arithmetic import load_arithmetic
+from gar.types import Problem
+
+PROBLEM = Problem(id="one", prompt="3+4*7-2=", answer="7")
+
+
+def asked(questions: Questions) -> list[tuple[str, str, str, str, str]]:
+    """Question, kind, and the texts of what is compared: better, worse, and what both are compared with."""
+    rows = []
+    for triple in questions.triples:
+        (one, a), (two, b) = triple.better, triple.worse
+        common, better, worse = (a, one, two) if a == b else (one, a, b)
+        rows.append((triple.question, triple.kind, *(questions.solutions[i].text for i in (better, worse, common))))
+    return rows
+
+
+def labelled(problem: str, text: str, method: str, wording: str | None) -> LabelledSolution:
+    return LabelledSolution(problem_id=problem, prompt=problem, text=text, method=method, wording=wording)
+
+
+def test_ask_labelled_by_hand():
+    solutions = [
+        labelled("p", "anchor", "long", "words"),
+        labelled("p", "same in symbols", "long", "symbols"),
+        labelled("p", "short in symbols", "short", "symbols"),
+        labelled("p", "short in words", "short", "words"),
+        labelled("q", "other anchor", "long", "words"),
+        labelled("r", "as long", "long", "words"),
+    ]
+    questions = Questions()
+    ask_labelled(questions, solutions, "long", lambda s: {"other anchor": 9, "as long": 6, "anchor": 6}.get(s.text, 1))
+    rows = [row for row in asked(questions) if row[-1] in ("anchor", "same in symbols") and row[2] != "anchor"]
+    assert ("equal-wording", "short", "same in symbols", "short in symbols", "anchor") in rows
+    assert ("over-wording", "short", "same in symbols", "short in words", "anchor") in rows
+    own = [row for row in asked(questions) if row[0] == "own" and row[2] == "anchor"]
+    assert [row[4] for row in own] == ["same in symbols"] * 2
+    assert ("own", NEAREST, "anchor", "as long", "same in symbols") in own
+
+
+def test_ask_labelled_without_wordings_asks_at_equal_wording():
+    solutions = [labelled("p", text, method, None) for text, method in (("a", "x"), ("b", "x"), ("c", "y"))]
+    questions = Questions()
+    ask_labelled(questions, solutions, None, lambda s: 1)
+    assert {row[:2] for row in asked(questions)} == {("equal-wording", "y")}
+    assert {row[2:] for row in asked(questions)} == {("b", "c", "a"), ("a", "c", "b")}
+
+
+def test_ask_chain_asks_everything_in_the_words_that_the_anchor_does_not_use():
+    questions = Questions()
+    ask_chain(questions, load_arithmetic("test")[:6])
+    words = lambda text: "is" in text.split()  # noqa: E731
+    rows = asked(questions)
+    assert {row[0] for row in rows} == {"equal-wording", "over-wording", "own", "sound"}
+    for question, _, better, worse, common in rows:
+        if question == "own":
+            assert words(better) == words(worse) != words(common)
+        else:
+            assert words(better) != words(common)
+            assert (words(worse) == words(better)) == (question != "over-wording")
+
+
+def test_ask_chain_is_the_same_for_the_same_seed():
+    first, again, other = Questions(), Questions(), Questions()
+    for questions, seed in ((first, 0), (again, 0), (other, 1)):
+        ask_chain(questions, load_arithmetic("test")[:6], seed)
+    assert asked(first) == asked(again) != asked(other)
+
+
+@pytest.mark.parametrize(
+    ("working", "label"),
+    [
+        ("[ 3 + 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]", "sound"),
+        ("ok is 7 then is 9 then is 7 so", "sound"),
+        ("[ 3 + 4 = 7 ; 7 * 7 = 8 ; 9 - 2 = 7 ]", "wrong step"),
+        ("[ 3 + 4 = 7 ; 7 * 7 = 9 ; 8 - 2 = 7 ]", "wrong step"),  # a wrong operand
+        ("[ 7 * 7 = 9 ; 9 - 2 = 7 ]", "wrong step"),
+        ("[ = 7 ; = 7 ]", "wrong step"),
+        ("[ 3 plus 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]", "wrong step"),  # two wordings
+        ("[ ? = 7 ]", "guess"),
+        ("", "wrong step"),
+    ],
+)
+def test_chain_soundness_sees_every_step(working, label):
+    assert chain_soundness(PROBLEM, f"<think> {working} </think> <answer> 7 </answer>") == label
+
+
+def test_ask_sampled_pairs_sound_with_unsound():
+    problem = load_arithmetic("test")[0]
+    sound, guess = problem.anchors[0].text, "<think> [ ? = 1 ] </think> <answer> 1 </answer>"
+    questions = Questions()
+    ask_sampled(questions, problem, [sound, guess, guess], chain_soundness)
+    assert asked(questions) == [("sampled", "guess", sound, guess, sound)]
+    ask_sampled(questions, problem, [sound, sound], chain_soundness)
+    assert len(questions.triples) == 1
+
+
+def test_ask_sampled_limits_the_pairs_of_a_problem():
+    problem = load_arithmetic("test")[0]
+    right = [f"<think> {i} </think>" for i in range(12)]
+    questions = Questions()
+    ask_sampled(questions, problem, right, lambda _, text: "sound" if "1" in text else "odd", most_pairs=5)
+    assert 3 <= len(questions.triples) <= 5
+
+
+def test_ask_rated_compares_with_the_expert():
+    def rated(name: str, expert: str, right: str) -> RatedSolutions:
+        return RatedSolutions(
+            problem_id=name, prompt=name, expert=expert, right=[f"{right}\nA: 7"], wrong=["3 + 4 = 8\nA: 8"]
+        )
+
+    first = rated("p", "first 3 + 4 = 7", "Add: 3 + 4 = 7\nthen 7 + 0 = 7")
+    questions = Questions()
+    ask_rated(questions, [first, rated("q", "an anchor, longer", "1 + 1 = 2\n2 + 5 = 7")])
+    rows = [row for row, triple in zip(asked(questions), questions.triples, strict=True) if triple.problem_id == "p"]
+    assert ("natural", "another writer", f"{first.right[0]}", first.wrong[0], first.expert) in rows
+    assert ("own", "any", first.expert, "an anchor, longer", first.right[0]) in rows
+    assert {row[1] for row in rows if row[0] == "sound"} == {
+        "wrong value", "dropped step", "swapped steps", "other problem's work", "answer only"
+    }  # fmt: skip
+    assert all(row[2] == first.right[0] and row[4] == first.expert for row in rows if row[0] == "sound")

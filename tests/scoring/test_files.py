@@ -452,9 +452,7 @@ def test_score_file_refuses_to_go_on_with_another_input_or_model_until_told(
     with pytest.raises(Interrupted):
         score(file, **SETTINGS)
     interrupt(99)
-    assert "or model: model.weights was '" in refusal(
-        ConfigError, lambda: score(file, model=nan_model, **SETTINGS)
-    )
+    assert "or model: model.weights was '" in refusal(ConfigError, lambda: score(file, model=nan_model, **SETTINGS))
     changed = write(*rows[1:], rows[0])
     assert "or model: input.sha256 was '" in refusal(ConfigError, lambda: score(changed, **SETTINGS))
     assert len(read(score(changed, **SETTINGS, overwrite=True))) == 4 * RESPONSES

@@ -73,7 +73,7 @@ def test_variant_released_has_its_tags_singletons_and_no_baseline():
     config = make_config({"variant": "released"})
     assert (config.verify.tags.think_open, config.verify.tags.think_close) == ("<|think|>", "<|/think|>")
     assert (config.reward.singleton, config.advantage.baseline) == ("absolute", "none")
-    assert (config.signal.limit_tokens, config.signal.limit_from) == (768, "end")
+    assert (config.signal.limit_tokens, config.signal.limit_from) == ("auto", "end")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

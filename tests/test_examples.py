@@ -48,7 +48,9 @@ def load_example(name: str) -> ModuleType:
 
 def test_every_example_states_its_command():
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert [path.name for path in scripts] == ["plain_pytorch_loop.py", "score_a_file.py", "trl_reward_function.py"]
+    assert [path.name for path in scripts] == [
+        "add_an_engine.py", "plain_pytorch_loop.py", "score_a_file.py", "trl_reward_function.py",
+    ]  # fmt: skip
     for path in scripts:
         assert f"\n\n    python examples/{path.name} [" in path.read_text()
 
@@ -60,6 +62,18 @@ def test_plain_pytorch_loop_raises_the_reward():
     assert mean(rewards[:5]) < 0.5  # seen: 0.38
     assert mean(rewards[5:]) > mean(rewards[:5]) + 0.15  # seen: 0.66
     assert all(bonus > 0 for *_, bonus in steps)
+
+
+def test_an_engine_of_ones_own_gives_what_the_scorer_gives():
+    """Two routes to the same rewards: the parts of the path by hand, and `GarScorer`."""
+    assert run("add_an_engine.py", "--steps", "3") == run("plain_pytorch_loop.py", "--steps", "3")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["g2rl", "gar-reinforce-pp"])
+def test_an_engine_of_ones_own_runs_what_it_declares(method):
+    steps = printed_steps(run("add_an_engine.py", "--steps", "2", "--method", method))
+    assert len(steps) == 2
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ def test_defaults_are_those_of_the_method():
     reward, signal = RewardSettings(), SignalSettings()
     assert (reward.base, reward.beta, reward.penalty) == (1.0, 0.5, -0.6)
     assert (reward.centre, reward.clip, reward.singleton, reward.format_gate) == (True, True, "zero", "algorithm")
-    assert (signal.kind, signal.limit_tokens, signal.limit_from) == ("gradient-activation", 768, "end")
+    assert (signal.kind, signal.limit_tokens, signal.limit_from) == ("gradient-activation", "auto", "end")
     assert (signal.activation_threshold, signal.anchor_keep_fraction, signal.temperature) == (0.0, 1.0, 1.0)
     assert VerifySettings().format == "think-answer"
     assert AdvantageSettings().std_floor == 0.0
@@ -39,7 +39,7 @@ def test_defaults_are_those_of_the_method():
         (SignalSettings, "activation_threshold", [0, 1], [-0.01, 1.01]),
         (SignalSettings, "anchor_keep_fraction", [0.01, 1], [0, 1.01]),
         (SignalSettings, "temperature", [0.1], [0, -1]),
-        (SignalSettings, "limit_tokens", [1, None], [0, 1.5]),
+        (SignalSettings, "limit_tokens", [1, None, "auto"], [0, 1.5, "all"]),
         (SignalSettings, "limit_from", ["start"], ["middle"]),
         (SignalSettings, "max_batch_tokens", [1], [0]),
         (AdvantageSettings, "ddof", [0, 1, None], [2]),

@@ -21,6 +21,10 @@ REMOVED: Mapping[str, float] = {"signal.sparse_threshold": 0.0, "signal.gate_thr
 """Settings that are gone, and the value at which they did nothing. Files of older runs may hold it."""
 
 
+FORMER_DEFAULTS: Mapping[str, Any] = {"signal.limit_tokens": 768}
+"""Defaults of older versions that were spelled otherwise. Files of older runs hold them where nobody chose them."""
+
+
 def removal(name: str) -> str:
     """Why a setting of `REMOVED` is refused."""
     return (
@@ -150,6 +154,10 @@ class VerifySettings(Settings):
     """Most memory of its own that each of these processes may take. An answer that needs more has status error."""
 
 
+LIMIT_TOKENS = 768
+"""What `signal.limit_tokens` auto stands for: the paper's number. A method may have another."""
+
+
 class SignalSettings(Settings):
     """Gradient-activation vectors: which tokens, and how."""
 
@@ -157,9 +165,9 @@ class SignalSettings(Settings):
     """The paper's vector, its ablation without activations, or the mean hidden state as a control."""
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
-    limit_tokens: Annotated[int, Field(ge=1)] | None = 768
-    """Score at most so many tokens of the span; None all. g2rl, whose vector is that of the whole response, takes all
-    unless this is another number than 768."""
+    limit_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
+    """Score at most this many tokens of the span; None: all of them. auto is 768, and None for g2rl, whose vector is
+    that of the whole response."""
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0

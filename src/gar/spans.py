@@ -6,9 +6,9 @@ the tokens decode to one by one, and a token that holds a character of a tag bel
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from gar.settings import SignalSettings
+from gar.settings import LIMIT_TOKENS, SignalSettings, VerifySettings
 from gar.types import Tags
 
 TokenPieces = Callable[[Sequence[int]], list[str]]
@@ -58,7 +58,7 @@ class SpanRule:
         span = settings.span or ("think" if format == "think-answer" else "response")
         return cls(
             thinking=span == "think",
-            limit_tokens=settings.limit_tokens,
+            limit_tokens=LIMIT_TOKENS if settings.limit_tokens == "auto" else settings.limit_tokens,
             limit_from=settings.limit_from,
             tags=tags,
             special_ids=special_ids(tokenizer, tags),
@@ -183,3 +183,78 @@ def anchor_sequence(
     return TokenSequence(
         context_ids=context, ids=ids, positions=scored_positions(ids, pieces, rule, prefilled=prefilled)
     )
+
+
+def context_of(config: Any) -> int | None:
+    """The most tokens that a model reads at one time, by its configuration of transformers; None for no limit."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
+
+
+class AnchorSequences(NamedTuple):
+    """The anchors of a problem that can be scored, and how many of the others are beyond the model's context."""
+
+    usable: tuple[TokenSequence, ...] = ()
+    num_too_long: int = 0
+
+
+class SequenceReader:
+    """From token ids and texts to sequences to score: one rule for all engines.
+
+    Args:
+        tokenizer: The policy's.
+        rule: Which tokens are scored.
+        context: The most tokens that the model reads at one time; None for no limit.
+    """
+
+    def __init__(self, tokenizer: Any, rule: SpanRule, *, context: int | None = None):
+        self._tokenizer = tokenizer
+        self._context = context
+        self.rule = rule
+        self.pieces: TokenPieces = token_pieces(tokenizer)
+
+    @classmethod
+    def from_settings(
+        cls, tokenizer: Any, signal: SignalSettings, verify: VerifySettings, *, context: int | None = None
+    ) -> "SequenceReader":
+        """The reader of a run, from its settings."""
+        rule = SpanRule.from_settings(signal, format=verify.format, tags=verify.tags.as_tags(), tokenizer=tokenizer)
+        return cls(tokenizer, rule, context=context)
+
+    def prefilled(self, prompt_ids: Sequence[int]) -> bool:
+        """Whether the prompt opens the thinking part."""
+        return ends_in_thinking_tag(prompt_ids, self.pieces, self.rule.tags)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """A response as the verifier reads it: without its trailing special tokens."""
+        body = without_trailing_special(ids, self.rule.special_ids)
+        return str(self._tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def is_empty(self, ids: Sequence[int]) -> bool:
+        """Whether a response says nothing but blanks and special tokens."""
+        return not "".join(self.pieces(without_trailing_special(ids, self.rule.special_ids))).strip()
+
+    def response(
+        self, prompt_ids: Sequence[int], ids: Sequence[int], *, mask: Sequence[int] | None = None
+    ) -> TokenSequence:
+        """A response after its prompt; `mask` is that of `scored_positions`."""
+        positions = scored_positions(ids, self.pieces, self.rule, prefilled=self.prefilled(prompt_ids), mask=mask)
+        return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions)
+
+    def anchor(self, prompt_ids: Sequence[int], text: str) -> TokenSequence:
+        """An expert solution after the prompt that it answers."""
+        return anchor_sequence(prompt_ids, text, self._tokenizer, self.rule, pieces=self.pieces)
+
+    def anchors(self, prompt_ids: Sequence[int], texts: Sequence[str]) -> AnchorSequences:
+        """The expert solutions to one problem."""
+        sequences = [(sequence, self.fault(sequence)) for sequence in (self.anchor(prompt_ids, t) for t in texts)]
+        return AnchorSequences(
+            usable=tuple(sequence for sequence, fault in sequences if fault is None),
+            num_too_long=sum(fault == "too long" for _, fault in sequences),
+        )
+
+    def fault(self, sequence: TokenSequence) -> Literal["no tokens", "too long"] | None:
+        """Why a sequence cannot be scored: none of its tokens counts, or one lies beyond the model's context."""
+        if not sequence.positions:
+            return "no tokens"
+        length = len(sequence.context_ids) + sequence.positions[-1] + 1
+        return "too long" if self._context is not None and length > self._context else None

@@ -27,13 +27,13 @@ from gar.data.run_problems import EMBEDDED, load_run_problems
 from gar.errors import ConfigError, GarError, RecordError
 from gar.evaluation.evaluate import SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
-from gar.evaluation.watchdog import Collapse, Watchdog
 from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments, sampling_of
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, name_termination, on_main
 from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
+from gar.integrations.watchdog import Collapse, Watchdog
 from gar.methods import METHODS, resolve_signal, unread_settings
 from gar.models.adapters import check_adapter, is_adapted, lora_config, save_adapter, save_merged
 from gar.models.load import load_policy
@@ -46,7 +46,7 @@ from gar.resuming import Resumption, read_resumption
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
 from gar.settings import DataSettings
-from gar.spans import SpanRule, token_pieces
+from gar.spans import SequenceReader
 from gar.types import Problem
 from gar.verify import Verifier
 
@@ -127,7 +127,7 @@ class _Run:
         check_ranks(self.arguments, generates_on_main=config.preflight.mode != "off" or bool(config.evaluate.sources))
         name_termination()
         self.say = say if is_main() else _say_nothing
-        unread = unread_settings(METHODS[config.method], config)
+        unread = unread_settings(METHODS[config.method], dict(config))
         if unread:
             self.say(f"[dim]Not read by this run of {config.method}: {', '.join(unread)}.[/]")
         self.adapter = lora_config(config.adapter, config.model.revision)
@@ -267,10 +267,20 @@ class _Run:
         folder.update_run(status="running")
 
     def _trainer(self, folder: RunFolder, callback: RunCallback) -> GARTrainer:
-        config = self.config
         for reason in inexact_resumes(self.arguments):
             self.say(f"[yellow]{reason}[/]")
-        trainer = GARTrainer(
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Not read by")  # said at the start, of all sections
+            trainer = self._make_trainer(callback, self._on_rollouts(folder))
+        for printing in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(printing)
+        return trainer
+
+    def _make_trainer(
+        self, callback: RunCallback, on_rollouts: Callable[[int, list[RolloutRecord]], None]
+    ) -> GARTrainer:
+        config = self.config
+        return GARTrainer(
             self.model,
             problems=self.problems,
             verifier=self.verifier,
@@ -282,13 +292,10 @@ class _Run:
             advantage=config.advantage,
             loss=config.loss,
             judge=config.judge,
-            on_rollouts=self._on_rollouts(folder),
+            on_rollouts=on_rollouts,
             callbacks=[callback],
             peft_config=self.adapter,
         )
-        for printing in (PrinterCallback, ProgressCallback):
-            trainer.remove_callback(printing)
-        return trainer
 
     def _on_rollouts(self, folder: RunFolder) -> Callable[[int, list[RolloutRecord]], None]:
         """What the main process does with each generation: write it, and look whether the policy has collapsed."""
@@ -408,13 +415,10 @@ class _Run:
         if method.alignment is None:
             return
         signal = resolve_signal(method, self.config.signal)
-        rule = SpanRule.from_settings(signal, format=verify.format, tags=self.tags, tokenizer=self.tokenizer)
         found = usable_anchors(
             self.problems,
             self.tokenizer,
-            rule,
-            token_pieces(self.tokenizer),
-            context=context_length(self.model),
+            SequenceReader.from_settings(self.tokenizer, signal, verify, context=context_length(self.model)),
             chat_template_kwargs=template,
         )
         self.problems = found.problems

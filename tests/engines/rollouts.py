@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from gar.core import alignment_scores, unit_rows
-from gar.integrations.slime.facts import ResponseFacts, ResponsePayload
+from gar.integrations.slime.convert import ResponsePayload
 from gar.integrations.slime.settings import HOOKS, LOG_PROB_HOOK
 from gar.methods import METHODS, ScoredBatch
+from gar.models.embedded import embedded_path
 from gar.settings import RewardSettings
+from gar.shaping import ResponseFacts
 from gar.spans import TokenSequence
 
 VOCAB = 90
@@ -33,7 +35,7 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
     values = {
         "gar": {"advantage": {"ddof": 1, "eps": 1e-6}},
         "custom_config_path": "gar.yaml",
-        "hf_checkpoint": "policy",
+        "hf_checkpoint": str(embedded_path()),
         "advantage_estimator": "grpo",
         "compute_advantages_and_returns": True,
         "custom_reward_post_process_path": None,
@@ -92,15 +94,15 @@ def make_data(num_anchors: int = 1) -> dict[str, Any]:
             if group == len(GROUPS) - 1 and number == 0:
                 scored = ()
             facts = ResponseFacts(
-                position=len(data["tokens"]), group_index=group * 10, status="ok" if verified else "wrong",
-                verified=verified, well_formatted=well_formatted, num_anchors=len(anchors),
-                num_scored_tokens=len(scored),
+                group_index=group * 10, status="ok" if verified else "wrong", verified=verified,
+                well_formatted=well_formatted, num_anchors=len(anchors), num_scored_tokens=len(scored),
             )  # fmt: skip
+            position = len(data["tokens"])
             data["tokens"].append([*prompt, *ids(length)])
             data["response_lengths"].append(length)
             data["rewards"].append(float(verified))
             data["loss_masks"].append([1] * length)
-            data["prompt"].append(ResponsePayload(facts=facts, positions=scored, anchors=anchors))
+            data["prompt"].append(ResponsePayload(position=position, facts=facts, positions=scored, anchors=anchors))
     data["rollout_log_probs"] = [torch.zeros(length) for length in data["response_lengths"]]
     return data
 
@@ -117,18 +119,23 @@ def sequences_of(data: dict[str, Any], anchor: int = 0) -> tuple[list[TokenSeque
     return responses, anchors
 
 
+def scored_batch(data: dict[str, Any], alignment: Tensor) -> ScoredBatch:
+    """What the methods read, with alignments that are NaN where unknown."""
+    facts = [payload.facts for payload in data["prompt"]]
+    return ScoredBatch(
+        verified=torch.tensor([fact.verified for fact in facts]),
+        well_formatted=torch.tensor([fact.well_formatted for fact in facts]),
+        group_index=torch.tensor([fact.group_index for fact in facts]),
+        alignment=alignment,
+        scored=alignment.isfinite(),
+    )
+
+
 def true_rewards(
     data: dict[str, Any], response_means: Tensor, anchor_means: Tensor, method: str = "gar-grpo"
 ) -> tuple[Tensor, Tensor]:
     """Rewards and alignments from the means of all responses and of the anchor of each, by the core."""
-    facts = [payload.facts for payload in data["prompt"]]
     cosines = alignment_scores(unit_rows(response_means), unit_rows(anchor_means)).double()
     scored = (response_means != 0).any(-1) & (anchor_means != 0).any(-1)
-    batch = ScoredBatch(
-        verified=torch.tensor([fact.verified for fact in facts]),
-        well_formatted=torch.tensor([fact.well_formatted for fact in facts]),
-        group_index=torch.tensor([fact.group_index for fact in facts]),
-        alignment=cosines.where(scored, torch.nan),
-        scored=scored,
-    )
+    batch = scored_batch(data, cosines.where(scored, torch.nan))
     return METHODS[method].shape(batch, RewardSettings()).rewards, batch.alignment

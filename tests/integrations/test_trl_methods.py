@@ -1,8 +1,10 @@
 """Every method under TRL on the embedded model: what reaches the optimiser is what the method's formulas say."""
 
 import math
+import runpy
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,12 +13,23 @@ from torch import Tensor
 
 from gar.core import k2_token_losses, maspo_token_losses, maspo_weights
 from gar.data.arithmetic import load_arithmetic
-from gar.errors import ConfigError, DataError, ModelError
+from gar.errors import CollapseError, ConfigError, DataError, ModelError
+from gar.integrations.slime.settings import SLIME
+from gar.integrations.watchdog import Watchdog
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.scoring.judge import Judge, frozen_copy
-from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, SignalSettings
+from gar.settings import (
+    AdvantageSettings,
+    JudgeSettings,
+    LossSettings,
+    MaspoSettings,
+    RewardSettings,
+    SignalSettings,
+    WatchdogSettings,
+)
+from gar.shaping import plan_shaping
 from gar.types import Anchor, Problem
 from tests.integrations.conftest import TrainerFactory
 
@@ -181,11 +194,12 @@ def test_maspo_with_one_update_per_rollout_is_refused(make_trainer: TrainerFacto
         make_trainer(method="maspo", args=dict(METHODS["maspo"].trl))
 
 
+K2 = {"beta": 0.5, "use_bias_correction_kl": False}
+
+
 def test_k2_kl_is_added_in_place_of_trls(make_trainer: TrainerFactory):
     torch.manual_seed(0)
-    trainer, inputs = loss_inputs(
-        make_trainer, {"beta": 0.5}, method="reinforce-pp-baseline", loss=LossSettings(kl="k2")
-    )
+    trainer, inputs = loss_inputs(make_trainer, K2, method="reinforce-pp-baseline", loss=LossSettings(kl="k2"))
     inputs["ref_per_token_logps"] = inputs["old_per_token_logps"] + 1.5
     found = trainer._compute_loss(trainer.model, inputs)
     found_gradient = gradients(trainer.model, found)
@@ -210,7 +224,7 @@ def test_k2_kl_is_added_in_place_of_trls(make_trainer: TrainerFactory):
 
 def test_k2_kl_of_an_evaluation_is_logged_there_and_not_divided(make_trainer: TrainerFactory):
     """As TRL does with its own KL term: gradient accumulation is none of an evaluation's business."""
-    trainer, inputs = loss_inputs(make_trainer, {"beta": 0.5}, loss=LossSettings(kl="k2"))
+    trainer, inputs = loss_inputs(make_trainer, K2, loss=LossSettings(kl="k2"))
     inputs["ref_per_token_logps"] = inputs["old_per_token_logps"] + 1.5
     trainer.current_gradient_accumulation_steps = 4
     trainer.model.eval()
@@ -371,7 +385,7 @@ def test_grad2reward_adds_further_rewards_on_the_last_token_with_their_weights(m
         kept = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                "gar.integrations.trl.trainer.estimate_token_advantages",
+                "gar.integrations.trl.trainer.group_token_advantages",
                 lambda values, mask, *_, _kept=kept, **__: _kept.append((values, mask)) or values,
             )
             trainer.train()
@@ -432,8 +446,70 @@ DR_GRPO = {"loss_type": "dr_grpo", "scale_rewards": "none"}
         ("gar-grpo", {"signal": SignalSettings(kind="gradient", activation_threshold=0.1)}, "multiplies no activation"),
         ("gar-reinforce-pp", {"args": {"scale_rewards": "none"}}, "trl.scale_rewards is 'none', but these advantages"),
         ("gar-grpo", {"loss": LossSettings(kl="k2")}, "loss.kl is k2, but trl.beta is 0"),
+        ("gar-grpo", {"loss": LossSettings(kl="k2"), "args": {"beta": 0.1}}, "use_bias_correction_kl is True, TRL's"),
     ],
 )
-def test_a_setting_that_nothing_would_read_is_refused(make_trainer: TrainerFactory, method, options, text):
+def test_a_setting_that_another_one_switches_off_is_refused(make_trainer: TrainerFactory, method, options, text):
     with pytest.raises(ConfigError, match=text):
         make_trainer(method=method, **options)
+
+
+def test_settings_that_a_method_does_not_have_are_named(make_trainer: TrainerFactory):
+    unread = "Not read by grpo under TRL: reward.beta, loss.maspo, judge.temperature."
+    with pytest.warns(UserWarning, match=unread):
+        make_trainer(
+            method="grpo", reward=RewardSettings(beta=0.2), judge=JudgeSettings(temperature=2.0),
+            loss=LossSettings(maspo=MaspoSettings(alpha=0.5)),
+        )  # fmt: skip
+
+
+def test_responses_beyond_the_context_are_counted_and_not_scored(make_trainer: TrainerFactory):
+    """Rotary positions go on beyond the limit without a word; the policy was never trained there."""
+    model, _ = load_embedded()
+    model.config.max_position_embeddings = 30  # a third of the anchors need 36
+    with pytest.warns(UserWarning, match="expert solutions that with their prompt exceed the model's context"):
+        trainer, records = make_trainer(model=model, args={"max_steps": 4})
+    trainer.train()
+    lengths = [record.prompt_tokens + record.num_tokens for record in records]
+    scored = [length for record, length in zip(records, lengths, strict=True) if record.alignment is not None]
+    assert scored
+    # a response ends in up to two tags and an end token behind its scored part
+    assert max(scored) <= model.config.max_position_embeddings + 8
+    shares = [row["gar/too_long_fraction"] for row in trainer.state.log_history if "gar/too_long_fraction" in row]
+    assert max(shares) > 0
+
+
+def test_the_watchdog_serves_a_trainer_of_ones_own(make_trainer: TrainerFactory):
+    watchdog = Watchdog(WatchdogSettings(mode="stop", steps=2))
+    trainer, _ = make_trainer(args={"max_steps": 4, "max_completion_length": 2})
+    trainer._on_rollouts = watchdog.look
+    with pytest.warns(UserWarning, match="WATCHDOG: For 2 steps"), pytest.raises(CollapseError, match="every response"):
+        trainer.train()
+    assert trainer.state.global_step <= 2
+
+
+OUTSIDE = """
+from gar.methods import BONUS_SETTINGS, Method, gradient_aligned_shape, register
+
+register(Method(name="mine", summary="as gar-grpo", shape=gradient_aligned_shape, alignment="anchor",
+                reward=BONUS_SETTINGS, trl={"loss_type": "dapo"}))
+"""
+
+
+def test_a_method_from_a_file_outside_the_package_trains(make_trainer: TrainerFactory, tmp_path: Path):
+    (tmp_path / "mine.py").write_text(OUTSIDE)
+    try:
+        runpy.run_path(str(tmp_path / "mine.py"))
+        trainer, records = make_trainer(method="mine", args={"max_steps": 2, "loss_type": "dapo"})
+        torch.manual_seed(0)
+        trainer.train()
+        assert trainer.state.global_step == 2
+        assert sum(record.bonus > 0 for record in records) > 0
+        with pytest.raises(ConfigError, match="a method named 'mine' is registered already"):
+            runpy.run_path(str(tmp_path / "mine.py"))
+        with pytest.raises(ConfigError, match=r"trl\.loss_type is 'grpo', but 'dapo' belongs to mine"):
+            make_trainer(method="mine", args={"loss_type": "grpo"})
+        with pytest.raises(ConfigError, match="method 'mine' does not run under slime: the method sets fields of TRL"):
+            plan_shaping(SLIME, "mine")
+    finally:
+        METHODS.pop("mine", None)

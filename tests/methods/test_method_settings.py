@@ -9,7 +9,6 @@ import torch
 from gar.config import VARIANTS, RunConfig, make_config, preset_names, read_preset
 from gar.errors import ConfigError
 from gar.methods import METHODS, ScoredBatch, check_settings, resolve_signal, unread_settings
-from gar.methods.settings import reads_vectors
 from gar.models.families import ModelParts
 from gar.scoring.forward import means_from_hidden
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
@@ -73,7 +72,7 @@ def outcome(method: str, section: str, name: str, value: Any) -> str:
         check_settings(record, reward=config.reward, advantage=config.advantage, divides=divides)
     except ConfigError as error:
         return "refused" if f"{section}.{name}" in str(error) else f"refused in other words: {error}"
-    return "unread" if f"{section}.{name}" in unread_settings(record, config) else "read"
+    return "unread" if f"{section}.{name}" in unread_settings(record, dict(config)) else "read"
 
 
 def test_the_values_here_cover_every_setting_of_a_method():
@@ -101,7 +100,7 @@ def test_no_setting_is_lost_in_silence(method, section, name, value):
         assert (found == "read") == record.token_level
     elif section == "loss":
         assert (found == "read") == (name == "kl" or record.gate is not None)
-    elif section == "signal" and not reads_vectors(record):
+    elif section == "signal" and not record.reads_vectors:
         assert (found == "read") == (name in SPANS and record.alignment in ("text", "length"))
     elif section == "signal" and found == "read":
         resolved = resolve_signal(record, SignalSettings.model_validate({name: value}))
@@ -139,7 +138,8 @@ def test_g2rl_takes_all_response_tokens_unless_the_run_limits_them():
     limits = [
         resolve_signal(METHODS["g2rl"], SignalSettings(limit_tokens=n)).limit_tokens for n in (768, None, 512, 1000)
     ]
-    assert limits == [None, None, 512, 1000]
+    assert limits == [768, None, 512, 1000]
+    assert resolve_signal(METHODS["g2rl"], SignalSettings()).limit_tokens is None
     assert resolve_signal(METHODS["gar-grpo"], SignalSettings()).limit_tokens == 768
 
 
@@ -185,7 +185,7 @@ def test_defaults_are_never_refused_nor_named(method, variant):
     config = make_config({"method": method, "variant": variant})
     resolve_signal(METHODS[method], config.signal)
     check_settings(METHODS[method], reward=config.reward, advantage=config.advantage, divides=False)
-    named = {name.partition(".")[2] for name in unread_settings(METHODS[method], config)}
+    named = {name.partition(".")[2] for name in unread_settings(METHODS[method], dict(config))}
     assert named <= VARIANTS[variant].get("signal", {}).keys()
 
 
@@ -209,8 +209,8 @@ def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):
         "evaluate": {"num_samples": 3},
         "preflight": {"mode": "off", "num_problems": 2},
     }
-    assert unread_settings(METHODS["grpo"], make_config(off)) == [
+    assert unread_settings(METHODS["grpo"], dict(make_config(off))) == [
         "verify.pass_grade", "data.subset", "model.revision", "evaluate.num_samples", "preflight.num_problems",
     ]  # fmt: skip
     embedded = make_config({"data": {"layout": "gsm8k", "subset": "guess"}, "model": {"revision": "v1"}})
-    assert unread_settings(METHODS["gar-grpo"], embedded) == ["data.layout", "model.revision"]
+    assert unread_settings(METHODS["gar-grpo"], dict(embedded)) == ["data.layout", "model.revision"]

@@ -5,7 +5,7 @@ import pytest
 from gar.models.embedded import load_embedded
 from gar.scoring.anchors import AnchorReader, usable_anchors
 from gar.settings import SignalSettings
-from gar.spans import SpanRule, token_pieces
+from gar.spans import SequenceReader, SpanRule
 from gar.types import Anchor, Problem, Tags
 
 TEMPLATE = "{% if shout %}99{% endif %}{% for m in messages %}{{ m['content'] }}{% endfor %}"
@@ -18,8 +18,9 @@ def tokenizer():
     return tokenizer
 
 
-def rule_of(tokenizer, span="response") -> SpanRule:
-    return SpanRule.from_settings(SignalSettings(span=span), format="none", tags=Tags(), tokenizer=tokenizer)
+def reader_of(tokenizer, span="response", context=None) -> SequenceReader:
+    rule = SpanRule.from_settings(SignalSettings(span=span), format="none", tags=Tags(), tokenizer=tokenizer)
+    return SequenceReader(tokenizer, rule, context=context)
 
 
 def problem(name: str, *anchors: str, prompt: str = "3+4=") -> Problem:
@@ -28,7 +29,7 @@ def problem(name: str, *anchors: str, prompt: str = "3+4=") -> Problem:
 
 def test_anchors_of_special_tokens_only_are_left_out_and_counted(tokenizer):
     given = [problem("good", "7"), problem("ends", tokenizer.eos_token), problem("both", "7", tokenizer.eos_token * 2)]
-    found = usable_anchors(given, tokenizer, rule_of(tokenizer), token_pieces(tokenizer), context=None)
+    found = usable_anchors(given, tokenizer, reader_of(tokenizer))
     assert [len(kept.anchors) for kept in found.problems] == [1, 0, 1]
     assert found.problems[0] is given[0]
     assert found.without_tokens == ["ends", "both"]
@@ -37,24 +38,22 @@ def test_anchors_of_special_tokens_only_are_left_out_and_counted(tokenizer):
 
 
 def test_an_empty_thinking_part_has_no_token_to_score(tokenizer):
-    rule = rule_of(tokenizer, span="think")
     given = [problem("empty", "<think></think>7"), problem("full", "<think>7</think>7")]
-    found = usable_anchors(given, tokenizer, rule, token_pieces(tokenizer), context=None)
+    found = usable_anchors(given, tokenizer, reader_of(tokenizer, span="think"))
     assert found.without_tokens == ["empty"]
 
 
 def test_anchors_beyond_the_context_are_left_out_and_counted(tokenizer):
     prompt_tokens = len(tokenizer("3+4=")["input_ids"])
     given = [problem("fits", "7777"), problem("long", "77777")]
-    found = usable_anchors(given, tokenizer, rule_of(tokenizer), token_pieces(tokenizer), context=prompt_tokens + 4)
+    found = usable_anchors(given, tokenizer, reader_of(tokenizer, context=prompt_tokens + 4))
     assert [len(kept.anchors) for kept in found.problems] == [1, 0]
     assert found.too_long == ["long"]
     assert str(found) == "Left out: 1 expert solutions that with their prompt exceed the model's context, of long."
 
 
 def test_nothing_is_said_where_all_anchors_can_be_scored(tokenizer):
-    found = usable_anchors([problem("a", "7"), problem("b")], tokenizer, rule_of(tokenizer), token_pieces(tokenizer),
-                           context=64)  # fmt: skip
+    found = usable_anchors([problem("a", "7"), problem("b")], tokenizer, reader_of(tokenizer, context=64))
     assert str(found) == ""
     assert [len(kept.anchors) for kept in found.problems] == [1, 0]
 
@@ -63,7 +62,7 @@ def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(t
     messages = ([{"role": "user", "content": "3+4="}], [{"role": "user", "content": "5+6="}])
     problems = [problem("a", "7", prompt=messages[0]), problem("b", "1", prompt=messages[1])]
     reader = AnchorReader(
-        problems, tokenizer, rule_of(tokenizer), token_pieces(tokenizer), source="shuffled-anchor", seed=0,
+        problems, tokenizer, reader_of(tokenizer), source="shuffled-anchor", seed=0,
         chat_template_kwargs={"shout": True},
     )  # fmt: skip
     (sequence,) = reader.sequences(0, prompt_ids=[1])

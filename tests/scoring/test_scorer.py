@@ -11,14 +11,22 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from gar import GarScorer, ResponseGroup, ResponseScore
-from gar.core import alignment_scores, gradient_aligned_rewards, group_advantages, unit_rows
+from gar.core import (
+    alignment_scores,
+    gradient_aligned_rewards,
+    group_advantages,
+    novelty_rewards,
+    novelty_scores,
+    unit_rows,
+)
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
-from gar.errors import ModelError
+from gar.errors import ConfigError, ModelError
+from gar.methods import Method, ScoredBatch, ShapedRewards, outcome_rewards
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.scoring import SignalStatus, signal_means
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.spans import SpanRule, TokenSequence, anchor_sequence, scored_positions, token_pieces
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
+from gar.spans import SequenceReader, SpanRule, TokenSequence, anchor_sequence, scored_positions, token_pieces
 from gar.types import Problem, Status, Tags
 from gar.verify import Verifier
 
@@ -528,3 +536,93 @@ def test_chat_messages_need_a_chat_template(merging_tokenizer):
     plain = ResponseGroup(prompt="3=+", responses=["7a", "7b"], anchors=["7"], eligible=[True] * 2)
     as_chat = replace(plain, prompt=[{"role": "user", "content": "3="}])
     assert scorer.score([as_chat]) == scorer.score([plain])
+
+
+# Other methods.
+
+
+def vectors_of(embedded, group: ResponseGroup, settings: SignalSettings, verify: VerifySettings) -> torch.Tensor:
+    model, tokenizer = embedded
+    reader = SequenceReader.from_settings(tokenizer, settings, verify)
+    prompt = tokenizer.encode(group.prompt)
+    sequences = [reader.response(prompt, tokenizer.encode(text, add_special_tokens=False)) for text in group.responses]
+    return unit_rows(signal_means(find_parts(model), sequences, settings))
+
+
+def test_g2rl_scores_are_those_of_the_core(embedded, verifier, groups):
+    settings = SignalSettings(kind="gradient", span="response", limit_tokens=None)
+    scores = GarScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
+    eligible, index = torch.tensor([True] * 6 + [False] * 2), torch.zeros(8, dtype=torch.long)
+    vectors = vectors_of(embedded, groups[0], settings, VerifySettings())
+    rewards = novelty_rewards(
+        eligible,
+        novelty_scores(vectors, eligible, index).double(),
+        torch.tensor([0.0] * 7 + [-0.6], dtype=torch.float64),
+        index,
+        scored=torch.ones(8, dtype=torch.bool),
+        novelty_weight=1.0,
+        variant="prose",
+    )
+    assert len(set(rewards.tolist())) > 3
+    assert [score.reward for score in scores] == pytest.approx(rewards.tolist(), abs=1e-5)
+    assert {score.signal for score in scores} == {SignalStatus.SCORED}
+    assert {score.alignment for score in scores} == {None}
+
+
+def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier, groups):
+    scorer = GarScorer(*embedded, method="g2rl", verifier=verifier)
+    with_anchors = scorer.score(groups[:1])
+    without = scorer.score([replace(groups[0], anchors=())], tokens=True)
+    assert [score.reward for score in without] == pytest.approx([score.reward for score in with_anchors], abs=1e-6)
+    assert all(score.tokens and score.token_shares is None for score in without)
+
+
+@pytest.mark.parametrize("method", ["length", "text-similarity"])
+def test_a_likeness_needs_no_pass_and_centres_as_gar_does(embedded, verifier, groups, method):
+    scores = GarScorer(*embedded, method=method, verifier=verifier).score(groups[:1])
+    alignments = [score.alignment for score in scores[:6]]
+    assert len(set(alignments)) > 1
+    assert all(0 < alignment <= 1 for alignment in alignments)
+    mean = sum(alignments) / 6
+    bonuses = [0.5 * max(0.0, alignment - mean) for alignment in alignments]
+    assert [score.bonus for score in scores[:6]] == pytest.approx(bonuses, abs=1e-12)
+    assert [score.alignment for score in scores[6:]] == [None, None]
+    assert {score.signal_norm for score in scores} == {None}
+
+
+def test_grpo_scores_are_the_outcome_alone(embedded, verifier, groups):
+    scores = GarScorer(*embedded, method="grpo", verifier=verifier).score(groups[:1])
+    assert [score.reward for score in scores] == [1.0] * 6 + [0.0, -0.6]
+    assert {score.signal for score in scores} <= {SignalStatus.SKIPPED, SignalStatus.NO_TOKENS}
+
+
+def test_a_method_of_ones_own_is_scored(embedded, verifier, groups):
+    half = Method(name="half", summary="half the outcome", shape=half_the_outcome)
+    scores = GarScorer(*embedded, method=half, verifier=verifier).score(groups[:1])
+    assert [score.reward for score in scores] == [0.5] * 6 + [0.0, -0.6]
+
+
+def half_the_outcome(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
+    return outcome_rewards(batch, settings.model_copy(update={"base": settings.base / 2}))
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("grad2reward", "the method rewards single tokens, by the gradients of a judge"),
+        ("maspo", "the method weighs single tokens in the policy loss"),
+        ("dapo", "the method sets fields of TRL's policy loss"),
+        ("anchor-random", "the method gives each problem of the data set a random vector"),
+        ("anchor-shuffled", "the anchors of another problem of the data set"),
+        ("gar-reinforce-pp", "there is no estimator 'reinforce-pp' here. Expected one of grpo, gar-grpo, g2rl"),
+        ("gar", "unknown method 'gar', expected one of grpo"),
+    ],
+)
+def test_a_method_that_a_scorer_cannot_run_is_refused(embedded, method, text):
+    with pytest.raises(ConfigError, match=text):
+        GarScorer(*embedded, method=method)
+
+
+def test_settings_that_the_method_does_not_read_are_named(embedded):
+    with pytest.warns(UserWarning, match=r"Not read by gar-grpo under GarScorer: reward\.novelty\."):
+        GarScorer(*embedded, reward=RewardSettings(novelty="printed"))

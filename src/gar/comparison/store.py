@@ -13,7 +13,7 @@ from gar.records import canonical_hash
 from gar.records.checked import checked
 from gar.records.dotted import leaves
 from gar.records.files import io_error, json_text, read_json, write_atomic
-from gar.settings import REMOVED
+from gar.settings import FORMER_DEFAULTS, REMOVED
 
 _SHOWN = 4
 _ABSENT = object()
@@ -95,6 +95,11 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     then, now = dict(leaves(result.settings)), dict(leaves(run.settings))
     then = {name: value for name, value in then.items() if REMOVED.get(name) != value}
+    then |= {
+        name: defaults[name]
+        for name, value in FORMER_DEFAULTS.items()
+        if then.get(name) == value and now.get(name) == defaults[name]
+    }
     differences = [
         f"{name} was {_shown(then, name)}, is {_shown(now, name)}"
         for name in sorted(then.keys() | now.keys())

@@ -1,31 +1,34 @@
-"""Methods: one file each, and the dict that names them."""
+"""Methods: one file each, the dict that names them, and what an engine declares to run them."""
 
-from gar.methods.base import Method, ScoredBatch, ShapedRewards, eligible_responses
-from gar.methods.controls import ALIGNMENT_ONLY, ANCHOR_RANDOM, ANCHOR_SHUFFLED, HIDDEN_COSINE, LENGTH, TEXT_SIMILARITY
-from gar.methods.g2rl import G2RL
-from gar.methods.gar import GAR_GRPO, GAR_REINFORCE_PP
-from gar.methods.grad2reward import GRAD2REWARD
-from gar.methods.grpo import DAPO, DR_GRPO, GRPO
-from gar.methods.maspo import MASPO
-from gar.methods.reinforce_pp import REINFORCE_PP, REINFORCE_PP_BASELINE
-from gar.methods.settings import check_settings, resolve_signal, unread_settings
-
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        GRPO, DR_GRPO, DAPO, REINFORCE_PP, REINFORCE_PP_BASELINE, MASPO,
-        GAR_GRPO, GAR_REINFORCE_PP, G2RL, GRAD2REWARD,
-        ANCHOR_SHUFFLED, ANCHOR_RANDOM, HIDDEN_COSINE, TEXT_SIMILARITY, LENGTH, ALIGNMENT_ONLY,
-    )
-}  # fmt: skip
+from gar.methods.base import (
+    BONUS_SETTINGS,
+    OUTCOME_SETTINGS,
+    Method,
+    ScoredBatch,
+    ShapedRewards,
+    eligible_responses,
+    outcome_rewards,
+)
+from gar.methods.engine import Engine
+from gar.methods.gar import gradient_aligned_shape
+from gar.methods.registry import METHODS, find_method, register
+from gar.methods.settings import check_settings, resolve_signal, unread_settings, warn_of_unread
 
 __all__ = [
+    "BONUS_SETTINGS",
     "METHODS",
+    "OUTCOME_SETTINGS",
+    "Engine",
     "Method",
     "ScoredBatch",
     "ShapedRewards",
     "check_settings",
     "eligible_responses",
+    "find_method",
+    "gradient_aligned_shape",
+    "outcome_rewards",
+    "register",
     "resolve_signal",
     "unread_settings",
+    "warn_of_unread",
 ]

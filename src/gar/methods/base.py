@@ -11,6 +11,10 @@ from gar.settings import LossSettings, RewardSettings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
+Need = AlignmentSource | Literal["compares_responses", "token_level", "gate", "loss"]
+"""What an engine must be able to do for a method."""
+
+_VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
 
 OUTCOME_SETTINGS = ("base", "penalty", "format_gate")
 """Fields of `RewardSettings` that the plain outcome reward reads."""
@@ -87,6 +91,23 @@ class Method:
     def needs_alignment(self) -> bool:
         """Whether problems without an anchor teach less than they could."""
         return self.alignment is not None
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether `shape` needs gradient-activation vectors of responses."""
+        return self.compares_responses or self.alignment in _VECTOR_SOURCES
+
+    @property
+    def needs(self) -> list[Need]:
+        """What an engine must be able to do. A gate comes with the rest of its loss, `trl` included."""
+        needs: list[tuple[Need | None, bool]] = [
+            (self.alignment, self.alignment is not None),
+            ("compares_responses", self.compares_responses),
+            ("token_level", self.token_level),
+            ("gate", self.gate is not None),
+            ("loss", bool(self.trl) and self.gate is None),
+        ]
+        return [need for need, is_needed in needs if need is not None and is_needed]
 
 
 def eligible_responses(batch: ScoredBatch, settings: RewardSettings) -> Tensor:

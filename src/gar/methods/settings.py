@@ -5,30 +5,33 @@ judge's under gar-grpo, is no mistake: `unread_settings` names it. A setting tha
 off is a mistake: `resolve_signal` and `check_settings` refuse it, the same in every driver.
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError
 from gar.methods.base import Method
-from gar.settings import GROUP_DDOF, GROUP_EPS, AdvantageSettings, RewardSettings, Settings, SignalSettings
+from gar.settings import (
+    GROUP_DDOF,
+    GROUP_EPS,
+    LIMIT_TOKENS,
+    AdvantageSettings,
+    RewardSettings,
+    Settings,
+    SignalSettings,
+)
 
 _DEFINING = ("kind", "span")
 """Signal settings that make a method what it is. Its others are defaults of its own."""
 
-_VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
 _SIGNAL_MEANS = ("kind", "activation_threshold", "anchor_keep_fraction", "temperature")
 _SPANS = ("span", "limit_tokens", "limit_from")
 _COLUMNS = ("layout", "prompt_field", "answer_field", "anchor_fields")
 
 
-def reads_vectors(method: Method) -> bool:
-    """Whether the method's arithmetic needs gradient-activation vectors of responses."""
-    return method.compares_responses or method.alignment in _VECTOR_SOURCES
-
-
 def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
-    """The signal settings in force: the method's own where the run leaves the default.
+    """The signal settings in force: the method's own where the run leaves the default, and no "auto" among them.
 
     Raises:
         ConfigError: The run says otherwise where the method is defined by it, or sets what its signal does not have.
@@ -44,7 +47,9 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
                 "method."
             )
     resolved = signal.model_copy(update=own)
-    if reads_vectors(method):
+    if resolved.limit_tokens == "auto":
+        resolved = resolved.model_copy(update={"limit_tokens": LIMIT_TOKENS})
+    if method.reads_vectors:
         _refuse(_signal_faults(signal, resolved))
     return resolved
 
@@ -67,28 +72,56 @@ def check_settings(
     _refuse([*_reward_faults(method, reward), *_advantage_faults(method, advantage, divides)])
 
 
-def unread_settings(method: Method, config: Any) -> list[str]:
-    """Settings of a run away from their defaults that nothing reads, as "section.name".
+def unread_settings(method: Method, sections: Mapping[str, Any], *, ignored: Collection[str] = ()) -> list[str]:
+    """Settings away from their defaults that nothing reads, as "section.name".
 
     Args:
         method: What is trained.
-        config: A `gar.config.RunConfig`.
+        sections: The sections that the driver takes, by name; `dict(config)` gives those of a `gar.config.RunConfig`.
+        ignored: Settings that this driver never reads, as "section.name".
     """
-    return [
-        f"{section}.{name}"
-        for section, names in _unread(method, config)
-        for name in names
-        if getattr(getattr(config, section), name) != _default(getattr(config, section), name)
-    ]
+    names = [f"{section}.{name}" for section, names in _unread(method, sections) for name in names]
+    return [name for name in [*names, *ignored] if _is_chosen(sections, *name.split("."))]
 
 
-def _unread(method: Method, config: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+def warn_of_unread(method: Method, sections: Mapping[str, Any], *, driver: str, ignored: Collection[str] = ()) -> None:
+    """Name the `unread_settings` in a warning, if there are any. `gar train` prints the same."""
+    unread = unread_settings(method, sections, ignored=ignored)
+    if unread:
+        warnings.warn(f"Not read by {method.name} under {driver}: {', '.join(unread)}.", stacklevel=3)
+
+
+def _is_chosen(sections: Mapping[str, Any], section: str, name: str) -> bool:
+    values = sections.get(section)
+    return values is not None and getattr(values, name) != _default(values, name)
+
+
+def _unread(method: Method, sections: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """By section, what this run has no use for. What only bounds time and memory is left out."""
-    if not reads_vectors(method):
+    yield from _unread_by_method(method)
+    verify, data, model = sections.get("verify"), sections.get("data"), sections.get("model")
+    if verify and verify.verifier is None:
+        yield "verify", ("pass_grade",)
+    if data and data.source == _default(data, "source"):
+        yield "data", (*_COLUMNS, "revision")
+    elif data and Path(data.source).is_file():
+        yield "data", ("split", "subset", "revision")
+    if model and (model.path == _default(model, "path") or Path(model.path).is_dir()):
+        yield "model", ("revision",)
+    if "evaluate" in sections and not sections["evaluate"].sources:
+        yield "evaluate", ("num_samples", "ks", "max_problems", "temperature", "top_p", "every_steps", "before")
+    if "preflight" in sections and sections["preflight"].mode == "off":
+        yield "preflight", ("num_problems", "num_samples")
+    if "watchdog" in sections and sections["watchdog"].mode == "off":
+        yield "watchdog", ("steps",)
+
+
+def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if not method.reads_vectors:
         yield "signal", _SIGNAL_MEANS
     elif method.alignment not in ("anchor", "shuffled-anchor"):
         yield "signal", ("anchor_keep_fraction",)
-    if reads_vectors(method) and method.signal.get("kind") in ("gradient", "hidden"):
+    if method.reads_vectors and method.signal.get("kind") in ("gradient", "hidden"):
         yield "signal", ("activation_threshold", *(("temperature",) if method.signal["kind"] == "hidden" else ()))
     if not method.compares_responses and method.alignment is None:
         yield "signal", _SPANS
@@ -97,20 +130,6 @@ def _unread(method: Method, config: Any) -> Iterator[tuple[str, tuple[str, ...]]
         yield "loss", ("maspo",)
     if not method.token_level:
         yield "judge", ("template", "verdict_true", "verdict_false", "criteria", "temperature")
-    if config.verify.verifier is None:
-        yield "verify", ("pass_grade",)
-    if config.data.source == _default(config.data, "source"):
-        yield "data", (*_COLUMNS, "revision")
-    elif Path(config.data.source).is_file():
-        yield "data", ("split", "subset", "revision")
-    if config.model.path == _default(config.model, "path") or Path(config.model.path).is_dir():
-        yield "model", ("revision",)
-    if not config.evaluate.sources:
-        yield "evaluate", ("num_samples", "ks", "max_problems", "temperature", "top_p", "every_steps", "before")
-    if config.preflight.mode == "off":
-        yield "preflight", ("num_problems", "num_samples")
-    if config.watchdog.mode == "off":
-        yield "watchdog", ("steps",)
 
 
 def _signal_faults(signal: SignalSettings, resolved: SignalSettings) -> Iterator[str]:

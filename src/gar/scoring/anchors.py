@@ -11,7 +11,7 @@ from torch import Tensor
 from gar.core import length_closeness, random_unit_rows, shuffled_groups
 from gar.methods.base import AlignmentSource
 from gar.rollouts.generate import encode_prompt
-from gar.spans import SpanRule, TokenPieces, TokenSequence, anchor_sequence
+from gar.spans import SequenceReader, TokenPieces, TokenSequence
 from gar.types import Problem
 
 
@@ -44,10 +44,8 @@ class UsableAnchors(NamedTuple):
 def usable_anchors(
     problems: Sequence[Problem],
     tokenizer: Any,
-    rule: SpanRule,
-    pieces: TokenPieces,
+    reader: SequenceReader,
     *,
-    context: int | None,
     chat_template_kwargs: Mapping[str, Any] | None = None,
 ) -> UsableAnchors:
     """Leave out anchors that could never be scored, so that their problems count as those without one.
@@ -55,9 +53,7 @@ def usable_anchors(
     Args:
         problems: The data set.
         tokenizer: The policy's.
-        rule: Which tokens of an anchor are scored.
-        pieces: From `gar.spans.token_pieces`.
-        context: Most tokens the model reads at one time; None for no limit.
+        reader: Of this tokenizer, with the model's context.
         chat_template_kwargs: As in `encode_prompt`.
     """
     kept: list[Problem] = []
@@ -71,13 +67,11 @@ def usable_anchors(
         )
         usable = []
         for anchor in problem.anchors:
-            sequence = anchor_sequence(prompt_ids, anchor.text, tokenizer, rule, pieces=pieces)
-            if not sequence.positions:
-                without_tokens.append(problem.id)
-            elif context is not None and len(sequence.context_ids) + sequence.positions[-1] + 1 > context:
-                too_long.append(problem.id)
-            else:
+            fault = reader.fault(reader.anchor(prompt_ids, anchor.text))
+            if fault is None:
                 usable.append(anchor)
+            else:
+                (without_tokens if fault == "no tokens" else too_long).append(problem.id)
         kept.append(problem if len(usable) == len(problem.anchors) else replace(problem, anchors=tuple(usable)))
     return UsableAnchors(kept, without_tokens, too_long)
 
@@ -91,8 +85,7 @@ class AnchorReader:
     Args:
         problems: The data set.
         tokenizer: The policy's.
-        rule: Which tokens of an anchor are scored.
-        pieces: From `gar.spans.token_pieces`.
+        reader: Of this tokenizer.
         source: Whose anchors; all but "shuffled-anchor" are a problem's own.
         seed: Of the shuffle.
         chat_template_kwargs: As in `encode_prompt`, for the prompt of the other problem under "shuffled-anchor".
@@ -102,8 +95,7 @@ class AnchorReader:
         self,
         problems: Sequence[Problem],
         tokenizer: Any,
-        rule: SpanRule,
-        pieces: TokenPieces,
+        reader: SequenceReader,
         *,
         source: AlignmentSource | None,
         seed: int,
@@ -111,8 +103,7 @@ class AnchorReader:
     ):
         self._problems = problems
         self._tokenizer = tokenizer
-        self._rule = rule
-        self._pieces = pieces
+        self._reader = reader
         self._chat_template_kwargs = chat_template_kwargs
         self._owner = {i: i for i in range(len(problems))}
         if source == "shuffled-anchor":
@@ -126,10 +117,7 @@ class AnchorReader:
         context = prompt_ids
         if self._owner[problem_index] != problem_index:
             context = encode_prompt(self._tokenizer, owner.prompt, chat_template_kwargs=self._chat_template_kwargs)
-        return [
-            anchor_sequence(context, anchor.text, self._tokenizer, self._rule, pieces=self._pieces)
-            for anchor in owner.anchors
-        ]
+        return [self._reader.anchor(context, anchor.text) for anchor in owner.anchors]
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:

@@ -6,19 +6,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gar.core import NORM_FLOOR, BestAlignment, best_alignment_scores, group_advantages, unit_rows
-from gar.errors import ConfigError
-from gar.methods import METHODS, ScoredBatch, ShapedRewards, check_settings, eligible_responses, resolve_signal
+from gar.core import NORM_FLOOR, BestAlignment
+from gar.methods import Engine, Method
 from gar.models.families import find_parts
+from gar.scoring.anchors import best_likeness
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, Row
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
-from gar.settings import GROUP_DDOF, GROUP_EPS, AdvantageSettings, RewardSettings, SignalSettings
-from gar.shaping import responses_to_score
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.shaping import ResponseFacts, RewardTable, ShapedTable, TableRow, VectorPlan, plan_shaping
 from gar.spans import SpanRule, TokenSequence
 from gar.types import ResponseVerifier, Status, Tags, Verdict
 
-_METHOD = METHODS["gar-grpo"]
+SCORER = Engine(
+    name="GarScorer",
+    can=frozenset({"anchor", "text", "length", "compares_responses"}),
+    estimators={"group": ()},
+)
+"""A scorer sees the groups of one call: no data set, no judge, no loss, and no batch to whiten over."""
 
 
 class GarScorer:
@@ -31,6 +36,8 @@ class GarScorer:
     Args:
         model: A causal language model of transformers, with or without a PEFT adapter.
         tokenizer: Its tokenizer.
+        method: Name of a method, or a method: `gar-grpo`, or any that needs neither a loss, a judge, a data set nor a
+            whole batch (`SCORER.methods()`).
         verifier: Judges responses against `ResponseGroup.answer`, for example `gar.verify.Verifier()`. None: every
             group says itself which responses are `eligible`, and the whole response is scored unless `signal.span`
             is "think".
@@ -40,7 +47,7 @@ class GarScorer:
         score_all: Compute the alignment of every response, not only where a bonus is possible. Rewards stay the same.
 
     Raises:
-        ConfigError: Settings that nothing would read.
+        ConfigError: A method that a scorer cannot run, or settings that another one switches off.
         ModelError: The model has no plain LM head, does something to its logits that the closed form does not cover,
             or the tokenizer has more tokens than the model.
 
@@ -57,6 +64,7 @@ class GarScorer:
         model: Any,
         tokenizer: Any,
         *,
+        method: str | Method = "gar-grpo",
         verifier: ResponseVerifier | None = None,
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
@@ -65,20 +73,13 @@ class GarScorer:
     ):
         self._parts = find_parts(model)
         self._verifier = verifier
-        method = _METHOD
-        self._signal = resolve_signal(method, signal or SignalSettings())
-        self._reward = reward or RewardSettings()
-        self._advantage = advantage or AdvantageSettings()
-        if self._advantage.estimator not in (None, "group"):
-            raise ConfigError(
-                f"advantage.estimator is '{self._advantage.estimator}', but a scorer normalises within groups: it does "
-                "not know which responses make a batch. Whiten its rewards in your own loop."
-            )
-        check_settings(method, reward=self._reward, advantage=self._advantage)
+        chosen = {"signal": signal, "reward": reward, "advantage": advantage}
+        sections = {name: section for name, section in chosen.items() if section is not None}
+        self._shaping = plan_shaping(SCORER, method, sections)
         self._score_all = score_all
         tags = verifier.tags if verifier else Tags()
         rule = SpanRule.from_settings(
-            self._signal, format=verifier.format if verifier else "none", tags=tags, tokenizer=tokenizer
+            self._shaping.signal, format=verifier.format if verifier else "none", tags=tags, tokenizer=tokenizer
         )
         self._reader = GroupReader(model, tokenizer, rule=rule, tags=tags, head_rows=len(self._parts.weight))
 
@@ -97,27 +98,57 @@ class GarScorer:
             ModelError: Chat messages for a tokenizer without a chat template.
         """
         rows: list[Row] = []
-        anchors: list[TokenSequence] = []
-        anchor_groups: list[int] = []
+        anchors: list[list[TokenSequence]] = []
         for index, group in enumerate(groups):
             _check_group(group, index, has_verifier=self._verifier is not None)
             mine = self._reader.read_group(group, index)
-            usable = self._reader.read_anchors(group, mine)
             rows += mine
-            anchors += usable
-            anchor_groups += [index] * len(usable)
+            anchors.append(self._reader.read_anchors(group, mine) if self._shaping.method.needs_alignment else [])
         if not rows:
             return []
         self._verify(groups, rows)
-        facts = _facts(rows)
-        needed = self._needed(facts, rows)
-        best, norms, vectors = self._align(rows, needed, anchors, anchor_groups)
-        scored = best.scored.cpu()
-        facts = _facts(rows, alignment=best.scores.cpu().double().where(scored, torch.nan))
-        _note_outcome(rows, needed, scored, norms)
+        members = [_table_row(row, anchors[row.group_index]) for row in rows]
+        table = RewardTable(self._shaping, [member.facts for member in members])
+        needed = torch.tensor([row.fault is None for row in rows]) if self._score_all else table.needed
+        norms = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+        if self._shaping.method.reads_vectors:
+            shaped, best, norms = self._with_vectors(table, members, needed)
+            if tokens:
+                self._attribute(rows, shaped.batch.scored, *best)
+        else:
+            shaped = table.shape(self._likenesses(members, needed))
+        _note_outcome(rows, needed, self._is_scored(shaped, norms), norms)
         if tokens:
-            self._attribute(rows, scored, best, vectors)
-        return self._scores(groups, rows, facts, norms)
+            self._name_tokens(rows)
+        return self._scores(groups, rows, shaped, norms)
+
+    def _with_vectors(
+        self, table: RewardTable, members: Sequence[TableRow], needed: Tensor
+    ) -> tuple[ShapedTable, tuple[BestAlignment, Tensor], Tensor]:
+        """Rewards; best alignments with the anchors' unit vectors; norms of the means, NaN where none was computed."""
+        signal = self._shaping.signal
+        plan = VectorPlan(members, needed, anchor_keep_fraction=signal.anchor_keep_fraction)
+        means = signal_means(self._parts.gathered(), plan.sequences, signal, keep_fractions=plan.keep_fractions)
+        norms = torch.full((len(members),), torch.nan, dtype=torch.float64)
+        norms[plan.members] = means[: len(plan.members)].double().norm(dim=-1).cpu()
+        aligned = plan.align(means)
+        shaped = table.shape(aligned.alignment, vectors=aligned.vectors)
+        return shaped, (aligned.best, aligned.anchors), norms
+
+    def _likenesses(self, members: Sequence[TableRow], needed: Tensor) -> Tensor | None:
+        """Alignments that need no model; None for a method without any."""
+        source = self._shaping.method.alignment
+        if source is None:
+            return None
+        values = [
+            best_likeness(member.sequence, member.anchors, source, self._reader.pieces) if wanted else torch.nan
+            for member, wanted in zip(members, needed.tolist(), strict=True)
+        ]
+        return torch.tensor(values, dtype=torch.float64)
+
+    def _is_scored(self, shaped: ShapedTable, norms: Tensor) -> Tensor:
+        """Which responses have an alignment or, where the method compares responses, a vector."""
+        return norms >= NORM_FLOOR if self._shaping.method.compares_responses else shaped.batch.scored
 
     def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[Row]) -> None:
         """A verdict for each response: the group's own, or the verifier's."""
@@ -141,59 +172,29 @@ class GarScorer:
         for row, verdict in zip(open_rows, verdicts, strict=True):
             row.verdict = verdict
 
-    def _needed(self, facts: ScoredBatch, rows: Sequence[Row]) -> Tensor:
-        """Which responses to score: those that can be, and unless all are asked for, those that may earn a bonus."""
-        possible = torch.tensor([row.fault is None for row in rows])
-        return possible if self._score_all else responses_to_score(_METHOD, self._reward, facts, possible)
-
-    def _align(
-        self, rows: Sequence[Row], needed: Tensor, anchors: Sequence[TokenSequence], anchor_groups: Sequence[int]
-    ) -> tuple[BestAlignment, Tensor, Tensor]:
-        """Best cosines of all responses; norms of their means, NaN where not needed; unit vectors of the anchors."""
-        members = needed.nonzero()[:, 0].tolist()
-        groups = {rows[i].group_index for i in members}
-        used = [j for j, group in enumerate(anchor_groups) if group in groups]
-        found = signal_means(
-            self._parts.gathered(),
-            [*(rows[i].sequence for i in members), *(anchors[j] for j in used)],
-            self._signal,
-            keep_fractions=[1.0] * len(members) + [self._signal.anchor_keep_fraction] * len(used),
-        )
-        means = found.new_zeros(len(rows), found.shape[1])
-        means[members] = found[: len(members)]
-        vectors = unit_rows(found[len(members) :])
-        device = found.device
-        best = best_alignment_scores(
-            unit_rows(means),
-            torch.tensor([row.group_index for row in rows], device=device),
-            vectors,
-            torch.tensor([anchor_groups[j] for j in used], dtype=torch.long, device=device),
-        )
-        norms = means.double().norm(dim=-1).cpu().where(needed, torch.nan)
-        return best, norms, vectors
-
     def _attribute(self, rows: Sequence[Row], scored: Tensor, best: BestAlignment, vectors: Tensor) -> None:
         members = scored.nonzero()[:, 0].tolist()
         shares = token_shares(
             self._parts.gathered(),
             [rows[i].sequence for i in members],
             vectors[best.anchor_index[members]],
-            self._signal,
+            self._shaping.signal,
         )
-        for row in rows:
-            if row.fault is not SignalStatus.UNKNOWN_TOKENS:
-                row.tokens = self._reader.pieces(row.sequence.ids)
         for i, values in zip(members, shares, strict=True):
             positions = rows[i].sequence.positions
             by_position = dict(zip(positions, values, strict=True))
             rows[i].shares = [by_position.get(position) for position in range(len(rows[i].sequence.ids))]
 
+    def _name_tokens(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if row.fault is not SignalStatus.UNKNOWN_TOKENS:
+                row.tokens = self._reader.pieces(row.sequence.ids)
+
     def _scores(
-        self, groups: Sequence[ResponseGroup], rows: Sequence[Row], facts: ScoredBatch, norms: Tensor
+        self, groups: Sequence[ResponseGroup], rows: Sequence[Row], table: ShapedTable, norms: Tensor
     ) -> list[ResponseScore]:
-        shaped = _METHOD.shape(facts, self._reward)
-        advantages = self._advantages(shaped, facts).tolist()
-        eligible = eligible_responses(facts, self._reward).tolist()
+        shaped, facts = table.shaped, table.batch
+        advantages, eligible = table.advantages().tolist(), table.eligible.tolist()
         scores = []
         for i, row in enumerate(rows):
             group = groups[row.group_index]
@@ -223,19 +224,6 @@ class GarScorer:
             )
         return scores
 
-    def _advantages(self, shaped: ShapedRewards, facts: ScoredBatch) -> Tensor:
-        settings = self._advantage
-        if settings.baseline == "none":
-            return shaped.rewards
-        return group_advantages(
-            shaped.rewards,
-            facts.group_index,
-            scale="std",
-            ddof=GROUP_DDOF if settings.ddof is None else settings.ddof,
-            eps=GROUP_EPS if settings.eps is None else settings.eps,
-            std_floor=settings.std_floor,
-        )
-
 
 def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> None:
     name = f"group {index}" + (f" ({group.id})" if group.id else "")
@@ -251,20 +239,20 @@ def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> Non
         raise ValueError(f"{name}: no gold answer to verify against. Give `answer`, or `eligible`.")
 
 
-def _facts(rows: Sequence[Row], alignment: Tensor | None = None) -> ScoredBatch:
-    unknown = torch.full((len(rows),), torch.nan, dtype=torch.float64)
-    known = unknown if alignment is None else alignment
-    return ScoredBatch(
-        verified=torch.tensor([row.verdict.verified for row in rows]),
-        well_formatted=torch.tensor([row.verdict.well_formatted for row in rows]),
-        group_index=torch.tensor([row.group_index for row in rows]),
-        alignment=known,
-        scored=known.isfinite(),
+def _table_row(row: Row, anchors: Sequence[TokenSequence]) -> TableRow:
+    facts = ResponseFacts(
+        group_index=row.group_index,
+        status=str(row.verdict.status),
+        verified=row.verdict.verified,
+        well_formatted=row.verdict.well_formatted,
+        num_anchors=len(anchors),
+        num_scored_tokens=len(row.sequence.positions) if row.fault is None else 0,
     )
+    return TableRow(facts=facts, sequence=row.sequence, anchors=anchors)
 
 
 def _note_outcome(rows: Sequence[Row], needed: Tensor, scored: Tensor, norms: Tensor) -> None:
-    """How the signal of each response ended."""
+    """How the signal of each response ended; `norms` are those of the mean vectors, NaN where none was computed."""
     for i, row in enumerate(rows):
         if row.fault is not None:
             row.outcome = row.fault

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gar.core import group_advantages
 from gar.errors import ConfigError
-from gar.integrations.slime.settings import LOG_PROB_HOOK, check_supported, read_settings
+from gar.integrations.slime.settings import LOG_PROB_HOOK, check_supported
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
 from tests.engines.rollouts import make_arguments, sequences_of, true_rewards
 from tests.ranks import run_ranks
@@ -239,9 +239,9 @@ def test_slime_makes_its_log_prob_pass_where_we_let_it_through(tmp_path, changes
     args = arguments("single", gar={"capture": "logprob"}, **LOG_PROB_HOOK, **{"global_batch_size": 10, **changes})
     (rank,) = run_ranks(through_train_actor, 1, tmp_path, CHECKOUT, "single", changes)
     if changes in MADE:
-        check_supported(args, read_settings(args))
+        check_supported(args)
         assert rank["passes"] == ["ref_", ""]
     else:
         with pytest.raises(ConfigError, match="slime makes no log-probability pass"):
-            check_supported(args, read_settings(args))
+            check_supported(args)
         assert "slime has made no log-probability pass of the policy before this step" in rank["refused"]

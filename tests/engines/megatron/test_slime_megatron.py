@@ -64,7 +64,7 @@ def policy(layout: str, head: str, *, standin: bool = True) -> Iterator[list[Any
 
 
 def settings(signal: dict[str, Any], **advantage: Any) -> Any:
-    return make_arguments(gar={"signal": signal, "advantage": {"ddof": 1, "eps": 1e-6, **advantage}})
+    return make_arguments(gar={"signal": signal, "advantage": advantage or {"ddof": 1, "eps": 1e-6}})
 
 
 def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[str, Any]]:

@@ -22,9 +22,9 @@ from gar.core import group_advantages, reinforce_plus_plus_advantages
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.exchange import MEANS
 from gar.integrations.verl.reward import GarRewardManager
-from gar.integrations.verl.settings import read_settings
-from gar.integrations.verl.table import ResponseRow, RewardTable, SequenceReader
+from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import OUTCOME_SCORES, read_rows
+from gar.shaping import RewardTable, TableRow, VectorPlan
 from gar.spans import TokenSequence
 from tests.engines.verl.steps import Rollouts, make_trainer, read_field, reward_and_advantage, trajectory
 from tests.engines.verl.workers import autograd_mean, compose_config
@@ -40,6 +40,8 @@ GROUPS = {
 }
 """Text, right, well formatted. "none" has no anchor; one response of "mute" has no token to score."""
 
+NO_READER: Any = None
+
 TOLERANCE: dict[str, Any] = {"rtol": 0, "atol": 1e-6}
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!gar).*")  # of verl and what it stands on
@@ -51,7 +53,7 @@ class Step:
 
     trainer: Any
     batch: Any
-    rows: list[ResponseRow]
+    rows: list[TableRow]
     keys: list[str]
     padding: list[str]
     metrics: dict[str, Any]
@@ -65,8 +67,7 @@ class Step:
 
     @property
     def groups(self) -> Tensor:
-        names = list(GROUPS)
-        return torch.tensor([names.index(row.group) for row in self.rows])
+        return torch.tensor([row.facts.group_index for row in self.rows])  # numbered as they come, as in GROUPS
 
 
 def make_rollouts(tokenizer: Any) -> Rollouts:
@@ -87,7 +88,7 @@ def step(cluster: None, tied: Path) -> Step:
     trainer = make_trainer(compose_config(tied))
     rollouts = make_rollouts(trainer.tokenizer)
     rollouts.put("train")
-    rows = read_rows(rollouts.keys, "train")
+    rows = read_rows(rollouts.keys, "train", trainer._reader, max_response_tokens=99)
     metrics: dict[str, Any] = {}
     batch = reward_and_advantage(trainer, rollouts, "train", metrics)
     padding = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if tag.get("is_padding")]
@@ -101,8 +102,9 @@ def test_trainer_takes_the_synchronous_replay_buffer(step):
 
 def test_step_gives_the_rewards_of_one_process(step, tied):
     """The same rows, with vectors from autograd on the whole model."""
-    config = read_settings(OmegaConf.to_container(step.trainer.config, resolve=True))
-    table = RewardTable(step.rows, SequenceReader(step.trainer.tokenizer, config), config)
+    config: Any = OmegaConf.to_container(step.trainer.config, resolve=True)
+    table = RewardTable(read_shaping(read_settings(config)), [row.facts for row in step.rows])
+    plan = VectorPlan(step.rows, table.needed)
 
     def vector(sequence: TokenSequence) -> Tensor:
         ids = torch.tensor([*sequence.context_ids, *sequence.ids])
@@ -110,13 +112,11 @@ def test_step_gives_the_rewards_of_one_process(step, tied):
         span = (first + places[0], first + places[-1] + 1) if places else (0, 0)
         return autograd_mean(tied, (ids, first, torch.ones(len(sequence.ids), dtype=torch.long), *span))
 
-    shaped, metrics = table.shape(
-        torch.stack([vector(sequence) for sequence in table.sequences]),
-        torch.stack([vector(sequence) for sequence in table.anchor_sequences]),
-    )
+    found = plan.align(torch.stack([vector(sequence) for sequence in plan.sequences]))
+    shaped = table.shape(found.alignment)
     torch.testing.assert_close(step.rewards, shaped.rewards, **TOLERANCE)
-    assert bool((shaped.bonuses > 1e-3).any())
-    for name, value in metrics.items():
+    assert bool((shaped.shaped.bonuses > 1e-3).any())
+    for name, value in (shaped.metrics() | {"gar/truncated_fraction": 0.0}).items():
         assert step.metrics[name] == pytest.approx(value, abs=1e-6), name
 
 
@@ -144,7 +144,7 @@ def test_reinforce_plus_plus_is_verls_own_and_agrees_with_the_core(step):
     step.trainer.config.algorithm.adv_estimator = "reinforce_plus_plus"
     step.trainer._compute_advantage(step.batch, {})
     found = torch.stack([advantages[-1] for advantages in step.read("advantages")]).double()
-    counts = torch.tensor([len(row.mask) for row in step.rows])
+    counts = torch.tensor([len(row.sequence.ids) for row in step.rows])
     expected = reinforce_plus_plus_advantages(step.rewards, counts, step.groups, baseline=False, ddof=1, eps=1e-8)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -159,12 +159,12 @@ def test_read_rows_refuses_responses_without_a_verdict(step):
     rollouts.add("x", [5, 6], [7], anchors=[], score=1.0, verdict={"acc": 1.0})
     rollouts.put("other")
     with pytest.raises(ConfigError, match=r"without a verdict, with \['acc'\]: is reward.reward_manager.name=gar"):
-        read_rows(["x_0_0"], "other")
+        read_rows(["x_0_0"], "other", step.trainer._reader, max_response_tokens=99)
 
 
 def test_read_rows_refuses_several_outputs_of_a_session():
     with pytest.raises(DataError, match="several outputs of one session, such as a_0_1"):
-        read_rows(["a_0_0", "a_0_1"], "train")
+        read_rows(["a_0_0", "a_0_1"], "train", NO_READER, max_response_tokens=99)
 
 
 def answer(tokenizer: Any, text: str, gold: str) -> Any:

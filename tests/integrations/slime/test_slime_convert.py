@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
         (False, True, "wrong"),
         (False, False, "unparsed"),
     ]
-    assert [fact.position for fact in facts] == [0, 1, 2]
+    assert [payload.position for payload in data["prompt"]] == [0, 1, 2]
     right, _, open_ended = data["prompt"]
     ids = tokenizer.encode(GOOD)
     assert [ids[i] for i in right.positions] == tokenizer.encode("3 + 4 = 7")  # the thinking part alone
@@ -91,7 +92,6 @@ def test_a_problem_without_anchor_is_legal(tokenizer):
     samples = [sample(tokenizer), sample(tokenizer, group=1, index=1, metadata={"anchors": []})]
     payloads = convert_samples(make_arguments(), samples)["prompt"]
     assert [payload.facts.num_anchors for payload in payloads] == [1, 0]
-    assert [payload.facts.can_score for payload in payloads] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,29 @@ def test_outcome_reward_is_base_or_penalty_and_keeps_the_verdict(tokenizer, monk
     args = make_arguments()
     assert asyncio.run(outcome_reward(args, samples[0])) == 1.0
     assert asyncio.run(outcome_reward(args, samples)) == [1.0, pytest.approx(-0.6)]
-    reader = convert._reader(args.hf_checkpoint, convert.read_settings(args).model_dump_json())
+    reader = convert.sample_reader(args)
     asked = []
     monkeypatch.setattr(reader._verifier, "verify", lambda texts, *_, **__: asked.extend(texts) or [])
     assert convert_samples(args, samples)["prompt"][0].facts.verified
     assert asked == []  # the verdicts were known
+
+
+def test_what_lies_beyond_the_context_is_counted_and_not_scored(tokenizer, monkeypatch):
+    monkeypatch.setattr(convert, "context_of", lambda config: 15)
+    long = GOOD.replace("3 + 4", "3 + 4 " * 4)
+    samples = [
+        sample(tokenizer), sample(tokenizer, long, index=1),
+        sample(tokenizer, group=1, index=2, metadata={"anchors": [long]}),
+    ]  # fmt: skip
+    facts = [payload.facts for payload in convert_samples(make_arguments(), samples)["prompt"]]
+    assert [fact.too_long for fact in facts] == [False, True, False]
+    assert [fact.num_scored_tokens > 0 for fact in facts] == [True, False, True]
+    assert [(fact.num_anchors, fact.num_anchors_too_long) for fact in facts] == [(1, 0), (1, 0), (0, 1)]
+
+
+def test_empty_and_truncated_responses_are_told_apart(tokenizer):
+    cut = sample(tokenizer, "<think> 3", index=1)
+    cut.status = SimpleNamespace(value="truncated")
+    samples = [sample(tokenizer), cut, sample(tokenizer, "", index=2)]
+    facts = [payload.facts for payload in convert_samples(make_arguments(), samples)["prompt"]]
+    assert [(fact.empty, fact.truncated) for fact in facts] == [(False, False), (False, True), (True, False)]

@@ -10,13 +10,21 @@ import torch
 
 from gar.core import gradient_activation_means, group_advantages
 from gar.errors import ConfigError, ModelError
-from gar.integrations.slime.facts import scored_batch
 from gar.integrations.slime.forward import pack
-from gar.integrations.slime.postprocess import needed_responses, slime_rewards
-from gar.integrations.slime.settings import read_settings
+from gar.integrations.slime.postprocess import slime_rewards
+from gar.integrations.slime.settings import read_shaping
 from gar.methods import METHODS
 from gar.settings import RewardSettings
-from tests.engines.rollouts import GROUPS, VOCAB, make_arguments, make_data, sequences_of, true_rewards
+from gar.shaping import RewardTable
+from tests.engines.rollouts import (
+    GROUPS,
+    VOCAB,
+    make_arguments,
+    make_data,
+    scored_batch,
+    sequences_of,
+    true_rewards,
+)
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
@@ -112,8 +120,8 @@ NORMALISED = {"advantage": {"ddof": 1, "eps": 1e-6}}
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "shaped": (SHAPED, {}),
     "normalised": (NORMALISED, {}),
-    "not divided": (NORMALISED, {"grpo_std_normalization": False}),
-    "not normalised": (NORMALISED, {"rewards_normalization": False}),
+    "not divided": ({}, {"grpo_std_normalization": False}),
+    "not normalised": ({}, {"rewards_normalization": False}),
     "static": (SHAPED, {"use_dynamic_batch_size": False, "max_tokens_per_gpu": None}),
     "two anchors": (SHAPED, {"num_anchors": 2}),
     "not centred": ({**SHAPED, "reward": {"centre": False}}, {}),
@@ -156,6 +164,10 @@ def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[torch.Tensor, torc
     return true_rewards(make_data(), *found, method=method)
 
 
+def needed_responses(args: Any) -> torch.Tensor:
+    return RewardTable(read_shaping(args), [payload.facts for payload in make_data()["prompt"]]).needed
+
+
 def of_two(two: list[dict[str, dict[str, Any]]], way: str) -> torch.Tensor:
     whole = torch.zeros(len(make_data()["tokens"]), dtype=torch.float64)
     for rank, found in enumerate(two):
@@ -178,15 +190,14 @@ def test_postprocess_takes_the_best_of_several_anchors(one, two):
     best = torch.fmax(first, second)
     assert bool((first > second).any())
     assert bool((second > first).any())
-    facts = [payload.facts for payload in make_data()["prompt"]]
-    batch = scored_batch(facts, best)
+    batch = scored_batch(make_data(), best)
     rewards = METHODS["gar-grpo"].shape(batch, RewardSettings()).rewards
     torch.testing.assert_close(torch.tensor(one["two anchors"]["rewards"]).double(), rewards, rtol=0, atol=1e-6)
     torch.testing.assert_close(of_two(two, "two anchors"), rewards, rtol=0, atol=1e-6)
 
 
 def test_postprocess_without_centring_pays_a_lone_response_its_own_cosine(one, two):
-    batch = scored_batch([payload.facts for payload in make_data()["prompt"]], truth()[1])
+    batch = scored_batch(make_data(), truth()[1])
     shaped = METHODS["gar-grpo"].shape(batch, RewardSettings(centre=False))
     lone = 12  # the only right one of the fourth group
     assert float(shaped.bonuses[lone]) > 0.001
@@ -224,7 +235,7 @@ def test_postprocess_has_slime_compute_the_advantages(one):
 
 def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
     _, alignment = truth()
-    needed = needed_responses([p.facts for p in make_data()["prompt"]], read_settings(make_arguments()))
+    needed = needed_responses(make_arguments())
     share = one["shaped"]
     assert share["gar/alignment_mean"][0] == pytest.approx(float(alignment[needed].mean()), abs=1e-6)
     assert share["gar/scored_fraction"][0] == float(needed.double().mean())
@@ -256,8 +267,7 @@ def test_postprocess_packs_into_fewer_passes_where_more_fits(one):
 
 
 def test_needed_responses_are_those_a_bonus_is_possible_for():
-    facts = [payload.facts for payload in make_data()["prompt"]]
-    by_group = needed_responses(facts, read_settings(make_arguments())).view(len(GROUPS), 4).int().tolist()
+    by_group = needed_responses(make_arguments()).view(len(GROUPS), 4).int().tolist()
     assert by_group == [
         [1, 1, 0, 1],
         [1, 1, 1, 1],
@@ -267,15 +277,15 @@ def test_needed_responses_are_those_a_bonus_is_possible_for():
         [0, 1, 0, 1],
         [0, 1, 1, 0],  # the first has nothing to score
     ]
-    alone = read_settings(make_arguments(gar={"reward": {"singleton": "absolute"}}))
-    assert needed_responses(facts, alone).view(len(GROUPS), 4)[3].int().tolist() == [1, 0, 0, 0]
+    alone = make_arguments(gar={"reward": {"singleton": "absolute"}})
+    assert needed_responses(alone).view(len(GROUPS), 4)[3].int().tolist() == [1, 0, 0, 0]
 
 
 def test_slime_rewards_of_reinforce_plus_plus():
     rewards, groups = torch.tensor([1.0, 0.0, 3.0, 1.0]).double(), torch.tensor([0, 0, 1, 1])
-    plain = read_settings(make_arguments(gar={"method": "gar-reinforce-pp"}))
+    plain = read_shaping(make_arguments(gar={"method": "gar-reinforce-pp"}))
     assert slime_rewards(make_arguments(), plain, rewards, groups) is rewards
-    baseline = read_settings(make_arguments(gar={"method": "reinforce-pp-baseline"}))
+    baseline = read_shaping(make_arguments(gar={"method": "reinforce-pp-baseline"}))
     assert slime_rewards(make_arguments(), baseline, rewards, groups).tolist() == [0.5, -0.5, 1.0, -1.0]
 
 

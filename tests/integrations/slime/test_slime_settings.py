@@ -10,11 +10,11 @@ import yaml
 from gar.errors import ConfigError
 from gar.integrations.slime.settings import (
     HOOKS,
-    SUPPORTED_METHODS,
+    SLIME,
     capture_of,
     check_supported,
-    estimator_of,
     read_settings,
+    read_shaping,
 )
 from gar.methods import METHODS
 from tests.engines.rollouts import make_arguments, make_capturing
@@ -41,7 +41,7 @@ def test_read_settings_takes_the_section_over_its_variant():
 
 
 def test_read_settings_applies_the_method_s_own_signal():
-    assert read_settings(make_arguments(gar={"method": "hidden-cosine"})).signal.kind == "hidden"
+    assert read_shaping(make_arguments(gar={"method": "hidden-cosine"})).signal.kind == "hidden"
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,14 @@ def test_read_settings_names_what_is_wrong(gar, text):
 
 
 def test_every_supported_method_needs_no_more_than_an_anchor():
-    for name in SUPPORTED_METHODS:
+    assert sorted(SLIME.methods()) == [
+        "alignment-only", "gar-grpo", "gar-reinforce-pp", "grpo", "hidden-cosine", "reinforce-pp",
+        "reinforce-pp-baseline",
+    ]  # fmt: skip
+    for name in SLIME.methods():
         method = METHODS[name]
         assert method.alignment in (None, "anchor")
-        assert not any((method.compares_responses, method.token_level, method.gate))
+        assert not any((method.compares_responses, method.token_level, method.gate, method.trl))
 
 
 def test_check_supported_passes_each_estimator_with_its_flag():
@@ -78,16 +82,18 @@ def test_check_supported_passes_each_estimator_with_its_flag():
         ("reinforce-pp-baseline", "reinforce_plus_plus_baseline"),
     ):
         args = make_arguments(gar={"method": method}, advantage_estimator=flag)
-        check_supported(args, read_settings(args))
-    assert (
-        estimator_of(read_settings(make_arguments(gar={"advantage": {"estimator": "reinforce-pp"}}))) == "reinforce-pp"
-    )
+        check_supported(args)
+    chosen = make_arguments(gar={"advantage": {"estimator": "reinforce-pp"}})
+    assert read_shaping(chosen).estimator == "reinforce-pp"
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"gar": {"method": "g2rl"}}, "gar.method 'g2rl' does not run under slime, expected one of gar-grpo"),
+        (
+            {"gar": {"method": "g2rl"}},
+            "method 'g2rl' does not run under slime: the method compares the vectors of",
+        ),
         ({"advantage_estimator": "ppo"}, "is ppo: its critic is trained on rewards that GAR has not shaped yet"),
         (
             {"advantage_estimator": "reinforce_plus_plus"},
@@ -110,7 +116,7 @@ def test_check_supported_passes_each_estimator_with_its_flag():
 def test_check_supported_refuses(changes, text):
     args = make_arguments(**changes)
     with pytest.raises(ConfigError, match=text):
-        check_supported(args, read_settings(args))
+        check_supported(args)
 
 
 def test_the_launch_script_names_the_hooks_and_valid_settings():
@@ -119,7 +125,7 @@ def test_the_launch_script_names_the_hooks_and_valid_settings():
         assert f"--{name.replace('_', '-')} {hook}\n" in script
     text = script.partition("<<'GAR_YAML'\n")[2].partition("GAR_YAML\n")[0]
     args = make_arguments(**yaml.safe_load(text))
-    check_supported(args, read_settings(args))
+    check_supported(args)
     assert read_settings(args).reward.beta == 0.5
     assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0
 
@@ -128,7 +134,7 @@ def test_capture_is_own_unless_set():
     assert capture_of(make_arguments()) == "own"
     args = make_capturing()
     assert capture_of(args) == "logprob"
-    check_supported(args, read_settings(args))
+    check_supported(args)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_capture_logprob_is_refused_where_slime_makes_no_such_pass(changes, text
     args = make_capturing()
     vars(args).update(changes)
     with pytest.raises(ConfigError, match=text):
-        check_supported(args, read_settings(args))
+        check_supported(args)
 
 
 @pytest.mark.parametrize(
@@ -164,9 +170,17 @@ def test_capture_logprob_is_refused_where_slime_makes_no_such_pass(changes, text
 )
 def test_capture_logprob_is_let_through_where_slime_makes_the_pass(reason):
     args = make_capturing(**reason)
-    check_supported(args, read_settings(args))
+    check_supported(args)
 
 
 def test_capture_names_its_two_values():
     with pytest.raises(ConfigError, match=r"gar.yaml: gar.capture is 'log_prob', expected own or logprob"):
-        check_supported(make_arguments(gar={"capture": "log_prob"}), read_settings(make_arguments()))
+        check_supported(make_arguments(gar={"capture": "log_prob"}))
+
+
+def test_settings_that_nothing_reads_are_named_once_at_the_start():
+    """By `on_megatron_init` on the first rank; hooks that run at every step are quiet."""
+    args = make_arguments(gar={"method": "grpo", "signal": {"precision": "float32"}, "reward": {"beta": 0.2}})
+    with pytest.warns(UserWarning, match="Not read by grpo under slime: reward.beta, signal.precision"):
+        check_supported(args, quiet=False)
+    check_supported(args)  # any warning is an error here

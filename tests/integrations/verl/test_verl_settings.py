@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gar.errors import ConfigError
-from gar.integrations.verl.settings import check_supported, read_settings
+from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
 
 
 def verl_config(**flags: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def verl_config(**flags: Any) -> dict[str, Any]:
 
 
 def check(config: Mapping[str, Any]) -> None:
-    check_supported(config, read_settings(config))
+    check_supported(config, read_shaping(read_settings(config)))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_check_supported_lets_through(flags):
         ({"gar__trl": {}}, "'gar.trl' means nothing under verl"),
         ({"gar__advantage": {"ddof": 0}}, "'gar.advantage' means nothing under verl, whose own flags decide it"),
         ({"gar__variant": "released"}, "gar.variant 'released' trains without a group baseline"),
-        ({"gar__method": "g2rl"}, "gar.method 'g2rl' does not run under verl, expected one of gar-grpo"),
+        ({"gar__method": "g2rl"}, "method 'g2rl' does not run under verl: the method compares the vectors of"),
         ({"algorithm__adv_estimator": "gae"}, "adv_estimator is gae, but gar-grpo goes with grpo"),
         ({"gar__method": "gar-reinforce-pp"}, "is grpo, but gar-reinforce-pp goes with reinforce_plus_plus"),
         ({"gar__method": "maspo"}, "loss_mode is vanilla, but maspo goes with gar_maspo"),
@@ -90,5 +90,12 @@ def test_check_supported_refuses(flags, text):
 
 
 def test_read_settings_takes_the_methods_own_signal():
-    assert read_settings(verl_config(gar__method="hidden-cosine")).signal.kind == "hidden"
+    assert read_shaping(read_settings(verl_config(gar__method="hidden-cosine"))).signal.kind == "hidden"
     assert read_settings(verl_config(gar__signal={"limit_tokens": 5})).signal.limit_tokens == 5
+
+
+def test_settings_that_nothing_reads_are_named():
+    config = read_settings(verl_config(gar__reward={"novelty_weight": 2.0}, gar__signal={"max_batch_tokens": 99}))
+    with pytest.warns(UserWarning, match=r"gar-grpo under verl: reward.novelty_weight, signal.max_batch_tokens\."):
+        read_shaping(config)
+    read_shaping(config, quiet=True)  # any warning is an error here

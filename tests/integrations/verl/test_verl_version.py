@@ -42,7 +42,7 @@ def test_importing_the_package_needs_no_verl_and_registers_nothing():
     code = (
         "import sys; sys.modules['verl'] = None\n"
         "import gar.integrations.verl, gar.integrations.verl.data, gar.integrations.verl.settings, "
-        "gar.integrations.verl.table, gar.integrations.verl.exchange\n"
+        "gar.integrations.verl.rows, gar.integrations.verl.exchange\n"
         "assert not [name for name in sys.modules if name.startswith(('ray', 'tensordict', 'transfer_queue'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

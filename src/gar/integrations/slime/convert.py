@@ -3,22 +3,15 @@
 import asyncio
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gar.config import RunConfig
 from gar.errors import ConfigError, DataError
-from gar.integrations.slime.facts import ResponseFacts, ResponsePayload, scored_batch
-from gar.integrations.slime.settings import check_supported, read_settings
-from gar.methods import METHODS
-from gar.spans import (
-    SpanRule,
-    TokenSequence,
-    anchor_sequence,
-    ends_in_thinking_tag,
-    scored_positions,
-    token_pieces,
-    without_trailing_special,
-)
+from gar.integrations.slime.settings import check_supported, read_settings, read_shaping
+from gar.settings import SignalSettings
+from gar.shaping import ResponseFacts, RewardTable, read_facts
+from gar.spans import AnchorSequences, SequenceReader, TokenSequence, context_of
 from gar.types import Verdict
 from gar.verify import Verifier
 
@@ -26,6 +19,21 @@ PAYLOAD_KEY = "prompt"
 """slime hands only the keys of a list to the ranks. This one is on it, and slime itself never fills it."""
 
 _VERDICT = "gar_verdict"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResponsePayload:
+    """What travels with a response from slime's rollout manager to the ranks that train.
+
+    `position` is its place in slime's batch, which names it on every rank. All data-parallel ranks come to know the
+    `facts`; the rest only the rank that trains on it needs: `positions` count from the response's first token, and
+    `anchors` are the same object for all responses of a group.
+    """
+
+    position: int
+    facts: ResponseFacts
+    positions: tuple[int, ...]
+    anchors: tuple[TokenSequence, ...]
 
 
 def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
@@ -39,13 +47,11 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
         ConfigError: A setting is wrong, or the job is one that GAR cannot do (`check_supported`).
         DataError: A sample lacks what GAR needs: a group, a gold answer, a prompt, anchors; or it holds more than text.
     """
-    config = read_settings(args)
-    check_supported(args, config)
-    _check_samples(samples, needs_anchors=METHODS[config.method].needs_alignment)
+    check_supported(args)
+    _check_samples(samples, needs_anchors=read_shaping(args).method.needs_alignment)
     data = _slime_train_data(args, samples)
     _check_rollout_ids(data)
-    reader = _reader(args.hf_checkpoint, config.model_dump_json())
-    data[PAYLOAD_KEY] = reader.payloads(samples, data["loss_masks"])
+    data[PAYLOAD_KEY] = sample_reader(args).payloads(samples, data["loss_masks"])
     return data
 
 
@@ -58,15 +64,13 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
         args: slime's arguments.
         sample: One `Sample`, or a list of them under slime's --group-rm.
     """
-    config = read_settings(args)
-    reader = _reader(args.hf_checkpoint, config.model_dump_json())
+    reader = sample_reader(args)
     samples = sample if isinstance(sample, list) else [sample]
-    verdicts = await asyncio.to_thread(reader.verdicts, samples)
     facts = []
-    for i, (each, verdict) in enumerate(zip(samples, verdicts, strict=True)):
-        each.metadata = {**(each.metadata or {}), _VERDICT: verdict}
-        facts.append(_facts(i, 0, verdict))
-    rewards = METHODS["grpo"].shape(scored_batch(facts), config.reward).rewards.tolist()
+    for one, verdict in zip(samples, await asyncio.to_thread(reader.verdicts, samples), strict=True):
+        one.metadata = {**(one.metadata or {}), _VERDICT: verdict}
+        facts.append(reader.facts(one, verdict))
+    rewards = RewardTable(read_shaping(args).outcome_alone(), facts).shape().rewards.tolist()
     return rewards if isinstance(sample, list) else rewards[0]
 
 
@@ -76,15 +80,14 @@ class SampleReader:
     Args:
         tokenizer: The policy's.
         config: From `read_settings`.
+        signal: The signal settings in force.
+        context: The most tokens that the model reads at one time; None for no limit.
     """
 
-    def __init__(self, tokenizer: Any, config: RunConfig):
-        verify = config.verify
-        tags = verify.tags.as_tags()
+    def __init__(self, tokenizer: Any, config: RunConfig, signal: SignalSettings, *, context: int | None):
         self._tokenizer = tokenizer
-        self._pieces = token_pieces(tokenizer)
-        self._rule = SpanRule.from_settings(config.signal, format=verify.format, tags=tags, tokenizer=tokenizer)
-        self._verifier = Verifier.from_settings(verify)
+        self._sequences = SequenceReader.from_settings(tokenizer, signal, config.verify, context=context)
+        self._verifier = Verifier.from_settings(config.verify)
 
     def verdicts(self, samples: Sequence[Any]) -> list[Verdict]:
         """A verdict for each sample, on the text of its own tokens; one that is known is not asked for again."""
@@ -92,9 +95,9 @@ class SampleReader:
         missing = [sample for sample, verdict in zip(samples, known, strict=True) if verdict is None]
         found = iter(
             self._verifier.verify(
-                [self._text(sample) for sample in missing],
+                [self._sequences.text(_response_ids(sample)) for sample in missing],
                 [str(sample.label) for sample in missing],
-                prefilled_think=[self._prefilled(sample) for sample in missing],
+                prefilled_think=[self._sequences.prefilled(_prompt_ids(sample)) for sample in missing],
                 prompts=[self._tokenizer.decode(_prompt_ids(sample)) for sample in missing],
             )
         )
@@ -102,54 +105,58 @@ class SampleReader:
 
     def payloads(self, samples: Sequence[Any], loss_masks: Sequence[Sequence[int]]) -> list[ResponsePayload]:
         """What each sample sends along, in order."""
-        anchors: dict[int, tuple[TokenSequence, ...]] = {}
+        anchors: dict[int, AnchorSequences] = {}
         payloads = []
-        verdicts = self.verdicts(samples)
-        for i, (sample, verdict, mask) in enumerate(zip(samples, verdicts, loss_masks, strict=True)):
-            if sample.group_index not in anchors:
-                anchors[sample.group_index] = self._anchors(sample)
-            positions = scored_positions(
-                _response_ids(sample), self._pieces, self._rule, prefilled=self._prefilled(sample), mask=mask
+        for i, (sample, verdict) in enumerate(zip(samples, self.verdicts(samples), strict=True)):
+            group = sample.group_index
+            if group not in anchors:
+                texts = (sample.metadata or {}).get("anchors", ())
+                anchors[group] = self._sequences.anchors(_prompt_ids(sample), texts)
+            sequence = self._sequences.response(_prompt_ids(sample), _response_ids(sample), mask=loss_masks[i])
+            facts = self.facts(sample, verdict, sequence, anchors[group])
+            payloads.append(
+                ResponsePayload(
+                    position=i, facts=facts, positions=tuple(sequence.positions), anchors=anchors[group].usable
+                )
             )
-            mine = anchors[sample.group_index]
-            facts = _facts(i, sample.group_index, verdict, num_anchors=len(mine), num_scored_tokens=len(positions))
-            payloads.append(ResponsePayload(facts=facts, positions=tuple(positions), anchors=mine))
         return payloads
 
-    def _anchors(self, sample: Any) -> tuple[TokenSequence, ...]:
-        sequences = [
-            anchor_sequence(_prompt_ids(sample), text, self._tokenizer, self._rule, pieces=self._pieces)
-            for text in sample.metadata.get("anchors", ())
-        ]
-        return tuple(sequence for sequence in sequences if sequence.positions)
+    def facts(
+        self,
+        sample: Any,
+        verdict: Verdict,
+        sequence: TokenSequence | None = None,
+        anchors: AnchorSequences | None = None,
+    ) -> ResponseFacts:
+        """What is known of a sample; without its sequence and anchors, what an outcome reward needs."""
+        sequence = sequence or TokenSequence(context_ids=(), ids=_response_ids(sample), positions=())
+        status = getattr(sample, "status", None)
+        return read_facts(
+            self._sequences,
+            verdict,
+            sequence,
+            group_index=sample.group_index or 0,
+            num_anchors=len(anchors.usable) if anchors else 0,
+            num_anchors_too_long=anchors.num_too_long if anchors else 0,
+            truncated=getattr(status, "value", status) == "truncated",
+        )
 
-    def _text(self, sample: Any) -> str:
-        body = without_trailing_special(_response_ids(sample), self._rule.special_ids)
-        return str(self._tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def _prefilled(self, sample: Any) -> bool:
-        return ends_in_thinking_tag(_prompt_ids(sample), self._pieces, self._rule.tags)
+def sample_reader(args: Any) -> SampleReader:
+    """The reader of a job, made once for a checkpoint and its settings."""
+    config = read_settings(args).model_copy(update={"signal": read_shaping(args).signal})
+    return _reader(args.hf_checkpoint, config.model_dump_json())
 
 
 @functools.lru_cache(maxsize=1)
 def _reader(checkpoint: str, settings: str) -> SampleReader:
     from slime.utils.processing_utils import load_tokenizer
+    from transformers import AutoConfig
 
-    return SampleReader(load_tokenizer(checkpoint, trust_remote_code=False), RunConfig.model_validate_json(settings))
-
-
-def _facts(
-    position: int, group_index: int, verdict: Verdict, *, num_anchors: int = 0, num_scored_tokens: int = 0
-) -> ResponseFacts:
-    return ResponseFacts(
-        position=position,
-        group_index=group_index,
-        status=str(verdict.status),
-        verified=verdict.verified,
-        well_formatted=verdict.well_formatted,
-        num_anchors=num_anchors,
-        num_scored_tokens=num_scored_tokens,
-    )
+    config = RunConfig.model_validate_json(settings)
+    context = context_of(AutoConfig.from_pretrained(checkpoint, trust_remote_code=False))
+    tokenizer = load_tokenizer(checkpoint, trust_remote_code=False)
+    return SampleReader(tokenizer, config, config.signal, context=context)
 
 
 def _prompt_ids(sample: Any) -> list[int]:

@@ -5,13 +5,14 @@ from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from gar.core.response_sums import gather_tokens
 from gar.core.vocab_parallel import VocabShard
 from gar.errors import ConfigError, ModelError
-from gar.integrations.slime.settings import check_supported, read_settings
+from gar.integrations.slime.settings import check_supported
 
 
 class _Watch:
@@ -60,7 +61,7 @@ def on_megatron_init(args: Any) -> None:
     Raises:
         ConfigError: A setting is wrong, the job is one that GAR cannot do, or slime is older than 0.3.0.
     """
-    check_supported(args, read_settings(args))
+    check_supported(args, quiet=dist.is_initialized() and dist.get_rank() > 0)
     from megatron.core.distributed import DistributedDataParallel
     from slime.backends.megatron_utils.data import DataIterator
 

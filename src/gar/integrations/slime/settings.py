@@ -5,8 +5,9 @@ from typing import Any, Literal, get_args
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
-from gar.methods import METHODS, Method, check_settings, resolve_signal
+from gar.methods import Engine
 from gar.methods.base import Estimator
+from gar.shaping import Shaping, plan_shaping
 
 HOOKS = {
     "custom_convert_samples_to_train_data_path": "gar.integrations.slime.convert_samples",
@@ -21,12 +22,8 @@ LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.
 Capture = Literal["own", "logprob"]
 """Where the responses' hidden states come from: a pass of our own, or slime's log-probability pass."""
 
-SECTIONS = ("method", "variant", "verify", "signal", "reward", "advantage")
+SECTIONS = ("method", "variant", "verify", "signal", "reward", "advantage", "watchdog")
 """Settings of a run that mean something here; slime's own flags decide the rest."""
-
-SUPPORTED_METHODS = (
-    "gar-grpo", "gar-reinforce-pp", "hidden-cosine", "alignment-only", "grpo", "reinforce-pp", "reinforce-pp-baseline",
-)  # fmt: skip
 
 ESTIMATORS: dict[Estimator, tuple[str, ...]] = {
     "group": ("grpo", "gspo", "cispo"),
@@ -34,6 +31,16 @@ ESTIMATORS: dict[Estimator, tuple[str, ...]] = {
     "reinforce-pp-baseline": ("reinforce_plus_plus_baseline",),
 }
 """Our names of estimators, and the values of slime's --advantage-estimator that are the same thing."""
+
+SLIME = Engine(
+    name="slime",
+    can=frozenset({"anchor"}),
+    estimators=ESTIMATORS,
+    ddof=1,
+    eps=1e-6,
+    ignores=("signal.precision", "signal.memory_bytes"),
+)
+"""slime sets its loss by its own flags and brings vectors of responses and anchors alone. ddof and eps are its own."""
 
 
 def read_settings(args: Any) -> RunConfig:
@@ -43,7 +50,7 @@ def read_settings(args: Any) -> RunConfig:
         args: slime's arguments.
 
     Returns:
-        A run's configuration in which only `SECTIONS` count, with the method's own signal settings in place.
+        A run's configuration in which only `SECTIONS` count.
 
     Raises:
         ConfigError: The section is missing, or a key or a value in it is wrong.
@@ -62,8 +69,23 @@ def read_settings(args: Any) -> RunConfig:
                 f"{', '.join(SECTIONS)}, capture."
             )
     values = {key: value for key, value in values.items() if key != "capture"}
-    config = make_config(values, source=f"{path}: gar")
-    return config.model_copy(update={"signal": resolve_signal(METHODS[config.method], config.signal)})
+    return make_config(values, source=f"{path}: gar")
+
+
+def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
+    """The method with the settings in force.
+
+    Args:
+        args: slime's arguments.
+        quiet: Do not warn of settings that nothing reads.
+
+    Raises:
+        ConfigError: As `read_settings`; or the method does not fit, or a setting that another one switches off.
+    """
+    config = read_settings(args)
+    sections = {name: getattr(config, name) for name in SECTIONS if name not in ("method", "variant")}
+    divides = bool(args.rewards_normalization and args.grpo_std_normalization)
+    return plan_shaping(SLIME, config.method, sections, divides=divides, quiet=quiet)
 
 
 def capture_of(args: Any) -> Capture:
@@ -78,34 +100,24 @@ def capture_of(args: Any) -> Capture:
     return value
 
 
-def estimator_of(config: RunConfig) -> Estimator:
-    """How the run gets from rewards to advantages."""
-    return config.advantage.estimator or METHODS[config.method].estimator
-
-
-def check_supported(args: Any, config: RunConfig) -> None:
+def check_supported(args: Any, *, quiet: bool = True) -> None:
     """Refuse a job whose rewards or advantages would not be what the method defines.
 
     Args:
         args: slime's arguments.
-        config: From `read_settings`.
+        quiet: As in `read_shaping`.
 
     Raises:
         ConfigError: Names the setting or flag, its value, and why.
     """
-    if config.method not in SUPPORTED_METHODS:
-        raise ConfigError(
-            f"gar.method '{config.method}' does not run under slime, expected one of {', '.join(SUPPORTED_METHODS)}"
-        )
+    shaping = read_shaping(args, quiet=quiet)
     capture = capture_of(args)
     for name, hook in (HOOKS | LOG_PROB_HOOK if capture == "logprob" else HOOKS).items():
         if getattr(args, name, None) != hook:
             raise ConfigError(
                 f"{_flag(name)} must be {hook}, got {getattr(args, name, None)}: GAR needs all of its hooks"
             )
-    _check_estimator(args, config, METHODS[config.method])
-    divides = bool(args.rewards_normalization and args.grpo_std_normalization)
-    check_settings(METHODS[config.method], reward=config.reward, advantage=config.advantage, divides=divides)
+    _check_estimator(args, shaping)
     if not args.compute_advantages_and_returns:
         raise ConfigError(
             "--disable-compute-advantages-and-returns trains without advantages, so that no reward has an effect"
@@ -155,8 +167,8 @@ def _check_log_prob_pass(args: Any) -> None:
         )
 
 
-def _check_estimator(args: Any, config: RunConfig, method: Method) -> None:
-    expected = ESTIMATORS[estimator_of(config)]
+def _check_estimator(args: Any, shaping: Shaping) -> None:
+    expected = ESTIMATORS[shaping.estimator]
     if args.advantage_estimator in expected:
         return
     if args.advantage_estimator == "ppo":
@@ -165,8 +177,8 @@ def _check_estimator(args: Any, config: RunConfig, method: Method) -> None:
             f"Use {expected[0]}."
         )
     raise ConfigError(
-        f"--advantage-estimator is {args.advantage_estimator}, but {method.name} with estimator "
-        f"'{estimator_of(config)}' goes with {' or '.join(expected)}. Change the flag, gar.method or "
+        f"--advantage-estimator is {args.advantage_estimator}, but {shaping.method.name} with estimator "
+        f"'{shaping.estimator}' goes with {' or '.join(expected)}. Change the flag, gar.method or "
         "gar.advantage.estimator."
     )
 

@@ -1,34 +1,14 @@
-"""What a step logs: facts about rewards and alignment, and where its seconds went."""
+"""Where the seconds of a step went."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import TrainerCallback
 
-from gar.integrations.metrics import step_metrics
-from gar.methods import ScoredBatch, ShapedRewards
-from gar.records import RolloutRecord
-
 PARTS = ("generation", "verification", "gar")
-
-
-def reward_metrics(
-    facts: ScoredBatch, eligible: Tensor, shaped: ShapedRewards, rows: Sequence[RolloutRecord]
-) -> dict[str, float]:
-    """What every engine logs, and the size of the advantages. NaN is logged as null. All of all ranks."""
-    metrics = step_metrics(
-        facts,
-        eligible,
-        shaped,
-        statuses=[row.status for row in rows],
-        num_anchors=[int(row.anchor) for row in rows],
-        num_scored_tokens=[row.num_scored_tokens for row in rows],
-    )
-    return metrics | {"gar/advantage_abs_mean": sum(abs(row.advantage) for row in rows) / len(rows)}
 
 
 class StepTimer(TrainerCallback):

@@ -1,23 +1,31 @@
 """What GAR cannot do under TRL, said before training starts and with the reason."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from gar.errors import ConfigError, DataError
-from gar.methods.base import Estimator, Method
+from gar.methods import Engine, Method
+from gar.methods.base import AlignmentSource, Estimator
 from gar.settings import AdvantageSettings, LossSettings
+from gar.shaping import Shaping
 from gar.types import Problem
 
+TRL = Engine(
+    name="TRL",
+    can=frozenset([*get_args(AlignmentSource), "compares_responses", "token_level", "gate", "loss"]),
+    estimators=dict.fromkeys(get_args(Estimator), ()),
+    ddof=1,
+    eps=1e-4,
+)
+"""TRL runs every method. ddof and eps are those of its own advantages."""
 
-def check_supported(
-    args: Any, method: Method, advantage: AdvantageSettings, loss: LossSettings, problems: Sequence[Problem]
-) -> None:
+
+def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: Sequence[Problem]) -> None:
     """Refuse settings under which the rewards or advantages would not be what the method defines.
 
     Args:
         args: A `trl.GRPOConfig`.
-        method: What is trained.
-        advantage: Our own settings of the advantages.
+        shaping: What is trained.
         loss: Our own settings of the loss.
         problems: What is trained on.
 
@@ -25,6 +33,7 @@ def check_supported(
         ConfigError: Names the setting, its value, and why.
         DataError: The data lack what the method needs.
     """
+    method, advantage, estimator = shaping.method, shaping.advantage, shaping.estimator
     if args.multi_objective_aggregation != "sum_then_normalize":
         raise ConfigError(
             f"trl.multi_objective_aggregation is '{args.multi_objective_aggregation}', expected 'sum_then_normalize': "
@@ -35,7 +44,6 @@ def check_supported(
             "trl.dynamic_sampling drops groups whose outcome rewards are all equal before GAR sees them, and those "
             "all-correct groups are the ones that GAR gives a signal"
         )
-    estimator = advantage.estimator or method.estimator
     if estimator == "group" and _is_set(advantage) and args.scale_rewards not in ("group", "none"):
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but the advantage section is about groups: use "
@@ -54,6 +62,11 @@ def check_supported(
         raise ConfigError(
             f"loss.kl k2 goes with trl.loss_type grpo, a mean per response, got '{args.loss_type}'. "
             "Set trl.loss_type to grpo, or loss.kl to k3."
+        )
+    if loss.kl == "k2" and args.use_bias_correction_kl:
+        raise ConfigError(
+            "trl.use_bias_correction_kl is True, TRL's default, but loss.kl k2 is not weighted by the probability "
+            "ratio. Set trl.use_bias_correction_kl to False, or loss.kl to k3."
         )
     if method.gate is not None:
         _check_gate(args, method)
@@ -91,9 +104,9 @@ def _check_gate(args: Any, method: Method) -> None:
         )
 
 
-def overrides_advantages(estimator: Estimator, advantage: AdvantageSettings) -> bool:
-    """Whether the run asks for other advantages than the engine's own."""
-    return estimator != "group" or _is_set(advantage)
+def overrides_advantages(shaping: Shaping) -> bool:
+    """Whether the run asks for other advantages than TRL's own."""
+    return shaping.estimator != "group" or _is_set(shaping.advantage)
 
 
 def _is_set(advantage: AdvantageSettings) -> bool:

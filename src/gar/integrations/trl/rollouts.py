@@ -2,47 +2,112 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gar.methods import ScoredBatch, ShapedRewards
 from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
 from gar.scoring import means_from_hidden, signal_means
 from gar.scoring.forward import batches_by_length
 from gar.settings import SignalSettings
-from gar.spans import TokenSequence
+from gar.shaping import ResponseFacts, RewardTable, ShapedTable, read_facts
+from gar.spans import SequenceReader, TokenSequence
 from gar.types import Problem, Verdict
 
 
 @dataclass(kw_only=True)
 class RolloutBatch:
-    """Responses of this rank, in TRL's order, with everything that is found out about them along the way."""
+    """Responses of this rank, in TRL's order, with everything that is found out about them along the way.
+
+    Attributes:
+        problems: What each response answers.
+        group_index: The same as numbers.
+        rank: This rank's number, which says where its responses stand in `table`.
+        sequences: Tokens and scored positions.
+        prefilled: Whether the prompt opens the thinking part.
+        texts: What the verifier reads.
+        truncated: Whether a response was cut off.
+        table: The responses of all ranks, once they are verified.
+        captured: Hidden states were taken from a passing forward, on all ranks.
+        means: One mean vector per response, 0 where `has_means` is False.
+        shaped: The responses of all ranks with their rewards.
+        advantages: One per response.
+    """
 
     problems: list[Problem]
     group_index: list[int]
+    rank: int = 0
     sequences: list[TokenSequence] = field(default_factory=list)
     prefilled: list[bool] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     truncated: list[bool] = field(default_factory=list)
-    needed: list[bool] = field(default_factory=list)
-    needed_anywhere: bool = False
-    """Whether any rank needs a vector: the others then take part."""
+    table: RewardTable | None = None
     captured: bool = False
-    """Hidden states were taken from a passing forward, on all ranks."""
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    alignment: Tensor = field(default_factory=lambda: torch.zeros(0))
-    shaped: ShapedRewards | None = None
+    shaped: ShapedTable | None = None
     advantages: list[float] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.problems)
 
+    @property
+    def here(self) -> slice:
+        """Where this rank's responses stand among those of all ranks, which have as many each."""
+        return slice(self.rank * len(self), (self.rank + 1) * len(self))
+
+    @property
+    def needed(self) -> Tensor:
+        """Which responses of this rank need a vector, or whatever else the method takes for their alignment."""
+        assert self.table is not None
+        return self.table.needed[self.here]
+
+    @property
+    def rewarded(self) -> ShapedTable:
+        """The responses of all ranks with their rewards; for use once there are any."""
+        assert self.shaped is not None
+        return self.shaped
+
+    def read(
+        self,
+        reader: SequenceReader,
+        prompt_ids: Sequence[list[int]],
+        completion_ids: Sequence[list[int]],
+        token_mask: Any,
+        *,
+        endings: Sequence[Any],
+    ) -> None:
+        """Take in the tokens as they are: texts, scored positions, and which responses were cut off.
+
+        Args:
+            reader: Of the policy's tokenizer.
+            prompt_ids: As the model read them.
+            completion_ids: As the model wrote them.
+            token_mask: Per response, 0 for tokens that the policy did not write; None where it wrote all.
+            endings: Tokens that end a response; one that ends otherwise was cut.
+        """
+        for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
+            self.prefilled.append(reader.prefilled(prompt))
+            self.sequences.append(reader.response(prompt, ids, mask=None if token_mask is None else token_mask[i]))
+            self.texts.append(reader.text(ids))
+            self.truncated.append(not ids or ids[-1] not in endings)
+
+    def facts(self, reader: SequenceReader) -> list[ResponseFacts]:
+        """What the other ranks need to know of these responses."""
+        return [
+            read_facts(
+                reader, verdict, sequence, group_index=group, num_anchors=len(problem.anchors), truncated=truncated
+            )
+            for verdict, sequence, group, problem, truncated in zip(
+                self.verdicts, self.sequences, self.group_index, self.problems, self.truncated, strict=True
+            )
+        ]
+
     def prepare_means(self, parts: ModelParts) -> None:
-        """Room for one mean vector per response."""
+        """Make room for one mean vector per response."""
         self.means = torch.zeros(len(self), parts.width, device=parts.device)
         self.has_means = torch.zeros(len(self), dtype=torch.bool)
 
@@ -65,10 +130,11 @@ class RolloutBatch:
 
         Responses that are not `attended` (None: all are) are left to `compute_missing`.
         """
+        needed = self.needed.tolist()
         rows = [
             row
             for row in range(len(hidden))
-            if self.needed[first_row + row] and (attended is None or attended[first_row + row])
+            if needed[first_row + row] and (attended is None or attended[first_row + row])
         ]
         if not rows:
             return
@@ -98,7 +164,7 @@ class RolloutBatch:
         Returns:
             The anchors' means, [anchors, hidden].
         """
-        missing = [i for i in range(len(self)) if self.needed[i] and not self.has_means[i]]
+        missing = (self.needed & ~self.has_means).nonzero()[:, 0].tolist()
         sequences = [*(self.sequences[i] for i in missing), *anchors]
         num_forwards = _num_forwards(sequences, settings.max_batch_tokens)
         num_idle = most(num_forwards) - num_forwards
@@ -113,27 +179,22 @@ class RolloutBatch:
         self.has_means[missing] = True
         return means[len(missing) :]
 
-    def records(self, *, step: int, batch: ScoredBatch, eligible: Tensor, offset: int) -> list[RolloutRecord]:
-        """One row per response of this rank. `batch`, `eligible` and the rewards are those of all ranks.
-
-        `offset` is the position of this rank's first response among them.
-        """
-        assert self.shaped is not None
+    def records(self, *, step: int) -> list[RolloutRecord]:
+        """One row per response of this rank."""
+        table, rewards = self.rewarded, self.rewarded.shaped
         norms = self.means.norm(dim=-1).tolist()
         rows = []
         for i, (problem, sequence, verdict) in enumerate(
             zip(self.problems, self.sequences, self.verdicts, strict=True)
         ):
-            j = offset + i
+            place = self.here.start + i
             group = self.group_index[i]
-            response_index = int((batch.group_index[:j] == group).sum())
-            scored = bool(batch.scored[j])
             rows.append(
                 RolloutRecord(
                     step=step,
                     problem_id=problem.id,
                     group_index=group,
-                    response_index=response_index,
+                    response_index=int((table.batch.group_index[:place] == group).sum()),
                     prompt=problem.prompt if isinstance(problem.prompt, str) else str(problem.prompt),
                     response=self.texts[i],
                     gold=problem.answer,
@@ -141,12 +202,12 @@ class RolloutBatch:
                     status=verdict.status,
                     verified=verdict.verified,
                     well_formatted=verdict.well_formatted,
-                    eligible=bool(eligible[j]),
+                    eligible=bool(table.eligible[place]),
                     anchor=bool(problem.anchors),
-                    alignment=float(batch.alignment[j]) if scored else None,
-                    bonus=float(self.shaped.bonuses[j]),
-                    penalty=float(self.shaped.penalties[j]),
-                    reward=float(self.shaped.rewards[j]),
+                    alignment=float(table.batch.alignment[place]) if table.batch.scored[place] else None,
+                    bonus=float(rewards.bonuses[place]),
+                    penalty=float(rewards.penalties[place]),
+                    reward=float(rewards.rewards[place]),
                     advantage=self.advantages[i],
                     num_tokens=len(sequence.ids),
                     truncated=self.truncated[i],
@@ -156,6 +217,14 @@ class RolloutBatch:
                 )
             )
         return rows
+
+
+def mean_advantages(advantages: Tensor, in_loss: Tensor) -> list[float]:
+    """For the records: the advantage of each response, or the mean over its tokens in the loss."""
+    if advantages.dim() == 1:
+        return advantages.tolist()
+    counted = in_loss.to(advantages)
+    return ((advantages * counted).sum(1) / counted.sum(1).clamp(min=1)).tolist()
 
 
 def _num_forwards(sequences: Sequence[TokenSequence], max_batch_tokens: int) -> int:

@@ -18,29 +18,25 @@ from torch import Tensor
 from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
-from gar.core import last_token_rewards, returns_to_go, unit_rows
+from gar.core import group_token_advantages, last_token_rewards, returns_to_go, unit_rows
 from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
-from gar.integrations.trl.advantages import estimate_advantages, estimate_token_advantages, mean_advantages
-from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.loss import PolicyLoss
-from gar.integrations.trl.metrics import StepTimer, reward_metrics
+from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.problems import ProblemRows
-from gar.integrations.trl.reading import TokenReader
-from gar.integrations.trl.refusals import check_supported, generation_passes, overrides_advantages
-from gar.integrations.trl.rollouts import RolloutBatch
-from gar.methods import METHODS, Method, ScoredBatch, check_settings, eligible_responses, resolve_signal
-from gar.methods.base import Estimator
+from gar.integrations.trl.refusals import TRL, check_supported, generation_passes, overrides_advantages
+from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
+from gar.methods import Method, find_method
 from gar.models.capture import capture_generation, capture_hidden, has_dropout
 from gar.models.families import find_parts
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
-from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
+from gar.scoring.anchors import LIKENESSES, AnchorReader, best_likeness, random_anchor_vectors, usable_anchors
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
-from gar.shaping import responses_to_score
-from gar.spans import SpanRule, TokenPieces, token_pieces
+from gar.shaping import RewardTable, ShapedTable, TableRow, VectorPlan, align, plan_shaping
+from gar.spans import SequenceReader, SpanRule, TokenSequence
 from gar.types import Problem, ResponseVerifier
 
 _MOST_CAPTURED_BYTES = 2**30
@@ -59,7 +55,7 @@ class GARTrainer(GRPOTrainer):
             (`arguments.DEFAULTS`): for `gar-grpo`, say, TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
         processing_class: The tokenizer, padding on the left.
-        method: Name of a method in `gar.methods.METHODS`.
+        method: Name of a method in `gar.methods.METHODS`, or a method of your own.
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages; unset values leave TRL's own.
@@ -87,7 +83,7 @@ class GARTrainer(GRPOTrainer):
         verifier: ResponseVerifier,
         args: GRPOConfig,
         processing_class: Any,
-        method: str = "gar-grpo",
+        method: str | Method = "gar-grpo",
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
         advantage: AdvantageSettings | None = None,
@@ -98,38 +94,23 @@ class GARTrainer(GRPOTrainer):
         eval_problems: Sequence[Problem] | Mapping[str, Sequence[Problem]] = (),
         **kwargs: Any,
     ):
-        if method not in METHODS:
-            raise ConfigError(f"unknown method '{method}', expected one of {', '.join(METHODS)}")
-        if not problems:
-            raise DataError("there are no problems to train on")
-        if isinstance(processing_class, ProcessorMixin):
-            raise ConfigError("GAR works on text: processing_class must be a tokenizer, got a multimodal processor")
-        self._method: Method = METHODS[method]
-        problems = list(problems)
-        self._problems = ProblemRows(problems)
-        if eval_problems:
-            if kwargs.get("eval_dataset") is not None:
-                raise ConfigError("eval_problems and eval_dataset cannot both be set")
-            kwargs["eval_dataset"] = self._problems.add_evaluation(eval_problems)
-        self._problems.check(kwargs.get("eval_dataset"))
-        self._verifier = verifier
-        self._signal = resolve_signal(self._method, signal or SignalSettings())
-        self._reward = reward or RewardSettings()
-        self._advantage = advantage or AdvantageSettings()
+        _check_inputs(problems, processing_class)
+        self._method = find_method(method) if isinstance(method, str) else method
+        self._loss = loss or LossSettings()
         self._on_rollouts = on_rollouts
-        args = with_method(args, self._method)
-        self._config = args
-        self._estimator: Estimator = self._advantage.estimator or self._method.estimator
-        check_supported(args, self._method, self._advantage, loss or LossSettings(), problems)
-        divides = args.scale_rewards != "none"
-        check_settings(self._method, reward=self._reward, advantage=self._advantage, divides=divides)
-
-        self._judge: Judge | None = None
-        if self._method.token_level:
-            if isinstance(model, str):
-                raise ConfigError(f"{method} keeps a copy of the initial policy: give the loaded model, got '{model}'")
-            initial = frozen_copy(model)  # before TRL patches its forward
-            self._judge = Judge(initial, processing_class, judge or JudgeSettings(), tags=verifier.tags)
+        self._verifier = verifier
+        self._problems = ProblemRows(list(problems))
+        self._add_evaluation(eval_problems, kwargs)
+        args = self._config = with_method(args, self._method)
+        given = {"signal": signal, "reward": reward, "advantage": advantage, "loss": loss, "judge": judge}
+        self._shaping = plan_shaping(
+            TRL,
+            self._method,
+            {name: section for name, section in given.items() if section is not None},
+            divides=args.scale_rewards != "none",
+        )
+        check_supported(args, self._shaping, self._loss, problems)
+        self._judge = self._make_judge(model, processing_class, judge) if self._method.token_level else None
 
         def gar(prompts: list, **_: Any) -> list[float | None]:
             """Placeholder: TRL's column for the method's reward, filled in `_calculate_rewards`."""
@@ -143,47 +124,52 @@ class GARTrainer(GRPOTrainer):
             processing_class=processing_class,
             **kwargs,
         )
-        self._parts = find_parts(self.accelerator.unwrap_model(self.model))
-        self._will_be_sharded = self.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
-        pieces = token_pieces(processing_class)
-        rule = SpanRule.from_settings(
-            self._signal, format=verifier.format, tags=verifier.tags, tokenizer=processing_class
-        )
-        self._reader = TokenReader(processing_class, rule, pieces)
-        source = self._method.alignment
-        if source is not None:
-            problems = self._with_usable_anchors(problems, rule, pieces)
-            self._problems.replace_training(problems)
-        reader = AnchorReader(
-            problems, processing_class, rule, pieces, source=source, seed=args.seed,
-            chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
-        )  # fmt: skip
-        self._anchors = AnchorComparison(reader, pieces, source=source, seed=args.seed)
-        self._policy_loss = PolicyLoss(self._method, loss or LossSettings())
+        self._prepare_signal(problems)
+        self._policy_loss = PolicyLoss(self._method, self._loss)
         if self._judge is not None:
             self._judge.to(self.accelerator.device)
         self._batch: RolloutBatch | None = None
-        self._scored: ScoredBatch | None = None
         self._further_rewards = torch.zeros(0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
-    def _with_usable_anchors(
-        self, problems: Sequence[Problem], rule: SpanRule, pieces: TokenPieces
-    ) -> Sequence[Problem]:
-        usable = usable_anchors(
-            problems,
-            self.processing_class,
-            rule,
-            pieces,
-            context=context_length(self.model),
-            chat_template_kwargs=cast("dict[str, Any]", self.chat_template_kwargs),
+    def _add_evaluation(self, problems: Any, kwargs: dict[str, Any]) -> None:
+        """Make a data set of the evaluation problems, or check the one that is given."""
+        if problems:
+            if kwargs.get("eval_dataset") is not None:
+                raise ConfigError("eval_problems and eval_dataset cannot both be set")
+            kwargs["eval_dataset"] = self._problems.add_evaluation(problems)
+        self._problems.check(kwargs.get("eval_dataset"))
+
+    def _make_judge(self, model: Any, tokenizer: Any, settings: JudgeSettings | None) -> Judge:
+        if isinstance(model, str):
+            raise ConfigError(
+                f"{self._method.name} keeps a copy of the initial policy: give the loaded model, got '{model}'"
+            )
+        initial = frozen_copy(model)  # before TRL patches its forward
+        return Judge(initial, tokenizer, settings or JudgeSettings(), tags=self._verifier.tags)
+
+    def _prepare_signal(self, problems: Sequence[Problem]) -> None:
+        """Find the head, and the anchors that can be scored."""
+        tokenizer, verifier, source = self.processing_class, self._verifier, self._method.alignment
+        template = cast("dict[str, Any]", self.chat_template_kwargs)
+        self._parts = find_parts(self.accelerator.unwrap_model(self.model))
+        self._will_be_sharded = self.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
+        rule = SpanRule.from_settings(
+            self._shaping.signal, format=verifier.format, tags=verifier.tags, tokenizer=tokenizer
         )
-        if not any(problem.anchors for problem in usable.problems):
-            raise DataError(f"no problem is left with an expert solution that can be scored: {usable}")
-        if str(usable):
-            warnings.warn(str(usable), stacklevel=3)
-        return usable.problems
+        self._reader = SequenceReader(tokenizer, rule, context=context_length(self.model))
+        if source is not None:
+            usable = usable_anchors(problems, tokenizer, self._reader, chat_template_kwargs=template)
+            if not any(problem.anchors for problem in usable.problems):
+                raise DataError(f"no problem is left with an expert solution that can be scored: {usable}")
+            if str(usable):
+                warnings.warn(str(usable), stacklevel=4)
+            problems = usable.problems
+            self._problems.replace_training(problems)
+        self._anchors = AnchorReader(
+            problems, tokenizer, self._reader, source=source, seed=self._config.seed, chat_template_kwargs=template
+        )
 
     # The Trainer's and TRL's hooks, in the order in which a run and then one generation batch pass them.
 
@@ -211,14 +197,20 @@ class GARTrainer(GRPOTrainer):
             self._parts = find_parts(self.accelerator.unwrap_model(self.model))
             self._will_be_sharded = False
         indices = [self._problems.index(row) for row in inputs]
-        self._batch = RolloutBatch(problems=[self._problems[i] for i in indices], group_index=indices)
+        self._batch = RolloutBatch(
+            problems=[self._problems[i] for i in indices],
+            group_index=indices,
+            rank=self.accelerator.process_index,
+        )
         output = super()._generate_and_score_completions(inputs)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)
         if self._judge is not None and self._is_training():
             with self._timer.part("gar"):
-                output["advantages"] = self._token_advantages(self._judge, in_loss).to(output["advantages"])
-        elif overrides_advantages(self._estimator, self._advantage):
-            output["advantages"] = self._own_advantages(in_loss).to(output["advantages"])
+                output["advantages"] = self._token_advantages(self._judge, self._batch, in_loss).to(
+                    output["advantages"]
+                )
+        elif overrides_advantages(self._shaping):
+            output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
         self._batch.advantages = mean_advantages(output["advantages"], in_loss)
         if self._is_training():
             self._report(self._batch)
@@ -232,7 +224,7 @@ class GARTrainer(GRPOTrainer):
         assert self._batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        self._reader.read(self._batch, prompt_ids, completion_ids, token_mask, endings=endings)
+        self._batch.read(self._reader, prompt_ids, completion_ids, token_mask, endings=endings)
         with self._timer.part("verification"):
             self._batch.verdicts = self._verifier.verify(
                 self._batch.texts,
@@ -240,11 +232,13 @@ class GARTrainer(GRPOTrainer):
                 prefilled_think=self._batch.prefilled,
                 prompts=[prompt_text(problem.prompt) for problem in self._batch.problems],
             )
-        self._choose_needed(self._batch)
+        shaping = self._shaping if self._is_training() else self._shaping.outcome_alone()
+        self._batch.table = RewardTable(shaping, gather_object(self._batch.facts(self._reader)))
+        self._batch.prepare_means(self._parts)
         hidden = states.stacked(len(self._batch), max(map(len, completion_ids)))
         if hidden is not None and token_mask is None:
             with self._timer.part("gar"):
-                self._batch.take_hidden(self._parts, hidden, first_row=0, first_column=1, settings=self._signal)
+                self._batch.take_hidden(self._parts, hidden, 0, 1, self._shaping.signal)
         return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
@@ -266,7 +260,7 @@ class GARTrainer(GRPOTrainer):
             batch is None
             or torch.is_grad_enabled()
             or model is not self.model
-            or not batch.needed_anywhere
+            or not self._wants_vectors(batch)
             or batch.captured
             or not self._computes_old_logps()
         ):
@@ -280,7 +274,7 @@ class GARTrainer(GRPOTrainer):
         def receive(hidden: Tensor) -> None:
             nonlocal first_row
             with self._timer.part("gar"):
-                batch.take_hidden(parts, hidden, first_row, first_column, self._signal, attended=attended)
+                batch.take_hidden(parts, hidden, first_row, first_column, self._shaping.signal, attended=attended)
             first_row += len(hidden)
 
         with capture_hidden(self._parts.backbone, receive):
@@ -290,10 +284,7 @@ class GARTrainer(GRPOTrainer):
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         assert self._batch is not None
         with self._timer.part("gar"):
-            self._align(self._batch)
-            self._scored = self._gather_facts(self._batch)
-            method = self._method if self._is_training() else METHODS["grpo"]
-            self._batch.shaped = method.shape(self._scored, self._reward)
+            self._batch.shaped = self._shape(self._batch)
         rewards_per_func[:, 0] = self._batch.shaped.rewards.to(rewards_per_func)
         further = rewards_per_func[:, 1:].cpu().double() * self.reward_weights[1:].cpu().double()
         self._further_rewards = further.nansum(dim=1)
@@ -301,25 +292,10 @@ class GARTrainer(GRPOTrainer):
 
     # What happens in between.
 
-    def _choose_needed(self, batch: RolloutBatch) -> None:
-        """Which responses need a vector: those to score, unless the method's likeness needs no model."""
-        batch.prepare_means(self._parts)
-        batch.needed = [False] * len(batch)
-        if not self._is_training() or self._method.alignment in LIKENESSES:
-            return
-        to_score = self._to_score(batch)
-        batch.needed = self._local(to_score).tolist()
-        batch.needed_anywhere = bool(to_score.any())
-
-    def _to_score(self, batch: RolloutBatch) -> Tensor:
-        """Which responses of all ranks are scored."""
-        without_anchor = self._method.alignment is None
-        can_score = [
-            bool(s.positions) and (without_anchor or bool(p.anchors))
-            for s, p in zip(batch.sequences, batch.problems, strict=True)
-        ]
-        facts = self._gather_facts(batch)
-        return responses_to_score(self._method, self._reward, facts, self._gather(torch.tensor(can_score)))
+    def _wants_vectors(self, batch: RolloutBatch) -> bool:
+        """Whether any rank needs a vector; the others then take part."""
+        assert batch.table is not None
+        return self._is_training() and self._method.reads_vectors and bool(batch.table.needed.any())
 
     def _computes_old_logps(self) -> bool:
         """TRL's own condition for a log-prob pass over the rollouts; then its hidden states are free."""
@@ -329,82 +305,88 @@ class GARTrainer(GRPOTrainer):
 
     def _generates_states(self) -> bool:
         """Whether sampling computes the hidden states that the vectors want, and no later pass does."""
-        reads_vectors = self._method.compares_responses or self._method.alignment not in (None, *LIKENESSES)
         return (
             self._is_training()
-            and reads_vectors
+            and self._method.reads_vectors
             and not (self.use_vllm or self.use_transformers_continuous_batching or self._computes_old_logps())
             and self.generation_config.cache_implementation != "quantized"  # its states are approximate
             and self.accelerator.distributed_type not in (DistributedType.FSDP, DistributedType.DEEPSPEED)
             and not has_dropout(self._parts.backbone)
         )
 
-    def _align(self, batch: RolloutBatch) -> None:
-        """What the method's arithmetic reads: alignments, or the vectors of all responses."""
-        batch.alignment = torch.full((len(batch),), torch.nan, dtype=torch.float64)
-        if not self._is_training():
-            return
-        source = self._method.alignment
-        if source in LIKENESSES:
-            wanted = self._local(self._to_score(batch)).tolist()
-            batch.alignment = self._anchors.likenesses(batch, wanted)
-        elif batch.needed_anywhere:
-            sequences, groups = self._anchors.sequences(batch)
-            with self.accelerator.autocast():  # as TRL's own passes, whose hidden states may be captured
-                anchor_means = batch.compute_missing(self._parts.gathered(), sequences, self._signal, self._most)
-            if source is not None:
-                batch.alignment = self._anchors.cosines(batch, anchor_means, groups)
+    def _shape(self, batch: RolloutBatch) -> ShapedTable:
+        """Rewards of all ranks, from the alignments or vectors that the method's arithmetic reads."""
+        assert batch.table is not None
+        alignment = torch.full((len(batch),), torch.nan, dtype=torch.float64)
+        vectors = None
+        if self._wants_vectors(batch):
+            alignment = self._alignment(batch)
+        elif self._is_training() and self._method.alignment in LIKENESSES:
+            alignment = self._likenesses(batch)
+        if self._is_training() and self._method.compares_responses:
+            vectors = self._gather(unit_rows(batch.means))
+        return batch.table.shape(self._gather(alignment), vectors=vectors)
 
-    def _gather_facts(self, batch: RolloutBatch) -> ScoredBatch:
-        """Facts about the responses of all ranks, on the CPU."""
-        flags = torch.tensor([[v.verified, v.well_formatted] for v in batch.verdicts])
-        unknown = torch.full((len(batch),), torch.nan, dtype=torch.float64)
-        gathered = self._gather(batch.alignment if len(batch.alignment) else unknown)
-        compared = self._is_training() and self._method.compares_responses and len(batch.alignment)
-        everyone = self._gather(flags)
-        return ScoredBatch(
-            verified=everyone[:, 0],
-            well_formatted=everyone[:, 1],
-            group_index=self._gather(torch.tensor(batch.group_index)),
-            alignment=gathered,
-            scored=gathered.isfinite(),
-            vectors=self._gather(unit_rows(batch.means)) if compared else None,
-        )
+    def _alignment(self, batch: RolloutBatch) -> Tensor:
+        """Best cosine of each needed response of this rank with its anchors, NaN elsewhere."""
+        assert batch.table is not None
+        source, signal = self._method.alignment, self._shaping.signal
+        anchors: dict[int, list[TokenSequence]] = {}
+        for i in batch.needed.nonzero()[:, 0].tolist() if source not in (None, "random-anchor") else ():
+            group = batch.group_index[i]
+            if group not in anchors:
+                anchors[group] = self._anchors.sequences(group, batch.sequences[i].context_ids)
+        rows = [
+            TableRow(facts=fact, sequence=sequence, anchors=anchors.get(fact.group_index, ()))
+            for fact, sequence in zip(batch.table.facts[batch.here], batch.sequences, strict=True)
+        ]
+        plan = VectorPlan(rows, batch.needed)
+        with self.accelerator.autocast():  # as TRL's own passes, whose hidden states may be captured
+            anchor_means = batch.compute_missing(self._parts.gathered(), plan.anchors, signal, self._most)
+        vectors, groups = unit_rows(anchor_means), plan.anchor_groups
+        if source == "random-anchor":
+            groups = sorted(set(batch.group_index))
+            vectors = random_anchor_vectors(groups, batch.means.shape[1], seed=self._config.seed).to(vectors)
+        return align(batch.means, batch.group_index, vectors, groups).alignment
 
-    def _own_advantages(self, in_loss: Tensor) -> Tensor:
-        assert self._batch is not None
-        assert self._batch.shaped is not None
-        assert self._scored is not None
-        rewards = self._batch.shaped.rewards * float(self.reward_weights[0]) + self._further_rewards
-        if self._advantage.baseline == "none":
-            return self._local(rewards)
-        advantages = estimate_advantages(
-            rewards,
-            self._gather(in_loss.sum(1)),
-            self._scored.group_index,
-            estimator=self._estimator,
-            scale="std" if self._config.scale_rewards == "group" else "none",
-            settings=self._advantage,
-        )
-        return self._local(advantages)
+    def _likenesses(self, batch: RolloutBatch) -> Tensor:
+        """Likeness of each needed response to its anchors where a method needs no model for it, NaN elsewhere."""
+        assert self._method.alignment is not None
+        values = [
+            best_likeness(
+                sequence,
+                self._anchors.sequences(group, sequence.context_ids),
+                self._method.alignment,
+                self._reader.pieces,
+            )
+            if needed
+            else torch.nan
+            for sequence, group, needed in zip(batch.sequences, batch.group_index, batch.needed.tolist(), strict=True)
+        ]
+        return torch.tensor(values, dtype=torch.float64)
 
-    def _token_advantages(self, judge: Judge, in_loss: Tensor) -> Tensor:
+    def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
+        rewards = batch.rewarded.rewards * float(self.reward_weights[0]) + self._further_rewards
+        scale = "std" if self._config.scale_rewards == "group" else "none"
+        counts = self._gather(in_loss.sum(1))
+        groups = batch.rewarded.batch.group_index
+        return self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)[batch.here]
+
+    def _token_advantages(self, judge: Judge, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         """Advantages of single tokens of this rank, [responses, tokens], normalised over groups on all ranks.
 
         Further reward functions say nothing of single tokens: theirs is the reward of the last one, as the outcome is.
         """
-        assert self._batch is not None
-        assert self._batch.shaped is not None
-        assert self._scored is not None
         mask = in_loss.bool()
+        shaped = batch.rewarded.shaped
         found = judge.token_rewards(
-            [problem.prompt for problem in self._batch.problems],
-            [sequence.ids for sequence in self._batch.sequences],
-            self._local(self._batch.shaped.outcomes).to(mask.device),
-            self._local(self._batch.shaped.penalties).to(mask.device),
+            [problem.prompt for problem in batch.problems],
+            [sequence.ids for sequence in batch.sequences],
+            shaped.outcomes[batch.here].to(mask.device),
+            shaped.penalties[batch.here].to(mask.device),
             mask,
         )
-        further = last_token_rewards(self._local(self._further_rewards).to(mask.device), mask)
+        further = last_token_rewards(self._further_rewards[batch.here].to(mask.device), mask)
         rewards = found.rewards * float(self.reward_weights[0]) + further
         agreement = (found.log_odds > 0).double().where(found.log_odds.isfinite(), torch.nan)
         for name, values in (("judge_effective_tokens", found.effective_tokens), ("judge_agreement", agreement)):
@@ -413,18 +395,22 @@ class GARTrainer(GRPOTrainer):
             self._gather(cast(Tensor, self.accelerator.pad_across_processes(tensor, dim=1)))
             for tensor in (returns_to_go(rewards, mask), mask)
         )
-        advantages = estimate_token_advantages(values, masks, self._scored.group_index, settings=self._advantage)
-        return self._local(advantages)[:, : mask.shape[1]]
+        advantages = group_token_advantages(
+            values.double(),
+            masks.bool(),
+            batch.rewarded.batch.group_index,
+            ddof=self._shaping.ddof,
+            eps=self._shaping.eps,
+            std_floor=self._shaping.advantage.std_floor,
+        )
+        return advantages[batch.here, : mask.shape[1]]
 
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""
-        assert self._scored is not None
-        assert batch.shaped is not None
-        eligible = eligible_responses(self._scored, self._reward)
-        offset = self.accelerator.process_index * len(batch)
-        rows = batch.records(step=self.state.global_step + 1, batch=self._scored, eligible=eligible, offset=offset)
-        rows = gather_object(rows)
-        for name, value in reward_metrics(self._scored, eligible, batch.shaped, rows).items():
+        rows = gather_object(batch.records(step=self.state.global_step + 1))
+        metrics = batch.rewarded.metrics()
+        metrics["gar/advantage_abs_mean"] = sum(abs(row.advantage) for row in rows) / len(rows)
+        for name, value in metrics.items():
             self._metrics["train"][name].append(value)
         if self._on_rollouts is not None and self.accelerator.is_main_process:
             self._on_rollouts(self.state.global_step + 1, rows)
@@ -439,6 +425,9 @@ class GARTrainer(GRPOTrainer):
         """The largest of the ranks' numbers."""
         return int(self._gather(torch.tensor([number])).max())
 
-    def _local(self, values: Tensor) -> Tensor:
-        count = len(values) // self.accelerator.num_processes
-        return values[self.accelerator.process_index * count :][:count]
+
+def _check_inputs(problems: Sequence[Problem], tokenizer: Any) -> None:
+    if not problems:
+        raise DataError("there are no problems to train on")
+    if isinstance(tokenizer, ProcessorMixin):
+        raise ConfigError("GAR works on text: processing_class must be a tokenizer, got a multimodal processor")

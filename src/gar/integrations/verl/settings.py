@@ -8,9 +8,8 @@ from typing import Any
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
-from gar.methods import METHODS, check_settings, resolve_signal
-from gar.methods.base import Estimator
-from gar.settings import AdvantageSettings
+from gar.methods import Engine, Method
+from gar.shaping import Shaping, plan_shaping
 
 TRAINER = "gar_sync"
 """Value of verl's `trainer.v1.trainer_mode`."""
@@ -21,20 +20,20 @@ REWARD_MANAGER = "gar"
 MASPO_LOSS = "gar_maspo"
 """Value of verl's `actor_rollout_ref.actor.policy_loss.loss_mode`."""
 
-SECTIONS = ("method", "variant", "verify", "signal", "reward")
+SECTIONS = ("method", "variant", "verify", "signal", "reward", "watchdog")
 """Settings of a run that mean something here; verl's own flags decide the rest."""
 
-SUPPORTED_METHODS = (
-    "gar-grpo", "gar-reinforce-pp", "hidden-cosine", "alignment-only", "grpo", "reinforce-pp", "reinforce-pp-baseline",
-    "maspo",
-)  # fmt: skip
-
-ESTIMATORS: dict[Estimator, str] = {
-    "group": "grpo",
-    "reinforce-pp": "reinforce_plus_plus",
-    "reinforce-pp-baseline": "reinforce_plus_plus_baseline",
-}
-"""Our names of estimators, and verl's."""
+VERL = Engine(
+    name="verl",
+    can=frozenset({"anchor", "gate"}),
+    estimators={
+        "group": ("grpo",),
+        "reinforce-pp": ("reinforce_plus_plus",),
+        "reinforce-pp-baseline": ("reinforce_plus_plus_baseline",),
+    },
+    ignores=("signal.precision", "signal.memory_bytes", "signal.max_batch_tokens"),
+)
+"""verl brings vectors of responses and anchors alone, and computes advantages itself."""
 
 
 def read_settings(verl: Mapping[str, Any]) -> RunConfig:
@@ -44,7 +43,7 @@ def read_settings(verl: Mapping[str, Any]) -> RunConfig:
         verl: verl's whole configuration.
 
     Returns:
-        A run's configuration in which only `SECTIONS` count, with the method's own signal settings in place.
+        A run's configuration in which only `SECTIONS` count.
 
     Raises:
         ConfigError: The section is missing, or a key or a value in it is wrong.
@@ -61,22 +60,30 @@ def read_settings(verl: Mapping[str, Any]) -> RunConfig:
             )
     if values.get("variant") == "released":
         raise ConfigError("gar.variant 'released' trains without a group baseline, and verl has no such estimator")
-    config = make_config(values, source="gar")
-    return config.model_copy(update={"signal": resolve_signal(METHODS[config.method], config.signal)})
+    return make_config(values, source="gar")
 
 
-def check_supported(verl: Mapping[str, Any], config: RunConfig) -> None:
+def read_shaping(config: RunConfig, *, quiet: bool = False) -> Shaping:
+    """The method with the settings in force. Advantages are verl's own.
+
+    Raises:
+        ConfigError: The method does not fit, or a setting that another one switches off.
+    """
+    sections = {name: getattr(config, name) for name in SECTIONS if name not in ("method", "variant")}
+    return plan_shaping(VERL, config.method, sections, quiet=quiet)
+
+
+def check_supported(verl: Mapping[str, Any], shaping: Shaping) -> None:
     """Refuse a job whose rewards or losses would not be what the method defines.
 
     Args:
         verl: verl's whole configuration.
-        config: From `read_settings`.
+        shaping: From `read_shaping`.
 
     Raises:
         ConfigError: Names the flag, its value, and why.
     """
-    _check_method(verl, config)
-    check_settings(METHODS[config.method], reward=config.reward, advantage=AdvantageSettings())  # verl has its own
+    _check_method(verl, shaping.method)
     for flag, expected, reason in _REQUIRED:
         value = _value(verl, flag)
         if value not in expected:
@@ -129,24 +136,18 @@ _REQUIRED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
 """Flags, the values that GAR runs with, and why."""
 
 
-def _check_method(verl: Mapping[str, Any], config: RunConfig) -> None:
-    if config.method not in SUPPORTED_METHODS:
-        raise ConfigError(
-            f"gar.method '{config.method}' does not run under verl, expected one of {', '.join(SUPPORTED_METHODS)}"
-        )
-    estimator = METHODS[config.method].estimator
+def _check_method(verl: Mapping[str, Any], method: Method) -> None:
+    (expected,) = VERL.estimators[method.estimator]
     flag = "algorithm.adv_estimator"
-    found = _value(verl, flag)
-    if found != ESTIMATORS[estimator]:
-        raise ConfigError(
-            f"{flag} is {found}, but {config.method} goes with {ESTIMATORS[estimator]}. Change the flag or gar.method."
-        )
-    if METHODS[config.method].gate is None:
+    value = _value(verl, flag)
+    if value != expected:
+        raise ConfigError(f"{flag} is {value}, but {method.name} goes with {expected}. Change the flag or gar.method.")
+    if method.gate is None:
         return
     flag = "actor_rollout_ref.actor.policy_loss.loss_mode"
-    found = _value(verl, flag)
-    if found != MASPO_LOSS:
-        raise ConfigError(f"{flag} is {found}, but {config.method} goes with {MASPO_LOSS}")
+    value = _value(verl, flag)
+    if value != MASPO_LOSS:
+        raise ConfigError(f"{flag} is {value}, but {method.name} goes with {MASPO_LOSS}")
     updates = (
         _value(verl, "actor_rollout_ref.actor.ppo_epochs")
         * _value(verl, "data.train_batch_size")
@@ -154,7 +155,7 @@ def _check_method(verl: Mapping[str, Any], config: RunConfig) -> None:
     )
     if updates < 2:
         raise ConfigError(
-            f"{config.method} needs two or more updates per rollout, got {updates}: with one, every ratio is 1 and it "
+            f"{method.name} needs two or more updates per rollout, got {updates}: with one, every ratio is 1 and it "
             "is the plain policy gradient. Set actor_rollout_ref.actor.ppo_mini_batch_size to half of "
             "data.train_batch_size, or actor_rollout_ref.actor.ppo_epochs to 2."
         )

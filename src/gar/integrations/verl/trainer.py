@@ -6,7 +6,6 @@ class asks the workers for the vectors, has the rewards formed, and writes them 
 
 # pyright: reportMissingImports=false
 from collections.abc import Sequence
-from itertools import compress
 from typing import Any
 
 import torch
@@ -14,11 +13,11 @@ import transfer_queue as tq
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.config import omega_conf_to_dataclass
 
 from gar.errors import ConfigError
 from gar.integrations.verl.exchange import MEANS, REQUEST, SignalRequest
-from gar.integrations.verl.settings import check_supported, read_settings
-from gar.integrations.verl.table import RewardTable, SequenceReader
+from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
     read_means,
@@ -27,7 +26,9 @@ from gar.integrations.verl.transfer import (
     write_rewards,
     write_spans,
 )
-from gar.spans import TokenSequence
+from gar.integrations.watchdog import Watchdog
+from gar.shaping import RewardTable, VectorPlan
+from gar.spans import SequenceReader, TokenSequence, context_of
 
 
 class GarTrainerSync(PPOTrainerSync):
@@ -43,7 +44,9 @@ class GarTrainerSync(PPOTrainerSync):
     def __init__(self, config: Any):
         plain: Any = OmegaConf.to_container(config, resolve=True)
         self._settings = read_settings(plain)
-        check_supported(plain, self._settings)
+        self._shaping = read_shaping(self._settings)
+        check_supported(plain, self._shaping)
+        self._watchdog = Watchdog(self._settings.watchdog)
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # under any other name verl takes its asynchronous replay buffer
         super().__init__(config)
@@ -52,25 +55,32 @@ class GarTrainerSync(PPOTrainerSync):
         super()._init_tokenizer()
         if self.processor is not None:
             raise ConfigError("the model comes with a processor of images or sound, and GAR works on text")
-        self._reader = SequenceReader(self.tokenizer, self._settings)
+        model: Any = omega_conf_to_dataclass(self.config.actor_rollout_ref.model)
+        self._reader = SequenceReader.from_settings(
+            self.tokenizer, self._shaping.signal, self._settings.verify, context=context_of(model.hf_config)
+        )
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         keys, partition = list(batch.keys), batch.partition_id
         real = [key for key, tag in zip(keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        table = RewardTable(read_rows(real, partition), self._reader, self._settings)
-        asks = bool(table.anchor_sequences)
-        anchor_means = means = torch.zeros(0, 0)
-        if asks:
-            anchor_means = self._anchor_means(table.anchor_sequences)
-            write_spans(keys, partition, dict(compress(zip(real, table.sequences, strict=True), table.needed.tolist())))
-            batch.extra_info[REQUEST] = SignalRequest.from_settings(self._settings.signal)
+        rows = read_rows(real, partition, self._reader, max_response_tokens=self.config.data.max_response_length)
+        table = RewardTable(self._shaping, [row.facts for row in rows])
+        plan = VectorPlan(rows, table.needed)
+        anchor_means = None
+        if plan.anchors:
+            anchor_means = self._anchor_means(plan.anchors)
+            write_spans(keys, partition, {real[i]: rows[i].sequence for i in plan.members})
+            batch.extra_info[REQUEST] = SignalRequest.from_settings(self._shaping.signal)
         batch = super()._compute_old_log_prob(batch, metrics)
         batch.extra_info.pop(REQUEST, None)  # the reference pass must not hear it
-        if asks:
+        alignment = None
+        if anchor_means is not None:
             found = tq.kv_batch_get(keys=real, partition_id=partition, select_fields=[MEANS])
-            means = read_means(found[MEANS])
-        shaped, logged = table.shape(means, anchor_means)
-        metrics.update(logged)
+            means = read_means(found[MEANS])[plan.members]
+            alignment = plan.align(torch.cat([means, anchor_means.to(means)])).alignment
+        shaped = table.shape(alignment)
+        metrics.update(shaped.metrics())
+        self._watchdog.look_at_table(self.global_steps, table)
         write_rewards(real, partition, shaped.rewards)
         return batch
 
@@ -81,7 +91,7 @@ class GarTrainerSync(PPOTrainerSync):
         if not rollout.log_prob_use_dynamic_bsz:
             multiple *= rollout.log_prob_micro_batch_size_per_gpu
         request = SignalRequest.from_settings(
-            self._settings.signal, keep_fraction=self._settings.signal.anchor_keep_fraction
+            self._shaping.signal, keep_fraction=self._shaping.signal.anchor_keep_fraction
         )
         batch = anchor_batch(
             anchors, multiple, calculate_entropy=False, compute_loss=False, temperature=rollout.temperature,

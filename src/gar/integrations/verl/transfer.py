@@ -11,9 +11,9 @@ from verl.utils import tensordict_utils as tu
 
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.exchange import END, MEANS, START
-from gar.integrations.verl.settings import REWARD_MANAGER
-from gar.integrations.verl.table import ResponseRow
-from gar.spans import TokenSequence
+from gar.integrations.verl.rows import table_rows
+from gar.shaping import TableRow
+from gar.spans import SequenceReader, TokenSequence
 
 OUTCOME_SCORES = "gar_outcome_scores"
 """Where verl's `rm_scores` are kept as they were before shaping."""
@@ -21,8 +21,16 @@ OUTCOME_SCORES = "gar_outcome_scores"
 _FIELDS = ["uid", "prompts", "responses", "response_mask", "extra_info", "extra_fields"]
 
 
-def read_rows(keys: Sequence[str], partition: str) -> list[ResponseRow]:
-    """The responses that verl's rollout put under `keys`.
+def read_rows(
+    keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int
+) -> list[TableRow]:
+    """The responses that verl's rollout put under `keys`, with the anchors of their problems.
+
+    Args:
+        keys: Names of the responses, without verl's padding.
+        partition: Where they lie.
+        reader: Finds the scored tokens.
+        max_response_tokens: A response as long as this was cut off.
 
     Raises:
         DataError: A rollout session left more than one output, so that there is no one response to score.
@@ -35,26 +43,10 @@ def read_rows(keys: Sequence[str], partition: str) -> list[ResponseRow]:
             "an agent loop that returns one output."
         )
     data = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=_FIELDS)
-    return [_row({name: data[name][i] for name in _FIELDS}) for i in range(len(keys))]
-
-
-def _row(fields: Mapping[str, Any]) -> ResponseRow:
-    verdict = _plain(fields["extra_fields"]).get("reward_extra_info", {})
-    if "well_formatted" not in verdict:
-        raise ConfigError(
-            f"a response comes without a verdict, with {sorted(verdict)}: is reward.reward_manager.name="
-            f"{REWARD_MANAGER} set, and did the reward workers import gar.integrations.verl.register "
-            "(VERL_USE_EXTERNAL_MODULES)?"
-        )
-    return ResponseRow(
-        group=_plain(fields["uid"]),
-        prompt_ids=fields["prompts"].tolist(),
-        response_ids=fields["responses"].tolist(),
-        mask=fields["response_mask"].tolist(),
-        anchors=tuple(_plain(fields["extra_info"]).get("anchors") or ()),
-        status=verdict["status"],
-        verified=bool(verdict["verified"]),
-        well_formatted=bool(verdict["well_formatted"]),
+    return table_rows(
+        [{name: _plain(data[name][i]) for name in _FIELDS} for i in range(len(keys))],
+        reader,
+        max_response_tokens=max_response_tokens,
     )
 
 

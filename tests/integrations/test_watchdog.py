@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from gar.errors import CollapseError
-from gar.evaluation.watchdog import Collapse, Watchdog
+from gar.integrations.slime.settings import SLIME
+from gar.integrations.watchdog import Collapse, Watchdog
 from gar.records import RolloutRecord
 from gar.settings import WatchdogSettings
+from gar.shaping import ResponseFacts, RewardTable, plan_shaping
 from gar.types import Status
 
 RIGHT = RolloutRecord(
@@ -70,3 +72,36 @@ def test_stop_ends_the_run_and_says_how_to_go_on():
 def test_off_and_nothing_to_look_at_tell_nothing():
     assert watch([(step, [EMPTY]) for step in range(9)], mode="off") == []
     assert watch([(step, []) for step in range(9)]) == []
+
+
+def table(*facts: ResponseFacts) -> RewardTable:
+    return RewardTable(plan_shaping(SLIME, "grpo"), facts)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"empty": True}, "For 2 steps (1 to 2) every response was empty"),
+        ({"truncated": True}, "For 2 steps (1 to 2) every response was cut off at its limit"),
+        ({}, "For 2 steps (1 to 2) no response was right and well formatted"),
+    ],
+)
+def test_a_collapse_is_told_of_the_facts_of_any_engine(change, words):
+    """As slime and verl look, in words without flags of `gar train`."""
+    told: list[Collapse] = []
+    watchdog = Watchdog(WatchdogSettings(steps=2), told.append)
+    wrong = ResponseFacts(group_index=0, status="wrong", verified=False, well_formatted=True, **change)
+    watchdog.look_at_table(1, table(wrong, wrong))
+    assert told == []
+    watchdog.look_at_table(2, table(wrong, wrong))
+    assert told[0].text.startswith(words)
+    assert "--trl" not in told[0].text
+
+
+def test_one_right_response_in_any_group_is_no_collapse_of_any_engine():
+    right = ResponseFacts(group_index=1, status="ok", verified=True, well_formatted=True)
+    wrong = ResponseFacts(group_index=0, status="wrong", verified=False, well_formatted=True)
+    watchdog = Watchdog(WatchdogSettings(mode="stop", steps=1))
+    watchdog.look_at_table(1, table(wrong, right))
+    with pytest.warns(UserWarning, match="WATCHDOG"), pytest.raises(CollapseError, match=r"gar\.watchdog\.mode warn"):
+        watchdog.look_at_table(2, table(wrong, wrong))

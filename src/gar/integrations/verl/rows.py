@@ -1,0 +1,49 @@
+"""From what verl's rollout and GAR's reward manager leave of each response to the rows that rewards are made from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gar.errors import ConfigError
+from gar.integrations.verl.settings import REWARD_MANAGER
+from gar.shaping import TableRow, read_row
+from gar.spans import AnchorSequences, SequenceReader
+from gar.types import Status, Verdict
+
+
+def table_rows(
+    responses: Sequence[Mapping[str, Any]], reader: SequenceReader, *, max_response_tokens: int
+) -> list[TableRow]:
+    """Rows from verl's fields of each response; groups are numbered in the order in which they come up.
+
+    Raises:
+        ConfigError: The responses come without verdicts.
+    """
+    groups: dict[str, tuple[int, AnchorSequences]] = {}
+    rows = []
+    for fields in responses:
+        prompt, ids = fields["prompts"].tolist(), fields["responses"].tolist()
+        if fields["uid"] not in groups:
+            texts = fields["extra_info"].get("anchors")
+            groups[fields["uid"]] = len(groups), reader.anchors(prompt, [] if texts is None else texts)
+        number, anchors = groups[fields["uid"]]
+        sequence = reader.response(prompt, ids, mask=fields["response_mask"].tolist())
+        verdict = _verdict(fields["extra_fields"].get("reward_extra_info", {}))
+        truncated = len(ids) >= max_response_tokens
+        rows.append(read_row(reader, verdict, sequence, anchors, group_index=number, truncated=truncated))
+    return rows
+
+
+def _verdict(found: Mapping[str, Any]) -> Verdict:
+    if "well_formatted" not in found:
+        raise ConfigError(
+            f"a response comes without a verdict, with {sorted(found)}: is reward.reward_manager.name="
+            f"{REWARD_MANAGER} set, and did the reward workers import gar.integrations.verl.register "
+            "(VERL_USE_EXTERNAL_MODULES)?"
+        )
+    verified = bool(found["verified"])
+    return Verdict(
+        status=Status(found["status"]),
+        grade=float(verified),
+        verified=verified,
+        well_formatted=bool(found["well_formatted"]),
+    )

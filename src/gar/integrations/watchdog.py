@@ -1,0 +1,133 @@
+"""A look at every step's rollouts: has the policy collapsed, so that the rest of the budget would be wasted?
+
+The preflight looks before the first step. A policy can also collapse later: end every response at once, never end one,
+or lose the task. Training then goes on without an error, and the loss says nothing.
+
+`gar train`, slime and verl look by themselves. `GARTrainer` looks with
+`GARTrainer(..., on_rollouts=Watchdog(WatchdogSettings(mode="stop")).look)`.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gar.errors import CollapseError
+from gar.settings import WatchdogSettings
+from gar.shaping import RewardTable
+
+if TYPE_CHECKING:  # records import pyarrow, which slime's container may lack
+    from gar.records import RolloutRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collapse:
+    """What was wrong with every response of some steps in a row.
+
+    Example: Collapse(kind="empty", first_step=31, last_step=50, text="For 20 steps (31 to 50) ...")
+    """
+
+    kind: str
+    first_step: int
+    last_step: int
+    text: str
+
+
+_FAULTS: dict[str, tuple[str, str]] = {
+    "empty": (
+        "every response was empty",
+        "The policy has learnt to end at once, often because the learning rate is too high, or because an empty "
+        "response costs less than a wrong one. Lower {rate}, or give the KL term a weight{beta}.",
+    ),
+    "cut off": (
+        "every response was cut off at {length}",
+        "The policy does not end its responses any more, often because it repeats itself or because the limit is too "
+        "short for what it has learnt to write. Read some; lower {rate}, or raise the limit.",
+    ),
+    "none right": (
+        "no response was right and well formatted",
+        "Groups without a right answer teach little but the format. The policy has lost the task or the format, or the "
+        "problems are too hard. Read some; lower {rate}, or take easier problems.",
+    ),
+}
+"""By kind, the most telling first: what is true of every response then, and its likely cause with advice."""
+
+_TRL_WORDS = {
+    "rate": "--trl.learning_rate",
+    "beta": " (--trl.beta)",
+    "length": "trl.max_completion_length",
+    "mode": "--watchdog.mode warn",
+}
+_OTHER_WORDS = {"rate": "the learning rate", "beta": "", "length": "its limit", "mode": "gar.watchdog.mode warn"}
+
+
+def warn(collapse: Collapse) -> None:
+    """Say it in a warning."""
+    warnings.warn(f"WATCHDOG: {collapse.text}", stacklevel=2)
+
+
+class Watchdog:
+    """Counts the steps in a row in which something was wrong with every response.
+
+    Args:
+        settings: After how many steps to speak, and whether to stop.
+        tell: Receives the first collapse; there is no second telling.
+    """
+
+    def __init__(self, settings: WatchdogSettings, tell: Callable[[Collapse], None] = warn):
+        self._settings = settings
+        self._tell = tell
+        self._since: dict[str, int] = {}
+        self._told = False
+
+    def look(self, step: int, rows: "Sequence[RolloutRecord]") -> None:
+        """Take notice of the rollouts of one generation under TRL, those of all ranks.
+
+        Args:
+            step: The optimiser step that they are for.
+            rows: Its rollouts.
+
+        Raises:
+            CollapseError: The policy has collapsed, and the mode is "stop".
+        """
+        holds = {
+            "empty": all(not row.response.strip() for row in rows),
+            "cut off": all(row.truncated for row in rows),
+            "none right": not any(row.eligible for row in rows),
+        }
+        if rows:
+            self._count(step, holds, _TRL_WORDS)
+
+    def look_at_table(self, step: int, table: RewardTable) -> None:
+        """The same for the responses of all ranks under any engine."""
+        holds = {
+            "empty": all(fact.empty for fact in table.facts),
+            "cut off": all(fact.truncated for fact in table.facts),
+            "none right": not bool(table.eligible.any()),
+        }
+        if table.facts:
+            self._count(step, holds, _OTHER_WORDS)
+
+    def _count(self, step: int, holds: Mapping[str, bool], words: Mapping[str, str]) -> None:
+        if self._settings.mode == "off":
+            return
+        for kind, is_true in holds.items():
+            if is_true:
+                self._since.setdefault(kind, step)
+            else:
+                self._since.pop(kind, None)
+        lasting = [kind for kind in _FAULTS if step - self._since.get(kind, step + 1) + 1 >= self._settings.steps]
+        if not lasting or self._told:
+            return
+        self._told = True
+        collapse = _collapse(lasting[0], self._since[lasting[0]], step, words)
+        self._tell(collapse)
+        if self._settings.mode == "stop":
+            raise CollapseError(f"{collapse.text} To train on all the same: {words['mode']}.")
+
+
+def _collapse(kind: str, first: int, last: int, words: Mapping[str, str]) -> Collapse:
+    what, cause = (text.format(**words) for text in _FAULTS[kind])
+    count = last - first + 1
+    text = f"For {count} step{'s' if count > 1 else ''} ({first} to {last}) {what}. {cause}"
+    return Collapse(kind=kind, first_step=first, last_step=last, text=text)

@@ -1,0 +1,65 @@
+"""The methods by name: those of this package, and those that you register."""
+
+from typing import get_args
+
+from gar.errors import ConfigError
+from gar.methods.base import AlignmentSource, Estimator, Method
+from gar.methods.controls import ALIGNMENT_ONLY, ANCHOR_RANDOM, ANCHOR_SHUFFLED, HIDDEN_COSINE, LENGTH, TEXT_SIMILARITY
+from gar.methods.g2rl import G2RL
+from gar.methods.gar import GAR_GRPO, GAR_REINFORCE_PP
+from gar.methods.grad2reward import GRAD2REWARD
+from gar.methods.grpo import DAPO, DR_GRPO, GRPO
+from gar.methods.maspo import MASPO
+from gar.methods.reinforce_pp import REINFORCE_PP, REINFORCE_PP_BASELINE
+from gar.settings import RewardSettings, SignalSettings
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        GRPO, DR_GRPO, DAPO, REINFORCE_PP, REINFORCE_PP_BASELINE, MASPO,
+        GAR_GRPO, GAR_REINFORCE_PP, G2RL, GRAD2REWARD,
+        ANCHOR_SHUFFLED, ANCHOR_RANDOM, HIDDEN_COSINE, TEXT_SIMILARITY, LENGTH, ALIGNMENT_ONLY,
+    )
+}  # fmt: skip
+
+
+def register(method: Method) -> Method:
+    """Make a method known by its name, to every driver of this process.
+
+    Returns:
+        The method.
+
+    Raises:
+        ConfigError: The name is taken, or the declaration names something that does not exist.
+
+    Example:
+        >>> from gar.methods import Method, outcome_rewards, register
+        >>> half = Method(name="half", summary="half the outcome", shape=outcome_rewards, signal={"knd": "hidden"})
+        >>> register(half)
+        Traceback (most recent call last):
+        gar.errors.ConfigError: method 'half': no such signal setting: knd
+    """
+    if method.name in METHODS:
+        raise ConfigError(f"a method named '{method.name}' is registered already. Give yours another name.")
+    for what, names, known in (
+        ("signal setting", method.signal, SignalSettings.model_fields),
+        ("reward setting", method.reward, RewardSettings.model_fields),
+        ("alignment", filter(None, [method.alignment]), get_args(AlignmentSource)),
+        ("estimator", [method.estimator], get_args(Estimator)),
+    ):
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ConfigError(f"method '{method.name}': no such {what}: {', '.join(unknown)}")
+    METHODS[method.name] = method
+    return method
+
+
+def find_method(name: str) -> Method:
+    """The method of a name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if name not in METHODS:
+        raise ConfigError(f"unknown method '{name}', expected one of {', '.join(METHODS)}")
+    return METHODS[name]

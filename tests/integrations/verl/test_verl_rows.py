@@ -1,0 +1,197 @@
+"""A hand-made batch in verl's fields, from rows to rewards; and where a micro-batch's scored tokens lie. No verl."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gar.config import make_config
+from gar.core import gradient_aligned_rewards
+from gar.integrations.verl.exchange import own_rows, scored_rows
+from gar.integrations.verl.rows import table_rows
+from gar.integrations.verl.settings import read_shaping
+from gar.models.embedded import load_embedded
+from gar.shaping import RewardTable, ShapedTable, TableRow, VectorPlan
+from gar.spans import SequenceReader
+
+_, TOKENIZER = load_embedded()
+PROMPT = TOKENIZER.encode("3+4*7-2=")
+
+
+def row(
+    group: str, text: str, *, right: bool = True, form: bool = True, anchors: tuple = ("28+3-2=29",)
+) -> dict[str, Any]:
+    ids = torch.tensor(TOKENIZER.encode(text), dtype=torch.long)
+    verdict = {"status": "ok" if right else "wrong", "verified": right, "well_formatted": form}
+    return {
+        "uid": group, "prompts": torch.tensor(PROMPT), "responses": ids, "response_mask": torch.ones_like(ids),
+        "extra_info": {"anchors": list(anchors)}, "extra_fields": {"reward_extra_info": verdict},
+    }  # fmt: skip
+
+
+ROWS = [
+    row("wrong", "28", right=False), row("one", "29"), row("all", "28+1=29"), row("form", "29", form=False),
+    row("none", "29", anchors=()), row("all", "29"), row("wrong", "1", right=False), row("one", "2", right=False),
+    row("none", "28+1", anchors=()), row("all", "3+26=29"), row("form", "29"), row("mute", "29"), row("mute", ""),
+    row("mute", "28+1"),
+]  # fmt: skip
+
+
+class Table:
+    """The path that verl's trainer takes, on given rows."""
+
+    def __init__(self, given: list[dict[str, Any]] = ROWS, *, method: str = "gar-grpo", context: int | None = None,
+                 **reward: object):  # fmt: skip
+        config = make_config({"method": method, "verify": {"format": "none"}, "reward": reward})
+        shaping = read_shaping(config)
+        reader = SequenceReader.from_settings(TOKENIZER, shaping.signal, config.verify, context=context)
+        self.rows: list[TableRow] = table_rows(given, reader, max_response_tokens=9)
+        self.table = RewardTable(shaping, [member.facts for member in self.rows])
+        self.plan = VectorPlan(self.rows, self.table.needed)
+
+    def shape(self, means: Tensor, anchor_means: Tensor) -> ShapedTable:
+        found = self.plan.align(torch.cat([means[self.plan.members], anchor_means]))
+        return self.table.shape(found.alignment)
+
+
+def vectors(count: int, seed: int) -> Tensor:
+    return torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def test_reward_table_needs_only_responses_that_may_earn_something():
+    """Right, in form, with an anchor and a token, beside another such one in the group."""
+    plan = Table().plan
+    assert plan.members == [2, 5, 9, 11, 13]
+    assert len(plan.anchors) == 2  # of two groups, each once
+    assert plan.anchors[0].context_ids == PROMPT
+    assert len(plan.sequences) == len(plan.keep_fractions) == 7
+
+
+def test_reward_table_needs_a_lone_response_where_its_own_cosine_counts():
+    assert Table(singleton="absolute").plan.members == [1, 2, 5, 9, 10, 11, 13]
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_reward_table_pays_a_lone_response_its_own_cosine_without_centring(clip: bool):
+    table = Table(centre=False, clip=clip)
+    assert table.plan.members == [1, 2, 5, 9, 10, 11, 13]
+    means, anchors = vectors(len(ROWS), 1), vectors(4, 2)
+    shaped = table.shape(means, anchors).shaped
+    cosine = float(torch.nn.functional.cosine_similarity(means[1].double(), anchors[0].double(), dim=0))
+    assert abs(cosine) > 0.1
+    # 1e-6: the unit rows are float32.
+    assert float(shaped.bonuses[1]) == pytest.approx(0.5 * (max(0.0, cosine) if clip else cosine), abs=1e-6)
+
+
+def test_reward_table_shapes_rewards_as_the_core_does():
+    table = Table()
+    means, anchors = vectors(len(ROWS), 1), vectors(2, 2)
+    shaped, metrics = table.shape(means, anchors), table.shape(means, anchors).metrics()
+    alignment = torch.full((len(ROWS),), torch.nan)
+    for i in table.plan.members:
+        anchor = anchors[0 if ROWS[i]["uid"] == "all" else 1]
+        alignment[i] = torch.nn.functional.cosine_similarity(means[i].double(), anchor.double(), dim=0)
+    names, facts = list(dict.fromkeys(r["uid"] for r in ROWS)), [member.facts for member in table.rows]
+    expected = gradient_aligned_rewards(
+        torch.tensor([fact.verified and fact.well_formatted for fact in facts]),
+        alignment.double(),
+        torch.tensor([0.0 if fact.well_formatted else -0.6 for fact in facts]).double(),
+        torch.tensor([names.index(r["uid"]) for r in ROWS]),
+        scored=alignment.isfinite(),
+    )
+    torch.testing.assert_close(shaped.rewards, expected, rtol=0, atol=1e-6)
+    assert shaped.rewards[[0, 6]].tolist() == [0.0, 0.0]  # all wrong: nothing to say
+    assert shaped.rewards[3].item() == pytest.approx(-0.6)  # right in bad form: the penalty alone
+    assert metrics["gar/scored_fraction"] == pytest.approx(5 / 14)
+    assert metrics["gar/no_anchor_fraction"] == pytest.approx(2 / 14)
+    assert metrics["gar/no_signal_fraction"] == pytest.approx(1 / 14)
+    assert metrics["verify/wrong_fraction"] == pytest.approx(3 / 14)
+    silent = metrics["gar/silent_group_fraction_outcome"], metrics["gar/silent_group_fraction_shaped"]
+    assert silent == pytest.approx((4 / 6, 2 / 6))  # "all" and "mute" are rescued
+
+
+def test_resumed_job_gives_the_rewards_of_one_that_went_on():
+    """Nothing of GAR is in verl's checkpoints: rewards follow from the rows, the vectors and the settings."""
+    Table(ROWS[::-1]).shape(vectors(len(ROWS), 3), vectors(2, 4))  # the step before
+    went_on, resumed = Table(), Table()
+    assert resumed.plan.members == went_on.plan.members
+    assert resumed.plan.anchors == went_on.plan.anchors
+    found, expected = (table.shape(vectors(len(ROWS), 1), vectors(2, 2)) for table in (resumed, went_on))
+    assert torch.equal(found.rewards, expected.rewards)
+    assert found.metrics() == expected.metrics()
+    assert len(set(found.rewards.tolist())) > 3
+
+
+def test_reward_table_of_a_method_without_alignment_asks_for_no_vector():
+    table = Table(method="grpo")
+    assert table.plan.sequences == []
+    shaped = table.table.shape()
+    assert shaped.rewards[[1, 7, 3]].tolist() == pytest.approx([1.0, 0.0, -0.6])
+
+
+def test_reward_table_counts_a_vector_that_is_zero_as_no_signal():
+    means = vectors(len(ROWS), 1)
+    means[[2, 5]] = 0.0
+    shaped = Table().shape(means, vectors(2, 2))
+    assert shaped.metrics()["gar/scored_fraction"] == pytest.approx(3 / 14)
+    assert shaped.rewards[[2, 5, 9]].tolist() == [1.0, 1.0, 1.0]  # one scored member of three: no bonus
+
+
+def test_reader_scores_the_thinking_part_without_tokens_of_others():
+    config = make_config({})
+    reader = SequenceReader.from_settings(TOKENIZER, config.signal, config.verify)
+    given = row("a", "<think>3+4</think><answer>7</answer>")
+    (whole,) = table_rows([given], reader, max_response_tokens=99)
+    assert TOKENIZER.decode(whole.sequence.scored_ids).replace(" ", "") == "3+4"
+    mask = given["response_mask"].clone()
+    mask[whole.sequence.positions[1]] = 0
+    (masked,) = table_rows([{**given, "response_mask": mask}], reader, max_response_tokens=99)
+    assert len(masked.sequence.positions) == len(whole.sequence.positions) - 1
+
+
+def test_what_lies_beyond_the_context_is_counted_and_not_scored():
+    """The prompt has 8 tokens. One response and one group's anchor reach beyond 16."""
+    long = "28+3-2=29+0"
+    given = [
+        row("a", "28"), row("a", "29"), row("a", long),
+        row("b", "28", anchors=(long,)), row("b", "29", anchors=(long,)),
+    ]  # fmt: skip
+    assert len(PROMPT) == 8
+    everything, cut = Table(given), Table(given, context=16)
+    assert everything.plan.members == [0, 1, 2, 3, 4]
+    assert cut.plan.members == []  # the anchor of "a" has 9 tokens
+    wider = Table([{**r, "extra_info": {"anchors": ["29"]}} if r["uid"] == "a" else r for r in given], context=16)
+    assert wider.plan.members == [0, 1]
+    metrics = wider.shape(vectors(5, 1), vectors(1, 2)).metrics()
+    assert metrics["gar/too_long_fraction"] == pytest.approx(1 / 5)
+    assert metrics["gar/anchor_too_long_fraction"] == pytest.approx(2 / 5)
+    assert metrics["gar/no_anchor_fraction"] == pytest.approx(2 / 5)
+    assert metrics["gar/truncated_fraction"] == pytest.approx(1 / 5)
+
+
+def jagged(*rows: list[int]) -> Tensor:
+    return torch.nested.as_nested_tensor([torch.tensor(r) for r in rows], layout=torch.jagged)
+
+
+def test_scored_rows_in_packed_and_padded_places():
+    ids = jagged([10, 11, 12, 13, 14], [20, 21, 22], [30, 31, 32, 33])
+    mask = jagged([1, 0, 1], [1], [1, 1])
+    starts, ends = torch.tensor([2, 0, 2]), torch.tensor([5, 0, 4])
+    packed = scored_rows(ids, mask, starts, ends, width=None)
+    assert packed.positions.tolist() == [1, 3, 9, 10]  # one before the token, counted over all sequences
+    assert packed.target_ids.tolist() == [12, 14, 32, 33]  # 13 is not the policy's
+    assert packed.response_index.tolist() == [0, 0, 2, 2]
+    padded = scored_rows(ids, mask, starts, ends, width=5)
+    assert padded.positions.tolist() == [1, 3, 11, 12]
+
+
+def test_own_rows_of_all_ranks_are_all_rows_once():
+    ids = jagged([10, 11, 12, 13, 14], [20, 21, 22])
+    rows = scored_rows(ids, jagged([1, 1, 1], [1, 1]), torch.tensor([2, 1]), torch.tensor([5, 3]), width=None)
+    parts = [own_rows(rows, rank=rank, length=4) for rank in range(2)]  # 8 tokens over two ranks
+    for rank, part in enumerate(parts):
+        assert bool(((part.positions >= 0) & (part.positions < 4)).all())
+        whole = (part.positions + 4 * rank).tolist()
+        assert whole == [p for p in rows.positions.tolist() if p // 4 == rank]
+    assert torch.equal(torch.cat([part.target_ids for part in parts]), rows.target_ids)

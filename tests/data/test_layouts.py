@@ -1,6 +1,6 @@
 import pytest
 
-from gar.data.layouts import LAYOUTS, Dropped, choose_layout, last_boxed, read_problem
+from gar.data.layouts import LAYOUTS, Dropped, choose_layout, read_problem
 from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Problem
 
@@ -186,25 +186,3 @@ def test_choose_layout_refuses_a_named_layout_that_does_not_fit():
 
 def test_layouts_have_distinct_names():
     assert len({layout.name for layout in LAYOUTS}) == len(LAYOUTS) == 5
-
-
-@pytest.mark.parametrize(
-    ("text", "content"),
-    [
-        (r"so \boxed{\frac{1}{2}}.", r"\frac{1}{2}"),
-        (r"\boxed{1} and then \boxed {2}", "2"),
-        (r"\boxed{1} and then \boxed{2", "1"),
-        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
-        (r"\boxed{\left\{1\right.}", r"\left\{1\right."),
-        (r"\boxed{a \boxed{b} c}", "b"),
-        (r"{1}{2} } \boxed{3}", "3"),
-        (r"\boxed{}", ""),
-        ("", ""),
-    ],
-)
-def test_last_boxed_matches_braces(text, content):
-    assert last_boxed(text) == content
-
-
-def test_last_boxed_takes_linear_time_on_boxes_that_never_close():
-    assert last_boxed("\\boxed{" * 200_000) == ""

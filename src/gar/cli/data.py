@@ -3,8 +3,7 @@
 import dataclasses
 import functools
 import hashlib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gar.data.check import CompareAnswers, DataReport, check_problems
+from gar.data.check import UNCLEAR, DataReport, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
 from gar.data.problems import LoadedProblems, SourceOptions, load_problems
 from gar.data.prompts import PromptTemplate
@@ -21,8 +20,7 @@ from gar.data.slime import write_slime_rows
 from gar.errors import ConfigError
 from gar.records.files import json_text, write_atomic
 from gar.settings import TagSettings
-from gar.types import Anchor, Problem, Status, Tags
-from gar.verify import Verifier
+from gar.types import Problem, Status
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
 Reading = tyro.conf.OmitArgPrefixes[SourceOptions]
@@ -31,17 +29,14 @@ JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")]
 _DETECTED = SourceOptions()
 _TAGS = TagSettings()
 
-_UNCLEAR = "unclear"
 _COMPARED = {
     Status.OK: "expert answers that agree with the gold answer",
-    _UNCLEAR: "expert solutions that state no answer, gold in the last line",
+    UNCLEAR: "expert solutions that state no answer, gold in the last line",
     Status.WRONG: "expert answers that disagree with the gold answer",
     Status.UNPARSED: "expert solutions without a readable answer",
     Status.TIMEOUT: "comparisons that took too long",
     Status.ERROR: "comparisons that failed, or gold answers that cannot be read",
 }
-# What `parse_response` reads as a final answer; without it the last number of a text is only a guess.
-_STATED = re.compile(r"\\boxed|\\fbox|####|\banswer\b|^\W*A:", re.IGNORECASE | re.MULTILINE)
 
 
 def main(args: list[str]) -> int:
@@ -84,12 +79,8 @@ def check(
         compare: Compare the final answer of every expert solution with the gold answer.
         num_workers: Processes that compare answers.
     """
-    loaded = _load_tokenizer(tokenizer)
-    if compare:
-        with _AnswerComparison(num_workers) as comparison:
-            report = check_problems(source, options=reading, tokenizer=loaded, compare_answers=comparison)
-    else:
-        report = check_problems(source, options=reading, tokenizer=loaded)
+    workers = num_workers if compare else 0
+    report = check_problems(source, options=reading, tokenizer=_load_tokenizer(tokenizer), compare_workers=workers)
     _print_report(report)
     if json_path is not None:
         write_atomic(json_path, json_text(dataclasses.asdict(report), indent=2) + "\n")
@@ -200,40 +191,6 @@ def _rewrite(
     write(loaded.problems, out)
     _print_written(loaded, out)
     return 0
-
-
-class _AnswerComparison:
-    """Does the final answer of an expert solution equal the gold answer? Any wording is read, tags or not."""
-
-    def __init__(self, num_workers: int) -> None:
-        self._tagged = Verifier(format="think-answer", num_workers=num_workers)
-        self._free = Verifier(format="none", num_workers=num_workers)
-
-    def __enter__(self) -> CompareAnswers:
-        return self._compare
-
-    def __exit__(self, *exception: object) -> None:
-        self._tagged.close()
-        self._free.close()
-
-    def _compare(self, pairs: Sequence[tuple[Problem, Anchor]]) -> list[tuple[str, str]]:
-        results: list[tuple[str, str]] = [("", "")] * len(pairs)
-        for verifier, is_tagged in ((self._tagged, True), (self._free, False)):
-            indices = [i for i, (_, anchor) in enumerate(pairs) if (Tags().answer_open in anchor.text) == is_tagged]
-            texts, golds = [pairs[i][1].text for i in indices], [pairs[i][0].answer for i in indices]
-            for i, text, gold, verdict in zip(indices, texts, golds, verifier.verify(texts, golds), strict=True):
-                unclear = verdict.status is Status.WRONG and not _STATED.search(text) and _in_last_line(gold, text)
-                detail = f" ({verdict.detail})" if verdict.detail else ""
-                results[i] = (
-                    _UNCLEAR if unclear else verdict.status,
-                    f"expert solution ends in {verdict.answer!r}, gold is {gold!r}{detail}",
-                )
-        return results
-
-
-def _in_last_line(gold: str, text: str) -> bool:
-    last_line = text.strip().rpartition("\n")[2].replace(",", "")
-    return re.search(rf"(?<![\d.]){re.escape(gold)}(?!\.?\d)", last_line) is not None
 
 
 def _load_tokenizer(name: str | None) -> Any:

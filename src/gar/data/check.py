@@ -5,8 +5,10 @@ One pass in bounded memory: counts, a hash per prompt and id, token lengths, and
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,28 +17,31 @@ from gar.data.layouts import Dropped
 from gar.data.problems import ProblemReader, SourceOptions, prompt_hash, prompt_text
 from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.errors import DataError
-from gar.types import Anchor, Problem
+from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
+from gar.verify import Verifier
 
 NUM_EXAMPLES = 5
+UNCLEAR = "unclear"
+"""A comparison whose expert solution states no answer, with the gold answer in its last line."""
 _BATCH_PROBLEMS = 512
 # Both spellings in use: <think> (the default) and <|think|> (the released code's).
 _TAG = re.compile(r"<\|?/?(?:think|answer)\|?>")
-
-CompareAnswers = Callable[[Sequence[tuple[Problem, Anchor]]], list[tuple[str, str]]]
+# What `parse_response` reads as a final answer; without it the last number of a text is only a guess.
+_STATED = re.compile(r"\\boxed|\\fbox|####|\banswer\b|^\W*A:", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(kw_only=True, slots=True)
-class Finding:
+class Occurrences:
     """How often something was found, and where for the first few times."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def add(self, example: str) -> None:
+    def add(self, example: object) -> None:
         """Count one more."""
         self.count += 1
         if len(self.examples) < NUM_EXAMPLES:
-            self.examples.append(example)
+            self.examples.append(str(example))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,32 +61,29 @@ class Lengths:
 
 @dataclass(kw_only=True, slots=True)
 class DataReport:
-    """What a source holds. `errors` are what `load_problems` refuses; the other findings are for the reader to judge.
+    """What a source holds. `errors` are what `load_problems` refuses; the rest is for the reader to judge.
 
     `prompts_with_tags` are harmless: spans and formats are looked for in the response's own tokens, never in a prompt.
-    `comparisons` counts expert solutions by how their own final answer compares with the gold answer.
+    `comparisons` counts expert solutions by how their own final answer compares with the gold answer: a verification
+    status, or `UNCLEAR`.
     """
 
     source: str
     layout: str = ""
     num_problems: int = 0
     num_anchors: int = 0
-    errors: Finding = field(default_factory=Finding)
-    dropped: dict[str, Finding] = field(default_factory=dict)
-    without_anchor: Finding = field(default_factory=Finding)
-    repeated_prompts: Finding = field(default_factory=Finding)
-    prompts_with_tags: Finding = field(default_factory=Finding)
-    comparisons: dict[str, Finding] = field(default_factory=dict)
+    errors: Occurrences = field(default_factory=Occurrences)
+    dropped: dict[str, Occurrences] = field(default_factory=dict)
+    without_anchor: Occurrences = field(default_factory=Occurrences)
+    repeated_prompts: Occurrences = field(default_factory=Occurrences)
+    prompts_with_tags: Occurrences = field(default_factory=Occurrences)
+    comparisons: dict[str, Occurrences] = field(default_factory=dict)
     prompt_tokens: Lengths | None = None
     anchor_tokens: Lengths | None = None
 
 
 def check_problems(
-    source: str,
-    *,
-    options: SourceOptions | None = None,
-    tokenizer: Any = None,
-    compare_answers: CompareAnswers | None = None,
+    source: str, *, options: SourceOptions | None = None, tokenizer: Any = None, compare_workers: int = 0
 ) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 
@@ -89,84 +91,81 @@ def check_problems(
         source: A file, a folder or a Hub id, as in `load_problems`.
         options: Columns, split and revision.
         tokenizer: Measures prompts and anchors where given.
-        compare_answers: Given problems with one anchor each, says for each a status ("agrees", "disagrees", ...) and
-            an example text. None compares nothing.
+        compare_workers: Processes that compare the final answer of every expert solution with the gold answer; 0
+            compares nothing.
 
     Returns:
         The report. `errors.count` is 0 exactly where `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    check = _Check(report, tokenizer, compare_answers)
-    reader = ProblemReader(source, options, on_error=lambda error: report.errors.add(str(error)))
-    try:
-        for place, item in reader:
-            check.add(place, item)
-    except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
-        report.errors.add(str(error))
-    check.finish()
+    reader = ProblemReader(source, options, on_error=report.errors.add)
+    prompt_tokens, anchor_tokens = array("q"), array("q")
+    formats: tuple[ResponseFormat, ...] = ("think-answer", "none") if compare_workers else ()
+    with ExitStack() as stack:
+        verifiers = [stack.enter_context(Verifier(format=format, num_workers=compare_workers)) for format in formats]
+        problems = _counted(reader, report)
+        while batch := list(islice(problems, _BATCH_PROBLEMS)):
+            anchors = [(place, problem, anchor) for place, problem in batch for anchor in problem.anchors]
+            if tokenizer is not None:
+                prompt_tokens.extend(prompt_lengths([problem.prompt for _, problem in batch], tokenizer))
+                anchor_tokens.extend(anchor_lengths([anchor for *_, anchor in anchors], tokenizer))
+            _compare(anchors, verifiers, report)
+    report.prompt_tokens, report.anchor_tokens = _lengths(prompt_tokens), _lengths(anchor_tokens)
     report.layout = reader.layout.name if reader.layout else ""
+    if not report.num_problems and not report.errors.count:
+        report.errors.add(f"{source}: no row gives a problem; is this the right layout?")
     return report
 
 
-class _Check:
-    """The running state behind `check_problems`."""
-
-    def __init__(self, report: DataReport, tokenizer: Any, compare_answers: CompareAnswers | None) -> None:
-        self._report = report
-        self._tokenizer = tokenizer
-        self._compare_answers = compare_answers
-        self._batch: list[tuple[str, Problem]] = []
-        self._ids: set[int] = set()
-        self._prompts: set[int] = set()
-        self._prompt_tokens = array("q")
-        self._anchor_tokens = array("q")
-
-    def add(self, place: str, item: Problem | Dropped) -> None:
-        report = self._report
-        if isinstance(item, Dropped):
-            report.dropped.setdefault(item.reason, Finding()).add(place)
-            return
-        example = f"{place}: problem {item.id!r}"
-        report.num_problems += 1
-        report.num_anchors += len(item.anchors)
-        if not item.anchors:
-            report.without_anchor.add(example)
-        if _seen(self._ids, hash(item.id)):
-            report.errors.add(f"{example}: the id was already used by an earlier row")
-        if _seen(self._prompts, prompt_hash(item.prompt)):
-            report.repeated_prompts.add(example)
-        if tag := _TAG.search(prompt_text(item.prompt)):
-            report.prompts_with_tags.add(f"{example} has {tag[0]}")
-        self._batch.append((place, item))
-        if len(self._batch) == _BATCH_PROBLEMS:
-            self._measure_batch()
-
-    def finish(self) -> None:
-        report = self._report
-        self._measure_batch()
-        report.prompt_tokens = _lengths(self._prompt_tokens)
-        report.anchor_tokens = _lengths(self._anchor_tokens)
-        if not report.num_problems and not report.errors.count:
-            report.errors.add(f"{report.source}: no row gives a problem; is this the right layout?")
-
-    def _measure_batch(self) -> None:
-        batch, self._batch = self._batch, []
-        pairs = [(place, problem, anchor) for place, problem in batch for anchor in problem.anchors]
-        if self._tokenizer is not None:
-            prompts = [problem.prompt for _, problem in batch]
-            self._prompt_tokens.extend(prompt_lengths(prompts, self._tokenizer))
-            self._anchor_tokens.extend(anchor_lengths([anchor for *_, anchor in pairs], self._tokenizer))
-        if self._compare_answers is not None and pairs:
-            results = self._compare_answers([(problem, anchor) for _, problem, anchor in pairs])
-            for (place, problem, _), (status, text) in zip(pairs, results, strict=True):
-                finding = self._report.comparisons.setdefault(status, Finding())
-                finding.add(f"{place}: problem {problem.id!r}: {text}")
+def _counted(reader: ProblemReader, report: DataReport) -> Iterator[tuple[str, Problem]]:
+    """The problems of a source and where they stand. What can be counted row by row goes into the report."""
+    ids, prompts = set[int](), set[int]()
+    try:
+        for place, item in reader:
+            if isinstance(item, Dropped):
+                report.dropped.setdefault(item.reason, Occurrences()).add(place)
+                continue
+            example = f"{place}: problem {item.id!r}"
+            report.num_problems += 1
+            report.num_anchors += len(item.anchors)
+            if not item.anchors:
+                report.without_anchor.add(example)
+            if _seen(ids, hash(item.id)):
+                report.errors.add(f"{example}: the id was already used by an earlier row")
+            if _seen(prompts, prompt_hash(item.prompt)):
+                report.repeated_prompts.add(example)
+            if tag := _TAG.search(prompt_text(item.prompt)):
+                report.prompts_with_tags.add(f"{example} has {tag[0]}")
+            yield place, item
+    except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
+        report.errors.add(error)
 
 
 def _seen(hashes: set[int], new: int) -> bool:
     known = new in hashes
     hashes.add(new)
     return known
+
+
+def _compare(anchors: Sequence[tuple[str, Problem, Anchor]], verifiers: Sequence[Verifier], report: DataReport) -> None:
+    """Compare the final answers of expert solutions, with or without tags, with the gold answers."""
+    for verifier in verifiers:
+        tagged = verifier.format == "think-answer"
+        chosen = [row for row in anchors if (Tags().answer_open in row[2].text) == tagged]
+        texts, golds = [anchor.text for *_, anchor in chosen], [problem.answer for _, problem, _ in chosen]
+        for (place, problem, anchor), verdict in zip(chosen, verifier.verify(texts, golds), strict=True):
+            guessed = verdict.status is Status.WRONG and not _STATED.search(anchor.text)
+            label = UNCLEAR if guessed and _in_last_line(problem.answer, anchor.text) else verdict.status
+            detail = f" ({verdict.detail})" if verdict.detail else ""
+            report.comparisons.setdefault(label, Occurrences()).add(
+                f"{place}: problem {problem.id!r}: expert solution ends in {verdict.answer!r}, gold is "
+                f"{problem.answer!r}{detail}"
+            )
+
+
+def _in_last_line(gold: str, text: str) -> bool:
+    last_line = text.strip().rpartition("\n")[2].replace(",", "")
+    return re.search(rf"(?<![\d.]){re.escape(gold)}(?!\.?\d)", last_line) is not None
 
 
 def _lengths(tokens: "array[int]") -> Lengths | None:

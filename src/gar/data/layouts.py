@@ -1,4 +1,4 @@
-r"""The column layouts that training data comes in, as one small table, and how each turns a row into a `Problem`.
+r"""The column layouts that problems come in, as one small table, and how a row becomes a `Problem`.
 
 | layout            | columns                                            | answer                    | expert solution |
 |-------------------|----------------------------------------------------|---------------------------|-----------------|
@@ -9,8 +9,8 @@ r"""The column layouts that training data comes in, as one small table, and how 
 | `gsm8k-annotated` | the same, never chosen by itself                   | the same                  | with <<...>>    |
 
 Columns after the semicolon are optional, and so are `id` and `source` everywhere. The validity columns of
-NuminaMath-1.5 are `problem_is_valid` and `solution_is_valid`. Sources: the data set cards of AI-MO/NuminaMath-CoT,
-AI-MO/NuminaMath-1.5 and openai/grade-school-math. MATH and its relatives (problem, solution) read as `numina-cot`.
+NuminaMath-1.5 are `problem_is_valid` and `solution_is_valid`. MATH and its relatives (problem, solution) are read as
+`numina-cot`. Sources: the data set cards of AI-MO/NuminaMath-CoT, AI-MO/NuminaMath-1.5 and openai/grade-school-math.
 """
 
 import dataclasses
@@ -19,13 +19,12 @@ import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gar.data.rows import Row, json_type
 from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Message, Problem, Prompt
-
-_BRACES = re.compile(r"(?P<box>\\boxed\s*\{)|\\.|[{}]", re.DOTALL)  # the middle part skips escaped braces
+from gar.verify import last_boxed
 
 LayoutName = Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotated"]
 
@@ -34,8 +33,17 @@ LayoutName = Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotate
 class Layout:
     """Which columns hold what, and how their text is read.
 
-    `answer_of` and `anchor_of` take the text of the column; an `answer_of` that gives "" drops the row with the reason
-    `no_answer`. `refusal` gives the reason to drop a row that its own data set marks as unusable, or "".
+    Attributes:
+        name: As `--layout` takes it.
+        prompt: Column of the prompt.
+        answer: Column of the gold answer, or of a text that states it.
+        anchors: Columns of the expert solution; the first that is not empty counts.
+        id: Column of the problem's id; it may be missing.
+        source: Column of the name of the problem's source; it may be missing.
+        answer_of: Makes the answer of the column's text. A row whose answer is "" is dropped.
+        anchor_of: Makes the expert solution of the column's text.
+        refusal: Why a row is unusable by its own data set's account, or "".
+        no_answer: The reason that is counted for a dropped row without an answer.
 
     Example: Layout(name="gsm8k", prompt="question", answer="answer", anchors=("answer",), answer_of=_after_hashes, ...)
     """
@@ -44,6 +52,8 @@ class Layout:
     prompt: str
     answer: str
     anchors: tuple[str, ...]
+    id: str = "id"
+    source: str = "source"
     answer_of: Callable[[str], str] = str.strip
     anchor_of: Callable[[str], str] = str.strip
     refusal: Callable[[Row], str] = lambda row: ""
@@ -51,37 +61,20 @@ class Layout:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Columns without which the layout does not apply. In the layouts of others the solution is one of them."""
+        """Columns without which the layout does not apply. In other people's layouts the solution is one of them."""
         columns = (self.prompt, self.answer) if self.name == "gar" else (self.prompt, self.answer, *self.anchors)
         return tuple(dict.fromkeys(columns))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dropped:
-    """A row that gives no problem, and why. Counted, never silent.
+    """A row that gives no problem, and the reason, which is counted.
 
     Example: Dropped(place="train.jsonl:17", reason="no \\boxed{} in the solution")
     """
 
     place: str
     reason: str
-
-
-def last_boxed(text: str) -> str:
-    r"""Content of the last `\boxed{...}` whose braces close, the inner one of two nested, or "".
-
-    Example:
-        >>> last_boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}}, never \boxed{closed")
-        '\\frac{1}{2}'
-    """
-    opened: list[int] = []  # where the content of each open box begins; 0 for a brace that is no box
-    begin, content = 0, ""
-    for match in _BRACES.finditer(text):
-        if match["box"] or match[0] == "{":
-            opened.append(match.end() if match["box"] else 0)
-        elif match[0] == "}" and opened and (start := opened.pop()) > begin:
-            begin, content = start, text[start : match.start()]
-    return content.strip()
 
 
 def _after_hashes(text: str) -> str:
@@ -93,9 +86,13 @@ def _before_hashes(text: str) -> str:
 
 
 def _before_hashes_unannotated(text: str) -> str:
-    # "48/2 = <<48/2=24>>24": the annotation called a calculator while the text was generated. It is no part of the
+    # "48/2 = <<48/2=24>>24": the annotation called a calculator while the text was generated. It is not part of the
     # working, and no policy would write it.
     return re.sub(r"<<[^<>]*>>", "", _before_hashes(text))
+
+
+def _last_box(text: str) -> str:
+    return last_boxed(text) or ""
 
 
 def _checkable_answer(text: str) -> str:
@@ -119,7 +116,7 @@ _GSM8K = Layout(
     no_answer="nothing after #### in the answer",
 )
 
-# The first whose required columns are all there is chosen, so the narrower stand before the wider.
+# The first layout whose required columns are all there is chosen, so the narrower ones stand before the wider ones.
 LAYOUTS = (
     Layout(name="gar", prompt="prompt", answer="answer", anchors=("expert_solution",)),
     Layout(
@@ -136,7 +133,7 @@ LAYOUTS = (
         prompt="problem",
         answer="solution",
         anchors=("solution",),
-        answer_of=last_boxed,
+        answer_of=_last_box,
         no_answer="no \\boxed{} in the solution",
     ),
     _GSM8K,
@@ -153,7 +150,7 @@ def choose_layout(
     answer_field: str | None = None,
     anchor_fields: tuple[str, ...] = (),
 ) -> Layout:
-    """Pick the layout that fits `columns`, with the fields that the user names put in.
+    """Pick the layout that fits `columns`, with the fields that the user named.
 
     Args:
         columns: Column names found in the source.
@@ -196,7 +193,7 @@ def _missing_columns(layout: Layout, columns: Collection[str], source: str) -> D
             + (f", did you mean {nearest[0]!r}?" if nearest else "." if column in flags else "")
             + (f" Name it with {flags[column]}" if column in flags else "")
         )
-    known = "; ".join(f"{each.name}: {', '.join(each.required)}" for each in LAYOUTS if each.name != "gsm8k-annotated")
+    known = "; ".join(f"{one.name}: {', '.join(one.required)}" for one in LAYOUTS if one.name != "gsm8k-annotated")
     return DataError(
         f"{source}: {'. '.join(advice)}. Found {', '.join(map(repr, columns)) or 'no columns'}. Known layouts: {known}."
     )
@@ -215,31 +212,49 @@ def read_problem(row: Row, layout: Layout, *, place: str, default_id: str, defau
     Raises:
         DataError: A required column is missing from this row, or a value has the wrong type.
     """
-    for column in (layout.prompt, layout.answer):
-        if column not in row:
-            raise DataError(f"{place}: no column {column!r} in this row; it has {', '.join(map(repr, row))}.")
+    prompt, answer = (column_value(row, column, place) for column in (layout.prompt, layout.answer))
     if reason := layout.refusal(row):
         return Dropped(place=place, reason=reason)
-    prompt = _prompt(row[layout.prompt], place, layout.prompt)
+    prompt = _prompt(prompt, place, layout.prompt)
     if not prompt:
         return Dropped(place=place, reason="the prompt is empty")
-    answer = layout.answer_of(_scalar_text(row[layout.answer], place, layout.answer))
+    answer = layout.answer_of(_scalar_text(answer, place, layout.answer))
     if not answer:
         return Dropped(place=place, reason=layout.no_answer)
     return Problem(
-        id=_scalar_text(row.get("id"), place, "id") or default_id,
+        id=_scalar_text(column_value(row, layout.id), place, layout.id) or default_id,
         prompt=prompt,
         answer=answer,
         anchors=_anchors(row, layout, place),
-        source=_scalar_text(row.get("source"), place, "source") or default_source,
+        source=_scalar_text(column_value(row, layout.source), place, layout.source) or default_source,
     )
+
+
+def column_value(row: Row, column: str, place: str | None = None) -> Any:
+    """What a row has in a column, or in a field of a column that holds objects: `a.b`. None where there is nothing.
+
+    Raises:
+        DataError: There is no such column, and a `place` is given to say so.
+    """
+    value: Any = row
+    rest = column
+    while isinstance(value, dict):
+        if rest in value:
+            return value[rest]
+        name, dot, rest = rest.partition(".")
+        if not dot or name not in value:
+            break
+        value = value[name]
+    if place is None:
+        return None
+    raise DataError(f"{place}: no column {column!r} in this row; it has {', '.join(map(repr, row))}.")
 
 
 def _anchors(row: Row, layout: Layout, place: str) -> tuple[Anchor, ...]:
     for field in layout.anchors:
-        value = row.get(field)
+        value = column_value(row, field)
         texts = value if isinstance(value, list) else [value]
-        anchors = [layout.anchor_of(_text(text, place, field)) for text in texts if text is not None]
+        anchors = [layout.anchor_of(checked_text(text, place, field)) for text in texts if text is not None]
         if any(anchors):
             return tuple(Anchor(text=text, field=field) for text in anchors if text)
     return ()
@@ -247,7 +262,7 @@ def _anchors(row: Row, layout: Layout, place: str) -> tuple[Anchor, ...]:
 
 def _prompt(value: object, place: str, column: str) -> Prompt:
     if not isinstance(value, list):
-        return "" if value is None else _text(value, place, column).strip()
+        return "" if value is None else checked_text(value, place, column).strip()
     messages: list[Message] = []
     for message in value:
         if not (isinstance(message, dict) and isinstance(message.get("role"), str) and "content" in message):
@@ -255,20 +270,27 @@ def _prompt(value: object, place: str, column: str) -> Prompt:
                 f"{place}: column {column!r} is an array, so each entry must be a chat message "
                 f'{{"role": "user", "content": "..."}}; got {str(message)[:60]}.'
             )
-        messages.append({"role": message["role"], "content": _text(message["content"], place, column)})
+        messages.append({"role": message["role"], "content": checked_text(message["content"], place, column)})
     return messages if any(message["content"].strip() for message in messages) else ""
 
 
 def _scalar_text(value: object, place: str, column: str) -> str:
-    """Text or a number as text; "" for null. An answer such as 18 is often stored as a number."""
+    """Text, or a number as text; "" for null. An answer such as 18 is often stored as a number."""
     if value is None:
         return ""
     if isinstance(value, float) and math.isfinite(value):
         return str(int(value)) if value.is_integer() else str(value)
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value, place, column).strip()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return checked_text(value, place, column).strip()
 
 
-def _text(value: object, place: str, column: str) -> str:
+def checked_text(value: object, place: str, column: str) -> str:
+    """A value that is text which a tokenizer can encode.
+
+    Raises:
+        DataError: It is of another type, or holds half a surrogate pair.
+    """
     if not isinstance(value, str):
         raise DataError(f"{place}: column {column!r} must be text, got {json_type(value)}: {str(value)[:60]}.")
     if not value.isascii() and re.search("[\ud800-\udfff]", value):

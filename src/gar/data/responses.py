@@ -9,26 +9,25 @@ r"""Rows that hold a problem and the responses to it: which columns, and how to 
 | `id`              | names the problem; may be missing                                                    |
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from gar.data.layouts import Dropped, Layout, last_boxed, read_problem
+from gar.data.layouts import Dropped, Layout, checked_text, column_value, read_problem
 from gar.data.problems import prompt_hash
 from gar.data.rows import Row, iter_rows, json_type, row_place, source_name
 from gar.errors import DataError
 from gar.settings import Settings
 from gar.types import Problem, Prompt
+from gar.verify import answer_line, last_boxed
 
 Ids = tuple[int, ...]
 
-_STATED_LINE = re.compile(r"^[ \t*]*(?:####|A:|(?:Final )?Answer:)[ \t*]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 _NOT_STATED = "the solution states no answer (\\boxed{}, or a line that starts with #### or A:)"
 _NO_ANSWER = "(no answer needed)"
-"""Stands for column and value of the answer where the row says itself which responses are right."""
+"""Stands for the column and the value of the answer where the row itself says which responses are right."""
 
 
 class ResponseColumns(Settings):
@@ -154,7 +153,7 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
         DataError: A column is missing, holds the wrong type or nothing, or no answer can be found in it.
     """
     place = row_place(source, line)
-    prompt = _value(row, columns.prompt_field, place)
+    prompt = column_value(row, columns.prompt_field, place)
     problem = _problem(row, columns, prompt, place=place, default_id=f"{source_name(source)}-{line}")
     responses, fields = _responses(row, columns, place)
     eligible = _eligible(row, columns, place) if columns.eligible_fields else None
@@ -186,52 +185,36 @@ def stated_answer(solution: str) -> str:
         >>> stated_answer("9 eggs at $2 are 18 dollars.\nA: 18")
         '18'
     """
-    lines = _STATED_LINE.findall(solution)
-    return last_boxed(solution) or (lines[-1].strip().rstrip("*") if lines else "")
+    return last_boxed(solution) or answer_line(solution).rstrip("*")
 
 
 def _problem(row: Row, columns: ResponseColumns, prompt: Any, *, place: str, default_id: str) -> Problem:
     """The row without its responses, read as a row of problems is."""
-    values = {field: _value(row, field, place, needed=False) for field in (*columns.anchor_fields, columns.id_field)}
-    values["id"] = values[columns.id_field]
-    values[columns.prompt_field] = "token ids" if _is_ids(prompt) else prompt
     layout = Layout(
-        name="responses", prompt=columns.prompt_field, answer=columns.answer_field, anchors=columns.anchor_fields
+        name="responses",
+        prompt=columns.prompt_field,
+        answer=columns.answer_field,
+        anchors=columns.anchor_fields,
+        id=columns.id_field,
+        source="",
     )
+    stand_ins = {columns.prompt_field: "token ids"} if _is_ids(prompt) else {}
     if columns.eligible_fields:
         layout = replace(layout, answer=_NO_ANSWER)
-        values[_NO_ANSWER] = _NO_ANSWER
-    else:
-        values[columns.answer_field] = _value(row, columns.answer_field, place)
-        if columns.answer_in_solution:
-            layout = replace(layout, answer_of=stated_answer, no_answer=_NOT_STATED)
-    problem = read_problem(values, layout, place=place, default_id=default_id, default_source="")
+        stand_ins[_NO_ANSWER] = _NO_ANSWER
+    elif columns.answer_in_solution:
+        layout = replace(layout, answer_of=stated_answer, no_answer=_NOT_STATED)
+    problem = read_problem(row | stand_ins, layout, place=place, default_id=default_id, default_source="")
     if isinstance(problem, Dropped):
         raise DataError(f"{place}: {problem.reason}.")
     return problem
-
-
-def _value(row: Row, field: str, place: str, *, needed: bool = True) -> Any:
-    """A column by name, or what a dotted name reaches."""
-    value: Any = row
-    rest = field
-    while isinstance(value, dict):
-        if rest in value:
-            return value[rest]
-        name, dot, rest = rest.partition(".")
-        if not dot or name not in value:
-            break
-        value = value[name]
-    if needed:
-        raise DataError(f"{place}: no column {field!r} in this row; it has {', '.join(map(repr, row))}.")
-    return None
 
 
 def _responses(row: Row, columns: ResponseColumns, place: str) -> tuple[tuple[str | Ids, ...], tuple[str, ...]]:
     responses: list[str | Ids] = []
     fields: list[str] = []
     for field in columns.responses_fields:
-        value = _value(row, field, place)
+        value = column_value(row, field, place)
         # Several columns may each hold the token ids of one response. In a single column [7, 8] would be a mistake.
         is_list = isinstance(value, list) and (len(columns.responses_fields) == 1 or not _is_ids(value))
         for response in value if is_list else [value]:
@@ -250,15 +233,13 @@ def _response(value: object, place: str, field: str) -> str | Ids:
             f"{place}: column {field!r} must hold responses, each text or a list of token ids; got "
             f"{json_type(value)}: {str(value)[:60]}."
         )
-    if not value.isascii() and re.search("[\ud800-\udfff]", value):
-        raise DataError(f"{place}: column {field!r} holds half a surrogate pair, which no tokenizer can encode.")
-    return value
+    return checked_text(value, place, field)
 
 
 def _eligible(row: Row, columns: ResponseColumns, place: str) -> tuple[bool, ...]:
     eligible: list[bool] = []
     for field in columns.eligible_fields:
-        value = _value(row, field, place)
+        value = column_value(row, field, place)
         for entry in value if isinstance(value, list) else [value]:
             if not isinstance(entry, bool):
                 raise DataError(f"{place}: column {field!r} must hold true or false, got {json_type(entry)}.")

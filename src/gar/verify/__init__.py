@@ -1,7 +1,7 @@
 """Is a response right, and is it well formatted? Importing this imports neither torch nor SymPy."""
 
 from gar.verify.answers import Graded, grade_answer
-from gar.verify.format import ParsedResponse, ResponseFormat, last_boxed, parse_response
+from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response
 from gar.verify.verifier import Verifier, count_statuses
 from gar.verify.workers import WorkerError
 
@@ -11,6 +11,7 @@ __all__ = [
     "ResponseFormat",
     "Verifier",
     "WorkerError",
+    "answer_line",
     "count_statuses",
     "grade_answer",
     "last_boxed",

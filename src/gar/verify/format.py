@@ -88,6 +88,14 @@ def last_boxed(text: str) -> str | None:
     return None if begin < 0 else text[begin:end].strip()
 
 
+def answer_line(text: str) -> str:
+    """What follows ####, A: or Answer: in the last line that starts so; "" without such a line."""
+    for line in reversed(text.splitlines()):
+        if match := _ANSWER_LINE.match(line.strip().lstrip("*")):
+            return match["answer"].strip()
+    return ""
+
+
 def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
     """Why `text` is not one thinking part and one answer part; empty if it is."""
     opening = "" if prefilled_think else tags.think_open
@@ -143,9 +151,8 @@ def _boxed_answer(text: str, tags: Tags) -> str | None:
 def _free_answer(text: str, tags: Tags) -> str | None:
     if answer := last_boxed(text):
         return answer
-    for line in reversed(text.splitlines()):
-        if match := _ANSWER_LINE.match(line.strip().lstrip("*")):
-            return match["answer"].strip()
+    if answer := answer_line(text):
+        return answer
     if sentences := _ANSWER_SENTENCE.findall(text):
         return sentences[-1]
     last_line = text.rstrip().rpartition("\n")[2].strip()

@@ -1,8 +1,8 @@
-r"""Does an answer equal the gold answer? Pure functions, without a time limit of their own: `workers.py` has one.
+r"""Does an answer equal the gold answer? Pure functions without a time limit; `workers.py` sets one.
 
-Plain numbers are compared exactly, which costs microseconds; everything else goes to math-verify's grammar and SymPy,
-which can take seconds, gigabytes, or forever. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is
-`2\sqrt{3}` unless it stands in the prompt.
+Plain numbers are compared exactly, in microseconds. Everything else goes to math-verify's grammar and SymPy, which can
+take seconds, gigabytes, or forever. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is `2\sqrt{3}`
+unless the prompt holds it.
 """
 
 import re
@@ -38,7 +38,7 @@ WARM_UP = (
     (r"\sqrt{12}+\pi", r"2\sqrt{3}"),
     (r"(-\infty, 0]", r"(-\infty, 1)"),
 )
-"""Answers and gold answers that make SymPy import and cache what ordinary ones need: a second and a half of work."""
+"""Answers and gold answers that make SymPy import and cache what ordinary ones need: 1.5 seconds of work."""
 
 _SIZED_FRACTION = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _SIZE_COMMAND = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z]) ?")
@@ -53,7 +53,7 @@ _SPACE_BEFORE_TERM = re.compile(r"(?<=[-+*/=<>]) +(?=[A-Za-z])")
 _PHRASE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,} [A-Za-z]{2,}(?![A-Za-z])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
 
-# What two copies of an expression may differ in.
+# Two copies of an expression may differ in these.
 _COPY_IGNORES = re.compile(r"\\(?:left|right|displaystyle|quad|[ ,;:!$])|[{}$~]")
 _COPY_SPELLINGS = (
     (re.compile(r"\\times|\\cdot|[×·⋅∗]"), "*"),
@@ -64,7 +64,7 @@ _COPY_SPELLINGS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Graded:
-    """How the check of one answer ended: a verdict without the response's form.
+    """The outcome of grading one answer: a verdict without the response's format.
 
     Example: Graded(status=Status.WRONG, grade=0.0)
     """
@@ -78,19 +78,19 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
     r"""Whether `answer` equals `gold`, mathematically.
 
     * A capital letter from A to J as gold is a choice: the answer must name it and no other (`(C)`, `C) 12 km`).
-    * Plain numbers are compared exactly, and may carry units (`18 dollars`, `3 million people`).
+    * Plain numbers are compared exactly, and may have units (`18 dollars`, `3 million people`).
     * A sentence is read where it states exactly one value (`The answer is 18.`, `She has 18 apples left`).
-    * Arithmetic must be done: `9*2` and `\binom{18}{1}` are not 18. An operation may stay that the gold answer has too
+    * Arithmetic must be done: `9*2` and `\binom{18}{1}` are not 18. An operation that the gold answer has too may stay
       (`\sqrt{12}` for `2\sqrt{3}`), but not in an expression that is copied from the prompt.
     * Exact values must be equal; a decimal may differ from a gold answer that is no integer by 2e-6 relative.
     * A hedge (`about 18`), a denial (`not 18`), or more values than the gold answer has (`3 or 7` for 3) is UNPARSED.
       For a gold answer of several values `3 or 7` is the set {3, 7}.
-    * All else is math-verify's judgement of the whole answer.
+    * The rest is math-verify's judgement of the whole answer.
 
     Args:
-        answer: The final answer, as `parse_response` finds it.
+        answer: The final answer, from `parse_response`.
         gold: The right answer.
-        prompt: The problem's text, if it is at hand.
+        prompt: The problem's text, if known.
 
     Returns:
         OK or WRONG; UNPARSED where the answer cannot be read as exactly one value, or names several choices; ERROR
@@ -100,18 +100,16 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
 
 
 def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
-    """The verdict of `grade_answer` where it needs no parser, else None. Microseconds, and safe in any thread."""
+    """The verdict of `grade_answer` if it needs no parser, else None. Takes microseconds; safe in any thread."""
     if not gold.strip():
         return Graded(status=Status.ERROR, detail="the gold answer is empty")
     if len(answer) > MAX_ANSWER_CHARS:
-        return Graded(
-            status=Status.UNPARSED, detail=f"the answer has {len(answer)} characters, more than {MAX_ANSWER_CHARS}"
-        )
+        return _unparsed(f"the answer has {len(answer)} characters, more than {MAX_ANSWER_CHARS}")
     if (depth := _nesting(answer)) > MAX_NESTING:
-        return Graded(status=Status.UNPARSED, detail=f"brackets nested {depth} deep, more than {MAX_NESTING}")
+        return _unparsed(f"brackets nested {depth} deep, more than {MAX_NESTING}")
     answer, gold = _tidy(answer), _tidy(gold)
     if not answer:
-        return Graded(status=Status.UNPARSED, detail="the answer is empty")
+        return _unparsed("the answer is empty")
     if _is_same(answer, gold):
         return _right_if(True)
     if is_choice(gold):
@@ -120,7 +118,7 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
 
 
 def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
-    """An integer or a fraction as gold, and an answer that is a number and perhaps its unit."""
+    """The verdict where the gold answer is an integer or a fraction, and the answer a number, perhaps with a unit."""
     if (gold_ratio := ratio(gold)) is not None:
         value = ratio(answer)
         if value is None:
@@ -139,7 +137,7 @@ def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
 
 
 def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
-    """A value that is stated in a sentence, or why none is."""
+    """The verdict on a value that is stated in a sentence, or on a sentence that states none."""
     if not has_words(answer):
         return None
     if _is_same(_tidy(without_lead(answer)), gold):
@@ -158,8 +156,11 @@ def _grade_choice(answer: str, gold: str) -> Graded:
     letters = chosen_letters(answer)
     if len(letters) == 1:
         return _right_if(letters == chosen_letters(gold))
-    detail = f"names several choices: {', '.join(letters)}" if letters else "names no choice"
-    return Graded(status=Status.UNPARSED, detail=detail)
+    return _unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
+
+
+def _unparsed(why: str) -> Graded:
+    return Graded(status=Status.UNPARSED, detail=why)
 
 
 def _right_if(right: bool, *, copied: bool = False) -> Graded:
@@ -169,12 +170,12 @@ def _right_if(right: bool, *, copied: bool = False) -> Graded:
 
 
 def _is_copied(answer: str, gold: str, prompt: str) -> bool:
-    """Whether an answer stands in the prompt, and is not the gold answer as it is written."""
+    """Whether the prompt holds the answer, and the gold answer is written differently."""
     if not prompt:
         return False
-    text, gold_text = ("".join(_as_copied(given).split()) for given in (answer, gold))
-    copy = r"\s*".join(map(re.escape, text))
-    return text != gold_text and bool(re.search(rf"(?<![0-9A-Za-z.]){copy}(?![0-9A-Za-z]|\.[0-9])", _as_copied(prompt)))
+    answer, gold = ("".join(_as_copied(text).split()) for text in (answer, gold))
+    copy = r"\s*".join(map(re.escape, answer))
+    return answer != gold and bool(re.search(rf"(?<![0-9A-Za-z.]){copy}(?![0-9A-Za-z]|\.[0-9])", _as_copied(prompt)))
 
 
 def _as_copied(text: str) -> str:
@@ -188,7 +189,7 @@ def _nesting(text: str) -> int:
 
 
 def _tidy(text: str) -> str:
-    """Single spaces, no invisible marks; without surrounding math delimiters or bold, and without a full stop."""
+    """A text with single spaces, without invisible marks, a full stop, and math delimiters or bold around the whole."""
     visible = text if text.isascii() else "".join(char for char in text if unicodedata.category(char) != "Cf")
     visible = visible.replace("\u00b0", r"^\circ")
     text = " ".join(visible.replace("\u2212", "-").split())
@@ -207,7 +208,7 @@ def _is_same(answer: str, gold: str) -> bool:
 
 
 def _same_notation(text: str) -> str:
-    """The same for two texts that differ in spaces and the size of fractions and brackets alone."""
+    """A text without its idle spaces and the size of its fractions and brackets."""
     return _IDLE_SPACE.sub("", _SIZE_COMMAND.sub("", _SIZED_FRACTION.sub(r"\\frac", text)))
 
 
@@ -216,25 +217,25 @@ def _without_full_stop(text: str) -> str:
 
 
 def _parse(text: str) -> "Parsed":
-    """What math-verify makes of the whole of `text`."""
+    """Parse the whole of a text as math-verify does."""
     from gar.verify.expressions import parse  # imports SymPy: only where it is needed
 
-    text = _ELLIPSIS.sub(" ", text)  # it reads some ellipses as nothing, and nothing of others
-    # It would take the last letter of "x + c" for a unit and drop it.
+    text = _ELLIPSIS.sub(" ", text)  # math-verify ignores some ellipses and cannot parse others
+    # math-verify would take the last letter of "x + c" for a unit and drop it.
     return parse(_SPACE_BEFORE_TERM.sub("", _TEXT.sub(_without_command, text)))
 
 
 def _without_command(text: re.Match[str]) -> str:
-    r"""Math-verify takes a text for a unit and drops it, in `7\text{ (or 8)}` and even in `7\text{ or }\frac{1}{2}`."""
+    r"""math-verify would take `\text{...}` for a unit and drop it, even in `7\text{ (or 8)}` and `7\text{ or }8`."""
     unit = text["last"] is not None or not text.string.endswith("}")
     return text[0] if unit and not _SAYS_MORE.search(text[1]) else text[1]
 
 
-_parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share it
+_parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share a gold answer
 
 
 def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
-    import gar.verify.expressions  # noqa: F401  if a library is broken, no answer is to blame
+    import gar.verify.expressions  # noqa: F401  a broken library must not count as a bad answer
 
     words = _prose_words(gold)
     answer = _tidy(without_lead(answer)) if words else _expression(answer, gold)
@@ -245,7 +246,7 @@ def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
     try:
         parsed = _parse(answer)
     except Exception as error:
-        return Graded(status=Status.UNPARSED, detail=error_text(error))
+        return _unparsed(error_text(error))
     if words and _as_words(answer) == _as_words(gold):
         return _right_if(True)
     if parsed.value is None or gold_parsed.value is None:
@@ -253,11 +254,10 @@ def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
             return _right_if(True)
         if gold_parsed.value is None:
             return Graded(status=Status.ERROR, detail=f"the gold answer {gold!r} cannot be parsed")
-        return Graded(status=Status.UNPARSED, detail="not a mathematical expression")
-    if words and words != _prose_words(answer):  # the letters of words would be multiplied, in any order
+        return _unparsed("not a mathematical expression")
+    if words and words != _prose_words(answer):  # the parser would multiply the letters of words, in any order
         word = changing_word(answer, gold)
-        detail = f"the answer does not state one value: {word!r}"
-        return Graded(status=Status.UNPARSED, detail=detail) if word else _right_if(False)
+        return _unparsed(f"the answer does not state one value: {word!r}") if word else _right_if(False)
     return _grade_parsed(answer, parsed, gold, gold_parsed, prompt)
 
 
@@ -266,11 +266,11 @@ def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed
     from gar.verify.operations import is_bare, undone
 
     if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(gold)):
-        return Graded(status=Status.UNPARSED, detail="what an ellipsis leaves out cannot be compared")
+        return _unparsed("what an ellipsis leaves out cannot be compared")
     if not gold_parsed.value.free_symbols and not re.search("[0-9]", answer) and parsed.value.free_symbols:
-        return Graded(status=Status.UNPARSED, detail="the gold answer is numeric, and the answer holds no number")
+        return _unparsed("the gold answer is numeric, and the answer holds no number")
     if lists_values(parsed, gold_parsed):
-        return Graded(status=Status.UNPARSED, detail="the answer lists several values, and the gold answer is one")
+        return _unparsed("the answer lists several values, and the gold answer is one")
     if left := undone(parsed.tree, gold_parsed.tree):
         return Graded(status=Status.WRONG, detail=f"arithmetic left undone: {', '.join(sorted(left))}")
     try:
@@ -282,17 +282,17 @@ def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed
 
 
 def _expression(answer: str, gold: str) -> str:
-    """The part of an answer that states its value, as far as it can be told. The gold answer has no words."""
+    """The part of an answer that states its value, where the gold answer has no words."""
     value = _tidy(stated_value(answer)) or answer
     return value if _has_letters(gold) else _tidy(without_unit(value))
 
 
 def _refusal(answer: str, gold: str) -> Graded | None:
-    """The verdict on an answer in words from which no value can be read; the gold answer has no words."""
+    """The verdict on an answer in words that states no single value, where the gold answer has no words."""
     if _has_letters(gold) and not _PHRASE.search(answer) and not changing_word(answer, gold):
         return None  # letters may be variables
     why = unreadable(answer, gold)
-    return Graded(status=Status.UNPARSED, detail=f"the answer {why}") if why else None
+    return _unparsed(f"the answer {why}") if why else None
 
 
 def _has_letters(text: str) -> bool:
@@ -300,7 +300,7 @@ def _has_letters(text: str) -> bool:
 
 
 def _prose_words(text: str) -> list[str]:
-    """Words, rather than products of variables: with a vowel, and not in the order of the alphabet, as `abc` is."""
+    """The words of a text that is prose. Letters with a vowel and not in alphabetical order are no product `abc`."""
     words = plain_words(text)
     prose = any(len(word) > 2 and re.search("[aeiou]", word) and list(word) != sorted(word) for word in words)
     return words if prose else []
@@ -311,7 +311,7 @@ def _as_words(text: str) -> list[str]:
 
 
 def error_text(error: BaseException) -> str:
-    """Kind and text of an error, at most `MAX_DETAIL_CHARS` long. SymPy's errors can fail to print themselves."""
+    """The kind and text of an error, at most `MAX_DETAIL_CHARS` long. SymPy's errors can fail to print themselves."""
     try:
         text = str(error)
     except Exception:

@@ -1,10 +1,11 @@
 r"""Expressions: what math-verify's grammar makes of a text, and whether two of them are equal.
 
 math-verify compares decimals to six places after the point, so that 0.0 is 1/20!, and drops differences below 1e-15.
-Numbers are compared here instead: exact values exactly, decimals to a relative `DECIMAL_TOLERANCE`. Sets, tuples and
-intervals are compared by math-verify and then number by number; all else is math-verify's judgement alone.
+This module compares numbers itself: exact values exactly, decimals to a relative `DECIMAL_TOLERANCE`. math-verify
+compares sets, tuples and intervals, and this module then compares their numbers one by one. The rest is math-verify's
+judgement alone.
 
-Importing this imports SymPy, which takes half a second: only worker processes should.
+Importing this module imports SymPy, which takes half a second: only worker processes should.
 """
 
 import re
@@ -24,7 +25,7 @@ from gar.verify.operations import Tree, is_list, number
 DECIMAL_TOLERANCE = Fraction(2, 10**6)
 """A decimal is a rounded value: 0.333333 is 1/3 to 1e-6 relative, 0.33333 is not."""
 _DIGITS = 300
-"""Two exact values that agree to so many digits are equal. A difference of large powers may need many."""
+"""Two exact values that agree to this many digits are equal. A difference of large powers may need many."""
 
 # As math-verify reads the content of a \boxed{}.
 _NORMALIZATION = NormalizationConfig(
@@ -36,12 +37,12 @@ _LOWER_E = re.compile(r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]*)?|\.[0-9]+)e([-+]?[0
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What could be made of a text.
+    """A parsed text.
 
     Attributes:
-        text: Normalised as math-verify does: without units, with braces.
-        value: A SymPy object; None where the grammar makes nothing of the text.
-        tree: The grammar's tree, for `gar.verify.operations`; None like `value`.
+        text: The text, normalised as math-verify does: without units, with braces.
+        value: A SymPy object; None where the grammar cannot parse the text.
+        tree: The grammar's tree, for `gar.verify.operations`; None where `value` is None.
     """
 
     text: str
@@ -50,7 +51,7 @@ class Parsed:
 
 
 class _Converter(_Latex2Sympy):
-    """Keeps the tree of what it last read: a conversion evaluates some operations, such as binomials."""
+    """Keeps the tree of the text: the conversion to SymPy evaluates some operations, such as binomials."""
 
     tree: Tree = None
 
@@ -60,7 +61,7 @@ class _Converter(_Latex2Sympy):
 
         def math() -> Tree:
             tree = read()
-            self.tree = self.tree or tree  # arguments of functions are read once more on their own
+            self.tree = self.tree or tree  # the parser reads arguments of functions once more, on their own
             return tree
 
         parser.math = math
@@ -68,10 +69,10 @@ class _Converter(_Latex2Sympy):
 
 
 def parse(text: str) -> Parsed:
-    r"""What the grammar makes of the whole of a text, never of an expression somewhere inside it.
+    r"""Parse the whole of a text, never an expression somewhere inside it.
 
-    The same value as `math_verify.parse` of the text in a \boxed{}, but for `6.02e23`, which that takes for a product
-    with Euler's number.
+    Gives the same value as `math_verify.parse` of the text in a \boxed{}, except for `6.02e23`, which math-verify takes
+    for a product with Euler's number.
     """
     text = _LOWER_E.sub(r"\1E\2", text)
     normal = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
@@ -88,32 +89,36 @@ def parse(text: str) -> Parsed:
 
 def equal(answer: Parsed, gold: Parsed) -> bool:
     """Whether the values are equal. Both must have one."""
-    if (wanted := number(gold.tree)) is not None and (given := number(answer.tree)) is not None:
+    answer_number, gold_number = number(answer.tree), number(gold.tree)
+    if answer_number is not None and gold_number is not None:
         # 18% for 18, and 18 for 18%.
         factors = (100 if "%" in answer.text else 1, 100 if "%" in gold.text else 1)
-        if factors[0] != factors[1] and given * factors[0] == wanted * factors[1]:
+        if factors[0] != factors[1] and answer_number * factors[0] == gold_number * factors[1]:
             return True
-        return _equal_rationals(given, wanted, decimal="." in answer.text + gold.text)
-    ours, theirs = _values(answer.value, gold.value)
-    if _is_number(ours) and _is_number(theirs):
-        return _equal_numbers(ours, theirs)
+        return _equal_rationals(answer_number, gold_number, decimal="." in answer.text + gold.text)
+    answer_value, gold_value = _values(answer.value, gold.value)
+    if _is_number(answer_value) and _is_number(gold_value):
+        return _equal_numbers(answer_value, gold_value)
     if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
         return False
-    return all(_equal_numbers(a, b) for a, b in _pairs(ours, theirs))
+    return all(_equal_numbers(a, b) for a, b in _pairs(answer_value, gold_value))
 
 
 def lists_values(answer: Parsed, gold: Parsed) -> bool:
     r"""Whether the answer lists several values, as `3 or 7` and `\pm 7` do, and the gold answer is a single one.
 
-    A gold answer in brackets may be written as a list of its members, but `(3, 7), 9` is not one tuple.
+    A list of the members of a gold answer in brackets is one value: `3, 7` for `(3, 7)`. `(3, 7), 9` is not.
     """
     if not is_list(answer.tree) or is_list(gold.tree):
         return False
-    ours, theirs = _right_hand_side(answer.value), _right_hand_side(gold.value)
-    if isinstance(ours, sympy.FiniteSet) and len(ours) == 1:  # 78, 78
+    answer_value, gold_value = _right_hand_side(answer.value), _right_hand_side(gold.value)
+    if isinstance(answer_value, sympy.FiniteSet) and len(answer_value) == 1:  # 78, 78
         return False
-    members = [any(isinstance(member, _BRACKETED) for member in _members(value)) for value in (ours, theirs)]
-    return not isinstance(theirs, _BRACKETED) or (members[0] and not members[1])
+    return not isinstance(gold_value, _BRACKETED) or (_has_brackets(answer_value) and not _has_brackets(gold_value))
+
+
+def _has_brackets(value: Any) -> bool:
+    return any(isinstance(member, _BRACKETED) for member in _members(value))
 
 
 def _equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
@@ -127,8 +132,7 @@ def _equal_numbers(answer: Any, gold: Any) -> bool:
     if answer == gold:
         return True
     if answer.is_Rational and gold.is_Rational:
-        given, wanted = (Fraction(int(value.p), int(value.q)) for value in (answer, gold))
-        return _equal_rationals(given, wanted, decimal=decimal)
+        return _equal_rationals(*(Fraction(int(value.p), int(value.q)) for value in (answer, gold)), decimal=decimal)
     if not (answer.is_finite and gold.is_finite):  # unknown too
         return bool(math_verify.verify(gold, answer, timeout_seconds=0, raise_on_error=True))
     difference, size = abs(answer - gold), abs(gold)
@@ -140,12 +144,12 @@ def _equal_numbers(answer: Any, gold: Any) -> bool:
 
 
 def _exact(value: Any) -> Any:
-    """With the decimals as they were written, instead of the nearest binary numbers."""
-    return value.xreplace({each: sympy.Rational(str(each)) for each in value.atoms(sympy.Float)})
+    """A value with its decimals as they were written, instead of the nearest binary numbers."""
+    return value.xreplace({decimal: sympy.Rational(str(decimal)) for decimal in value.atoms(sympy.Float)})
 
 
 def _values(answer: Any, gold: Any) -> tuple[Any, Any]:
-    """Without the left-hand side of an equation, as math-verify does: `6+1 = 7` for 7, and 7 for `x = 7`."""
+    """Both values without the left-hand side of an equation, as math-verify does: `6+1 = 7` for 7, 7 for `x = 7`."""
     if _is_equation(answer):
         return (answer if _is_equation(gold) else _right_hand_side(answer)), gold
     return answer, _right_hand_side(gold) if is_assignment_relation(gold) else gold
@@ -167,13 +171,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _pairs(answer: Any, gold: Any) -> list[tuple[Any, Any]]:
-    """The numbers that stand for one another in two sets, tuples or intervals that math-verify calls equal."""
-    ours, theirs = _members(answer), _members(gold)
-    if len(ours) != len(theirs) or not all(map(_is_number, ours + theirs)):
+    """The numbers that correspond in two sets, tuples or intervals that math-verify calls equal."""
+    members = [_members(answer), _members(gold)]
+    if len(members[0]) != len(members[1]) or not all(_is_number(member) for side in members for member in side):
         return []
     if isinstance(gold, sympy.FiniteSet):
-        ours, theirs = (sorted(each, key=lambda value: value.evalf().sort_key()) for each in (ours, theirs))
-    return list(zip(ours, theirs, strict=True))
+        members = [sorted(side, key=lambda value: value.evalf().sort_key()) for side in members]
+    return list(zip(*members, strict=True))
 
 
 def _members(value: Any) -> list[Any]:

@@ -1,10 +1,10 @@
-r"""Plain numbers as text, read exactly and without a parser: `1,234`, `-$7.50`, `1.8\times 10^{1}`, `3 million`."""
+r"""Plain numbers, read from text exactly and without a parser: `1,234`, `-$7.50`, `1.8\times 10^{1}`, `3 million`."""
 
 import re
 from decimal import Decimal
 from fractions import Fraction
 
-from gar.verify.sentences import changes_value
+from gar.verify.sentences import TEXT_COMMAND, changes_value
 
 # 1234  1,234  1{,}234  1\,234  1 234  +7  -$7.50  $-7  \$7  1.2e3  1.2\times 10^{3}
 NUMBER = re.compile(
@@ -19,7 +19,6 @@ _FRACTION = re.compile(
     r"(?P<sign>-?)(?:(?:(?P<count>[0-9]+) +)?(?P<over>[0-9]+)/(?P<under>[0-9]+)"
     r"|(?P<whole>[0-9]+)? *\\[dtc]?frac *\{(?P<top>-?[0-9]+)\} *\{(?P<bottom>-?[0-9]+)\})"
 )
-_TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
 _BRACKETED_WORDS = re.compile(r"\(([A-Za-z][A-Za-z ./-]*)\)")
 _BASE = re.compile(r" *_ *\{? *([0-9]{1,2}) *\}?")
 _SPACING = r"(?:\s|\\[ ,;:!]|~|\\quad)"
@@ -33,7 +32,7 @@ _UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}.*[0-9]|{_SPACING}+[0-9]|
 
 
 def plain_number(text: str) -> Decimal | None:
-    """The exact value of a number that is the whole text; None for anything else."""
+    """The exact value of a text that is a number and nothing else; None for any other text."""
     match = NUMBER.fullmatch(text)
     return None if match is None else _value(match)
 
@@ -52,22 +51,22 @@ def ratio(text: str) -> Fraction | None:
 
 
 def is_undone_arithmetic(text: str) -> bool:
-    """Whether a text is digits and operators alone, with an operation between two numbers."""
+    """Whether a text consists of digits and operators, with an operation between two numbers."""
     return bool(_ARITHMETIC.fullmatch(text) and _UNDONE.search(text))
 
 
 def is_quantity(text: str, value: Decimal) -> bool | None:
-    """Whether a text is a number and words, or a number and its base, that come to `value`.
+    """Whether a text is a number with words or a base, and its value is `value`.
 
-    A unit does not count; a first word such as "million" multiplies. None where the text is of another kind, or a word
-    changes the value otherwise or hedges (`7 and a half`, `7 or so`).
+    A unit is ignored; a first word such as "million" multiplies. None for a text of another kind, or with a word that
+    hedges or changes the value otherwise (`7 or so`, `7 and a half`).
     """
     match = NUMBER.match(text)
     if match is None:
         return None
     if base := _BASE.fullmatch(text, match.end()):
         return _value_in_base(match[0], int(base[1])) == value
-    rest = _BRACKETED_WORDS.sub(r" \1 ", _TEXT_COMMAND.sub(r" \1 ", text[match.end() :]))
+    rest = _BRACKETED_WORDS.sub(r" \1 ", TEXT_COMMAND.sub(r" \1 ", text[match.end() :]))
     rest = re.sub(_SPACING, " ", rest).strip()
     if not _WORDS.fullmatch(rest):
         return None
@@ -80,9 +79,9 @@ def is_quantity(text: str, value: Decimal) -> bool | None:
 
 
 def _value(match: re.Match[str], exponent: int = 0) -> Decimal | None:
-    """Exact: a Decimal made from text is never rounded, and compares without rounding.
+    """The exact value: a Decimal made from text is never rounded, and compares without rounding.
 
-    None for a product that is no scientific notation, such as 45*10^2: arithmetic that is left undone.
+    None for a product that is not scientific notation, such as 45*10^2: arithmetic left undone.
     """
     sign = match["sign"] or match["late_sign"] or ""
     integer = re.sub("[^0-9]", "", match["integer"] or "0")
@@ -94,7 +93,7 @@ def _value(match: re.Match[str], exponent: int = 0) -> Decimal | None:
 
 
 def _value_in_base(digits: str, base: int) -> int | None:
-    """None where these are no digits of that base, or no base."""
+    """The value of digits in a base; None where the base or a digit does not exist."""
     try:
         return int(digits, base) if base > 1 else None
     except ValueError:

@@ -38,7 +38,7 @@ _LEAD = re.compile(
 )
 _EQUALS = re.compile(r"= *")
 _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])")
-_TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
+TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
 _NAME_COMMAND = re.compile(r"\\(?:begin|end|operatorname)\*? *\{[^{}]*\}")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _MATH = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
@@ -85,7 +85,7 @@ def without_lead(text: str) -> str:
     for lead in (_LEAD, _EQUALS):
         match = lead.match(rest)
         rest = rest[match.end() :] if match else rest
-    return _bare(rest) or text
+    return rest.strip() or text
 
 
 def without_unit(text: str) -> str:
@@ -94,7 +94,7 @@ def without_unit(text: str) -> str:
     >>> without_unit(r"\\frac{1}{2}\\text{ cm}^2"), without_unit("3+15 apples"), without_unit("7 or so")
     ('\\\\frac{1}{2}', '3+15', '7 or so')
     """
-    plain = _TEXT_COMMAND.sub(r" \1", text)
+    plain = TEXT_COMMAND.sub(r" \1", text)
     unit = _UNIT.search(plain)
     if unit is None or plain_words(plain[: unit.start()]):
         return text
@@ -117,7 +117,7 @@ def changing_word(text: str, gold: str) -> str:
     ('about', '', '')
     """
     allowed = _MATHS | _KINDS | set(plain_words(gold))
-    prose = _COMMAND.sub(" ", _TEXT_COMMAND.sub(r" \1 ", text)).lower()
+    prose = _COMMAND.sub(" ", TEXT_COMMAND.sub(r" \1 ", text)).lower()
     return next((word for word in _CHANGES.findall(prose) if word not in allowed), "")
 
 
@@ -136,12 +136,12 @@ def unreadable(text: str, gold: str) -> str:
 
 def plain_words(text: str) -> list[str]:
     """The words of at least two letters, in lower case and in order: no command names."""
-    return [word.lower() for word in _WORD.findall(_TEXT_COMMAND.sub(r" \1 ", _NAME_COMMAND.sub(" ", text)))]
+    return [word.lower() for word in _WORD.findall(TEXT_COMMAND.sub(r" \1 ", _NAME_COMMAND.sub(" ", text)))]
 
 
 def _one_value(text: str) -> str | None:
     """The only value in a sentence: a formula in dollars, or a number."""
-    text = _TEXT_COMMAND.sub(r" \1 ", text)
+    text = TEXT_COMMAND.sub(r" \1 ", text)
     formulas = list(_MATH.finditer(text))
     if len(formulas) == 1 and _is_prose_around(text, formulas[0]):
         return (formulas[0][1] or formulas[0][2] or formulas[0][3]).strip()
@@ -158,13 +158,3 @@ def _is_prose_around(text: str, value: re.Match[str]) -> bool:
     closed = ".." not in around and "=" not in after and not _LEAVES_OPEN.search(before.rstrip().lower())
     factor = re.search(r"(?<![A-Za-z'\u2019])[B-HJ-Zb-hj-z](?![A-Za-z'\u2019])", after)  # or a unit of one letter
     return bool(_PROSE.fullmatch(around)) and closed and not factor and not changes_value(around)
-
-
-def _bare(text: str) -> str:
-    text = text.strip()
-    text = text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
-    for mark in ("**", "$"):
-        inner = text[len(mark) : -len(mark)]
-        if text == mark + inner + mark and mark not in inner:
-            text = inner.strip()
-    return text

@@ -1,6 +1,6 @@
-"""Which choice does an answer to a multiple-choice question name? Letters A to J, as MMLU-Pro has them.
+"""Which choice does an answer to a multiple-choice question name? Letters A to J, as in MMLU-Pro.
 
-One choice, named in a way that leaves no doubt, or none: an answer that names two is not given the better one.
+An answer must name one choice beyond doubt. An answer that names two choices gets neither.
 """
 
 import re
@@ -15,13 +15,13 @@ _LEAD = re.compile(
     r"(?:(?:answer|option|choice)(?: is| would be| should be|:| =)*:? *)*",
     re.IGNORECASE,
 )
-# A letter that the text of its choice follows: C) 12 km  C. 12 km  (C) 12 km  C: 12 km  C - 12 km  C because ...
+# A letter and the text of its choice: C) 12 km  C. 12 km  (C) 12 km  C: 12 km  C - 12 km  C because ...
 _LABEL = re.compile(
     r"[(\[](?P<bracketed>[A-Ja-j])[)\]][.:]? +|(?P<marked>[A-Ja-j])(?:[).:]| [-\u2013\u2014]) +"
     r"|(?P<reasoned>[A-J]),? (?=because|since|as\b)"
 )
 _RETRACTS = re.compile(r"(?:or|and|not|nor|but|is|are|isn't|/|&)\b", re.IGNORECASE)
-# A letter that may name a choice: no article, no unit after a number. One with a bracket or colon always may.
+# A letter that may name a choice: no article, no unit after a number. A letter with a bracket or colon always may.
 _MENTION = re.compile(
     r"(?<![A-Za-z0-9\\_^°])(?<![0-9] )(?:[B-HJ]|A(?! (?!and\b|or\b|nor\b|is\b)[a-z]))(?![A-Za-z0-9_^'])"
     r"|(?<![A-Za-z0-9\\])[A-Ja-j](?=[):] )|(?<![A-Za-z0-9\\])[(\[][A-Ja-j](?=[)\]])"
@@ -35,10 +35,10 @@ def is_choice(gold: str) -> bool:
 
 
 def chosen_letters(answer: str) -> str:
-    r"""The capital letters of the choices that an answer names, sorted, each once; empty where it names none.
+    r"""The choices that an answer names, as sorted capital letters without repeats; empty if it names none.
 
-    The text of the choice may follow its letter: `C) 12 km`. A letter within it that could be another choice counts
-    as one, so that `C, not D` names two.
+    The text of the choice may follow its letter: `C) 12 km`. A letter in that text counts if it could name another
+    choice, so that `C, not D` names two.
 
     >>> chosen_letters("The answer is **(c)**."), chosen_letters("C or D"), chosen_letters("12 km")
     ('C', 'CD', '')

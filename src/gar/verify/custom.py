@@ -1,4 +1,4 @@
-"""The user's own grader: checked before training starts, and called so that only a real grade becomes a number."""
+"""The user's grader: checked before training starts; only a valid grade becomes a number."""
 
 import difflib
 import importlib
@@ -18,15 +18,15 @@ Grader = Callable[[str, str], bool | float]
 class CustomGrader:
     """Calls `function` with the whole text of a response and the gold answer.
 
-    The function returns True or False, or a grade in [0, 1]; `pass_grade` and more is OK. Anything else (NaN, 1.5,
-    "yes", None) has status ERROR. What it raises is recorded by the worker that calls it.
+    The function returns True or False, or a grade in [0, 1]. A grade of at least `pass_grade` has status OK, a lower
+    one WRONG. Anything else (NaN, 1.5, "yes", None) has status ERROR. The worker that calls it records exceptions.
     """
 
     function: Grader
     pass_grade: float
 
     def __call__(self, text: str, gold: str) -> Graded:
-        """The graded response."""
+        """Grade one response."""
         grade: Any = self.function(text, gold)
         if getattr(grade, "ndim", None) == 0:  # a scalar of NumPy or torch
             grade = grade.item()
@@ -44,7 +44,7 @@ def custom_grader(grader: Grader | str, *, pass_grade: float = 1.0) -> CustomGra
 
     Args:
         grader: A function of (response text, gold answer), or "package.module:function".
-        pass_grade: Grades from here on count as verified.
+        pass_grade: The least grade that counts as verified.
 
     Raises:
         ConfigError: It cannot be imported, is not callable, or cannot be sent to worker processes.

@@ -1,6 +1,6 @@
-"""Is a response well formatted, and what is its final answer? Two separate facts, both in linear time.
+"""Is a response well formatted, and what is its final answer? Two separate facts, both found in linear time.
 
-The answer is looked for outside the thinking part, so that a draft is never taken for an answer.
+The search for the answer leaves out the thinking part, so that a draft is never taken for the answer.
 """
 
 import re
@@ -20,9 +20,9 @@ _NUMBER = re.compile(r"(?:(?<![\w)])-)?\$?(?:[0-9]+(?:,[0-9]+)*(?:\.[0-9]+)?|\.[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedResponse:
-    """The two facts about a response's form.
+    """A response's format and final answer.
 
-    `answer` is None where none was found; `reason` says why a response is not well formatted, and is empty if it is.
+    `answer` is None if there is none. `reason` says why a response is not well formatted, and is empty if it is.
 
     Example: ParsedResponse(well_formatted=False, answer="7", reason="2 <think>, expected 1")
     """
@@ -35,7 +35,7 @@ class ParsedResponse:
 def parse_response(
     text: str, *, format: ResponseFormat = "think-answer", tags: Tags = DEFAULT_TAGS, prefilled_think: bool = False
 ) -> ParsedResponse:
-    r"""The form of a response and its final answer.
+    r"""Find out whether a response is well formatted, and its final answer.
 
     * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
       nothing but white space outside. The answer is the last complete answer part, or the last \boxed{} within it.
@@ -47,12 +47,12 @@ def parse_response(
     Args:
         text: The response without its trailing special tokens.
         format: Which of the three.
-        tags: The markers of the thinking and the answer part.
-        prefilled_think: The prompt ends in the opening thinking tag, so the response must not have one of its own.
+        tags: The markers of the thinking part and the answer part.
+        prefilled_think: The prompt ends in the opening thinking tag, so the response must not repeat it.
 
     Returns:
-        Both facts. A badly formatted response still has an answer where one can be found: outside the thinking part,
-        or, where the thinking part was never closed, in the whole text.
+        Both facts. A badly formatted response may still have an answer: outside the thinking part or, if the thinking
+        part was never closed, in the whole text.
     """
     find_answer = {"think-answer": _tagged_answer, "boxed": _boxed_answer, "none": _free_answer}[format]
     outside = _without_thinking(text, tags, starts_inside=prefilled_think, drop_unclosed=True)
@@ -69,7 +69,7 @@ def parse_response(
 
 
 def last_boxed(text: str) -> str | None:
-    r"""What stands in the last complete \boxed{} (or \fbox{}), the innermost of nested ones; None without one.
+    r"""The content of the last complete \boxed{} or \fbox{}, the innermost of nested ones; None without one.
 
     >>> last_boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}}, \boxed{unfinished")
     '\\frac{1}{2}'
@@ -89,7 +89,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def answer_line(text: str) -> str:
-    """What follows ####, A: or Answer: in the last line that starts so; "" without such a line."""
+    """The text after ####, A: or Answer: in the last line that starts with one of these; "" without such a line."""
     for line in reversed(text.splitlines()):
         if match := _ANSWER_LINE.match(line.strip().lstrip("*")):
             return match["answer"].strip()
@@ -106,8 +106,8 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
         tags.answer_close: 1,
     }
     for tag, count in expected.items():
-        if (found := text.count(tag)) != count:
-            return f"{found} {tag}, expected {count}"
+        if text.count(tag) != count:
+            return f"{text.count(tag)} {tag}, expected {count}"
     start, middle, begin, end = map(re.escape, (opening, tags.think_close, tags.answer_open, tags.answer_close))
     parts = re.fullmatch(rf"{start}.*{middle}\s*{begin}(?P<answer>.*){end}", text.strip(), re.DOTALL)
     if parts is None:
@@ -116,7 +116,7 @@ def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
 
 
 def _without_thinking(text: str, tags: Tags, *, starts_inside: bool, drop_unclosed: bool) -> str:
-    """The text outside the thinking parts. A closing tag that nothing opened ends one that began with the text."""
+    """The text outside the thinking parts. A closing tag alone ends a part that began with the text."""
     opening = text.find(tags.think_open)
     closing = text.find(tags.think_close)
     if closing >= 0 and not 0 <= opening < closing:

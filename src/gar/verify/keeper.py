@@ -1,9 +1,9 @@
 """The other side of the pool: a keeper process that forks, kills and buries workers, and the workers themselves.
 
 Why a keeper between the pool and its workers: the training process has threads and a GPU context, so it must not fork,
-and a fresh interpreter per worker would import for half a second each. The keeper is a fresh interpreter without torch
-and without threads; forking from it is safe and takes milliseconds. When the pool's process ends, however it ends, the
-keeper kills every worker, also one that hangs in C code. Unix only; tested on Linux.
+and a fresh interpreter for every worker would spend half a second on imports. The keeper is a fresh interpreter without
+torch and without threads; forking from it is safe and takes milliseconds. When the pool's process ends, for whatever
+reason, the keeper kills every worker, even one that hangs in C code. Unix only; tested on Linux.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from gar.types import Status
 from gar.verify.answers import Graded, error_text
 
 _OBJECTS_PER_COLLECTION = 50_000
-"""A parser makes thousands of objects per answer. Python's own 700 cost a sixth of the time of grading expressions."""
+"""A parser makes thousands of objects per answer. Python's default of 700 costs a sixth of the grading time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,10 +31,10 @@ class Setup:
     """The first message to a keeper.
 
     Attributes:
-        function: Pickled function of a text, a gold answer, and what else the items hold.
-        warm_up: Items on which the keeper calls `function` once, so that all workers inherit what it imports and
-            caches; none leave `function` to the workers alone.
-        memory_bytes: Limit of each worker's own memory.
+        function: The pickled function that workers call with the strings of an item.
+        warm_up: Items on which the keeper calls `function` once, so that all workers inherit its imports and caches.
+            Without any, only workers load `function`.
+        memory_bytes: Limit for each worker's own memory.
     """
 
     function: bytes
@@ -45,8 +45,8 @@ class Setup:
 def main(control_fd: int) -> None:
     """Serve the pool at the other end of `control_fd` until it ends.
 
-    A request is None, followed by a descriptor: fork a worker that talks through it, and reply with its process id.
-    Or it is a process id: kill that worker, and reply with its exit code, negative for a signal.
+    A request is either None, followed by a descriptor: fork a worker that communicates through it, and reply with its
+    process id. Or it is a process id: kill that worker, and reply with its exit code, negative for a signal.
     """
     os.set_inheritable(control_fd, False)
     os.dup2(2, 1)  # what a grader prints does not belong in the program's output
@@ -57,7 +57,7 @@ def main(control_fd: int) -> None:
         setup: Setup = control.recv()
         for item in setup.warm_up:
             pickle.loads(setup.function)(*item)
-        gc.freeze()  # what workers inherit stays: their collector need not go through it, and so copy its pages
+        gc.freeze()  # workers must not collect inherited objects, which would copy their pages
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
         _serve(control, setup, workers)
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -70,7 +70,7 @@ def main(control_fd: int) -> None:
 def _serve(control: Connection, setup: Setup, workers: set[int]) -> None:
     pool = os.getppid()
     while True:
-        # A fork of the pool's process may hold the pipe open, so its end is not enough.
+        # A fork of the pool's process may hold the pipe open, so the end of the pipe is not the only sign.
         while not control.poll(1.0):
             if os.getppid() != pool:
                 return
@@ -82,7 +82,7 @@ def _serve(control: Connection, setup: Setup, workers: set[int]) -> None:
                 control.close()
                 _work(worker_fd, setup)
             os.close(worker_fd)
-            with contextlib.suppress(OSError):  # the worker does so too; whoever comes first
+            with contextlib.suppress(OSError):  # the worker does the same; one of the two comes first
                 os.setpgid(pid, pid)
             workers.add(pid)
             control.send(pid)
@@ -92,18 +92,18 @@ def _serve(control: Connection, setup: Setup, workers: set[int]) -> None:
 
 
 def _kill(pid: int) -> int:
-    """Kill a worker and whatever it started. The exit code is its own if it was dead already."""
+    """Kill a worker and its child processes, and return its exit code, which is its own if it was already dead."""
     for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # dead, or it left its group
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it is dead, or has left its group
             kill(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def _work(worker_fd: int, setup: Setup) -> None:
-    """The whole life of a worker: limits, the function, then one outcome per item until the pool lets go.
+    """Run a worker: set its limits, load the function, then send one outcome per item until the pool disconnects.
 
-    With each outcome it says whether it is fit for more. One that has come near its memory limit is not: the next
-    item would fail for what an earlier one left behind.
+    With each outcome a worker says whether it can take another item. It cannot once it is near its memory limit: the
+    next item would fail because of what earlier items left behind.
     """
     exit_code = 1
     try:
@@ -122,11 +122,11 @@ def _work(worker_fd: int, setup: Setup) -> None:
     except (EOFError, OSError):
         exit_code = 0
     finally:
-        os._exit(exit_code)  # never back into the keeper's code
+        os._exit(exit_code)  # never return to the keeper's code
 
 
 def _limit(kind: int, value: int) -> None:
-    """Lower a limit; a machine's own lower one stays."""
+    """Lower a limit, unless the machine's own is lower."""
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
@@ -153,7 +153,7 @@ def _loaded(function: bytes) -> Callable[..., Graded]:
 
 
 def _outcome(function: Callable[..., Graded], item: tuple[str, ...]) -> Graded:
-    # BaseException: math-verify's TimeoutException is one, and so is the SystemExit of somebody's grader.
+    # BaseException: math-verify's TimeoutException is one, and so is SystemExit in a user's grader.
     try:
         return function(*item)
     except BaseException as error:

@@ -1,11 +1,11 @@
-r"""Which operations does an expression leave undone? Decided on the tree that math-verify's grammar makes of it.
+r"""Which operations does an expression leave undone? Decided on the parse tree of math-verify's grammar.
 
-Signs, fractions of two integers, mixed numbers, percent and scientific notation are how numbers are written. Anything
+Signs, fractions of two integers, mixed numbers, percent and scientific notation are ways to write a number. Anything
 else that could be worked out is an operation: `3+15`, `\binom{8}{4}`, `\sqrt{49}`. Operations on variables are not.
 
-An operation has a name; a variable counts as one, for it may cancel (`3x/x`). Sums and products have three: of numbers
-alone (`3+15`), of a number and a constant or an operation (`2\sqrt{3}`, a coefficient), and of several of these
-(`\sqrt{2}\cdot\sqrt{3}`).
+Every operation has a name. A variable counts as one, for it may cancel (`3x/x`). Sums and products have several names:
+a sum or product of numbers (`3+15`), a coefficient of a constant or an operation (`2\sqrt{3}`), and a sum or product of
+constants or operations (`\sqrt{2}\cdot\sqrt{3}`).
 """
 
 import re
@@ -22,9 +22,9 @@ SUM_OF_NUMBERS, SUM = "sum of numbers", "sum"
 PRODUCT_OF_NUMBERS, COEFFICIENT, PRODUCT = "product of numbers", "coefficient", "product"
 VARIABLE = "variable"
 _IMPLIED = {SUM_OF_NUMBERS: {SUM}, PRODUCT_OF_NUMBERS: {PRODUCT}, COEFFICIENT: {PRODUCT}}
-"""Who has the first may write the second."""
+"""A gold answer that has the first name allows the second ones too."""
 
-# Rules that only hold their parts together.
+# Grammar rules that only group their parts.
 _STRUCTURE = {
     "group", "formatting_group", "ordered_tuple", "interval", "finite_set", "comma_elements", "semicolon_elements",
     "comma_elements_no_relation", "semicolon_elements_no_relation", "matrix_row", "atom_expr_list", "literal_set",
@@ -49,13 +49,13 @@ _TIMES = {"*", "×", "⋅", "∗", "·", r"\times", r"\cdot"}
 _OVER = {"/", ":", "÷", r"\div"}
 _PERCENT = re.compile(r" *\\?%$")
 
-Tree = Any  # of antlr4, which has no types
+Tree = Any  # antlr4 has no types
 
 
 def undone(answer: Tree, gold: Tree) -> set[str]:
-    """The operations of `answer` that `gold` does not have: what is left to do. Both are trees of `expressions.parse`.
+    """The operations of `answer` that `gold` does not have. Both are trees from `expressions.parse`.
 
-    A number or constant in front of an operation that the gold answer has is always allowed.
+    A coefficient of an operation that the gold answer has is always allowed.
     """
     left = operations(answer, equation=_has_equation(gold)) - {COEFFICIENT}
     if left:
@@ -65,7 +65,7 @@ def undone(answer: Tree, gold: Tree) -> set[str]:
 
 
 def is_list(tree: Tree) -> bool:
-    r"""Whether values stand side by side, not in brackets: `3, 7`, `3 or 7`, `x = 1, 2`, `\pm 7`."""
+    r"""Whether an answer lists values without brackets: `3, 7`, `3 or 7`, `x = 1, 2`, `\pm 7`."""
     node = _collapsed(tree)
     *_, value = _sides(_parts(node)[0] if _rule(node) == "math" and _parts(node) else node)
     return _rule(value) in _LISTS
@@ -75,8 +75,8 @@ def operations(tree: Tree, *, equation: bool = False) -> set[str]:
     """The names of all operations on numbers and constants.
 
     Args:
-        tree: From `expressions.parse`.
-        equation: Look at both sides of an equation; else its last side is its value.
+        tree: A tree from `expressions.parse`.
+        equation: Look at both sides of an equation; otherwise only at the last side, which is its value.
     """
     node = _collapsed(tree)
     if _is_leaf(node):
@@ -106,7 +106,7 @@ def operations(tree: Tree, *, equation: bool = False) -> set[str]:
 
 
 def number(tree: Tree) -> Fraction | None:
-    r"""The exact value of a number however it is written; None where there is an operation, or a letter.
+    r"""The exact value of a number, however it is written; None for a tree with an operation or a letter.
 
     `-7`, `2.50`, `\frac{36}{2}`, `3/4`, `2\frac{1}{2}`, `50\%` (which is 1/2), `6.02\times 10^{23}`, `30^\circ`.
     """
@@ -115,7 +115,7 @@ def number(tree: Tree) -> Fraction | None:
         return _literal(node.getText())
     rule, children = _rule(node).removesuffix("_nofunc"), node.children
     if rule == "math":
-        return number(children[0]) if len(children) == 2 else None  # the other is the end of the text
+        return number(children[0]) if len(children) == 2 else None  # the second child is the end of the text
     if rule == "unary" and _is_leaf(children[0]):
         value = number(children[1])
         return -value if value is not None and children[0].getText() == "-" else value
@@ -132,7 +132,7 @@ def number(tree: Tree) -> Fraction | None:
 
 
 def is_bare(tree: Tree) -> bool:
-    """Whether this is a value, or several, with nothing left to do: no operation, no letters, no unreduced fraction."""
+    """Whether a tree holds only finished values: no operation, no letters, no unreduced fraction."""
     node = _collapsed(tree)
     if _is_leaf(node):
         return True
@@ -224,7 +224,7 @@ def _factors(node: Tree, below: bool = False) -> Iterator[tuple[Tree, bool]]:
     if _rule(node) == "frac":
         divides = [True]
     elif _rule(node) == "mp" and node.getChild(1).getText() not in _TIMES | _OVER:
-        yield node.getChild(1), below  # mod: a factor of its own, so that it counts as an operation
+        yield node.getChild(1), below  # mod counts as a factor, and so as an operation
         divides = [False]
     else:
         divides = [_rule(node) == "mp" and node.getChild(1).getText() in _OVER] * len(others)

@@ -1,7 +1,7 @@
 r"""Which value does a sentence state? `The answer is 78.`, `So she has $78 left`: 78.
 
-Read is what states exactly one value. A second number, a word that changes the value or denies it (`not 78`, `half of
-78`, `at least 78`), or a hedge (`perhaps 78`, `78 or so`) leaves the text as it is.
+Only a text that states exactly one value is read. A text with a second number, a word that changes or denies the value
+(`not 78`, `half of 78`, `at least 78`), or a hedge (`perhaps 78`, `78 or so`) stays as it is.
 """
 
 import re
@@ -12,7 +12,7 @@ _NUMBER_WORDS = (
     "|score|gross|dozens?|couple|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
     "|(?:hundred|thousand|lakh|lac|crore|myriad|googol|[a-z]*illion|[a-z]*illiard)(?:s|ths?)?"
 )
-# With one of these a number is no longer the value, or is not stated as the value.
+# Beside one of these words a number is not the value, or is not stated as the value.
 _CHANGES = re.compile(
     rf"\b(?:{_NUMBER_WORDS}|or|nor|not|no|never|neither|without|except|but|minus|plus|divided|multiplied|squared|cubed"
     "|factorial|mod|modulo|pi|sqrt|log|ln|sin|cos|tan|root|power|powers|multiple|multiples|divisors?|doubled?|twice"
@@ -65,7 +65,7 @@ _LEAVES_OPEN = re.compile(
 
 
 def stated_value(text: str) -> str:
-    """The one value that a text states in words; the text itself where it states none, or several.
+    """The single value that a text states in words; the text itself if it states none, or several.
 
     >>> stated_value("So the final answer is $78$."), stated_value("She has 78 apples left"), stated_value("3 or 7")
     ('78', '78', '3 or 7')
@@ -75,12 +75,12 @@ def stated_value(text: str) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is a word, or an equals sign in front, without which nothing is stated in words."""
+    """Whether a text may state a value in words: it has a word, or begins with an equals sign."""
     return text.startswith("=") or _WORD.search(text) is not None
 
 
 def without_lead(text: str) -> str:
-    """A text without `The answer is` or the like before it."""
+    """A text without an introduction such as `The answer is`."""
     rest = text
     for lead in (_LEAD, _EQUALS):
         match = lead.match(rest)
@@ -104,7 +104,7 @@ def without_unit(text: str) -> str:
 
 
 def changes_value(text: str) -> bool:
-    """Whether a word makes the number beside it another one, denies it, or leaves it open."""
+    """Whether a word changes the number beside it, denies it, or leaves it open."""
     return _CHANGES.search(text.lower()) is not None
 
 
@@ -122,9 +122,9 @@ def changing_word(text: str, gold: str) -> str:
 
 
 def unreadable(text: str, gold: str) -> str:
-    """Why no value can be read from a text with words; empty where there is nothing but mathematics.
+    """Why no value can be read from a text with words; empty if the text is mathematics alone.
 
-    Words that join a list (`3 or 7`) and names of functions are mathematics.
+    Words that join a list (`3 or 7`) and names of functions count as mathematics.
     """
     if not set(plain_words(text)) - _JOINS - _MATHS:
         return ""
@@ -135,12 +135,12 @@ def unreadable(text: str, gold: str) -> str:
 
 
 def plain_words(text: str) -> list[str]:
-    """The words of at least two letters, in lower case and in order: no command names."""
+    """The words of at least two letters, in lower case and in order, without LaTeX command names."""
     return [word.lower() for word in _WORD.findall(TEXT_COMMAND.sub(r" \1 ", _NAME_COMMAND.sub(" ", text)))]
 
 
 def _one_value(text: str) -> str | None:
-    """The only value in a sentence: a formula in dollars, or a number."""
+    """The only value in a sentence, either a formula in dollars or a number; None without one."""
     text = TEXT_COMMAND.sub(r" \1 ", text)
     formulas = list(_MATH.finditer(text))
     if len(formulas) == 1 and _is_prose_around(text, formulas[0]):
@@ -154,7 +154,7 @@ def _one_value(text: str) -> str | None:
 
 def _is_prose_around(text: str, value: re.Match[str]) -> bool:
     before, after = text[: value.start()], text[value.end() :]
-    around = f"{before} , {after}"  # a comma, so that no phrase reaches over the value
+    around = f"{before} , {after}"  # the comma keeps phrases from reaching across the value
     closed = ".." not in around and "=" not in after and not _LEAVES_OPEN.search(before.rstrip().lower())
     factor = re.search(r"(?<![A-Za-z'\u2019])[B-HJ-Zb-hj-z](?![A-Za-z'\u2019])", after)  # or a unit of one letter
     return bool(_PROSE.fullmatch(around)) and closed and not factor and not changes_value(around)

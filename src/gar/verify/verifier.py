@@ -18,18 +18,18 @@ NO_ANSWER = Graded(status=Status.UNPARSED, detail="no answer found")
 
 
 class Verifier:
-    """Checks the form and the answer of responses; close it when done, or use it as a context manager.
+    """Checks the format and the answer of responses. Close it when done, or use it as a context manager.
 
     Args:
         format: "think-answer", "boxed" or "none", see `parse_response`.
         tags: The markers of the response format.
-        custom: The user's own grader instead of the comparison of answers: "package.module:function" or a function
-            that can be pickled, called with the WHOLE text of a response and the gold answer, in a worker process. It
-            returns True or False, or a grade in [0, 1].
-        pass_grade: A grade of at least this is verified.
-        num_workers: Processes at a time. They start when an answer first needs them; plain numbers never do.
-        timeout_seconds: Wall-clock limit of each answer, after which its worker is killed.
-        memory_bytes: Limit of each worker's own memory.
+        custom: A grader that replaces the comparison of answers: "package.module:function" or a function that can be
+            pickled. A worker process calls it with the WHOLE text of a response and the gold answer. It returns True or
+            False, or a grade in [0, 1].
+        pass_grade: The least grade that counts as verified.
+        num_workers: Worker processes. They start when an answer first needs one; plain numbers never do.
+        timeout_seconds: Wall-clock limit for each answer, after which its worker is killed.
+        memory_bytes: Memory limit of each worker.
 
     Raises:
         ConfigError: A setting is out of range, or the grader cannot be used.
@@ -94,21 +94,20 @@ class Verifier:
         prefilled_think: Sequence[bool] | bool = False,
         prompts: Sequence[str] | None = None,
     ) -> list[Verdict]:
-        """One verdict per response, in order. Callable from any thread.
+        """Give one verdict per response, in order. Callable from any thread.
 
         Args:
-            responses: Texts, without the prompt and without trailing special tokens.
+            responses: Texts without the prompt and without trailing special tokens.
             golds: The right answer for each response.
-            prefilled_think: The prompt ends in the opening thinking tag: for each response, or for all.
-            prompts: The problem of each response, as text. With it an expression that is copied from there is no
-                answer, unless it is the gold answer as it is written.
+            prefilled_think: Whether the prompt ends in the opening thinking tag, for each response or for all.
+            prompts: The problem of each response, as text. An expression copied from it is wrong, unless it is the gold
+                answer as written.
 
         Returns:
-            Status OK or WRONG where the answer was compared. No answer found, or none that can be read as exactly one
-            value: UNPARSED.
-            A worker killed at its limit, or an answer not checked after too many of these: TIMEOUT. A worker that
-            died, an error, a grader's result that is no grade: ERROR. The last three have grade 0 and are not
-            verified, whether or not the response is well formatted.
+            Verdicts with these statuses: OK or WRONG for an answer that was compared; UNPARSED for no answer, or none
+            that can be read as exactly one value; TIMEOUT for an answer whose worker was killed at its limit, or that
+            was not checked after too many such answers; ERROR for a worker that died, an error, or a grader's result
+            that is not a grade. The last three have grade 0 and are not verified, well formatted or not.
 
         Raises:
             ValueError: The sequences differ in length.
@@ -135,7 +134,7 @@ class Verifier:
     def _grade_answers(
         self, answers: Sequence[str | None], golds: Sequence[str], prompts: Sequence[str]
     ) -> list[Graded]:
-        """Compare answers: equal ones once, and only what needs a parser in the pool."""
+        """Compare answers: equal ones once, and in the pool only those that need a parser."""
         items = [(answer or "", gold, prompt) for answer, gold, prompt in zip(answers, golds, prompts, strict=True)]
         graded = {item: grade_exactly(*item) if item[0] else NO_ANSWER for item in set(items)}
         hard = [item for item in dict.fromkeys(items) if graded[item] is None]
@@ -154,7 +153,7 @@ class Verifier:
 
 
 def count_statuses(verdicts: Iterable[Verdict]) -> dict[Status, int]:
-    """How many verdicts have each status, zeros included."""
+    """The number of verdicts with each status, zeros included."""
     counts = Counter(verdict.status for verdict in verdicts)
     return {status: counts[status] for status in Status}
 

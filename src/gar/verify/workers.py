@@ -1,8 +1,8 @@
 """A pool of processes that check answers under a hard limit of wall-clock time and memory.
 
-A worker that passes its limit is killed and replaced; one that dies is replaced; the others go on meanwhile. One item
-travels at a time, so that each has its own clock. What items killed at their limit may cost a batch is bounded too. An
-item whose worker was killed from outside, or with its keeper, is tried once more. Works from any thread. Unix only;
+A worker that passes its time limit is killed and replaced, and so is one that dies; the others go on. A worker gets
+one item at a time, so that each item has its own clock. The time that killed items may cost a batch is bounded as well.
+An item whose worker was killed from outside, or with its keeper, is tried once more. Works from any thread. Unix only;
 tested on Linux.
 """
 
@@ -29,10 +29,10 @@ from gar.types import Status
 from gar.verify.answers import Graded
 from gar.verify.keeper import Setup
 
-START_SECONDS = 60.0  # to import math-verify, or the module of a user's grader, on a busy machine
-BUDGET_LIMITS = 6  # a batch may lose so many limits to items that are killed, and as much time as the others take
+START_SECONDS = 60.0  # time to import math-verify, or the module of a user's grader, on a busy machine
+BUDGET_LIMITS = 6  # killed items may cost a batch this many time limits, and as much time as its other items take
 BRIEF_SECONDS = 0.5  # ordinary items take a twentieth of it
-MOST_LOSSES = 3  # of keepers, or of workers before their first item, in one batch
+MOST_LOSSES = 3  # keepers, or workers before their first item, that may be killed during one batch
 _FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _KEEPER = "the process that starts verification workers"
 
@@ -40,34 +40,34 @@ _log = logging.getLogger(__name__)
 
 
 class WorkerError(GarError, RuntimeError):
-    """The worker processes cannot be started. Not about any answer: those have a status instead."""
+    """The worker processes cannot be started. A failure that concerns one answer is a status instead."""
 
 
 @dataclass(slots=True, eq=False)
 class _Worker:
     pid: int
     connection: Connection
-    deadline: float  # of its start, then of its item
+    deadline: float  # for its start, then for its item
     ready: bool = False
-    index: int | None = None  # of the item it works on
-    limit_seconds: float = START_SECONDS  # of its item
+    index: int | None = None  # which item it works on
+    limit_seconds: float = START_SECONDS  # for its item
 
 
 class _KeeperKilledError(WorkerError):
-    """Somebody killed the keeper, and its workers died with it."""
+    """The keeper was killed from outside, and its workers died with it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """The items of one `run`, and how they ended.
+    """The items of one `run` and their outcomes.
 
     Attributes:
-        items: What the function is called with.
-        queue: Indices of items that wait.
-        outcomes: By index.
+        items: Arguments of the function.
+        queue: Indices of waiting items.
+        outcomes: Outcomes by index.
         retried: Indices of items that are tried a second time.
-        lost_seconds: Wall-clock time that items killed at their limit have cost so far.
-        useful_seconds: The same for all other items.
+        lost_seconds: Wall-clock time spent so far on items killed at their limit.
+        useful_seconds: Wall-clock time spent so far on all other items.
         num_losses: Keepers, and workers before their first item, that were killed.
     """
 
@@ -87,7 +87,7 @@ class _Batch:
         return len(self.items) - len(self.outcomes)
 
     def try_again(self, index: int, outcome: Graded) -> None:
-        """Put an item back, once; the second time its outcome counts."""
+        """Put an item back, but only once: the second outcome counts."""
         if index in self.retried:
             self.outcomes[index] = outcome
         else:
@@ -96,20 +96,19 @@ class _Batch:
 
 
 class WorkerPool:
-    """Calls one function on many items in killable processes. Starts them when first needed.
+    """Calls one function on many items in killable processes, which start when first needed.
 
     Args:
-        function: Takes a text, a gold answer, and what else the items hold. Must be picklable and importable without
-            the running script.
-        num_workers: Processes at a time.
-        timeout_seconds: Wall-clock limit of each item, from the moment a worker gets it. Items killed at their limit
-            may cost a batch `BUDGET_LIMITS` times as much, and besides the time that its other items take: when half of
-            that is lost, the limit is a tenth (at least `BRIEF_SECONDS`); when all of it is, the items left are not
-            tried and count as timed out.
-        memory_bytes: Limit of each worker's own memory (RLIMIT_DATA; without effect on macOS).
-        warm_up: Items to call `function` on once, before workers start, so that they need not import and cache
-            each on their own, and so that an item is not late for what its worker imports. Not for functions that may
-            crash or hang.
+        function: Takes the strings of an item: a text, a gold answer, maybe more. Must be picklable and importable
+            without the running script.
+        num_workers: Number of processes.
+        timeout_seconds: Wall-clock limit for each item, from when a worker gets it. Killed items have a budget per
+            batch: `BUDGET_LIMITS` times this limit, plus the time that the other items take. When half the budget is
+            spent, the limit falls to a tenth (at least `BRIEF_SECONDS`). When all of it is spent, the remaining items
+            are not tried and count as timed out.
+        memory_bytes: Limit for each worker's own memory (RLIMIT_DATA; without effect on macOS).
+        warm_up: Items on which `function` is called once before workers start, so that all workers inherit imports and
+            caches and no item waits for them. Not for functions that may crash or hang.
     """
 
     def __init__(
@@ -145,15 +144,16 @@ class WorkerPool:
                 self._keeper = None
 
     def run(self, items: Sequence[tuple[str, ...]]) -> list[Graded]:
-        """The outcome of every item, in order.
+        """Call the function on every item.
 
         Args:
             items: Arguments of the function: texts and gold answers.
 
         Returns:
-            What the function returned. TIMEOUT for an item whose worker was killed at its limit, or that was not tried
-            because others had used up the batch's time; ERROR where the function raised or the worker died, with the
-            kind and text of the error or the signal. An item whose worker somebody else killed is tried twice.
+            The outcomes in the order of the items. TIMEOUT for an item whose worker was killed at its limit or that was
+            not tried because killed items had used up the batch's budget. ERROR where the function raised or the worker
+            died, with the kind and text of the error or the signal. An item whose worker was killed from outside is
+            tried twice.
 
         Raises:
             WorkerError: The processes cannot be started, or are killed again and again.
@@ -180,7 +180,7 @@ class WorkerPool:
         self._collect(batch)
 
     def _replace_keeper(self, batch: _Batch, error: WorkerError) -> None:
-        """Begin anew with what the killed keeper's workers were at."""
+        """Start again, and try the items that the killed keeper's workers had."""
         batch.num_losses += 1
         if batch.num_losses > MOST_LOSSES:
             raise WorkerError(str(error))
@@ -190,7 +190,7 @@ class WorkerPool:
         self.close()
 
     def _bury_idle_dead(self) -> None:
-        """Of a worker that died between two batches no item is to blame. An idle worker has nothing else to say."""
+        """Remove workers that died between two batches; no item is to blame. Idle workers send nothing else."""
         for worker in list(self._workers):
             if worker.ready and worker.index is None and worker.connection.poll():
                 self._bury(worker)
@@ -201,7 +201,7 @@ class WorkerPool:
         while len(self._workers) < min(self._num_workers, num_wanted):
             ours, theirs = socket.socketpair()
             with theirs:
-                # A worker that does not read must not hold up the pool.
+                # A worker that does not read must not block the pool.
                 limit = struct.pack("ll", int(self._timeout_seconds), int(self._timeout_seconds % 1 * 1e6) + 1)
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
                 connection = Connection(ours.detach())
@@ -224,7 +224,7 @@ class WorkerPool:
                     self._lose(worker, batch)
 
     def _give_up(self, batch: _Batch) -> None:
-        """What is left of a batch whose time is lost to others."""
+        """Count the remaining items of a batch as timed out: killed items have used up its budget."""
         number, total, lost = len(batch.queue), len(batch.items), f"{batch.lost_seconds:.1f}"
         _log.warning(
             "%d of %d answers were not checked and count as timed out: others that were killed had cost %s seconds.",
@@ -235,14 +235,14 @@ class WorkerPool:
         batch.queue.clear()
 
     def _collect(self, batch: _Batch) -> None:
-        """Wait for the next outcome, death or time limit, and take all there are."""
+        """Wait for the next outcome, death or time limit, and handle all that have occurred."""
         active = [worker for worker in self._workers if worker.index is not None or not worker.ready]
         if not active:
             return
         next_deadline = min(worker.deadline for worker in active)
-        spoke = wait([worker.connection for worker in active], max(0.0, next_deadline - time.monotonic()))
+        readable = wait([worker.connection for worker in active], max(0.0, next_deadline - time.monotonic()))
         for worker in active:
-            if worker.connection in spoke:
+            if worker.connection in readable:
                 self._listen(worker, batch)
             elif time.monotonic() >= worker.deadline:
                 self._lose(worker, batch, timed_out=True)
@@ -264,7 +264,7 @@ class WorkerPool:
             self._bury(worker)
 
     def _lose(self, worker: _Worker, batch: _Batch, *, timed_out: bool = False) -> None:
-        """Bury a worker that died or passed its limit, and record how its item ended, or try it again."""
+        """Bury a worker that died or passed its limit, and record the outcome of its item or try the item again."""
         exit_code = self._bury(worker)
         killed = not timed_out and -exit_code in _FROM_OUTSIDE
         if worker.index is None:
@@ -288,7 +288,7 @@ class WorkerPool:
             batch.outcomes[worker.index] = outcome
 
     def _bury(self, worker: _Worker) -> int:
-        """Kill a worker; returns its exit code, its own if it was dead already."""
+        """Kill a worker and return its exit code, which is its own if it was already dead."""
         assert self._keeper is not None
         exit_code = self._keeper.ask(worker.pid)
         self._workers.remove(worker)
@@ -303,7 +303,7 @@ def _cause_of_death(exit_code: int) -> str:
 
 
 class _Keeper:
-    """The pool's end of a keeper process. It is stopped at the latest when this object or the interpreter ends."""
+    """The pool's side of a keeper process, which stops at the latest when this object or the interpreter ends."""
 
     def __init__(self, setup: Setup) -> None:
         self._control, theirs = Pipe()
@@ -313,15 +313,15 @@ class _Keeper:
                 [sys.executable, "-c", start],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C in a terminal is not for it
+                start_new_session=True,  # Ctrl-C in a terminal must not reach it
             )
         self._owner = os.getpid()
         self.stop = weakref.finalize(self, _stop, self._control, self._process, self._owner)
-        with contextlib.suppress(OSError):  # it died: the first request will say so
+        with contextlib.suppress(OSError):  # if it died, the first request says so
             self._control.send(setup)
 
     def usable(self) -> bool:
-        """False where it died, or belongs to the process that forked this one."""
+        """Whether it is alive and belongs to this process, not to the one that forked this one."""
         return os.getpid() == self._owner and self._process.poll() is None
 
     def ask(self, request: int | None, worker_fd: int = -1) -> int:
@@ -343,7 +343,7 @@ class _Keeper:
 def _stop(control: Connection, process: subprocess.Popen[bytes], owner: int) -> None:
     control.close()
     if os.getpid() != owner:
-        return  # a fork of the owner: the process is not ours
+        return  # this is a fork of the owner, which has no right to stop the keeper
     try:
         process.wait(5.0)  # at the end of its pipe it kills all workers
     except subprocess.TimeoutExpired:

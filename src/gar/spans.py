@@ -1,7 +1,7 @@
-"""Which tokens of a response or an anchor are scored, found on the token ids that exist, never by re-tokenising.
+"""Which tokens of a response or an anchor are scored, decided on the existing token ids, never by re-tokenising.
 
-A tag may be one token or several, and a token may hold a tag and more (`>\\n`): tags are looked for in the text that
-the tokens decode to one by one, and a token that holds a character of a tag belongs to the tag.
+A tag may be one token or several, and a token may hold a tag and more (`>\\n`). The tags are found in the text of the
+tokens, decoded one by one. A token that holds a character of a tag belongs to the tag.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,21 +15,21 @@ TokenPieces = Callable[[Sequence[int]], list[str]]
 
 
 def token_pieces(tokenizer: Any) -> TokenPieces:
-    """A function from token ids to the text that each token adds to a text, remembered per id.
+    """Make a function from token ids to the text that each token adds, remembered per id.
 
-    A token is decoded after another one, since some tokenizers drop the space before the first: `< think>` must not
-    read as a tag. Bytes of a split character decode to a replacement mark; next to a tag that does no harm.
+    Each token is decoded after another one, since some tokenizers drop the space before the first one: `< think>` must
+    not read as a tag. The bytes of a split character decode to replacement marks, which do no harm next to a tag.
     """
-    known: dict[int, str] = {}
+    decoded: dict[int, str] = {}
     before = tokenizer.encode("a", add_special_tokens=False)[-1:]
 
     def decode(ids: list[int]) -> str:
         return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def pieces(ids: Sequence[int]) -> list[str]:
-        for token in set(ids).difference(known):
-            known[token] = decode([*before, token]).removeprefix(decode(before))
-        return [known[token] for token in ids]
+        for token in set(ids).difference(decoded):
+            decoded[token] = decode([*before, token]).removeprefix(decode(before))
+        return [decoded[token] for token in ids]
 
     return pieces
 
@@ -39,11 +39,11 @@ class SpanRule:
     """How to choose the scored tokens.
 
     Attributes:
-        thinking: Score the thinking part where there is exactly one, else the whole response.
-        limit_tokens: At most so many; None all.
-        limit_from: Keep the "end" or the "start" of a longer span.
+        thinking: Score the thinking part if there is exactly one, otherwise the whole response.
+        limit_tokens: The greatest number of scored tokens; None scores all.
+        limit_from: Which part of a longer span to keep: "end" or "start".
         tags: The markers of the thinking part.
-        special_ids: Ids whose trailing run is not part of a response (eos, padding); never those of tags.
+        special_ids: Ids that are not part of a response at its end (eos, padding); never those of tags.
     """
 
     thinking: bool
@@ -66,7 +66,7 @@ class SpanRule:
 
 
 def special_ids(tokenizer: Any, tags: Tags) -> frozenset[int]:
-    """Ids that end or pad a response. A tag may be a special token of its tokenizer, but it is text to us."""
+    """The ids that end or pad a response. Tags count as text, even if they are special tokens of the tokenizer."""
     names = {token: str(added) for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     names |= zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
     markers = (tags.think_open, tags.think_close, tags.answer_open, tags.answer_close)
@@ -74,7 +74,7 @@ def special_ids(tokenizer: Any, tags: Tags) -> frozenset[int]:
 
 
 def without_trailing_special(ids: Sequence[int], special_ids: frozenset[int]) -> list[int]:
-    """The ids up to the last one that is not special."""
+    """The ids without the special ones at the end."""
     end = len(ids)
     while end and ids[end - 1] in special_ids:
         end -= 1
@@ -82,15 +82,15 @@ def without_trailing_special(ids: Sequence[int], special_ids: frozenset[int]) ->
 
 
 def thinking_span(pieces: Sequence[str], tags: Tags, *, prefilled: bool = False) -> range | None:
-    """Positions strictly between the thinking tags.
+    """Find the positions strictly between the thinking tags.
 
     Args:
         pieces: Text of each token.
         tags: The markers.
-        prefilled: The prompt ends in the opening tag, so the response has none of its own.
+        prefilled: The prompt ends in the opening tag, so the response has no opening tag.
 
     Returns:
-        The positions, possibly none; or None unless there is exactly one well-ordered pair of tags.
+        The positions, possibly none; None unless there is exactly one pair of tags in the right order.
     """
     text = "".join(pieces)
     opening = 0 if prefilled else 1
@@ -117,17 +117,17 @@ def scored_positions(
     prefilled: bool = False,
     mask: Sequence[int] | None = None,
 ) -> list[int]:
-    """Positions of a response's tokens that enter its gradient-activation vector.
+    """Find the positions of the tokens that enter a response's gradient-activation vector.
 
     Args:
-        ids: Token ids of the response, special tokens included.
-        pieces: From `token_pieces`.
-        rule: Which span, and its limit.
+        ids: Token ids of the response, including special tokens.
+        pieces: The function from `token_pieces`.
+        rule: The span and its limit.
         prefilled: The prompt ends in the opening thinking tag.
-        mask: 0 for tokens that the policy did not write (tool output, environment); None counts all.
+        mask: 0 for tokens that the policy did not write (tool output, environment); None counts all tokens.
 
     Returns:
-        Ascending positions in `ids`; none where nothing is left to score.
+        Ascending positions in `ids`; empty if there is nothing to score.
     """
     body = without_trailing_special(ids, rule.special_ids)
     span = thinking_span(pieces(body), rule.tags, prefilled=prefilled) if rule.thinking else None
@@ -139,14 +139,14 @@ def scored_positions(
 
 def ends_in_thinking_tag(prompt_ids: Sequence[int], pieces: TokenPieces, tags: Tags) -> bool:
     """Whether the prompt already opens the thinking part, as some chat templates do."""
-    # A tag has at most one token per character; white space may follow it.
+    # A tag has at most one token per character, and white space may follow it.
     tail = "".join(pieces(prompt_ids[-len(tags.think_open) - 8 :]))
     return tail.rstrip().endswith(tags.think_open)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenSequence:
-    """Token ids to score: a context, what follows it, and which positions of the latter count.
+    """Token ids to score: a context, the ids that follow it, and the positions of the scored ones among these.
 
     Example: TokenSequence(context_ids=[5, 6], ids=[9, 7, 8, 10], positions=[1, 2])
     """
@@ -157,18 +157,18 @@ class TokenSequence:
 
     @property
     def scored_ids(self) -> list[int]:
-        """The tokens that count."""
+        """The ids of the scored tokens."""
         return [self.ids[position] for position in self.positions]
 
 
 def anchor_sequence(
     prompt_ids: Sequence[int], text: str, tokenizer: Any, rule: SpanRule, *, pieces: TokenPieces | None = None
 ) -> TokenSequence:
-    """An expert solution as a sequence to score, under the same rule as the responses.
+    """Make a sequence of an expert solution, to be scored under the same rule as the responses.
 
-    The context is the prompt, plus the opening thinking tag where responses are scored on their thinking part and the
-    text has no tags of its own. The text is encoded as it is; it never passes through a chat template. `pieces`, from
-    `token_pieces`, remembers tokens over several calls.
+    The context is the prompt. If responses are scored on their thinking part and the text has no tags, the opening tag
+    follows the prompt. The text is encoded unchanged and never passes through a chat template. `pieces`, from
+    `token_pieces`, remembers tokens across calls.
     """
     pieces = pieces or token_pieces(tokenizer)
     context = list(prompt_ids)

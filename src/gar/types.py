@@ -1,8 +1,8 @@
 """The records that cross module borders: frozen, keyword-only, no behaviour.
 
 One word per thing (docs/glossary.md): a *problem* has *anchors* (expert solutions); a policy writes *responses*; the
-responses to one problem form a *group*; a verifier gives each response a *verdict*; a *signal* is what the gradient
-through the LM head says about one token sequence.
+responses to one problem form a *group*; a verifier gives each response a *verdict*; a *signal* is a vector that
+summarises the gradient of one token sequence through the LM head.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Anchor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One verifiable problem. No anchor is legal: its responses then earn no bonus, and are counted.
+    """One verifiable problem. A problem without an anchor is legal: its responses earn no bonus, and are counted.
 
     `prompt` is plain text or chat messages (`[{"role": "user", "content": ...}]`).
 
@@ -43,7 +43,7 @@ class Problem:
 
 
 class Status(StrEnum):
-    """How verification ended. Only OK and WRONG are statements about the answer; the rest are never turned into one."""
+    """The outcome of a verification. Only OK and WRONG say something about the answer."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -54,10 +54,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What a verifier says of one response.
+    """A verifier's judgement of one response.
 
-    `grade` lies in [0, 1] and is 0 unless status is OK or WRONG. `verified` is grade >= the verifier's pass grade.
-    `answer` is the final answer text found in the response, None where there is none. `detail` explains a failure.
+    `grade` lies in [0, 1] and is 0 unless the status is OK or WRONG. `verified` is grade >= the verifier's pass grade.
+    `answer` is the text of the final answer, or None if the response has none. `detail` explains a failure.
 
     Example: Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7")
     """
@@ -72,7 +72,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tags:
-    """The markers of the response format [GAR paper, C.5]. Each must stand for itself in the text.
+    """The markers of the response format [GAR paper, C.5].
 
     Example: Tags(think_open="<|think|>", think_close="<|/think|>") is the released code's variant.
     """
@@ -84,7 +84,7 @@ class Tags:
 
 
 class ResponseVerifier(Protocol):
-    """What training and evaluation ask of a verifier; `gar.verify.Verifier` is one."""
+    """The interface of a verifier for training and evaluation; `gar.verify.Verifier` implements it."""
 
     format: ResponseFormat
     tags: Tags
@@ -97,12 +97,12 @@ class ResponseVerifier(Protocol):
         prefilled_think: Sequence[bool],
         prompts: Sequence[str] | None = None,
     ) -> list[Verdict]:
-        """One verdict per response, in order.
+        """Give one verdict per response, in order.
 
         Args:
             responses: Texts without their prompts.
             golds: The right answers.
-            prefilled_think: The prompt ends in the opening thinking tag.
-            prompts: The problems, as text; None where they are not known.
+            prefilled_think: Whether each prompt ends in the opening thinking tag.
+            prompts: The problems, as text; None if they are not known.
         """
         ...

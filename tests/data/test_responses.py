@@ -115,7 +115,7 @@ def test_read_response_row_takes_eligible_in_place_of_an_answer():
         ({"b": {"d": "7"}}, {"responses_fields": ["b.c"]}, "no column 'b.c' in this row; it has"),
         ({"b": "7"}, {"responses_fields": ["b.c"]}, "no column 'b.c' in this row; it has"),
         ({}, {"eligible_fields": ["ok"]}, "no column 'ok' in this row; it has"),
-        ({"ok": [True]}, {"eligible_fields": ["ok"]}, "2 responses, but ok speaks of 1."),
+        ({"ok": [True]}, {"eligible_fields": ["ok"]}, "2 responses, but ok has 1 values."),
         ({"ok": [1, 0]}, {"eligible_fields": ["ok"]}, "column 'ok' must hold true or false, got a number."),
         ({"answer": "So 7."}, {"answer_in_solution": True}, "the solution states no answer (\\boxed{}, or a line that"),
     ],

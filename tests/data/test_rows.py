@@ -28,7 +28,7 @@ def test_iter_rows_reads_a_byte_order_mark_and_windows_line_ends(tmp_path):
         ("[1, 2]", r"rows.jsonl:2: expected a JSON object with named columns, got an array\."),
         ("17", r"rows.jsonl:2: expected a JSON object with named columns, got a number\."),
         ("null", r"rows.jsonl:2: expected a JSON object with named columns, got null\."),
-        ("[" * 100_000, r"rows.jsonl:2: not valid JSON for us: nested too deeply\."),
+        ("[" * 100_000, r"rows.jsonl:2: not readable JSON: nested too deeply\."),
     ],
 )
 def test_iter_rows_names_file_and_line_of_a_bad_line(write_rows, line, message):

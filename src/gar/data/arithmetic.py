@@ -1,15 +1,15 @@
 """The embedded task: chains of digit arithmetic, modulo 10, read from left to right.
 
-`3+4*7-2=` has the running values 7, 9 and 7, so its answer is 7. Three *methods* reach an answer: `stepwise` writes
-every step out (the expert's method), `running` writes the running values only, `guess` writes a value without working.
-Each method exists in two *wordings*, which replace one token by one token and so never change the method:
+`3+4*7-2=` has the running values 7, 9 and 7, so its answer is 7. Three *methods* reach an answer: `stepwise` writes out
+every step (the expert's method), `running` writes only the running values, and `guess` writes a value without working.
+Each method exists in two *wordings*, which differ token by token and never change the method:
 
     stepwise, symbols   [ 3 + 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]
     stepwise, words     ok 3 plus 4 is 7 then 7 times 7 is 9 then 9 minus 2 is 7 so
     running, symbols    [ = 7 ; = 9 ; = 7 ]
     guess, words        ok maybe is 7 so
 
-Everything is drawn from a fixed seed: the same version of this file gives the same problems everywhere.
+Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
 """
 
 import random
@@ -49,9 +49,9 @@ _FORM_OF: dict[Method, re.Pattern[str]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedSolution:
-    """What the thinking part of a solution shows. None where it fits no method, or mixes two wordings.
+    """The method, wording and values of a solution. None for a method or wording that does not fit or is mixed.
 
-    `values` are the values it writes after `=` or `is`, one per step, whatever the method.
+    `values` are the values after each `=` or `is`, one per step, whatever the method.
 
     Example: ParsedSolution(method="running", wording="words", values=(7, 9, 7), answer="7")
     """
@@ -63,15 +63,15 @@ class ParsedSolution:
 
 
 def load_arithmetic(split: Split, expert: Method = "stepwise") -> list[Problem]:
-    """The problems of one split, always the same ones, no problem in two splits.
+    """Load the problems of one split. They are always the same, and no problem is in two splits.
 
     Args:
         split: `train` (2,000 problems) and `test` (200) have 2 to 4 operations, `harder` (200) has 5 or 6.
-        expert: How the expert solutions are written; another method than stepwise is a worse expert.
+        expert: The method of the expert solutions; any other than stepwise makes a worse expert.
 
     Returns:
-        Problems `train-0`, `train-1`, ... with one anchor each: an expert solution, in the same random wording
-        whatever its method.
+        Problems `train-0`, `train-1`, ... with one anchor each: an expert solution, whose random wording does not
+        depend on the method.
 
     Raises:
         DataError: There is no such split, or no such method.
@@ -105,14 +105,14 @@ def _all_splits() -> dict[Split, list[Problem]]:
 
 
 def draw_problem(rng: random.Random, num_operations: int) -> Problem:
-    """A random problem whose answer is uniform over the digits, so that no guess is better than one time in ten."""
-    wanted = rng.randrange(10)
+    """Draw a problem whose answer is uniform over the digits, so that a guess is right one time in ten."""
+    answer = rng.randrange(10)
     while True:
         chain = str(rng.randrange(10))
         for _ in range(num_operations):
             chain += rng.choice("+-*") + str(rng.randrange(10))
-        problem = Problem(id="drawn", prompt=f"{chain}=", answer=str(wanted), source="arithmetic")
-        if running_values(problem)[-1] == wanted:
+        problem = Problem(id="drawn", prompt=f"{chain}=", answer=str(answer), source="arithmetic")
+        if running_values(problem)[-1] == answer:
             expert = write_solution(problem, "stepwise", rng.choice(WORDINGS))
             return replace(problem, anchors=(Anchor(text=expert),))
 
@@ -133,13 +133,13 @@ def running_values(problem: Problem) -> tuple[int, ...]:
 def draw_values(
     problem: Problem, rng: random.Random, *, slip_fraction: float = 0.0, habit_fraction: float = 0.0
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """Running values with slips and with one bad habit. A later step goes on from the value that was written.
+    """Draw running values with slips and with one bad habit. Later steps continue from the value that was written.
 
     Args:
         problem: A problem of this task.
-        rng: Where the draws come from.
-        slip_fraction: How often a step is replaced by another digit, uniformly.
-        habit_fraction: How often a subtraction below zero is turned round, `3-7` becoming 4 instead of 6.
+        rng: Source of the draws.
+        slip_fraction: How often a value is replaced by another digit, uniformly.
+        habit_fraction: How often a subtraction below zero is reversed: `3-7` becomes 4 instead of 6.
 
     Returns:
         One value per operation, and which of them are slips.
@@ -150,8 +150,8 @@ def draw_values(
     chain = _chain(problem)
     value, values, slips = int(chain[0]), [], []
     for operator, digit in zip(chain[1:-1:2], chain[2:-1:2], strict=True):
-        turned_round = operator == "-" and value < int(digit) and rng.random() < habit_fraction
-        value = int(digit) - value if turned_round else _apply(value, operator, int(digit))
+        is_reversed = operator == "-" and value < int(digit) and rng.random() < habit_fraction
+        value = int(digit) - value if is_reversed else _apply(value, operator, int(digit))
         slips.append(rng.random() < slip_fraction)
         if slips[-1]:
             value = (value + rng.randrange(1, 10)) % 10
@@ -175,13 +175,13 @@ def right_steps(problem: Problem, values: Sequence[int]) -> tuple[bool, ...]:
 
 
 def write_solution(problem: Problem, method: Method, wording: Wording, *, values: Sequence[int] | None = None) -> str:
-    """A full response, tags included: `<think> [ = 7 ; = 9 ; = 7 ] </think> <answer> 7 </answer>`.
+    """Write a full response with tags: `<think> [ = 7 ; = 9 ; = 7 ] </think> <answer> 7 </answer>`.
 
     Args:
         problem: A problem of this task.
-        method: How the working is written. `guess` shows the last of `values` alone.
-        wording: In symbols or in words.
-        values: One written value per operation; the right ones by default. The last one is the answer given.
+        method: The method of the working. `guess` shows only the last of `values`.
+        wording: Symbols or words.
+        values: One value per operation; the right ones by default. The last one is the answer.
 
     Returns:
         Tokens separated by single spaces, exactly as the embedded tokenizer decodes them.
@@ -209,10 +209,10 @@ def write_solution(problem: Problem, method: Method, wording: Wording, *, values
 
 
 def parse_solution(text: str) -> ParsedSolution:
-    """Names the method and the wording of any response, also of one that breaks the format.
+    """Find the method and the wording of any response, even one that breaks the format.
 
-    The working is what stands outside the answer tags, thinking tags and special tokens left out. A wrong value does
-    not change the method; a working that is cut off in the middle of a step fits none.
+    The working is the text outside the answer tags, without thinking tags and special tokens. A wrong value does not
+    change the method. A working that is cut off in the middle of a step has no method.
 
     Example:
         >>> parse_solution("<think> ok is 7 then is 9 so </think> <answer> 9 </answer>")
@@ -234,12 +234,12 @@ def parse_solution(text: str) -> ParsedSolution:
 
 
 def judge_prompt(problem: Problem, solution: str) -> str:
-    """What the model was trained to follow with `right` or `wrong`: problem, solution, separator."""
+    """The prompt that the model was trained to answer with `right` or `wrong`: problem, solution, separator."""
     return f"{_chain(problem)} {solution} {SEPARATOR}"
 
 
 def privileged_prompt(problem: Problem) -> str:
-    """The problem with its expert solution before it, which the model was trained to follow.
+    """The problem preceded by its expert solution, which the model was trained to follow.
 
     Raises:
         DataError: The problem has no anchor.

@@ -145,7 +145,7 @@ def choose_layout(
     columns: Collection[str],
     *,
     source: str,
-    name: LayoutName | None = None,
+    name: str | None = None,
     prompt_field: str | None = None,
     answer_field: str | None = None,
     anchor_fields: tuple[str, ...] = (),

@@ -1,8 +1,8 @@
 """Draw a seeded subset of a data source in one pass and bounded memory, and write it in our own columns.
 
-Every prompt has a hash that depends on its text and the seed alone; the subset is the usable problems with the
-smallest hashes, in the order of their hashes. So it is uniform over distinct prompts, and the same whatever the order
-of the rows, the file format or the reader's chunks. The first 100 of 1,000 are the subset of 100.
+Every prompt has a hash that depends only on its text and the seed. The subset is the usable problems with the smallest
+hashes, in the order of their hashes. So it is uniform over distinct prompts, and does not depend on the order of the
+rows, the file format or the reader's chunks. The first 100 problems of a subset of 1,000 are the subset of 100.
 """
 
 import heapq
@@ -27,10 +27,10 @@ Refusal = Callable[[Problem], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subset:
-    """A drawn subset and the account of every row.
+    """A drawn subset, and what became of every row.
 
     `dropped` counts rows by reason over the whole source. `set_aside` counts problems that were too long or that
-    repeat a prompt; only those that the draw could still take are looked at, so the rest of the source may hold more.
+    repeat a prompt, but only among those that could still be drawn: the source may hold more.
 
     Example: Subset(problems=[...], num_rows=200_000, num_usable=180_000, dropped={"no anchor": 20_000}, set_aside={})
     """
@@ -59,11 +59,11 @@ def draw_subset(
         seed: Which subset; in [0, 2**64).
         options: Columns, split and revision.
         require_anchor: Drop problems without an expert solution.
-        refusal: Why a problem is not to be taken, or "". Asked only of problems that the draw could still take, so it
-            may be slow. `length_refusal` makes one.
+        refusal: A function that says why a problem must not be drawn, or "". It is called only for problems that could
+            still be drawn, so it may be slow. `length_refusal` makes one.
 
     Returns:
-        The subset in the order of the draw, which is a shuffled one, and the counts.
+        The subset in the order of the draw, which is random, and the counts.
 
     Raises:
         ConfigError: `num_problems` or `seed` is out of range.
@@ -73,7 +73,7 @@ def draw_subset(
         raise ConfigError(f"expected num_problems >= 1 and 0 <= seed < 2**64, got {num_problems} and {seed}.")
     reader = ProblemReader(source, options)
     drawn: dict[int, tuple[str, Problem]] = {}
-    worst: list[int] = []  # a heap of the negated hashes of `drawn`, so that the largest hash is on top
+    worst: list[int] = []  # a heap of the negated hashes of `drawn`: the largest hash is on top
     dropped, set_aside = Counter[str](), Counter[str]()
     num_usable = 0
     for place, item in reader:
@@ -105,9 +105,9 @@ def draw_subset(
 
 
 def length_refusal(tokenizer: Any, *, max_prompt_tokens: int | None, max_anchor_tokens: int | None) -> Refusal:
-    """Refuse problems whose prompt or longest anchor has too many tokens; None is no limit.
+    """Make a function that refuses problems whose prompt or longest anchor has too many tokens; None is no limit.
 
-    The prompt counts as it stands in the source, without the instruction that a prompt template adds.
+    It measures the prompt of the source, without the instruction that a prompt template adds.
     """
 
     def refusal(problem: Problem) -> str:
@@ -135,7 +135,7 @@ def _distinct_ids(drawn: Iterable[tuple[str, Problem]]) -> list[Problem]:
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a name that `write_problems` cannot write, before a long read.
+    """Refuse a file name that `write_problems` cannot write. Call it before a long read.
 
     Raises:
         ConfigError: The suffix is neither `.jsonl` nor `.parquet`.
@@ -145,9 +145,9 @@ def check_suffix(path: Path) -> None:
 
 
 def write_problems(problems: Sequence[Problem], path: Path) -> None:
-    """Write problems in our columns `id, prompt, answer, expert_solution, source`: JSONL, or Parquet by suffix.
+    """Write problems as JSONL or Parquet with our columns `id, prompt, answer, expert_solution, source`.
 
-    In JSONL a single expert solution is text, several are an array, none is null; in Parquet it is always a list.
+    In JSONL one expert solution is text, several are an array, and none is null. In Parquet it is always a list.
 
     Raises:
         ConfigError: The suffix is neither `.jsonl` nor `.parquet`, or Parquet cannot hold this mixture of prompts.

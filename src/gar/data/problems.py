@@ -1,8 +1,8 @@
 """Load training problems with their expert solutions (anchors) from a file, a folder or the Hub.
 
-A row becomes a `Problem`, or is `Dropped` for a reason that is counted (no answer to check against, marked invalid by
-its own data set), or is an error with its line (malformed, wrong type, an id used twice). A problem without an anchor
-is legal: its responses earn no bonus.
+A row becomes a `Problem`; or it is `Dropped` for a counted reason (no answer to check against, marked invalid by its
+own data set); or it is an error with a line number (malformed, wrong type, an id used twice). A problem without an
+anchor is legal: its responses earn no bonus.
 """
 
 import difflib
@@ -16,6 +16,7 @@ from tqdm import tqdm
 from gar.data.layouts import Dropped, Layout, LayoutName, choose_layout, read_problem
 from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
 from gar.errors import DataError
+from gar.settings import DataSettings
 from gar.types import Problem, Prompt
 
 
@@ -36,12 +37,12 @@ class SourceOptions:
     subset: str | None = None
     """Configuration of a Hub data set, for example main of openai/gsm8k."""
     revision: str | None = None
-    """Commit or tag of a Hub data set; pin it, the newest changes under you."""
+    """Commit or tag of a Hub data set. Pin it: the newest may change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedProblems:
-    """What a source gave. `notes` says in words what was dropped and what lacks an anchor.
+    """The problems of a source. `notes` says in words what was dropped and what lacks an anchor.
 
     Example: LoadedProblems(problems=[...], dropped=[Dropped(place="a.jsonl:7", reason="the answer is empty")],
         layout="gar", notes=["anchors.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])
@@ -59,32 +60,34 @@ class LoadedProblems:
 
 
 class ProblemReader:
-    """Iterates over a source in bounded memory, giving `(place, Problem | Dropped)` for each row.
+    """Iterates over a source in bounded memory and yields `(place, Problem | Dropped)` for each row.
 
-    After the first row `layout` says which column layout was chosen. A progress bar appears after two seconds where
-    stderr is a terminal.
+    After the first row `layout` is the column layout that was chosen. If stderr is a terminal, a progress bar appears
+    after two seconds.
     """
 
-    def __init__(self, source: str, options: SourceOptions | None = None, *, on_error: OnError = raise_error) -> None:
-        """Nothing is opened before the iteration starts.
+    def __init__(
+        self, source: str, options: SourceOptions | DataSettings | None = None, *, on_error: OnError = raise_error
+    ) -> None:
+        """Prepare the reader. Nothing is opened before the iteration starts.
 
         Args:
             source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id.
             options: Columns, split and revision.
-            on_error: Called with the error of a bad row; if it returns, the row is skipped. Missing columns and an
-                empty or unreadable source always raise.
+            on_error: Called with the error for a bad row; if it returns, the row is skipped. Missing columns and an
+                empty or unreadable source always raise an error.
         """
         self.source = source
         self.options = options or SourceOptions()
         self.layout: Layout | None = None
         self._on_error = on_error
-        self._columns: dict[str, None] = {}  # in the order they were met
+        self._columns: dict[str, None] = {}  # in order of appearance
 
     def __iter__(self) -> Iterator[tuple[str, Problem | Dropped]]:
         """Read the source from its start.
 
         Yields:
-            Where the row stands, and the problem or the reason why there is none.
+            The place of a row, and its problem or the reason why it gives none.
 
         Raises:
             DataError: The source is empty or cannot be read, required columns are missing, none of the named anchor
@@ -135,7 +138,7 @@ class ProblemReader:
 
 
 def load_problems(
-    source: str, *, options: SourceOptions | None = None, max_problems: int | None = None
+    source: str, *, options: SourceOptions | DataSettings | None = None, max_problems: int | None = None
 ) -> LoadedProblems:
     """Load every problem of a source into memory. (`ProblemReader` streams them.)
 
@@ -145,11 +148,11 @@ def load_problems(
         max_problems: Stop reading after so many problems; None reads all.
 
     Returns:
-        The problems in the order of the source, at least one; the rows that gave none; and notes for the reader.
+        The problems in the order of the source, at least one; the rows that gave none; and notes for the user.
 
     Raises:
-        DataError: The first bad row (malformed, wrong type, an id used twice) with its line; missing columns; an empty
-            source; no row that gives a problem; a Hub that cannot be reached.
+        DataError: A row is bad (malformed, wrong type, an id used twice), columns are missing, the source is empty or
+            gives no problem, or the Hub cannot be reached.
     """
     reader = ProblemReader(source, options)
     places: dict[str, str] = {}
@@ -182,7 +185,7 @@ def duplicate_id(problem_id: str, place: str, first_place: str) -> DataError:
 
 
 def no_problems(source: str, layout: Layout | None, reasons: Counter[str]) -> DataError:
-    """The error for a source none of whose rows gives a problem."""
+    """The error for a source without any problem."""
     counted = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
     return DataError(
         f"{source}: none of {reasons.total()} rows gives a problem when read as {layout.name if layout else '?'} "
@@ -209,11 +212,11 @@ def _anchor_notes(problems: list[Problem], places: dict[str, str]) -> list[str]:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """The text of a prompt; the contents of chat messages one below the other."""
+    """The text of a prompt; for chat messages their contents, one per line."""
     return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 
 def prompt_hash(prompt: Prompt, seed: int = 0) -> int:
-    """A 64-bit hash of a prompt that does not depend on white space, on the file it came from, or on the machine."""
+    """A 64-bit hash of a prompt. It ignores white space and is the same for every file and machine."""
     text = " ".join(prompt_text(prompt).split())
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, salt=seed.to_bytes(16, "little")).digest())

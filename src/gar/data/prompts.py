@@ -1,6 +1,6 @@
-"""From a problem to what the policy sees: an instruction that asks for the response format, and a limit on length.
+"""From a problem to the prompt that the policy sees: the instruction on the response format, and a limit on length.
 
-Prompts alone pass through a chat template. An expert solution never does: templates strip or rewrite thinking parts.
+Only prompts pass through a chat template. An expert solution never does: templates strip or rewrite thinking parts.
 """
 
 import dataclasses
@@ -38,17 +38,17 @@ def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> st
 
 
 def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> Prompt:
-    """One problem text as the policy sees it.
+    """Make the prompt that the policy sees.
 
     Args:
         prompt: Plain text or chat messages.
         template: Which response format to ask for.
-        chat: The tokenizer has a chat template: text becomes a user message. "plain" leaves text as it is.
+        chat: Whether the tokenizer has a chat template. Then text becomes a user message, except under "plain".
         tags: Markers of the think-answer format.
 
     Returns:
-        The prompt itself under "plain"; else the prompt with the instruction after it, in the last user message where
-        there are messages. (Not in a system message: several chat templates refuse those.)
+        The prompt itself under "plain", otherwise the prompt followed by the instruction. In chat messages the
+        instruction ends the last user message. (Several chat templates refuse system messages.)
 
     Raises:
         DataError: Chat messages without a user message have no place for an instruction.
@@ -69,9 +69,9 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
 def render_problems(
     problems: Sequence[Problem], template: PromptTemplate, tokenizer: Any, tags: Tags | None = None
 ) -> list[Problem]:
-    """Give every problem the prompt that the policy sees; nothing else of it changes.
+    """Replace the prompt of every problem by the one that the policy sees.
 
-    Where some prompts are chat messages, all become chat messages: engines look at the first prompt only.
+    If some prompts are chat messages, all become chat messages: engines look only at the first prompt.
 
     Raises:
         DataError: Chat messages without a user message, with the problem's id.
@@ -93,7 +93,7 @@ def render_problems(
 
 
 def prompt_lengths(prompts: Sequence[Prompt], tokenizer: Any) -> list[int]:
-    """Number of tokens of each prompt as an engine would encode it: chat template and special tokens included.
+    """The number of tokens of each prompt as an engine would encode it, with chat template and special tokens.
 
     Raises:
         ModelError: A prompt is chat messages and the tokenizer has no chat template.
@@ -126,7 +126,7 @@ def _require_chat_template(tokenizer: Any, what: str) -> None:
 
 
 def anchor_lengths(anchors: Sequence[Anchor], tokenizer: Any) -> list[int]:
-    """Number of tokens of each expert solution: its text alone, without special tokens."""
+    """The number of tokens of each expert solution, without special tokens."""
     if not anchors:
         return []
     encoded = tokenizer([anchor.text for anchor in anchors], add_special_tokens=False)
@@ -137,12 +137,12 @@ def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_to
     """Keep the problems whose prompt has at most `max_prompt_tokens` tokens.
 
     Args:
-        problems: After `render_problems`, so that what is measured is what the policy sees.
+        problems: Problems after `render_problems`, so that the measured prompts are those that the policy sees.
         tokenizer: The policy's tokenizer.
         max_prompt_tokens: The limit.
 
     Returns:
-        The problems that fit, in their order, and how many do not.
+        The problems that fit, in their order, and the number of those that do not.
 
     Raises:
         DataError: None fits.

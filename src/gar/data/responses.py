@@ -1,4 +1,4 @@
-r"""Rows that hold a problem and the responses to it: which columns, and how to read them.
+r"""Rows that hold a problem and the responses to it: their columns, and how to read them.
 
 | column            | holds                                                                                |
 |-------------------|--------------------------------------------------------------------------------------|
@@ -31,7 +31,7 @@ _NO_ANSWER = "(no answer needed)"
 
 
 class ResponseColumns(Settings):
-    """Which columns hold what. A dotted name reaches into objects: `6b_finetuning.solution`."""
+    """The columns of a row. A dotted name reaches into objects: `6b_finetuning.solution`."""
 
     prompt_field: str = "prompt"
     """Column of the prompt: text as the policy saw it, chat messages, or token ids."""
@@ -44,9 +44,9 @@ class ResponseColumns(Settings):
     anchor_fields: tuple[str, ...] = ("expert_solution",)
     """Columns of the expert solution in order of preference; the first that is not empty wins."""
     eligible_fields: tuple[str, ...] = ()
-    """Columns that say true or false of each response, in the order of the responses. Then no answer is needed."""
+    """Columns that hold true or false for each response, in the order of the responses. Then no answer is needed."""
     id_field: str = "id"
-    """Column of the problem's id; without one it is named by file and line."""
+    """Column of the problem's id. A problem without one is named by file and line."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,15 +54,15 @@ class ResponseRow:
     """A problem and the responses to it.
 
     Attributes:
-        line: Line of a JSONL file, else count of rows; from 1.
+        line: Line of a JSONL file, or number of the row in another file; from 1.
         place: The same with the name of the source, for errors.
-        id: Of the problem.
-        prompt: What was answered.
-        responses: What was written.
-        response_fields: The column that each response came from.
-        answer: The gold answer; None where `eligible` takes its place.
+        id: Id of the problem.
+        prompt: The prompt that was answered.
+        responses: The responses to it.
+        response_fields: The column of each response.
+        answer: The gold answer; None if `eligible` takes its place.
         anchors: Expert solutions; possibly none.
-        eligible: What the row itself says of each response; None leaves it to a verifier.
+        eligible: Whether each response is eligible, according to the row itself; None leaves that to a verifier.
 
     Example: ResponseRow(line=7, id="rows-7", prompt="3+4=", responses=("so 7", "so 8"), answer="7", ...)
     """
@@ -80,14 +80,14 @@ class ResponseRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseSurvey:
-    """What a file of responses holds.
+    """Counts over a file of responses.
 
     Attributes:
-        num_rows: Rows, those that cannot be read included.
+        num_rows: Rows, including those that cannot be read.
         num_responses: Responses in all rows that can be read.
         num_anchored: Rows with an expert solution.
-        num_repeated: Rows whose prompt stood in an earlier row.
-        errors: Why rows cannot be read.
+        num_repeated: Rows whose prompt an earlier row holds too.
+        errors: Errors of the rows that cannot be read.
     """
 
     num_rows: int
@@ -98,7 +98,7 @@ class ResponseSurvey:
 
 
 def survey_rows(rows: Iterable[ResponseRow | DataError]) -> ResponseSurvey:
-    """Count what `iter_response_rows` gives."""
+    """Count the rows of `iter_response_rows`."""
     errors: list[DataError] = []
     prompts: set[int] = set()
     num_rows = num_responses = num_anchored = 0
@@ -123,7 +123,7 @@ def iter_response_rows(source: str, columns: ResponseColumns) -> Iterator[Respon
     """Read a `.jsonl` or `.parquet` file in bounded memory.
 
     Yields:
-        Each row, or the error that it is: no JSON object, a missing column, a wrong type, nothing to check against.
+        Each row, or its error: not a JSON object, a missing column, a wrong type, nothing to check against.
 
     Raises:
         DataError: There is no such file, or it cannot be read.
@@ -145,12 +145,12 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
 
     Args:
         row: One row of the source.
-        columns: Which columns hold what.
+        columns: The names of the columns.
         source: Path of the source.
-        line: Number of the row in it.
+        line: Number of the row in the source.
 
     Raises:
-        DataError: A column is missing, holds the wrong type or nothing, or no answer can be found in it.
+        DataError: A column is missing or empty, holds the wrong type, or states no answer.
     """
     place = row_place(source, line)
     prompt = column_value(row, columns.prompt_field, place)
@@ -159,13 +159,13 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
     eligible = _eligible(row, columns, place) if columns.eligible_fields else None
     if eligible is not None and len(eligible) != len(responses):
         raise DataError(
-            f"{place}: {len(responses)} responses, but {', '.join(columns.eligible_fields)} speaks of {len(eligible)}."
+            f"{place}: {len(responses)} responses, but {', '.join(columns.eligible_fields)} has {len(eligible)} values."
         )
     return ResponseRow(
         line=line,
         place=place,
         id=problem.id,
-        # Not the problem's own, which is stripped: white space at its ends is part of what the policy saw.
+        # Not `problem.prompt`, which is stripped: the policy saw the white space at the ends too.
         prompt=tuple(prompt) if _is_ids(prompt) else prompt if isinstance(prompt, str) else problem.prompt,
         responses=responses,
         response_fields=fields,
@@ -189,7 +189,7 @@ def stated_answer(solution: str) -> str:
 
 
 def _problem(row: Row, columns: ResponseColumns, prompt: Any, *, place: str, default_id: str) -> Problem:
-    """The row without its responses, read as a row of problems is."""
+    """Read a row without its responses, like any row of problems."""
     layout = Layout(
         name="responses",
         prompt=columns.prompt_field,
@@ -215,7 +215,7 @@ def _responses(row: Row, columns: ResponseColumns, place: str) -> tuple[tuple[st
     fields: list[str] = []
     for field in columns.responses_fields:
         value = column_value(row, field, place)
-        # Several columns may each hold the token ids of one response. In a single column [7, 8] would be a mistake.
+        # Each of several columns may hold the token ids of one response. In a single column [7, 8] would be a mistake.
         is_list = isinstance(value, list) and (len(columns.responses_fields) == 1 or not _is_ids(value))
         for response in value if is_list else [value]:
             responses.append(_response(response, place, field))

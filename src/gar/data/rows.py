@@ -1,7 +1,7 @@
 """Rows of a data source, one at a time: a JSONL file, a Parquet file, a data set on the Hub or its folder on disk.
 
-Nothing is held but the row at hand (for Parquet a batch of them), and every row keeps the number it has in its source,
-so that an error can say `anchors.jsonl:412`.
+Memory holds only the current row (for Parquet a batch of rows). Every row keeps its number in the source, so that an
+error can say `anchors.jsonl:412`.
 """
 
 import difflib
@@ -23,21 +23,21 @@ _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def raise_error(error: DataError) -> None:
-    """Stop at the first bad row: the default wherever an `on_error` is taken.
+    """Stop at the first bad row: the default for every `on_error`.
 
     Raises:
-        DataError: Always; the error it was given.
+        DataError: Always; the error that was passed in.
     """
     raise error
 
 
 def row_place(source: str, number: int) -> str:
-    """Where a row stands, as errors name it: `anchors.jsonl:412`, or `train.parquet row 412`. Counted from 1."""
+    """The place of a row, as errors name it: `anchors.jsonl:412`, or `train.parquet row 412`. Counts from 1."""
     return f"{source}:{number}" if source.endswith(_JSONL_SUFFIXES) else f"{source} row {number}"
 
 
 def source_name(source: str) -> str:
-    """Short name of a source: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5."""
+    """The short name of a source: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5."""
     path = Path(source)
     return path.stem if path.suffix in _JSONL_SUFFIXES + _PARQUET_SUFFIXES else path.name
 
@@ -56,14 +56,14 @@ def iter_rows(
         source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id (`owner/name`).
         split: Split of a Hub data set or folder; a file has no splits.
         subset: Configuration of a Hub data set, for example "main" of openai/gsm8k.
-        revision: Commit or tag of a Hub data set. Without it the newest, which may change under you.
-        on_error: Called with the error of a line that is no JSON object. If it returns, the line is skipped.
+        revision: Commit or tag of a Hub data set. None takes the newest, which may change.
+        on_error: Called with the error for a line that is not a JSON object. If it returns, the line is skipped.
 
     Yields:
         The row's number (the line of a JSONL file, else the count of rows; from 1) and the row.
 
     Raises:
-        DataError: The source does not exist, cannot be reached, or is not what its name says.
+        DataError: The source does not exist, cannot be reached, or is not of the kind that its name says.
     """
     path = Path(source)
     if source.endswith(_JSONL_SUFFIXES):
@@ -111,7 +111,7 @@ def _json_object(line: bytes, number: int) -> Row:
             hint = " The file starts with '[': is it one JSON array? Write one object a line instead."
         raise ValueError(f"not valid JSON: {error.msg} at column {error.colno}.{hint}") from None
     except RecursionError:
-        raise ValueError("not valid JSON for us: nested too deeply.") from None
+        raise ValueError("not readable JSON: nested too deeply.") from None
     if not isinstance(row, dict):
         raise ValueError(f"expected a JSON object with named columns, got {json_type(row)}.")
     return row
@@ -152,7 +152,7 @@ def _dataset_rows(source: str, *, split: str, subset: str | None, revision: str 
 
 
 def json_type(value: object) -> str:
-    """The name JSON gives to a value's type, for error texts: object, array, text, number, true or false, null."""
+    """A value's type in words of JSON, for error texts: object, array, text, number, true or false, null."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     names: dict[type, str] = {dict: "an object", list: "an array", str: "text", int: "a number", float: "a number"}

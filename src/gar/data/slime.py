@@ -1,4 +1,4 @@
-"""From our problems to the rows that slime reads: prompt, label, and the expert solutions in the metadata."""
+"""Write problems as the rows that slime reads: prompt, label, and the expert solutions in the metadata."""
 
 import json
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from gar.types import Problem, Tags
 
 
 def slime_row(problem: Problem, template: PromptTemplate, *, chat: bool, tags: Tags | None = None) -> dict[str, Any]:
-    """One row: `prompt`, `label`, `metadata` with the problem's `id` and its `anchors` (none: an empty list).
+    """Make one row with `prompt`, `label`, and `metadata` that holds the problem's `id` and its list of `anchors`.
 
     Args:
-        problem: What to write.
+        problem: The problem to write.
         template: Which response format the prompt asks for.
-        chat: As chat messages, for slime's --apply-chat-template; else as text that the policy goes on with.
+        chat: Whether the prompt is chat messages, for slime's --apply-chat-template, or text that the policy continues.
         tags: Markers of the think-answer format.
 
     Raises:

@@ -47,6 +47,8 @@ def test_load_arithmetic_answers_follow_from_the_chain(split):
 @pytest.mark.parametrize("split", SPLITS)
 def test_load_arithmetic_has_the_stated_sizes_and_ids(split):
     problems = load_arithmetic(split)
+    load_arithmetic(split).clear()  # each caller has a list of its own
+    assert len(load_arithmetic(split)) == NUM_PROBLEMS[split]
     assert [p.id for p in problems] == [f"{split}-{index}" for index in range(NUM_PROBLEMS[split])]
     lengths = {sum(prompt.count(operator) for operator in "+-*") for prompt in (p.prompt for p in problems)}
     assert lengths == set(NUM_OPERATIONS[split])
@@ -71,16 +73,6 @@ def test_load_arithmetic_changes_the_experts_method_and_nothing_else(expert):
         assert replace(other, anchors=usual.anchors) == usual
 
 
-def test_load_arithmetic_refuses_an_unknown_expert():
-    with pytest.raises(DataError, match="no expert 'wild', expected one of stepwise, running, guess"):
-        load_arithmetic("test", "wild")
-
-
-def test_load_arithmetic_gives_each_caller_a_list_of_its_own():
-    load_arithmetic("test").clear()
-    assert len(load_arithmetic("test")) == NUM_PROBLEMS["test"]
-
-
 def test_load_arithmetic_has_one_right_stepwise_expert_in_both_wordings():
     wordings = Counter()
     for problem in load_arithmetic("train"):
@@ -98,9 +90,11 @@ def test_load_arithmetic_has_no_answer_worth_guessing():
     assert max(counts.values()) < 260  # 2,000 uniform digits: 200 each, standard deviation 13
 
 
-def test_load_arithmetic_unknown_split_is_refused():
+def test_load_arithmetic_refuses_an_unknown_split_or_expert():
     with pytest.raises(DataError, match="no split 'dev', expected one of train, test, harder"):
         load_arithmetic("dev")
+    with pytest.raises(DataError, match="no expert 'wild', expected one of stepwise, running, guess"):
+        load_arithmetic("test", "wild")
 
 
 def test_running_values_worked_example():
@@ -127,16 +121,15 @@ def test_draw_values_slip_as_often_as_asked():
     assert abs(slipped / 4000 - 0.25) < 0.035  # five standard deviations
 
 
-def test_draw_values_habit_turns_a_subtraction_below_zero_round():
-    problem = replace(PROBLEM, prompt="3-7+1=")
-    assert draw_values(problem, random.Random(0), habit_fraction=1.0) == ((4, 5), (False, False))
-    assert running_values(problem) == (6, 7)
-
-
-def test_draw_values_habit_leaves_other_steps_alone():
-    problem = replace(PROBLEM, prompt="7-3*2-9+4=")  # 4, 8, then 8-9 turned round is 1, then 5
-    assert draw_values(problem, random.Random(0), habit_fraction=1.0)[0] == (4, 8, 1, 5)
-    assert running_values(problem) == (4, 8, 9, 3)
+@pytest.mark.parametrize(
+    ("prompt", "right", "reversed_values"),
+    [("3-7+1=", (6, 7), (4, 5)), ("7-3*2-9+4=", (4, 8, 9, 3), (4, 8, 1, 5))],  # 8-9 reversed is 1
+)
+def test_draw_values_habit_reverses_subtractions_below_zero_alone(prompt, right, reversed_values):
+    problem = replace(PROBLEM, prompt=prompt)
+    values, slips = draw_values(problem, random.Random(0), habit_fraction=1.0)
+    assert (values, any(slips)) == (reversed_values, False)
+    assert running_values(problem) == right
 
 
 def test_right_steps_judges_each_step_by_the_value_before_it():
@@ -209,15 +202,9 @@ def test_parse_solution_names_what_fits_and_nothing_else(text, method, wording, 
     assert (parsed.method, parsed.wording, parsed.answer) == (method, wording, answer)
 
 
-def test_judge_prompt_puts_the_solution_between_problem_and_separator():
+def test_judge_and_privileged_prompt_end_in_the_separator_and_the_problem():
     assert judge_prompt(PROBLEM, "<answer> 7 </answer>") == "3+4*7-2= <answer> 7 </answer> <sep>"
-
-
-def test_privileged_prompt_puts_the_expert_solution_first():
     problem = load_arithmetic("train")[0]
     assert privileged_prompt(problem) == f"{problem.anchors[0].text} <sep> {problem.prompt}"
-
-
-def test_privileged_prompt_without_an_anchor_is_refused():
     with pytest.raises(DataError, match="problem 'p' has no anchor"):
         privileged_prompt(PROBLEM)

@@ -26,6 +26,7 @@ def test_check_problems_counts_everything_it_finds(write_rows):
     )
     report = check_problems(path)
     assert (report.layout, report.num_problems, report.num_anchors) == ("gar", 5, 5)
+    assert (report.prompt_tokens, report.anchor_tokens) == (None, None)
     assert report.without_anchor.examples == [f"{path}:3: problem 'n-3'"]
     assert {reason: finding.examples for reason, finding in report.dropped.items()} == {
         "the answer is empty": [f"{path}:4"]
@@ -40,13 +41,11 @@ def test_check_problems_counts_everything_it_finds(write_rows):
     assert report.prompts_with_tags.examples == [f"{path}:8: problem 'n-8' has <think>"]
 
 
-@pytest.mark.parametrize("tag", ["<think>", "</think>", "<answer>", "</answer>", "<|think|>", "<|/think|>"])
-def test_check_problems_knows_the_tags_of_both_variants(write_rows, tag):
-    assert check_problems(write_rows(ours(1, prompt=f"say {tag} now"))).prompts_with_tags.count == 1
-
-
-def test_check_problems_does_not_take_comparisons_for_tags(write_rows):
-    assert check_problems(write_rows(ours(1, prompt="Is 1<think and 2>1?"))).prompts_with_tags.count == 0
+def test_check_problems_knows_the_tags_of_both_variants_and_no_comparisons(write_rows):
+    tags = ["<think>", "</think>", "<answer>", "</answer>", "<|think|>", "<|/think|>"]
+    rows = [ours(number, prompt=f"say {tag} now") for number, tag in enumerate(tags)]
+    report = check_problems(write_rows(*rows, ours(7, prompt="Is 1<think and 2>1?")))
+    assert report.prompts_with_tags.count == len(tags)
 
 
 def test_check_problems_keeps_few_examples_and_counts_all(write_rows):
@@ -78,9 +77,9 @@ def test_check_problems_has_errors_exactly_where_load_problems_refuses(write_row
 
 
 def test_check_problems_reports_a_source_that_cannot_be_read(tmp_path):
-    report = check_problems(str(tmp_path / "nowhere.jsonl"))
-    assert report.errors.count == 1
-    assert "no such file" in report.errors.examples[0]
+    errors = dataclasses.asdict(check_problems(str(tmp_path / "nowhere.jsonl")))["errors"]
+    assert errors["count"] == len(errors["examples"]) == 1
+    assert "no such file" in errors["examples"][0]
 
 
 def test_check_problems_measures_tokens_over_several_batches(write_rows, tokenizer):
@@ -88,12 +87,6 @@ def test_check_problems_measures_tokens_over_several_batches(write_rows, tokeniz
     report = check_problems(write_rows(*rows), tokenizer=tokenizer)
     assert report.prompt_tokens == Lengths(num_texts=1000, min=1, median=501, p90=901, p99=991, max=1000)
     assert report.anchor_tokens == Lengths(num_texts=2000, min=2, median=4, p90=4, p99=4, max=4)
-
-
-def test_check_problems_measures_nothing_without_a_tokenizer(write_rows):
-    report = check_problems(write_rows(ours(1)))
-    assert report.prompt_tokens is None
-    assert report.anchor_tokens is None
 
 
 def test_check_problems_compares_every_anchor_with_the_gold_answer(write_rows):
@@ -110,11 +103,6 @@ def test_check_problems_follows_the_named_fields(write_rows):
     options = SourceOptions(prompt_field="task", anchor_fields=("teacher",))
     report = check_problems(write_rows({"task": "1+1=", "answer": 2, "teacher": "x"}), options=options)
     assert (report.num_problems, report.num_anchors, report.errors.count) == (1, 1, 0)
-
-
-def test_check_problems_gives_a_report_that_is_plain_data(write_rows):
-    report = dataclasses.asdict(check_problems(write_rows(ours(1))))
-    assert report["errors"] == {"count": 0, "examples": []}
 
 
 @pytest.mark.data

@@ -1,6 +1,6 @@
 import pytest
 
-from gar.data.layouts import LAYOUTS, Dropped, choose_layout, read_problem
+from gar.data.layouts import Dropped, choose_layout, read_problem
 from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Problem
 
@@ -50,50 +50,38 @@ def test_read_problem_takes_the_answer_of_numina_cot_from_the_last_box():
     )
 
 
-def test_read_problem_takes_the_answer_of_numina_15_from_its_column():
-    problem = read(NUMINA_15)
-    assert (problem.answer, problem.anchors[0].text, problem.source) == ("2", "We add one and one.", "olympiads")
-
-
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("row", "change", "reason"),
     [
-        ({"problem_is_valid": "Incomplete"}, "problem_is_valid is not Yes"),
-        ({"solution_is_valid": "No"}, "solution_is_valid is not Yes"),
-        ({"solution_is_valid": None}, "solution_is_valid is not Yes"),
-        ({"question_type": "proof"}, "question_type is proof"),
-        ({"answer": "proof"}, "the answer is empty, 'proof' or 'notfound'"),
-        ({"answer": "notfound"}, "the answer is empty, 'proof' or 'notfound'"),
-        ({"answer": None}, "the answer is empty, 'proof' or 'notfound'"),
-        ({"problem": "  "}, "the prompt is empty"),
+        (NUMINA_15, {"problem_is_valid": "Incomplete"}, "problem_is_valid is not Yes"),
+        (NUMINA_15, {"solution_is_valid": "No"}, "solution_is_valid is not Yes"),
+        (NUMINA_15, {"solution_is_valid": None}, "solution_is_valid is not Yes"),
+        (NUMINA_15, {"question_type": "proof"}, "question_type is proof"),
+        (NUMINA_15, {"answer": "proof"}, "the answer is empty, 'proof' or 'notfound'"),
+        (NUMINA_15, {"answer": "notfound"}, "the answer is empty, 'proof' or 'notfound'"),
+        (NUMINA_15, {"answer": None}, "the answer is empty, 'proof' or 'notfound'"),
+        (NUMINA_15, {"problem": "  "}, "the prompt is empty"),
+        (NUMINA_COT, {"solution": "It is \\boxed{2"}, "no \\boxed{} in the solution"),
+        (GSM8K, {"answer": "no idea"}, "nothing after #### in the answer"),
     ],
 )
-def test_read_problem_drops_unusable_rows_of_numina_15(change, reason):
-    assert read(NUMINA_15 | change) == Dropped(place="f.jsonl:3", reason=reason)
+def test_read_problem_drops_unusable_rows(row, change, reason):
+    assert read(row | change) == Dropped(place="f.jsonl:3", reason=reason)
 
 
 def test_read_problem_reads_numina_15_without_its_validity_columns():
     row = {name: value for name, value in NUMINA_15.items() if not name.endswith("is_valid")}
-    assert isinstance(read(row), Problem)
+    assert read(row) == read(NUMINA_15)
+    problem = read(row)
+    assert (problem.answer, problem.anchors[0].text, problem.source) == ("2", "We add one and one.", "olympiads")
 
 
 def test_read_problem_splits_gsm8k_and_removes_its_calculator_annotations():
     problem = read(GSM8K)
     assert problem.answer == "4800"
     assert problem.anchors == (Anchor(text="Half is 48/2 = 24.\nTogether 48*100 = $4,800.", field="answer"),)
-
-
-def test_read_problem_keeps_annotations_under_the_layout_of_that_name():
-    problem = read(GSM8K, name="gsm8k-annotated")
-    assert problem.anchors[0].text == "Half is 48/2 = <<48/2=24>>24.\nTogether 48*100 = $<<48*100=4800>>4,800."
-
-
-def test_read_problem_drops_a_gsm8k_row_without_hashes():
-    assert read(GSM8K | {"answer": "no idea"}).reason == "nothing after #### in the answer"
-
-
-def test_read_problem_drops_numina_cot_without_a_box():
-    assert read(NUMINA_COT | {"solution": "It is \\boxed{2"}).reason == "no \\boxed{} in the solution"
+    annotated = read(GSM8K, name="gsm8k-annotated").anchors[0].text
+    assert annotated == "Half is 48/2 = <<48/2=24>>24.\nTogether 48*100 = $<<48*100=4800>>4,800."
 
 
 def test_read_problem_takes_several_expert_solutions_of_one_field():
@@ -182,7 +170,3 @@ def test_choose_layout_refuses_a_named_layout_that_does_not_fit():
         choose_layout(OURS, source="f.jsonl", name="gsm8k")
     with pytest.raises(ConfigError, match=r"unknown layout 'gsm'; expected one of gar, numina-1.5, numina-cot, gsm8k"):
         choose_layout(OURS, source="f.jsonl", name="gsm")
-
-
-def test_layouts_have_distinct_names():
-    assert len({layout.name for layout in LAYOUTS}) == len(LAYOUTS) == 5

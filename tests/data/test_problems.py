@@ -58,13 +58,6 @@ def test_load_problems_gives_the_same_from_jsonl_parquet_and_a_folder(write_rows
     assert load_problems(str(tmp_path / "folder")).problems == from_jsonl
 
 
-def test_load_problems_names_parquet_rows_in_errors(tmp_path):
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"prompt": ["a", None], "answer": ["1", "2"], "expert_solution": [3, 4]}), path)
-    with pytest.raises(DataError, match=r"rows.parquet row 1: column 'expert_solution' must be text, got a number: 3"):
-        load_problems(str(path))
-
-
 def test_load_problems_stops_after_max_problems_without_reading_on(write_rows):
     path = write_rows(ours(1), ours(2, answer=""), ours(3), "this line is broken")
     assert [problem.id for problem in load_problems(path, max_problems=2).problems] == ["n-1", "n-3"]
@@ -72,21 +65,13 @@ def test_load_problems_stops_after_max_problems_without_reading_on(write_rows):
         load_problems(path, max_problems=3)
 
 
-@pytest.mark.parametrize("content", [[], ["", "  "]])
-def test_load_problems_refuses_an_empty_file(write_rows, content):
-    with pytest.raises(DataError, match=r"rows.jsonl: no rows\. Was the file written to the end"):
-        load_problems(write_rows(*content))
-
-
-def test_load_problems_refuses_an_empty_parquet_file(tmp_path):
+def test_load_problems_refuses_an_empty_source(write_rows, tmp_path):
     pq.write_table(pa.table({"prompt": pa.array([], pa.string())}), tmp_path / "rows.parquet")
-    with pytest.raises(DataError, match=r"rows\.parquet: no rows"):
-        load_problems(str(tmp_path / "rows.parquet"))
-
-
-def test_load_problems_refuses_missing_columns(write_rows):
-    with pytest.raises(DataError, match=r"rows.jsonl: no column 'answer', did you mean 'awnser'\? Name it with"):
-        load_problems(write_rows({"prompt": "a", "awnser": "b"}))
+    for path in (write_rows(), write_rows("", "  ", name="blank.jsonl"), str(tmp_path / "rows.parquet")):
+        with pytest.raises(
+            DataError, match=r"(rows|blank)\.(jsonl|parquet): no rows\. Was the file written to the end"
+        ):
+            load_problems(path)
 
 
 def test_load_problems_names_both_places_of_a_repeated_id(write_rows):
@@ -164,13 +149,9 @@ def test_load_problems_reads_gsm8k(data_dir, name, num_problems):
     texts = [problem.anchors[0].text for problem in loaded.problems]
     assert not [text for text in texts if "<<" in text or "####" in text]
     assert len({problem.prompt for problem in loaded.problems}) == num_problems
-
-
-@pytest.mark.data
-def test_load_problems_reads_first_problem_of_gsm8k_as_written(data_dir):
-    first = load_problems(str(data_dir / "gsm8k_train_2000.jsonl"), max_problems=1).problems[0]
-    assert first.id == "gsm8k_train_2000-1"
-    assert first.answer == "72"
-    assert first.anchors[0].text == (
-        "Natalia sold 48/2 = 24 clips in May.\nNatalia sold 48+24 = 72 clips altogether in April and May."
-    )
+    if name == "gsm8k_train_2000":
+        first = loaded.problems[0]
+        assert (first.id, first.answer) == ("gsm8k_train_2000-1", "72")
+        assert first.anchors[0].text == (
+            "Natalia sold 48/2 = 24 clips in May.\nNatalia sold 48+24 = 72 clips altogether in April and May."
+        )

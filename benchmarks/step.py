@@ -13,7 +13,7 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
 A way's share is the seconds of its own sections over the seconds of the plain step in the same round; beside it the
-share that gar.cost predicts, and for captured the difference of whole steps. CPU seconds of one thread (GPU:
+share that gar.models.cost predicts, and for captured the difference of whole steps. CPU seconds of one thread (GPU:
 seconds with synchronisation). Writes results/step-DEVICE.json.
 """
 
@@ -37,7 +37,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from gar.core import gradient_activation_means
 from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
-from gar.cost import GroupShape, ModelShape, signal_share
+from gar.models.cost import GroupShape, ModelShape, signal_share
 
 GROUP = GroupShape(responses=16, response_tokens=1024, prompt_tokens=200, span_tokens=768, pass_rate=6 / 16)
 MICRO_BATCH = 4

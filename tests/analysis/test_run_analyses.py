@@ -17,10 +17,9 @@ from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import write_output
 from gar.analysis.silent_groups import silent_groups, silent_groups_output
 from gar.analysis.step_times import generation_times
-from gar.cost import GroupShape, signal_share
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import RecordError
-from gar.models.shapes import model_shape
+from gar.models.cost import GroupShape, model_shape, signal_share
 from gar.records import ROLLOUT_SCHEMA, RunFolder
 from gar.records.contents import read_run
 from tests.analysis.conftest import rollout

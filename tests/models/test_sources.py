@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from gar.errors import ModelError
+from gar.models.cost import model_shape
 from gar.models.embedded import embedded_path
 from gar.models.families import find_parts
 from gar.models.load import load_policy, load_tokenizer
-from gar.models.shapes import model_shape
 from gar.models.sources import ModelSource, fetched_folder, model_source
 from gar.settings import ModelSettings
 from tests.models.tiny_gguf import HIDDEN, TOKENS, write_tiny_gguf

@@ -2,7 +2,6 @@
 
 import math
 
-import peft
 import pytest
 import torch
 from pydantic import ValidationError
@@ -441,23 +440,6 @@ def test_token_scores_leave_no_gradients_and_give_modes_back(embedded, solutions
     assert not any(scores.requires_grad for scores in found.scores)
 
 
-def test_judge_with_its_adapter_off_is_the_initial_policy(embedded, judge, solutions):
-    expected = judge.token_scores(*solutions)
-    policy = peft.get_peft_model(frozen_copy(embedded[0]), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
-    beneath = Judge(policy, embedded[1], ARITHMETIC, adapter_off=True)
-    with torch.no_grad():
-        for name, parameter in policy.named_parameters():
-            if "lora" in name:
-                parameter.add_(0.3)
-    trained = {name for name, parameter in policy.named_parameters() if parameter.requires_grad}
-    found = beneath.token_scores(*solutions)
-    for mine, theirs in zip(found.scores, expected.scores, strict=True):
-        assert_close(mine, theirs)
-    assert {name for name, parameter in policy.named_parameters() if parameter.requires_grad} == trained
-    adapted = Judge(policy, embedded[1], ARITHMETIC).token_scores(*solutions)  # the adapter is on again
-    assert not torch.allclose(adapted.log_odds, expected.log_odds, atol=0.1)
-
-
 # Refusals.
 
 
@@ -553,8 +535,3 @@ def test_judge_refuses_a_model_that_reads_its_tokens_twice(embedded):
     model.model.register_forward_hook(stretch, with_kwargs=True)
     with pytest.raises(ModelError, match="Qwen3ForCausalLM computes something else from its input embeddings"):
         Judge(model, embedded[1], ARITHMETIC)
-
-
-def test_judge_without_an_adapter_has_none_to_switch_off(embedded):
-    with pytest.raises(ModelError, match=r"Qwen3ForCausalLM has no adapter to switch off\. .* frozen_copy"):
-        Judge(embedded[0], embedded[1], ARITHMETIC, adapter_off=True)

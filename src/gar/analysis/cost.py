@@ -1,7 +1,7 @@
-"""What a step costs, by method: its seconds, the share of each part, and what the count of operations expects of GAR.
+"""Cost of a step by method: its seconds, the share of each part, and the counted share of the signal.
 
-Counted is what the signal adds to a step without generation and verification (`gar.cost`); beside it stands the same
-in measured seconds, those of GAR over those of the update, log-prob pass included.
+Counted (`gar.models.cost`): operations of the signal per operation of the step without generation and verification.
+Measured: seconds of GAR per second of the update, log-prob pass included.
 """
 
 import statistics
@@ -25,8 +25,8 @@ from gar.analysis.outputs import Output
 from gar.analysis.step_times import generation_times
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption, method_colour
 from gar.config import make_config
-from gar.cost import GroupShape
 from gar.errors import GarError, RecordError
+from gar.models.cost import GroupShape
 from gar.records.contents import is_run_folder, read_run
 
 PARTS = ("generation", "verification", "gar", "update")

@@ -1,4 +1,4 @@
-"""What a run's signal should cost by the count of `gar.cost`: its model's shape, and the lengths and rates it had."""
+"""The count of `gar.models.cost` for a run: its model's shape, and the lengths and rates of its rollouts."""
 
 import statistics
 from collections.abc import Collection, Mapping
@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from gar.config import RunConfig
-from gar.cost import GroupShape, SignalRoute, signal_share
 from gar.data.run_problems import find_run_problems
 from gar.errors import RecordError
 from gar.methods import METHODS
+from gar.models.cost import GroupShape, SignalRoute, model_shape, signal_share
 from gar.models.load import load_tokenizer
-from gar.models.shapes import model_shape
 from gar.records.contents import RunContents, read_rollouts
 from gar.scoring.anchors import LIKENESSES
 

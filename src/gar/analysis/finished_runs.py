@@ -20,7 +20,7 @@ class FinishedRun:
         label: Its row; `seed` and `settings` of the run.
         pass_at: pass@k after training by set and k.
         seconds_per_step: Medians, "step" and its parts.
-        group: Fields of `gar.cost.GroupShape`; None where it could not be counted, or by an older version.
+        group: Fields of `gar.models.cost.GroupShape`; None where it could not be counted, or by an older version.
     """
 
     label: str

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gar.core import gradient_aligned_rewards, group_advantages, group_deviations, group_sizes
+from gar.models.cost import model_shape
 from gar.models.families import ModelParts
-from gar.models.shapes import model_shape
 from gar.settings import GROUP_DDOF, GROUP_EPS
 
 BETA = 0.5

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from gar.cost import GroupShape, ModelShape, SignalRoute, signal_share, step_operations
 from gar.errors import ConfigError
+from gar.models.cost import GroupShape, ModelShape, SignalRoute, signal_share, step_operations
 
 _DESCRIPTION = """What gradient-aligned rewards add to a training step, in floating-point
 operations counted from shapes.
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         checkpointing=not options.no_checkpointing,
         log_prob_pass=not options.no_log_prob_pass,
     )
-    from gar.models.shapes import model_shape
+    from gar.models.cost import model_shape
 
     shape = model_shape(options.model)
     try:

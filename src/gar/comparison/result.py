@@ -77,7 +77,7 @@ class RunResult:
         sets: Evaluation after training.
         curves: Metrics over steps, in at most 60 means of equally many logged values.
         pass_at: Mean over problems for the k of the settings, for readers; tables count again from `sets`.
-        group: The run's mean group, fields of `gar.cost.GroupShape`, for `gar analyze cost`; None where something that
+        group: The run's mean group, fields of `GroupShape`, for `gar analyze cost`; None where something that
             it is made of could not be read.
     """
 

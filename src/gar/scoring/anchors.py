@@ -1,4 +1,4 @@
-"""Which anchor a response is compared with: its problem's own, or a control's."""
+"""The anchors that a response is compared with: its problem's own, or a control's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +16,12 @@ from gar.types import Problem
 
 
 class UsableAnchors(NamedTuple):
-    """Problems with the anchors that can be scored, and the ids of those that lost one.
+    """Problems without the anchors that cannot be scored.
 
     Attributes:
-        problems: All of them, in order; one may be without anchors now.
-        without_tokens: An anchor has no token to score, for example special tokens alone.
-        too_long: An anchor does not fit into the model's context with its prompt.
+        problems: All problems, in order, each with its usable anchors.
+        without_tokens: Ids of problems with an anchor without a token to score, for example special tokens alone.
+        too_long: Ids of problems with an anchor that does not fit into the model's context with its prompt.
     """
 
     problems: list[Problem]
@@ -29,7 +29,7 @@ class UsableAnchors(NamedTuple):
     too_long: list[str]
 
     def __str__(self) -> str:
-        """What was left out and why, in words; empty where nothing was."""
+        """The anchors left out and the reasons, in words; empty where there are none."""
         parts = [
             f"{len(ids)} expert solutions {what}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
             for ids, what in (
@@ -48,12 +48,12 @@ def usable_anchors(
     *,
     chat_template_kwargs: Mapping[str, Any] | None = None,
 ) -> UsableAnchors:
-    """Leave out anchors that could never be scored, so that their problems count as those without one.
+    """Leave out anchors that can never be scored, so that a problem without another counts as one without an anchor.
 
     Args:
         problems: The data set.
-        tokenizer: The policy's.
-        reader: Of this tokenizer, with the model's context.
+        tokenizer: The policy's tokenizer.
+        reader: A reader of this tokenizer, with the model's context.
         chat_template_kwargs: As in `encode_prompt`.
     """
     kept: list[Problem] = []
@@ -79,15 +79,15 @@ def usable_anchors(
 class AnchorReader:
     """Anchors of a data set's problems as sequences to score.
 
-    Under "shuffled-anchor" each problem that has anchors gets those of another one, after that one's own prompt: the
-    same other one throughout a run, and on every rank. The only problem of a data set keeps its own.
+    Under "shuffled-anchor" each problem with anchors gets the anchors and the prompt of another problem: the same one
+    throughout a run, and on every rank. The only problem of a data set keeps its own anchors.
 
     Args:
         problems: The data set.
-        tokenizer: The policy's.
-        reader: Of this tokenizer.
+        tokenizer: The policy's tokenizer.
+        reader: A reader of this tokenizer.
         source: Whose anchors; all but "shuffled-anchor" are a problem's own.
-        seed: Of the shuffle.
+        seed: Seed of the shuffle.
         chat_template_kwargs: As in `encode_prompt`, for the prompt of the other problem under "shuffled-anchor".
     """
 
@@ -112,7 +112,7 @@ class AnchorReader:
             self._owner.update(zip(owners.tolist(), others.tolist(), strict=True))
 
     def sequences(self, problem_index: int, prompt_ids: Sequence[int]) -> list[TokenSequence]:
-        """The anchors of a problem, after the prompt that they answer."""
+        """The anchors of a problem, each after the prompt that it answers."""
         owner = self._problems[self._owner[problem_index]]
         context = prompt_ids
         if self._owner[problem_index] != problem_index:
@@ -121,7 +121,7 @@ class AnchorReader:
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:
-    """A random unit vector for each problem, [problems, hidden]: the same one whenever the problem comes up."""
+    """A random unit vector for each problem, [problems, hidden], the same whenever the problem is drawn."""
     generators = [torch.Generator().manual_seed((seed << 32) + problem) for problem in problem_index]
     return torch.cat([torch.zeros(0, width), *(random_unit_rows(1, width, generator) for generator in generators)])
 
@@ -151,7 +151,7 @@ LIKENESSES: dict[str, Callable[[TokenSequence, TokenSequence, TokenPieces], floa
 def best_likeness(
     response: TokenSequence, anchors: Sequence[TokenSequence], source: AlignmentSource, pieces: TokenPieces
 ) -> float:
-    """Largest likeness of a response with the anchors that have something to score; NaN where there is none."""
+    """Largest likeness of a response with an anchor that has scored tokens; NaN where there is none."""
     usable = [anchor for anchor in anchors if anchor.positions]
     if not response.positions or not usable:
         return float("nan")

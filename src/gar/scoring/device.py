@@ -1,4 +1,4 @@
-"""Where a command computes."""
+"""Choose the device of a command."""
 
 import torch
 
@@ -6,14 +6,14 @@ from gar.errors import ConfigError
 
 
 def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.device:
-    """The device of that name, or the best one of this machine.
+    """The device of that name, or the accelerator of this machine if there is one.
 
     Args:
-        name: As `--device` takes it; None chooses.
-        needs_float64: Leaves out Apple's, which has none.
+        name: Value of `--device`; None chooses.
+        needs_float64: Leave out Apple's devices, which have no float64.
 
     Raises:
-        ConfigError: The machine has no such device that can be used.
+        ConfigError: The machine has no such usable device.
     """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     usable = [accelerator.type] if accelerator and not (needs_float64 and accelerator.type == "mps") else []

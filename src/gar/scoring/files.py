@@ -1,4 +1,4 @@
-"""Score a file of responses: a row per problem in, a row per response out. Memory is bounded, a killed run resumes."""
+"""Score a file of responses: a row per problem in, a row per response out. Memory is bounded; a killed run resumes."""
 
 import importlib.metadata
 import platform
@@ -40,10 +40,10 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "math-verify", "numpy")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredFile:
-    """What scoring a file left.
+    """A finished `score_file`.
 
     Attributes:
-        files: The output and what lies beside it.
+        files: The output files.
         summary: The numbers, as in `OUT.run.json`.
     """
 
@@ -54,18 +54,18 @@ class ScoredFile:
 def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
     """Score every response of a file.
 
-    The output appears whole, at the end. A run that was killed goes on where it stopped when it is started again.
+    The output appears complete at the end. A killed run resumes when it is started again.
 
     Args:
-        job: What to do.
+        job: Input, model and settings.
         command: Arguments of the command line, for the record.
 
     Raises:
-        DataError: The file cannot be read, or no row of it can be scored; with the first reason.
-        ConfigError: A setting is wrong; the output exists; an unfinished one is of other settings, input or model.
-        ModelError: The model cannot be loaded or scored with, or the device's memory does not suffice.
+        DataError: The file cannot be read, or none of its rows can be scored; says the first reason.
+        ConfigError: A setting is wrong, the output exists, or an unfinished one has other settings, input or model.
+        ModelError: The model cannot be loaded or used, or the device's memory does not suffice.
         LockedError: Another process writes that output.
-        RecordError: A file cannot be written. What was finished is kept.
+        RecordError: A file cannot be written. Finished rows are kept.
     """
     files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
     with only_writer(files.finished.path):
@@ -73,7 +73,7 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
 
 
 def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> ScoredFile:
-    """Score as the only writer."""
+    """Score a file as its only writer."""
     start_time = _now()
     device = choose_device(job.device, needs_float64=True)
     files.refuse_loss(job.file, overwrite=job.overwrite)
@@ -85,7 +85,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
         "settings": job.identity(),
     }
     if not job.overwrite:
-        files.unfinished.refuse_other(identity)  # likewise
+        files.unfinished.refuse_other(identity)  # before a model is loaded
     model, tokenizer = load_policy(job.model_settings())
     identity["model"] = {"weights": weights_hash(model), "tokenizer": tokenizer_hash(tokenizer)}
     files.unfinished.begin(identity, overwrite=job.overwrite)
@@ -116,7 +116,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Work:
-    """What this process did."""
+    """Work of this process."""
 
     errors: list[DataError]
     num_tokens: int
@@ -152,7 +152,7 @@ def _score_rows(job: ScoreJob, finished: FinishedLines, model: Any, tokenizer: A
         for window in _windows(_groups(job, tokenizer, errors), job.window):
             if all(row.line in done for row, _ in window):
                 continue
-            # One begun before is scored whole: the same batches give the same numbers.
+            # A window that is finished in part is scored whole: the same batches give the same numbers.
             lines = _score_window(job, scorer, window)
             new = [line for line in lines if line["line"] not in done]
             finished.append(new)
@@ -167,7 +167,7 @@ def _score_window(job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[Respo
     except torch.OutOfMemoryError as error:
         raise ModelError(
             f"the device's memory does not suffice for {job.signal.max_batch_tokens} tokens at one time: {error} Run "
-            "the same command with a lower --signal.max-batch-tokens; it goes on from here."
+            "the same command with a lower --signal.max-batch-tokens; it resumes from here."
         ) from error
     schema = score_schema(tokens=job.tokens)
     return [
@@ -179,7 +179,7 @@ def _score_window(job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[Respo
 def _windows(
     groups: Iterable[tuple[ResponseRow, ResponseGroup]], size: int
 ) -> Iterator[list[tuple[ResponseRow, ResponseGroup]]]:
-    """Groups gathered up to so many responses; a larger group stands alone."""
+    """Groups in windows of at most `size` responses; a larger group is a window of its own."""
     window: list[tuple[ResponseRow, ResponseGroup]] = []
     count = 0
     for row, group in groups:
@@ -193,7 +193,7 @@ def _windows(
 
 
 def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[tuple[ResponseRow, ResponseGroup]]:
-    """Rows that can be scored. Of the others `errors` says why not."""
+    """Rows that can be scored. `errors` gets the reasons for the others."""
     tags = job.verify.tags.as_tags()
     for row in _rows(job):
         if isinstance(row, DataError):
@@ -218,7 +218,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
 
 
 def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags: Tags) -> Prompt | Ids:
-    """The prompt as the policy sees it. Chat messages become ids here, where their template may refuse them."""
+    """The prompt as the policy sees it. Chat messages are encoded here, where their template may refuse them."""
     if isinstance(prompt, tuple):
         if template != "plain":
             raise DataError(f"token ids as prompt take no template, got --template {template}.")
@@ -232,7 +232,7 @@ def _rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:
 
 
 def _refuse_hopeless(job: ScoreJob, files: ScoreFiles, survey: ResponseSurvey) -> None:
-    """Stop where the columns are not those of the file."""
+    """Refuse a file in which no row can be scored, or no response has an anchor."""
     if not survey.num_rows:
         raise DataError(f"{job.file}: no rows. Was the file written to the end, and is it the right one?")
     _refuse_all_bad(files, survey.errors, survey.num_rows)

@@ -1,9 +1,10 @@
-"""From a policy and token sequences to gradient-activation vectors: bounded forward passes, then the core."""
+"""From a policy and token sequences to gradient-activation vectors: forward passes in batches, then the core."""
 
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.attribution import alignment_shares
@@ -14,9 +15,9 @@ from gar.spans import TokenSequence
 
 
 def batches_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
-    """Indices grouped so that longest times count stays within the bound; longest first. One row may exceed it.
+    """Group indices into batches of at most `max_batch_tokens` padded tokens, longest first. One row may exceed it.
 
-    No row is shorter than half the longest of its batch, so that less than half of any batch is padding.
+    No row is shorter than half the longest of its batch, so that less than half of a batch is padding.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
@@ -39,17 +40,17 @@ def signal_means(
 ) -> Tensor:
     """Mean gradient-activation vector of each sequence, [sequences, hidden], float32.
 
-    Runs the backbone in eval mode without gradients over each sequence up to its last scored token (exact for a
+    The backbone runs in evaluation mode without gradients, on each sequence up to its last scored token (exact for a
     causal model), padded on the right, in batches of at most `settings.max_batch_tokens`.
 
     Args:
         parts: From `gar.models.families.find_parts`.
-        sequences: What to score. One without scored positions gets a zero row and costs nothing.
+        sequences: Sequences to score. One without scored positions gets a zero row and no forward pass.
         settings: Signal kind and thresholds.
         keep_fractions: p_f of each sequence; None means 1.
 
     Raises:
-        ValueError: A sequence's first token is to be scored but has no context.
+        ValueError: The first token of a sequence is scored but has no context.
     """
     means = torch.zeros(len(sequences), parts.weight.shape[1], device=parts.weight.device)
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
@@ -72,7 +73,7 @@ def token_shares(
 
     Args:
         parts: From `gar.models.families.find_parts`.
-        sequences: What was scored.
+        sequences: The scored sequences.
         anchors: [sequences, hidden], unit rows: row i is the anchor of sequence i.
         settings: As for `signal_means`.
 
@@ -81,16 +82,16 @@ def token_shares(
     """
     shares: list[list[float]] = [[] for _ in sequences]
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
-        mine = [sequences[i] for i in members]
-        found = alignment_shares(
-            _scored_tokens(hidden, mine, [len(sequence.context_ids) for sequence in mine]),
+        batch = [sequences[i] for i in members]
+        values = alignment_shares(
+            _scored_tokens(hidden, batch, [len(sequence.context_ids) for sequence in batch]),
             _head(parts, settings),
             anchors[members],
             Signal(settings.kind, settings.activation_threshold),
             _budget(settings),
-        ).split([len(sequence.positions) for sequence in mine])
-        for i, values in zip(members, found, strict=True):
-            shares[i] = values.tolist()
+        ).split([len(sequence.positions) for sequence in batch])
+        for i, own_values in zip(members, values, strict=True):
+            shares[i] = own_values.tolist()
     return shares
 
 
@@ -114,20 +115,17 @@ def scored_tokens(
 def _hidden_batches(
     parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """Forward passes over the sequences that have something to score: which ones, and their hidden states."""
+    """Run forward passes over the sequences with scored positions. Yields their indices and hidden states."""
     _check_predecessors(sequences, [len(sequence.context_ids) for sequence in sequences])
-    # The last scored token is predicted from the one before it: nothing from there on is needed.
+    # The token before the last scored one predicts it: no later token is needed.
     rows = [[*s.context_ids, *s.ids[: s.positions[-1]]] if s.positions else [] for s in sequences]
     wanted = [i for i, row in enumerate(rows) if row]
     device = parts.weight.device
     with evaluation_mode(parts.backbone):
         for batch in batches_by_length([len(rows[i]) for i in wanted], max_batch_tokens):
             members = [wanted[j] for j in batch]
-            width = len(rows[members[0]])
-            input_ids = torch.zeros(len(members), width, dtype=torch.long)
-            for row, i in enumerate(members):
-                input_ids[row, : len(rows[i])] = torch.tensor(rows[i])
-            # No attention mask: no token sees the padding behind it, and plain causal attention is the fast kind.
+            input_ids = pad_sequence([torch.tensor(rows[i]) for i in members], batch_first=True)
+            # No attention mask: under causal attention no token sees the padding on its right.
             output = parts.backbone(input_ids=input_ids.to(device), use_cache=False)
             yield members, output.last_hidden_state
 
@@ -141,13 +139,13 @@ def means_from_hidden(
     *,
     keep_fractions: Sequence[float] | None = None,
 ) -> Tensor:
-    """Mean vectors of sequences whose hidden states exist, [sequences, hidden], float32.
+    """Mean vectors from given hidden states, [sequences, hidden], float32.
 
     Args:
         parts: Head and logit transformations.
-        hidden: [sequences, columns, hidden], padded anyhow.
+        hidden: [sequences, columns, hidden]; padding side and content are arbitrary.
         sequences: Row i of `hidden` belongs to sequence i.
-        starts: Column of `hidden` that holds the first token of `ids`, for each sequence.
+        starts: For each sequence, the column of `hidden` with the first token of `ids`.
         settings: Signal kind and thresholds.
         keep_fractions: p_f of each sequence; None means 1.
 

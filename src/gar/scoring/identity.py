@@ -1,4 +1,4 @@
-"""Is it the same file, the same model, the same tokenizer? Hashes that do not depend on where they lie."""
+"""Hashes that identify a file, a model and a tokenizer wherever they are stored."""
 
 import hashlib
 from pathlib import Path
@@ -25,9 +25,9 @@ def file_hash(path: str | Path) -> str:
 
 
 def weights_hash(model: torch.nn.Module) -> str:
-    """SHA-256 over names, shapes, types and some 256 values of every weight: training changes nearly all of them.
+    """SHA-256 over names, shapes, types and about 256 values of every weight: training changes nearly all of them.
 
-    The whole of a large checkpoint would take minutes.
+    Hashing all values of a large checkpoint would take minutes.
     """
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
@@ -39,6 +39,6 @@ def weights_hash(model: torch.nn.Module) -> str:
 
 
 def tokenizer_hash(tokenizer: Any) -> str:
-    """SHA-256 of what turns text into token ids, the chat template included."""
+    """SHA-256 of the tokenizer's rules and its chat template."""
     rules = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else sorted(tokenizer.get_vocab().items())
     return canonical_hash([rules, tokenizer.chat_template])

@@ -9,7 +9,7 @@ from gar.data.prompts import PromptTemplate
 from gar.data.responses import ResponseColumns
 from gar.settings import AdvantageSettings, ModelSettings, RewardSettings, SignalSettings, VerifySettings
 
-# What the output does not depend on, but for rounding; and what is compared by content, not by name.
+# The output depends on these by rounding alone, or they are compared by content, not by name.
 _INDIFFERENT: dict[str, Any] = {
     **dict.fromkeys(["model", "revision", "file", "out", "window", "attention", "device", "overwrite"], True),
     "verify": {"num_workers"},
@@ -30,15 +30,15 @@ class ScoreJob(ResponseColumns):
     out: Path | None = None
     """A .jsonl or .parquet file, one response per row. By default FILE.scores.jsonl in the current folder."""
     template: PromptTemplate = "plain"
-    """Put the prompt into this template, as training does. plain takes it as it stands."""
+    """Put the prompt into this template, as training does. plain leaves it as it is."""
     tokens: bool = False
     """Also write each token's text and its exact share in the alignment."""
     eligible_only: bool = False
     """Score only responses that could earn a bonus, as training does. Rewards stay the same."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Read the first so many rows."""
+    """Read only the first rows, this many."""
     window: Annotated[int, Field(ge=1)] = 2048
-    """Responses to score at one time. More are padded less; fewer need less memory and lose less at a kill."""
+    """Responses to score at one time. More need less padding; fewer need less memory and lose less if killed."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -48,7 +48,7 @@ class ScoreJob(ResponseColumns):
     device: str | None = None
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
-    """Replace a finished output, and give up an unfinished one of other settings, input or model."""
+    """Replace a finished output, and remove an unfinished one with other settings, input or model."""
     verify: VerifySettings = VerifySettings()
     signal: SignalSettings = SignalSettings()
     reward: RewardSettings = RewardSettings()
@@ -59,5 +59,5 @@ class ScoreJob(ResponseColumns):
         return ModelSettings(path=self.model, revision=self.revision, dtype=self.dtype, attention=self.attention)
 
     def identity(self) -> dict[str, Any]:
-        """The settings without which an unfinished output must not be gone on with, as plain values."""
+        """Settings that must match to resume, as plain values."""
         return self.model_dump(mode="json", exclude=_INDIFFERENT)

@@ -1,22 +1,24 @@
 """The judge of Grad2Reward: a frozen model says whether a criterion holds, and its gradient which tokens made it so.
 
-The judge is the policy as it was before training. It reads problem, response and criterion, and is held to the verdict
-"True": `g_t = d log p(True) / d e_t` with respect to the input embedding of response token t, and `b_t = g_t . e_t`.
-Scaling the embeddings leaves b_t as it is, so a model that scales its own (Gemma) needs no care.
+The judge is the policy before training. It reads problem, response and criterion. With `g_t = d log p(True) / d e_t`,
+the gradient of the verdict "True" with respect to the input embedding of response token t, the score of the token is
+`b_t = g_t . e_t`. It does not depend on the scale of the embeddings, so a model that scales its own (Gemma) is no
+special case.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from gar.core import attributed_rewards, attribution_weights, effective_token_counts, last_token_rewards, rubric_rewards
 from gar.errors import ModelError
 from gar.models.families import evaluation_mode, find_parts
+from gar.rollouts.generate import context_length
 from gar.scoring.forward import batches_by_length
 from gar.scoring.judge_prompt import JudgePrompt, JudgePrompts
 from gar.settings import JudgeSettings
@@ -27,21 +29,21 @@ _PROBE_TOKENS = 4
 
 
 def frozen_copy(model: Any) -> Any:
-    """A copy of a model that no training reaches: in evaluation mode, no parameter with a gradient.
+    """A copy of a model in evaluation mode, whose parameters have no gradient.
 
-    Take it before the model is wrapped or sharded, and before the first step.
+    Make it before the model is wrapped or sharded, and before the first step.
     """
     return copy.deepcopy(model).eval().requires_grad_(False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgements:
-    """What the judge makes of some responses.
+    """Scores and verdicts for some responses.
 
     Attributes:
-        scores: For each response b_t, [criteria, tokens], float32 at least, on its device. Special tokens at the end of
-            a response are not shown to the judge, and have no score: there may be fewer tokens than in the response.
-        log_odds: [responses, criteria], log p(True) - log p(False) of the judge's own verdict.
+        scores: b_t of each response, [criteria, tokens], float32 at least, on the judge's device. Trailing special
+            tokens of a response are not shown to the judge and have no score.
+        log_odds: log p(True) - log p(False) of the judge's verdict, [responses, criteria].
     """
 
     scores: list[Tensor]
@@ -49,18 +51,18 @@ class Judgements:
 
     @property
     def verdicts(self) -> Tensor:
-        """Which criteria hold in the judge's own view, [responses, criteria]."""
+        """Which criteria hold according to the judge, [responses, criteria]."""
         return self.log_odds > 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRewards:
-    """Rewards of single tokens, and what there is to log about them.
+    """Rewards of single tokens, and diagnostics.
 
     Attributes:
         rewards: [responses, tokens], float64, in the layout and on the device of the mask.
-        effective_tokens: [responses, criteria], how many tokens share the verdict; NaN where the judge did not look.
-        log_odds: [responses, criteria], of the judge's own verdict; NaN where it did not look.
+        effective_tokens: How many tokens share the verdict, [responses, criteria]; NaN where no judge was asked.
+        log_odds: Log-odds of the judge's verdict, [responses, criteria]; NaN where no judge was asked.
     """
 
     rewards: Tensor
@@ -71,21 +73,18 @@ class TokenRewards:
 class Judge:
     """A frozen model, its prompt and its criteria.
 
-    The model must stay as it is: give it a `frozen_copy`. A policy under training whose adapter began fresh needs no
-    copy, as the model beneath it is the initial policy: `adapter_off=True`. No parameter gets a gradient; modes and
-    adapters are given back as they were.
+    Training must not change the model: pass a `frozen_copy`. No parameter gets a gradient; training modes are restored.
 
     Args:
         model: A causal language model of transformers, with or without a PEFT adapter.
         tokenizer: Its tokenizer, which must be the policy's.
-        settings: Prompt, verdicts, criteria, temperature, and a bound on memory.
-        tags: The markers of the response format; one that is a special token is shown to the judge all the same.
-        adapter_off: Judge with the PEFT adapter switched off.
+        settings: Prompt, verdicts, criteria, temperature, and the tokens of a batch.
+        tags: Markers of the response format. They are shown to the judge even where they are special tokens.
 
     Raises:
-        ConfigError: The template or the criteria cannot be used, as `JudgePrompts` says.
-        ModelError: The verdicts cannot be said, the model's head is one that `find_parts` refuses, the model reads more
-            of its tokens than their input embeddings, or there is no adapter to switch off.
+        ConfigError: The template or the criteria cannot be used: see `JudgePrompts`.
+        ModelError: The tokenizer cannot write the verdicts, `find_parts` refuses the model's head, or the model uses
+            its token ids for more than their input embeddings.
 
     Example:
         >>> from gar.models.embedded import load_embedded
@@ -93,42 +92,28 @@ class Judge:
         >>> words = {"template": "arithmetic", "verdict_true": " right", "verdict_false": " wrong"}
         >>> judge = Judge(frozen_copy(model), tokenizer, JudgeSettings(**words))
         >>> solution = "<think> [ 3 + 4 = 7 ] </think> <answer> 7 </answer>"
-        >>> found = judge.token_scores(["3+4="], [tokenizer.encode(solution)])
-        >>> found.scores[0].shape, found.verdicts.tolist()
+        >>> judgements = judge.token_scores(["3+4="], [tokenizer.encode(solution)])
+        >>> judgements.scores[0].shape, judgements.verdicts.tolist()
         (torch.Size([1, 12]), [[True]])
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        settings: JudgeSettings,
-        *,
-        tags: Tags | None = None,
-        adapter_off: bool = False,
-    ):
-        if adapter_off and not hasattr(model, "disable_adapter"):
-            raise ModelError(
-                f"{type(model).__name__} has no adapter to switch off. Give the judge a frozen_copy of the model."
-            )
+    def __init__(self, model: Any, tokenizer: Any, settings: JudgeSettings, *, tags: Tags | None = None):
         self._model = model
-        self._adapter_off = adapter_off
         self._settings = settings
         self._prompts = JudgePrompts(tokenizer, settings)
         self._special_ids = special_ids(tokenizer, tags or Tags())
-        with self._at_rest():
-            self._parts = find_parts(model)
+        self._parts = find_parts(model)
+        with evaluation_mode(model):
             self._check_embeddings()
         self._weights = torch.tensor([weight for _, weight in settings.criteria], dtype=torch.float64)
 
     def to(self, device: torch.device) -> "Judge":
-        """Move the judge's model, which must be a `frozen_copy`, and read its parts anew."""
-        with self._at_rest():
-            self._parts = find_parts(self._model.to(device))
+        """Move the judge's model, which must be a `frozen_copy`."""
+        self._parts = find_parts(self._model.to(device))
         return self
 
     def token_scores(self, problems: Sequence[Prompt], responses: Sequence[Sequence[int]]) -> Judgements:
-        """Scores of all tokens under each criterion, and the judge's own verdicts.
+        """Scores of all tokens under each criterion, and the judge's verdicts.
 
         One forward and one backward pass per batch, in the judge's dtype; log-probabilities and scores in float32.
 
@@ -150,12 +135,11 @@ class Judge:
         dtype = torch.promote_types(self._parts.weight.dtype, torch.float32)
         log_odds = torch.zeros(len(rows), dtype=dtype, device=self._parts.weight.device)
         longest_verdict = max(len(self._prompts.true_ids), len(self._prompts.false_ids))
-        with self._at_rest():
+        with evaluation_mode(self._model):
             lengths = [len(row.ids) + longest_verdict - 1 for row in rows]
             for members in batches_by_length(lengths, self._settings.max_batch_tokens):
-                found, odds = self._judge_batch([rows[i] for i in members])
-                log_odds[members] = odds
-                for i, values in zip(members, found, strict=True):
+                batch_scores, log_odds[members] = self._judge_batch([rows[i] for i in members])
+                for i, values in zip(members, batch_scores, strict=True):
                     scores[i] = values
         num = len(self._settings.criteria)
         return Judgements(
@@ -173,9 +157,9 @@ class Judge:
     ) -> TokenRewards:
         """Grad2Reward's reward of each token, for `returns_to_go` and `group_token_advantages`.
 
-        With one criterion the outcome V is the verdict: `alpha_t V`, and on the last token `V + penalty` besides. With
-        several the judge gives the verdicts z_k: `V sum_k w_k [z_k] alpha_kt / sum_k max(w_k, 0)` takes the place of
-        `alpha_t V`. Either way a response with V = 0 shares nothing out, and the judge does not look at it.
+        With one criterion the outcome V is the verdict: `alpha_t V`, plus `V + penalty` on the last token. With several
+        the judge gives the verdicts z_k: `V sum_k w_k [z_k] alpha_kt / sum_k max(w_k, 0)` replaces `alpha_t V`. With
+        V = 0 there is nothing to distribute, and the judge is not asked.
 
         Args:
             problems: The problem text of each response.
@@ -189,25 +173,25 @@ class Judge:
             ModelError: As `token_scores`.
         """
         _check_layout(responses, outcomes, mask)
-        looked = [i for i, outcome in enumerate(outcomes.tolist()) if outcome]
-        judged = self.token_scores([problems[i] for i in looked], [responses[i] for i in looked])
+        asked = [i for i, outcome in enumerate(outcomes.tolist()) if outcome]
+        judged = self.token_scores([problems[i] for i in asked], [responses[i] for i in asked])
         num = len(self._settings.criteria)
         weights = torch.zeros(len(mask), num, mask.shape[1], dtype=torch.float64, device=mask.device)
-        for i, scores in zip(looked, judged.scores, strict=True):
+        for i, scores in zip(asked, judged.scores, strict=True):
             known = min(scores.shape[1], mask.shape[1])
             counted = mask[i, :known].expand(num, known)
             values = scores[:, :known].to(weights)
             weights[i, :, :known] = attribution_weights(values, counted, temperature=self._settings.temperature)
         log_odds = torch.full((len(mask), num), torch.nan, dtype=torch.float64, device=mask.device)
-        log_odds[looked] = judged.log_odds.to(log_odds)
+        log_odds[asked] = judged.log_odds.to(log_odds)
         effective = effective_token_counts(weights.flatten(0, 1)).view(-1, num)
         return TokenRewards(
-            rewards=self._shared_out(weights, log_odds > 0, outcomes.double(), penalty.double(), mask),
+            rewards=self._spread(weights, log_odds > 0, outcomes.double(), penalty.double(), mask),
             effective_tokens=effective.where(log_odds.isfinite(), torch.nan),
             log_odds=log_odds,
         )
 
-    def _shared_out(self, weights: Tensor, verdicts: Tensor, outcomes: Tensor, penalty: Tensor, mask: Tensor) -> Tensor:
+    def _spread(self, weights: Tensor, verdicts: Tensor, outcomes: Tensor, penalty: Tensor, mask: Tensor) -> Tensor:
         if weights.shape[1] == 1:
             return attributed_rewards(weights[:, 0], outcomes, penalty, mask)
         shares = rubric_rewards(weights, verdicts, self._weights.to(mask.device).expand(len(mask), -1))
@@ -232,20 +216,17 @@ class Judge:
                 f"the judge gives NaN or infinity in a batch of {len(rows)} prompts of up to {embeddings.shape[1]} "
                 "tokens. Does its dtype overflow, or is the checkpoint damaged?"
             )
-        found = [scores[i, row.start : row.start + row.num_tokens] for i, row in enumerate(rows)]
-        return found, log_true.detach() - log_false
+        own_scores = [scores[i, row.start : row.start + row.num_tokens] for i, row in enumerate(rows)]
+        return own_scores, log_true.detach() - log_false
 
     def _embed(self, rows: Sequence[JudgePrompt], verdict_ids: Sequence[int]) -> Tensor:
-        """Input embeddings of prompts that go on with all of a verdict but its last token, padded on the right."""
-        written = [[*row.ids, *verdict_ids[:-1]] for row in rows]
-        ids = torch.zeros(len(rows), max(map(len, written)), dtype=torch.long)
-        for i, row in enumerate(written):
-            ids[i, : len(row)] = torch.tensor(row)
+        """Input embeddings of the prompts, each followed by a verdict without its last token, padded on the right."""
+        ids = pad_sequence([torch.tensor([*row.ids, *verdict_ids[:-1]]) for row in rows], batch_first=True)
         with torch.no_grad():
             return self._embedding_layer(ids.to(self._parts.weight.device)).detach()
 
     def _verdict_log_probs(self, rows: Sequence[JudgePrompt], embeddings: Tensor, num_verdict: int) -> Tensor:
-        """log p of every token at each place of the verdict, [rows, verdict tokens, vocab]."""
+        """log p of every token at each position of the verdict, [rows, verdict tokens, vocab]."""
         device = embeddings.device
         ends = torch.tensor([len(row.ids) for row in rows], device=device)[:, None]
         mask = (torch.arange(embeddings.shape[1], device=device) < ends + num_verdict - 1).long()
@@ -258,18 +239,8 @@ class Judge:
     def _embedding_layer(self) -> nn.Module:
         return self._model.get_input_embeddings()
 
-    @contextmanager
-    def _at_rest(self) -> Iterator[None]:
-        """Evaluation mode, and the adapter off where the judge is the model beneath it."""
-        with evaluation_mode(self._model):
-            if not self._adapter_off:
-                yield
-                return
-            with self._model.disable_adapter():
-                yield
-
     def _check_lengths(self, rows: Sequence[JudgePrompt]) -> None:
-        context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
+        context = context_length(self._model)
         longest = max((len(row.ids) for row in rows), default=0)
         if context is not None and longest > context:
             raise ModelError(
@@ -279,15 +250,15 @@ class Judge:
 
     @torch.no_grad()
     def _check_embeddings(self) -> None:
-        """Some models look their tokens up a second time (per-layer embeddings); the gradient would miss that."""
+        """Refuse a model that looks up its token ids twice (per-layer embeddings): the gradient would miss that."""
         ids = torch.arange(_PROBE_TOKENS, device=self._parts.weight.device)[None]
         whole = self._parts.backbone(input_ids=ids, use_cache=False).last_hidden_state
-        mine = self._parts.backbone(inputs_embeds=self._embedding_layer(ids), use_cache=False).last_hidden_state
-        if not torch.allclose(mine, whole, rtol=1e-2, atol=1e-2 * float(whole.abs().max())):
+        embedded = self._parts.backbone(inputs_embeds=self._embedding_layer(ids), use_cache=False).last_hidden_state
+        if not torch.allclose(embedded, whole, rtol=1e-2, atol=1e-2 * float(whole.abs().max())):
             raise ModelError(
                 f"{type(self._model).__name__} computes something else from its input embeddings than from its token "
-                "ids, so a gradient with respect to them would not tell what its tokens do. Has it per-layer "
-                "embeddings? It cannot be a judge."
+                "ids, so a gradient with respect to the embeddings would miss part of a token's effect. Does it have "
+                "per-layer embeddings? It cannot be a judge."
             )
 
 

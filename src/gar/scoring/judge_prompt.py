@@ -28,9 +28,9 @@ class JudgePrompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeTemplate:
-    """Text and fields in their order: `before` stands before the response, `after` behind it.
+    """Texts and fields in order: `before` precedes the response, `after` follows it.
 
-    Each entry is a literal text and the field that follows it, None at an end.
+    Each entry is a literal text and the field after it, None for no field.
     """
 
     before: tuple[tuple[str, str | None], ...]
@@ -38,22 +38,22 @@ class JudgeTemplate:
 
     @property
     def fields(self) -> set[str | None]:
-        """Which fields it uses, the response left out."""
+        """The fields it uses, except the response."""
         return {field for _, field in (*self.before, *self.after)}
 
 
 def read_template(name: str) -> JudgeTemplate:
-    """A packaged template by its name, or one from a text file in UTF-8. White space at its end does not count.
+    """Read a packaged template by its name, or one from a text file in UTF-8. Trailing white space is removed.
 
-    The text is what the model reads: no chat template is applied, but a file may spell out a model's own markers.
-    A brace that is no field is written twice, `{{`.
+    The model reads the text as it is: no chat template is applied, but a file may contain a model's own markers. Write
+    a literal brace twice, `{{`.
 
     Args:
         name: `default`, `arithmetic`, or the path of a file.
 
     Raises:
-        ConfigError: There is no such template, or it does not have `{problem}` and exactly one `{response}`, or it has
-            another field than these and `{criterion}`.
+        ConfigError: There is no such template, it lacks `{problem}` or exactly one `{response}`, or it has a field
+            other than these and `{criterion}`.
     """
     packaged = resources.files("gar") / "assets" / "judges"
     known = sorted(entry.name.removesuffix(".txt") for entry in packaged.iterdir())
@@ -91,15 +91,15 @@ def _parse_template(text: str, name: str) -> JudgeTemplate:
 
 
 class JudgePrompts:
-    """Writes the judge's prompts, and knows the tokens of its verdicts.
+    """Writes the judge's prompts, and holds the token ids of its verdicts.
 
     Args:
-        tokenizer: The judge's, which is the policy's: the token ids of responses are its own.
+        tokenizer: The policy's tokenizer, since responses are given as token ids.
         settings: Template, verdicts and criteria.
 
     Raises:
-        ConfigError: As `read_template`; or there are several criteria and no `{criterion}` to tell them apart.
-        ModelError: A verdict has no tokens or an unknown one, or both begin with the same token.
+        ConfigError: As `read_template`; or there are several criteria and no `{criterion}` in the template.
+        ModelError: A verdict has no tokens or an unknown one, or both verdicts begin with the same token.
     """
 
     def __init__(self, tokenizer: Any, settings: JudgeSettings):
@@ -122,7 +122,7 @@ class JudgePrompts:
             )
 
     def write(self, problem: Prompt, response: Sequence[int], criterion: str) -> JudgePrompt:
-        """The template with its fields filled in. The response's ids are put in as they are.
+        """Fill in the template. The response's ids are inserted as they are.
 
         Raises:
             ModelError: The problem is not plain text.

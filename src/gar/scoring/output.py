@@ -1,12 +1,12 @@
-"""The files that `gar score` leaves when it is done, each whole or not there.
+"""The files of `gar score`. Each is complete or absent.
 
 For `--out scores.jsonl`:
 
     scores.jsonl           one object per response; a name in `.parquet` gives a Parquet file
     scores.errors.jsonl    rows of the input that could not be read, and why; only where there are any
     scores.run.json        input, model, settings, versions, command, summary
-    scores.partial.json    until it is done: what the unfinished output depends on
-    scores.partial.jsonl   until it is done: one object per finished row of the input
+    scores.partial.json    until the command ends: what the unfinished output depends on
+    scores.partial.jsonl   until the command ends: one object per finished row of the input
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ _FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequenc
 
 
 def score_schema(*, tokens: bool) -> pa.Schema:
-    """Columns of the output: where a response came from, then `ResponseScore`; token by token only if asked for."""
+    """Columns of the output: the origin of a response, then `ResponseScore`; token columns only if asked for."""
     return pa.schema([*_SCORE_COLUMNS, *(_TOKEN_COLUMNS if tokens else [])])
 
 
@@ -64,7 +64,7 @@ class ScoreFiles:
     """The files that belong to one output.
 
     Attributes:
-        out: Where the rows go.
+        out: The file with the scores.
 
     Raises:
         ConfigError: The name of `out` ends in neither .jsonl nor .parquet.
@@ -78,12 +78,12 @@ class ScoreFiles:
 
     @property
     def errors(self) -> Path:
-        """Rows of the input that could not be read."""
+        """The file with the rows of the input that could not be read."""
         return self.out.with_suffix(".errors.jsonl")
 
     @property
     def run(self) -> Path:
-        """How the output came about."""
+        """The file with input, model, settings and summary."""
         return self.out.with_suffix(".run.json")
 
     @property
@@ -97,10 +97,10 @@ class ScoreFiles:
         return ResumableOutput(self.out.with_suffix(".partial.json"), (self.finished,))
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
-        """Refuse to write over the input, or over what another command finished.
+        """Refuse to overwrite the input or a finished output.
 
         Raises:
-            ConfigError: One of the files is the source; or the output is there, and nothing that waits to be finished.
+            ConfigError: One of the files is the source; or the output exists and no unfinished run does.
         """
         for path in (self.out, self.errors, self.run, self.unfinished.identity_path, self.finished.path):
             if path.exists() and Path(source).exists() and path.samefile(source):
@@ -109,7 +109,7 @@ class ScoreFiles:
             raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
 
     def write_errors(self, errors: Sequence[DataError]) -> None:
-        """Write the rows that could not be read; without any, remove what an earlier run wrote of them."""
+        """Write the rows that could not be read; without any, remove the file of an earlier run."""
         if not errors:
             self.errors.unlink(missing_ok=True)
             return
@@ -121,7 +121,7 @@ class ScoreFiles:
 
 
 def output_row(row: ResponseRow, score: ResponseScore, schema: pa.Schema) -> OutputRow:
-    """A score, and where its response came from, under the names of `schema`."""
+    """A score and the origin of its response, under the names of `schema`."""
     values: dict[str, Any] = {field.name: getattr(score, field.name) for field in fields(score)}
     values |= {"line": row.line, "response_field": row.response_fields[score.response_index], "gold": row.answer}
     return {name: values[name] for name in schema.names}
@@ -131,7 +131,7 @@ def write_scores(out: Path, groups: Iterable[Sequence[OutputRow]], schema: pa.Sc
     """Write the rows of all groups, in bounded memory.
 
     Raises:
-        RecordError: The system refuses; what stood under that name is untouched.
+        RecordError: The system refuses. A file that had this name is untouched.
     """
     with atomic_file(out) as file:
         if out.suffix == ".jsonl":

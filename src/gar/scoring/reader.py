@@ -1,4 +1,4 @@
-"""From a group's text or token ids to sequences that can be scored, or the reason why one cannot."""
+"""Turn a group's text or token ids into sequences that can be scored, or say why one cannot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from gar.data.problems import prompt_text
 from gar.errors import ModelError
-from gar.rollouts.generate import encode_prompt
+from gar.rollouts.generate import context_length, encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
 from gar.spans import (
     SpanRule,
@@ -20,7 +20,7 @@ from gar.spans import (
 from gar.types import Prompt, Status, Tags, Verdict
 
 _JOINT_CHARACTERS = 32
-"""A token across the border of prompt and response is looked for among so many characters on either side."""
+"""Characters on each side of the border that are searched for a token across prompt and response."""
 
 _NO_VERDICT = Verdict(status=Status.ERROR, grade=0.0, verified=False, well_formatted=False)
 _NO_SEQUENCE = TokenSequence(context_ids=(), ids=(), positions=())
@@ -28,7 +28,7 @@ _NO_SEQUENCE = TokenSequence(context_ids=(), ids=(), positions=())
 
 @dataclass(kw_only=True)
 class Row:
-    """One response on its way through the scorer."""
+    """One response, with its state in the scorer."""
 
     group_index: int
     response_index: int
@@ -44,7 +44,7 @@ class Row:
 
 
 class GroupReader:
-    """Knows the tokenizer, the span rule, and the limits of a model.
+    """Reads groups with a tokenizer and a span rule, within the limits of a model.
 
     Raises:
         ModelError: The tokenizer has more tokens than the model has embeddings.
@@ -62,10 +62,10 @@ class GroupReader:
         self._rule = rule
         self._tags = tags
         self._vocab = min(embeddings, head_rows)
-        self._context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self._context = context_length(model)
 
     def read_group(self, group: ResponseGroup, index: int) -> list["Row"]:
-        """Token ids, text and scored positions of each response, and what is wrong with it."""
+        """Token ids, text, scored positions and faults of each response."""
         prompt_ids = self._prompt_ids(group.prompt)
         prefilled = ends_in_thinking_tag(self._known(prompt_ids), self.pieces, self._tags)
         rows = []
@@ -92,10 +92,10 @@ class GroupReader:
         return rows
 
     def read_anchors(self, group: ResponseGroup, rows: Sequence["Row"]) -> list[TokenSequence]:
-        """The anchors of a group that can be used. Where there are none its responses are told why."""
+        """The usable anchors of a group. Where there are none, the notes of its responses say why."""
         prompt_ids = rows[0].sequence.context_ids if rows else []
         if not rows or len(self._known(prompt_ids)) < len(prompt_ids):
-            return []  # of an unknown token in the prompt each response tells by itself
+            return []  # each response reports an unknown token in the prompt itself
         usable, reasons = [], []
         for anchor in group.anchors:
             if not len(anchor) or (isinstance(anchor, str) and not anchor.strip()):
@@ -119,7 +119,7 @@ class GroupReader:
         return usable
 
     def prompt_text(self, prompt: Prompt | Sequence[int]) -> str:
-        """The text of a prompt, for the verifier."""
+        """Text of a prompt, for the verifier."""
         if isinstance(prompt, str) or (len(prompt) and isinstance(prompt[0], Mapping)):
             return prompt_text(cast(Prompt, prompt))
         return self._tokenizer.decode(self._known([int(token) for token in cast(Sequence[int], prompt)]))
@@ -138,7 +138,7 @@ class GroupReader:
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions)
 
     def _share_a_token(self, prompt: str, response: str) -> bool:
-        """Whether prompt and response, encoded as one text, have a token across their border."""
+        """Whether prompt and response, encoded as one text, share a token at their border."""
         if not (prompt and response and self._tokenizer.is_fast):
             return False
         end = len(prompt[-_JOINT_CHARACTERS:])
@@ -147,7 +147,7 @@ class GroupReader:
         return any(start < end < stop for start, stop in encoded["offset_mapping"])
 
     def _fault(self, sequence: TokenSequence) -> tuple[SignalStatus | None, str]:
-        """Why a sequence cannot be scored, and the same in words."""
+        """Why a sequence cannot be scored, as a status and in words; None where it can."""
         context, ids, positions = sequence.context_ids, sequence.ids, sequence.positions
         if not positions:
             return SignalStatus.NO_TOKENS, "there is no token to score" if ids else "it is empty"

@@ -1,4 +1,4 @@
-"""The few numbers that say what a file of scores holds, counted group by group."""
+"""Summary of a file of scores, counted group by group."""
 
 from array import array
 from collections import Counter
@@ -14,11 +14,11 @@ from gar.types import Status
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 GIVEN = "given"
-"""Stands for the status of a response whose input row says itself whether it is right."""
+"""Status of a response whose correctness is given in the input row."""
 
 
 class ScoreTally:
-    """Counts output rows. Holds one number per scored response.
+    """Counts output rows. Keeps one number per scored response in memory.
 
     Args:
         base: Reward of an eligible response, `RewardSettings.base`.
@@ -34,7 +34,7 @@ class ScoreTally:
         self._alignment = {True: array("d"), False: array("d")}  # by whether it is verified
 
     def counting(self, groups: Iterable[Sequence[OutputRow]]) -> Iterator[Sequence[OutputRow]]:
-        """The same groups, each counted on its way."""
+        """Pass the groups through and count them."""
         for rows in groups:
             self.add(rows)
             yield rows
@@ -59,10 +59,10 @@ class ScoreTally:
                 self._alignment[row["verified"]].append(row["alignment"])
 
     def summary(self) -> dict[str, Any]:
-        """Counts, means and quantiles as plain values, None where there is nothing to take them of.
+        """Counts, means and quantiles as plain values, None where they are undefined.
 
-        Alignment is that of all scored responses, of the verified ones, and of all others. `outcome_mean`, and the
-        silent groups `before`, are those of the outcome alone, without bonuses.
+        Alignment is given for all scored responses, for the verified ones, and for the others. `outcome_mean` and the
+        silent groups `before` are those of the outcome, without bonuses.
         """
         counts = self._counts
         verified, others = (np.frombuffer(self._alignment[side]) for side in (True, False))

@@ -4,18 +4,18 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from gar.cost import (
+from gar.errors import ModelError
+from gar.models.cost import (
     GroupShape,
     ModelShape,
     forward_operations,
     head_operations,
+    model_shape,
     signal_operations,
     signal_share,
     step_operations,
 )
-from gar.errors import ModelError
 from gar.models.embedded import load_embedded
-from gar.models.shapes import model_shape
 
 TINY = ModelShape(body_parameters=1000, layers=2, attention_width=8, hidden=4, vocab=50)
 

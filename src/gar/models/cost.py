@@ -1,20 +1,34 @@
-"""What a training step costs, and what gradient-aligned rewards add to it: floating-point operations, counted.
+"""Floating-point operations of a training step, and of gradient-aligned rewards in it, from a model's configuration.
 
-A matrix product of a parameter with a token is two operations, attention is counted for a causal model, everything
-else is left out. Time follows this where matrix products fill the device.
+A matrix product of a parameter with a token counts as two operations, attention as that of a causal model; everything
+else is left out. Time is proportional to the count where matrix products fill the device.
 """
 
-from typing import Literal, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from gar.errors import ModelError
+from gar.models.sources import model_source
 
 SignalRoute = Literal["released", "forward", "captured", "logits"]
-"""Where the vectors come from. released: a forward and backward pass for each correct response and anchor through all
-logits, as the paper's code does. forward: one pass over what is scored, then the closed form. captured: hidden states
-of the log-prob pass, or of sampling where there is none. logits: that pass's logits, too.
+"""Source of the vectors. released: a forward and backward pass through all logits for each correct response and anchor,
+as in the paper's code. forward: one pass over the scored sequences, then the closed form. captured: hidden states of
+the log-prob pass, or of sampling without such a pass. logits: hidden states and logits of the log-prob pass.
 """
+
+_QWEN3 = {
+    "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16),
+    "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16),
+    "Qwen/Qwen3-4B": (2560, 9728, 36, 32),
+    "Qwen/Qwen3-8B": (4096, 12288, 36, 32),
+    "Qwen/Qwen3-14B": (5120, 17408, 40, 40),
+    "Qwen/Qwen3-32B": (5120, 25600, 64, 64),
+}
+"""Known without a network: hidden size, intermediate size, layers, query heads (of 128, with 8 key-value heads)."""
 
 
 class ModelShape(NamedTuple):
-    """What the count needs to know of a dense model.
+    """Sizes of a dense model.
 
     Attributes:
         body_parameters: Without embeddings and LM head.
@@ -59,6 +73,51 @@ class GroupShape(NamedTuple):
     checkpointing: bool = True
 
 
+def model_shape(name: str) -> ModelShape:
+    """The shape of a model, named as `ModelSettings.path` names it.
+
+    Parameters are counted on a model without storage. The dense Qwen3 family needs no network.
+
+    Raises:
+        ModelError: The configuration cannot be loaded, or the model is a mixture of experts, where a token passes
+            through a part of the parameters.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
+
+    if name in _QWEN3 and not Path(name).exists():
+        hidden, intermediate, layers, heads = _QWEN3[name]
+        config: Any = Qwen3Config(
+            vocab_size=151_936, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=8, head_dim=128,
+        )  # fmt: skip
+    else:
+        source = model_source(name)
+        try:
+            config = AutoConfig.from_pretrained(source.path, **source.options)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"the configuration of '{name}' cannot be loaded: {error}") from error
+    text = config.get_text_config()
+    if getattr(text, "num_experts", None) or getattr(text, "num_local_experts", None):
+        raise ModelError(
+            f"'{name}' is a mixture of experts: a token passes through a part of its parameters, and the configuration "
+            "does not say which. Count a dense model of its active size."
+        )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    embeddings = {
+        id(p): p.numel() for m in (model.get_input_embeddings(), model.get_output_embeddings()) for p in m.parameters()
+    }
+    head_width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return ModelShape(
+        body_parameters=sum(p.numel() for p in model.parameters()) - sum(embeddings.values()),
+        layers=text.num_hidden_layers,
+        attention_width=text.num_attention_heads * head_width,
+        hidden=text.hidden_size,
+        vocab=text.vocab_size,
+    )
+
+
 def forward_operations(model: ModelShape, tokens: float, logit_tokens: float) -> float:
     """Operations of a forward pass over one sequence, with logits at `logit_tokens` of its positions."""
     attention = 2.0 * model.attention_width * model.layers * tokens**2
@@ -83,7 +142,7 @@ def step_operations(model: ModelShape, group: GroupShape) -> float:
 
 
 def signal_operations(model: ModelShape, group: GroupShape, route: SignalRoute) -> float:
-    """Operations that the signal adds to that step.
+    """Operations that the signal adds to a training step on one group.
 
     Raises:
         ValueError: A number is out of range, the route is unknown, or there is no log-prob pass with logits.

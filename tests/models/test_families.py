@@ -189,7 +189,7 @@ def test_find_parts_refuses_layers_between_backbone_and_head():
 
 def test_find_parts_refuses_a_model_that_goes_around_its_backbone():
     config = OPTConfig(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, ffn_dim=24)
-    with pytest.raises(ModelError, match="OPTForCausalLM goes around its own OPTModel"):
+    with pytest.raises(ModelError, match="OPTForCausalLM does not call its OPTModel"):
         find_parts(OPTForCausalLM(config).eval())
 
 

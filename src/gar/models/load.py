@@ -51,6 +51,20 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
     return _load_tokenizer(name, source, revision if source.path == name else None, _TOKENIZER)
 
 
+def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> None:
+    """Refuse a tokenizer with more tokens than the model has embeddings.
+
+    Raises:
+        ModelError: Says both numbers, and the model's name if it is given.
+    """
+    num_embeddings = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > num_embeddings:
+        raise ModelError(
+            f"the tokenizer{f' of {name!r}' if name else ''} has {len(tokenizer)} tokens but the model only "
+            f"{num_embeddings} embeddings. Do they belong together?"
+        )
+
+
 def _load_adapted(settings: ModelSettings, source: ModelSource, adapter: AdapterFiles) -> tuple[Any, Any]:
     """The base model with the adapter on it. The tokenizer is the adapter's, where it has one."""
     import_peft()
@@ -159,9 +173,4 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
             f"the tokenizer of '{name}' has no end-of-sequence token, so no response would ever end. Set eos_token in "
             "its tokenizer_config.json."
         )
-    num_embeddings = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > num_embeddings:
-        raise ModelError(
-            f"the tokenizer of '{name}' has {len(tokenizer)} tokens but the model only {num_embeddings} embeddings. "
-            "Do they belong together?"
-        )
+    check_vocabulary(tokenizer, model, name)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gar.data.problems import prompt_text
-from gar.errors import ModelError
+from gar.models.load import check_vocabulary
 from gar.rollouts.generate import context_length, encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
 from gar.spans import (
@@ -51,17 +51,12 @@ class GroupReader:
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, rule: SpanRule, tags: Tags, head_rows: int):
-        embeddings = model.get_input_embeddings().num_embeddings
-        if len(tokenizer) > embeddings:
-            raise ModelError(
-                f"the tokenizer has {len(tokenizer)} tokens but the model only {embeddings} embeddings. "
-                "Do they belong together?"
-            )
+        check_vocabulary(tokenizer, model)
         self.pieces = token_pieces(tokenizer)
         self._tokenizer = tokenizer
         self._rule = rule
         self._tags = tags
-        self._vocab = min(embeddings, head_rows)
+        self._vocab = min(model.get_input_embeddings().num_embeddings, head_rows)
         self._context = context_length(model)
 
     def read_group(self, group: ResponseGroup, index: int) -> list["Row"]:

@@ -1,5 +1,7 @@
 """One writer at a time, whatever becomes of it: real processes that end, are killed, or race."""
 
+import errno
+import io
 import json
 import os
 import signal
@@ -216,30 +218,15 @@ def test_the_heartbeat_shows_and_a_lost_lock_stops_its_process(tmp_path, monkeyp
     assert "the lock was taken over by process" in capsys.readouterr().err
 
 
-def test_a_lock_is_never_there_without_its_owner(tmp_path, monkeypatch):
-    seen = []
+def test_a_lock_that_cannot_be_written_is_not_left_behind(tmp_path, monkeypatch):
+    class Full(io.FileIO):
+        def write(self, content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def link(source, target):
-        seen.append((Path(source).read_bytes(), Path(target).exists()))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "link", link)
-    with pytest.raises(KeyboardInterrupt), only_writer(tmp_path):
-        pass
-    ((record, was_there),) = seen
-    assert json.loads(record)["pid"] == os.getpid()
-    assert not was_there
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_writer_locks_where_a_file_cannot_have_two_names(tmp_path, monkeypatch):
-    def link(source, target):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", link)
-    with only_writer(tmp_path):
-        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
-        with pytest.raises(LockedError, match=f"process {os.getpid()} on"), only_writer(tmp_path):
+    with monkeypatch.context() as patch:
+        opened = Path.open
+        patch.setattr(Path, "open", lambda path, mode="r", *a, **k: (Full if mode == "xb" else opened)(path, mode))
+        with pytest.raises(RecordError, match=r"cannot be written: .*ENOSPC"), only_writer(tmp_path):
             pass
     assert list(tmp_path.iterdir()) == []
 

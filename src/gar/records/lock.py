@@ -4,11 +4,10 @@
     FOLDER/.NAME.lock     for a file, which itself may be replaced meanwhile
 
 The file is created exclusively, which network file systems honour too, and holds one JSON object: host, process, since
-when. Its time of change is the heartbeat. `filelock` has such a lock too, but leaves a dead holder's file where two
-names cannot be exchanged (NFS, SMB), or takes the lock from a holder that is merely suspended.
+when. Its modification time is the heartbeat. The package `filelock` offers a lock file as well, but leaves a dead
+holder's file where two names cannot be exchanged (NFS, SMB), or takes the lock from a holder that is merely suspended.
 """
 
-import errno
 import json
 import os
 import signal
@@ -32,17 +31,15 @@ _SILENT_SECONDS = 90.0
 _POLL_SECONDS = 0.2
 _REMOVAL_SECONDS = 5.0
 _TRIES = 100
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""What a file system without hard links says."""
 
 
 @contextmanager
 def only_writer(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """Keep every other writer out of a file or folder, on this machine or another.
 
-    A lock whose process is gone is taken over. Whether a process on another machine is gone, its heartbeat tells: it
-    has been silent for 90 seconds, and stderr says whose lock it was. A process that was merely suspended for so long
-    finds its lock lost, and stops.
+    A lock whose process is gone is taken over. A process on another machine counts as gone when its heartbeat has been
+    silent for 90 seconds; stderr then says whose lock it was. If that process was merely suspended, it finds its lock
+    lost, and stops.
 
     Args:
         path: An existing folder, or a file that need not exist.
@@ -179,35 +176,19 @@ def _remove_stale(path: Path, lock_path: Path) -> None:
 
 def _created(lock_path: Path, record: bytes) -> bool:
     """Whether the lock file could be made; False where there is one."""
-    whole = lock_path.with_name(f".{uuid.uuid4().hex}.lock")
     try:
         lock_path.parent.mkdir(parents=True, exist_ok=True)
-        whole.write_bytes(record)
-        os.link(whole, lock_path)  # never there without its owner, whenever this process is killed
+        with lock_path.open("xb", buffering=0) as file:
+            try:
+                file.write(record)
+            except BaseException:
+                lock_path.unlink(missing_ok=True)
+                raise
     except FileExistsError:
         if lock_path.parent.is_dir():
             return False
         raise RecordError(f"{lock_path.parent}: a folder was expected, and this is a file.") from None
     except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise io_error(lock_path, "written", error) from error
-        return _created_empty(lock_path, record)
-    finally:
-        with suppress(OSError):
-            whole.unlink(missing_ok=True)
-    return True
-
-
-def _created_empty(lock_path: Path, record: bytes) -> bool:
-    """The same where files cannot have two names: a kill between the two operations leaves a lock without an owner."""
-    try:
-        with lock_path.open("xb", buffering=0) as file:
-            file.write(record)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        with suppress(OSError):
-            lock_path.unlink(missing_ok=True)
         raise io_error(lock_path, "written", error) from error
     return True
 

@@ -27,6 +27,8 @@ from gar.records import (
     write_atomic,
     write_parquet,
 )
+from gar.records.dotted import differences
+from gar.records.files import whole_objects
 from gar.types import Status
 
 RECORD = RolloutRecord(
@@ -323,11 +325,14 @@ def test_read_json_says_what_is_wrong(run):
         run.read_json("list.json")
 
 
-def test_read_jsonl_takes_a_last_line_without_line_end_unless_it_may_be_torn(tmp_path):
+def test_read_jsonl_takes_a_last_line_without_line_end_and_whole_objects_do_not(tmp_path):
     path = tmp_path / "rows.jsonl"
+    assert list(whole_objects(path)) == []
     path.write_text('{"a": 1}\n{"a": 2}')
     assert read_jsonl(path) == [{"a": 1}, {"a": 2}]
-    assert read_jsonl(path, torn_last_line=True) == [{"a": 1}]
+    assert list(whole_objects(path)) == [{"a": 1}]
+    path.write_text("")
+    assert read_jsonl(path) == []
 
 
 @pytest.mark.parametrize("line", [b"[1]", b"", b"{'a': 1}", b'{"a": "\xff"}'])
@@ -336,6 +341,8 @@ def test_read_jsonl_names_the_line(tmp_path, line):
     path.write_bytes(b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
     with pytest.raises(RecordError, match=r"rows\.jsonl:2: (not valid JSON|expected a JSON object, got list)"):
         read_jsonl(path)
+    with pytest.raises(RecordError, match=r"rows\.jsonl:2: "):
+        list(whole_objects(path))
 
 
 def test_read_jsonl_does_not_split_at_line_separators_inside_text(tmp_path):
@@ -487,3 +494,9 @@ def test_run_folder_survives_a_kill_in_the_middle_of_a_write(run, attempt):
     for written in run.rollout_steps():
         assert run.read_rollouts([written], columns=["step"]).num_rows == 2000
     assert RunFolder.open(run.path).read_run().summary["step"] in (last - 1, last)
+
+
+def test_differences_are_of_what_the_second_says_alone():
+    there = {"a": {"b": 1, "c": [2]}, "d": 3}
+    assert differences(there, {"a": {"b": 1, "c": (2,)}}) == {}
+    assert differences(there, {"a": {"b": 0}, "e": 4}) == {"a.b": (1, 0), "e": (None, 4)}

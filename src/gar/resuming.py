@@ -1,17 +1,33 @@
 """What must be as it was before an interrupted run goes on: settings, data, packages, a whole checkpoint."""
 
-from collections.abc import Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from safetensors import SafetensorError
+
 from gar.config import RunConfig, make_config, read_config
-from gar.errors import ConfigError, DataError
+from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.records import RunFolder, canonical_hash
 from gar.records.checkpoints import find_checkpoint
+from gar.records.dotted import differences
 from gar.records.run_folder import package_versions
-from gar.records.unfinished import differences
 
 _MOST_SHOWN = 8
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    KeyError,
+    TypeError,
+    EOFError,
+    pickle.UnpicklingError,
+    SafetensorError,
+)
+"""What torch, safetensors and the Trainer raise over a damaged checkpoint."""
 
 _IN_CHECKPOINT = {f"trl.{name}" for name in (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim",
@@ -151,3 +167,26 @@ def _hash(values: Mapping[str, Any]) -> str | None:
         return canonical_hash(values)
     except (TypeError, ValueError):  # something that a resolved configuration never holds
         return None
+
+
+@contextmanager
+def checkpoint_errors(resumption: Resumption | None, is_loaded: Callable[[], bool]) -> Iterator[None]:
+    """Blame the checkpoint for what goes wrong until it is loaded.
+
+    Args:
+        resumption: None for a run that begins; then every error passes.
+        is_loaded: Whether training has begun.
+
+    Raises:
+        RecordError: The checkpoint cannot be loaded.
+    """
+    try:
+        yield
+    except _UNREADABLE as error:
+        if resumption is None or resumption.checkpoint is None or is_loaded() or isinstance(error, GarError):
+            raise
+        words = str(error).strip().partition("\n")[0]
+        raise RecordError(
+            f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {words}. Nothing was changed. Without "
+            "this folder the checkpoint before it is resumed from."
+        ) from error

@@ -5,13 +5,10 @@ On several ranks all of them train; the main process alone looks, measures and w
 
 import contextlib
 import dataclasses
-import json
-import pickle
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
 
 import rich
 import transformers
@@ -21,48 +18,22 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 
 from gar.config import RunConfig, dump_config
-from gar.data.arithmetic import Split
-from gar.data.prompts import drop_long_prompts, render_problems
-from gar.data.run_problems import EMBEDDED, load_run_problems
-from gar.errors import ConfigError, GarError, RecordError
-from gar.evaluation.evaluate import SetResult, evaluate_policy
-from gar.evaluation.preflight import preflight, render
+from gar.errors import RecordError
 from gar.integrations.tracking import tracker
-from gar.integrations.trl.arguments import grpo_arguments, sampling_of
+from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, name_termination, on_main
 from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog
-from gar.methods import METHODS, resolve_signal, unread_settings
-from gar.models.adapters import check_adapter, is_adapted, lora_config, save_adapter, save_merged
-from gar.models.load import load_policy
-from gar.records import RolloutRecord, RunFolder, canonical_hash
+from gar.methods import METHODS, unread_settings
+from gar.models.adapters import is_adapted, save_adapter, save_merged
+from gar.records import RolloutRecord, RunFolder
 from gar.records.checkpoints import last_checkpoint, remove_later
-from gar.records.files import json_text
-from gar.records.folders import publish_folder, staging_folder
+from gar.records.folders import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import only_writer
-from gar.resuming import Resumption, read_resumption
-from gar.rollouts.generate import check_prompts, context_length, encode_prompt
-from gar.scoring.anchors import usable_anchors
-from gar.settings import DataSettings
-from gar.spans import SequenceReader
-from gar.types import Problem
-from gar.verify import Verifier
-
-Say = Callable[[Any], None]
-
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    RuntimeError,
-    KeyError,
-    TypeError,
-    EOFError,
-    pickle.UnpicklingError,
-    SafetensorError,
-)
-"""What torch, safetensors and the Trainer raise over a damaged checkpoint."""
+from gar.resuming import Resumption, checkpoint_errors, read_resumption
+from gar.run_inputs import RunInputs, Say, set_name
 
 
 def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print) -> RunFolder:
@@ -118,7 +89,7 @@ def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
 
 
 class _Run:
-    """The parts of one run, loaded once, and its steps in order."""
+    """The steps of one run, in order."""
 
     def __init__(self, config: RunConfig, say: Say):
         _quiet_libraries()
@@ -126,18 +97,11 @@ class _Run:
         self.arguments = grpo_arguments(config, Path(config.records.folder) / "dry-run")
         check_ranks(self.arguments, generates_on_main=config.preflight.mode != "off" or bool(config.evaluate.sources))
         name_termination()
-        self.say = say if is_main() else _say_nothing
+        self.say: Say = say if is_main() else lambda text: None
         unread = unread_settings(METHODS[config.method], dict(config))
         if unread:
             self.say(f"[dim]Not read by this run of {config.method}: {', '.join(unread)}.[/]")
-        self.adapter = lora_config(config.adapter, config.model.revision)
-        self.model, self.tokenizer = load_policy(config.model)
-        check_adapter(self.model, config.adapter)
-        self.tags = config.verify.tags.as_tags()
-        self.problems = self._load(config.data, self.say)
-        self.evaluation_sets = {_set_name(source): self._load_set(source) for source in config.evaluate.sources}
-        self._check_lengths()
-        self.verifier = Verifier.from_settings(config.verify)
+        self.inputs = RunInputs(config, self.arguments, self.say)
 
     def start(self, command: Sequence[str]) -> RunFolder:
         """A new run folder, from the first look to the summary."""
@@ -156,67 +120,42 @@ class _Run:
         """An interrupted run, from its last whole checkpoint."""
         ranks = PartialState().num_processes
         with _only_writer(resumption.folder):
-            found = on_main(lambda: resumption.with_data(self._data_hash()).with_checkpoint(ranks))
-            for note in found.notes:
+            ready = on_main(lambda: resumption.with_data(self.inputs.data_hash()).with_checkpoint(ranks))
+            for note in ready.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
-            self.say(f"Resuming {found.folder.path} after step {found.step}.")
-            return self._run(found.folder, found)
+            self.say(f"Resuming {ready.folder.path} after step {ready.step}.")
+            return self._run(ready.folder, ready)
 
     def look(self) -> None:
-        """The preflight, as its mode says."""
+        """The preflight, if it is on."""
         if self.config.preflight.mode != "off":
-            on_main(self._look)
+            on_main(self.inputs.look)
 
     def _new_folder(self, command: Sequence[str]) -> Path:
         config = self.config
-        name = (
-            config.records.name or f"{config.method}-{_set_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
-        )
+        name = config.records.name or f"{config.method}-{set_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
         folder = RunFolder.create(config.records.folder, name)
         folder.write_run(
             seed=config.seed,
             command=command,
             config=config.model_dump(mode="json"),
             config_text=dump_config(config),
-            data_hash=self._data_hash(),
+            data_hash=self.inputs.data_hash(),
         )
         return folder.path
 
-    def _data_hash(self) -> str:
-        return canonical_hash([dataclasses.asdict(problem) for problem in self.problems])
-
-    def _look(self) -> None:
-        settings = self.config.preflight
-        report = preflight(
-            self.model,
-            self.tokenizer,
-            self.problems,
-            self.verifier,
-            settings,
-            needs_alignment=METHODS[self.config.method].needs_alignment,
-            seed=self.config.seed,
-            max_new_tokens=self._max_new_tokens(),
-            temperature=self.arguments.temperature,
-            top_p=self.arguments.top_p,
-            chat_template_kwargs=self._chat_template_kwargs(),
-            generation_kwargs=sampling_of(self.arguments),
-        )
-        self.say(render(report))
-        if settings.mode == "stop":
-            report.raise_if_stop()
-
     def _run(self, folder: RunFolder, resumption: Resumption | None) -> RunFolder:
-        with _status_of(folder, self.say) if is_main() else contextlib.nullcontext(), self.verifier:
+        with _status_of(folder, self.say) if is_main() else contextlib.nullcontext(), self.inputs.verifier:
             self.arguments = grpo_arguments(self.config, folder.path)
             if self.config.evaluate.before:
-                on_main(lambda: self._evaluate(folder, "before", step=0))
+                on_main(lambda: self.inputs.evaluate(folder, "before", step=0))
             with tracker(self.config, folder) if is_main() else contextlib.nullcontext() as track:
                 callback = self._callback(folder, track, resumption)
                 trainer = self._trainer(folder, callback)
                 self._take_adapter(trainer)
-                with _loading(resumption, callback), lost_rank_named():
+                with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
                     trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
-            if not is_adapted(self.model):
+            if not is_adapted(self.inputs.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
             on_main(lambda: self._finish(folder, step=trainer.state.global_step))
         return folder
@@ -230,15 +169,14 @@ class _Run:
 
     def _finish(self, folder: RunFolder, *, step: int) -> None:
         """After training: adapter and merged model, where there is an adapter; evaluation; summary."""
-        if is_adapted(self.model):
-            staged = staging_folder(folder.path / "adapter")
-            save_adapter(self.model, self.tokenizer, staged)
-            publish_folder(staged, folder.path / "adapter")
-        self._evaluate(folder, "after", step=step)
-        if is_adapted(self.model):
-            staged = staging_folder(folder.path / "model")
-            save_merged(self.model, self.tokenizer, staged)
-            publish_folder(staged, folder.path / "model")
+        model, tokenizer = self.inputs.model, self.inputs.tokenizer
+        if is_adapted(model):
+            with atomic_folder(folder.path / "adapter") as staged:
+                save_adapter(model, tokenizer, staged)
+        self.inputs.evaluate(folder, "after", step=step)
+        if is_adapted(model):
+            with atomic_folder(folder.path / "model") as staged:
+                save_merged(model, tokenizer, staged)
         self._summarise(folder)
 
     def _callback(
@@ -249,8 +187,8 @@ class _Run:
         return RunCallback(
             folder,
             tracker=track,
-            evaluate=lambda step: on_main(self._evaluation_metrics),
-            evaluate_every=self.config.evaluate.every_steps if self.evaluation_sets else 0,
+            evaluate=lambda step: on_main(self.inputs.evaluation_metrics),
+            evaluate_every=self.config.evaluate.every_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=keep,
             on_loaded=(lambda: self._cut(resumption)) if resumption else None,
         )
@@ -263,7 +201,7 @@ class _Run:
         remove_later(folder, step)
         if resumption.changes:
             config = self.config.model_dump(mode="json")
-            folder.record_override(resumption.changes, step=step, config=config, data_hash=self._data_hash())
+            folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
         folder.update_run(status="running")
 
     def _trainer(self, folder: RunFolder, callback: RunCallback) -> GARTrainer:
@@ -281,11 +219,11 @@ class _Run:
     ) -> GARTrainer:
         config = self.config
         return GARTrainer(
-            self.model,
-            problems=self.problems,
-            verifier=self.verifier,
+            self.inputs.model,
+            problems=self.inputs.problems,
+            verifier=self.inputs.verifier,
             args=self.arguments,
-            processing_class=self.tokenizer,
+            processing_class=self.inputs.tokenizer,
             method=config.method,
             signal=config.signal,
             reward=config.reward,
@@ -294,7 +232,7 @@ class _Run:
             judge=config.judge,
             on_rollouts=on_rollouts,
             callbacks=[callback],
-            peft_config=self.adapter,
+            peft_config=self.inputs.adapter,
         )
 
     def _on_rollouts(self, folder: RunFolder) -> Callable[[int, list[RolloutRecord]], None]:
@@ -315,62 +253,10 @@ class _Run:
 
     def _take_adapter(self, trainer: GARTrainer) -> None:
         """From here on the policy is the model with its adapter, if it has one."""
-        self.model = trainer.accelerator.unwrap_model(trainer.model)
-        if is_adapted(self.model):
-            trained, total = self.model.get_nb_trainable_parameters()
+        self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
+        if is_adapted(self.inputs.model):
+            trained, total = self.inputs.model.get_nb_trainable_parameters()
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
-
-    def _evaluate(self, folder: RunFolder, name: str, *, step: int) -> None:
-        """Measure and write `evaluation/NAME.json`, unless it holds just that already."""
-        if not self.evaluation_sets:
-            return
-        inputs = [self.config.model_dump(mode="json"), *map(self._ids, self.evaluation_sets)]
-        head = {"step": step, "inputs_hash": canonical_hash(inputs)}
-        if self._is_measured(folder, f"evaluation/{name}.json", head):
-            return
-        sets = {set_name: result.to_json() for set_name, result in self._results()}
-        folder.write_json(f"evaluation/{name}.json", {**head, "sets_hash": _sets_hash(sets), "sets": sets})
-
-    def _is_measured(self, folder: RunFolder, relative: str, head: dict[str, Any]) -> bool:
-        if not (folder.path / relative).exists():
-            return False
-        try:
-            there = folder.read_json(relative)
-        except RecordError as error:
-            self.say(f"[yellow]{escape(str(error))} It is measured again.[/]")
-            return False
-        if {name: there.get(name) for name in head} != head:
-            return False
-        if there.get("sets_hash") == _sets_hash(there.get("sets")):
-            return True
-        self.say(f"[yellow]{escape(str(folder.path / relative))} is not what was written. It is measured again.[/]")
-        return False
-
-    def _ids(self, set_name: str) -> list[str]:
-        return [problem.id for problem in self.evaluation_sets[set_name]]
-
-    def _evaluation_metrics(self) -> dict[str, float]:
-        return {
-            f"eval/{name}/pass@{k}": value for name, result in self._results() for k, value in result.pass_at.items()
-        }
-
-    def _results(self) -> Iterator[tuple[str, SetResult]]:
-        """The policy as it is now on each evaluation set. The same seed before and after: common random numbers."""
-        for name, problems in self.evaluation_sets.items():
-            yield (
-                name,
-                evaluate_policy(
-                    self.model,
-                    self.tokenizer,
-                    problems,
-                    self.verifier,
-                    self.config.evaluate,
-                    seed=self.config.seed,
-                    max_new_tokens=self._max_new_tokens(),
-                    chat_template_kwargs=self._chat_template_kwargs(),
-                    progress=f"evaluate {name}",
-                ),
-            )
 
     def _summarise(self, folder: RunFolder) -> None:
         from gar.analysis.learning_curve import learning_curve
@@ -382,57 +268,9 @@ class _Run:
         self.say(render_summary(summary))
         self.say(f"Run folder      {folder.path}")
         self.say(f"Final model     {folder.path / 'model'}")
-        if is_adapted(self.model):
+        if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
         self.say(f"Learning curve  {figures[0]}")
-
-    def _load(self, settings: DataSettings, say: Say) -> list[Problem]:
-        loaded = load_run_problems(settings)
-        for note in loaded.notes:
-            say(f"[yellow]{escape(note)}[/]")
-        problems = render_problems(loaded.problems, settings.template, self.tokenizer, self.tags)
-        if settings.max_prompt_tokens is not None:
-            problems, num_dropped = drop_long_prompts(problems, self.tokenizer, settings.max_prompt_tokens)
-            if num_dropped:
-                say(
-                    f"[yellow]{num_dropped} problems have prompts over {settings.max_prompt_tokens} tokens: dropped.[/]"
-                )
-        return problems
-
-    def _load_set(self, source: str) -> list[Problem]:
-        embedded = source in get_args(Split) and not Path(source).exists()
-        base = self.config.data
-        own = {"source": EMBEDDED, "split": source} if embedded else {"source": source}
-        return self._load(base.model_copy(update={**own, "max_problems": self.config.evaluate.max_problems}), self.say)
-
-    def _check_lengths(self) -> None:
-        """Refuse prompts beyond the model's context, and leave out anchors that could not be scored."""
-        template = self._chat_template_kwargs()
-        for problems in (self.problems, *self.evaluation_sets.values()):
-            prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=template) for p in problems]
-            check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens())
-        method, verify = METHODS[self.config.method], self.config.verify
-        if method.alignment is None:
-            return
-        signal = resolve_signal(method, self.config.signal)
-        found = usable_anchors(
-            self.problems,
-            self.tokenizer,
-            SequenceReader.from_settings(self.tokenizer, signal, verify, context=context_length(self.model)),
-            chat_template_kwargs=template,
-        )
-        self.problems = found.problems
-        if str(found):
-            self.say(f"[yellow]{escape(str(found))}[/]")
-
-    def _chat_template_kwargs(self) -> dict[str, Any] | None:
-        return cast("dict[str, Any] | None", self.arguments.chat_template_kwargs)
-
-    def _max_new_tokens(self) -> int:
-        limit = self.arguments.max_completion_length
-        if limit is None:
-            raise ConfigError("trl.max_completion_length must be a number, got null")
-        return limit
 
 
 @contextlib.contextmanager
@@ -468,39 +306,6 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
                 f"is the disk full? Then make room, and go on with: gar train --resume {folder.path}"
             ) from error
         raise
-
-
-@contextlib.contextmanager
-def _loading(resumption: Resumption | None, callback: RunCallback) -> Iterator[None]:
-    """What goes wrong until the checkpoint is loaded is a fault of the checkpoint."""
-    try:
-        yield
-    except _UNREADABLE as error:
-        if resumption is None or resumption.checkpoint is None or callback.loaded or isinstance(error, GarError):
-            raise
-        words = str(error).strip().partition("\n")[0]
-        raise RecordError(
-            f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {words}. Nothing was changed. Without "
-            "this folder the checkpoint before it is resumed from."
-        ) from error
-
-
-def _sets_hash(sets: Any) -> str:
-    """Tells the results of an evaluation, times left out, from those of a file that was damaged since."""
-    results = json.loads(json_text(sets))
-    if isinstance(results, dict):
-        for result in results.values():
-            if isinstance(result, dict):
-                result.pop("seconds", None)
-    return canonical_hash(results)
-
-
-def _say_nothing(text: Any) -> None:
-    """What ranks other than the main process say."""
-
-
-def _set_name(source: str) -> str:
-    return Path(source).stem if source.endswith((".jsonl", ".parquet")) else source.rpartition("/")[2]
 
 
 def _quiet_libraries() -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from gar.comparison.pairing import check_paired
 from gar.comparison.report import comparison_numbers, write_report
-from gar.comparison.store import Failure
+from gar.comparison.store import Failure, check_paired
 from gar.errors import RecordError
 from tests.comparison.finished import result
 

@@ -8,13 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gar.comparison.pairing import Results
 from gar.comparison.plan import planned_runs
 from gar.comparison.progress import ComparisonProgress, estimate
 from gar.comparison.report import write_report
 from gar.comparison.runner import run_side_by_side
 from gar.comparison.settings import ComparisonSettings, read_comparison
-from gar.comparison.store import failures, finished_results, remove_others
+from gar.comparison.store import Results, failures, finished_results, remove_others
 from gar.config import dump_config
 from gar.records.dotted import leaves
 from gar.records.lock import only_writer

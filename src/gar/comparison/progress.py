@@ -15,7 +15,7 @@ from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult
 from gar.comparison.store import Failure
 from gar.errors import RecordError
-from gar.records.files import read_jsonl
+from gar.records.metrics import sound_metrics
 
 _SHOWN_LINES = 3
 
@@ -129,9 +129,8 @@ def estimate(num_runs: int, workers: int, seconds: Sequence[float]) -> str | Non
 
 
 def _last_step(run: PlannedRun) -> int:
-    path = run.folder / "metrics.jsonl"
     try:
-        rows = read_jsonl(path, torn_last_line=True) if path.exists() else []
+        rows, _ = sound_metrics(run.folder / "metrics.jsonl")
     except RecordError:  # removed between two looks: the run starts anew
         return 0
     return rows[-1]["step"] if rows else 0

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from gar.comparison.figures import MethodCurves, cost_figure, curves_figure
-from gar.comparison.pairing import Results, check_paired
 from gar.comparison.plan import PlannedRun
 from gar.comparison.settings import ComparisonSettings
-from gar.comparison.store import Failure
+from gar.comparison.store import Failure, Results, check_paired
 from gar.comparison.tables import (
     ComparisonNumbers,
     Cost,

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from gar.comparison.pairing import Results, check_paired
 from gar.comparison.plan import PlannedRun
+from gar.comparison.progress import ComparisonProgress
 from gar.comparison.result import RunResult, result_of
-from gar.comparison.store import Failure, finished_results, write_failure, write_result
+from gar.comparison.store import Results, check_paired, finished_results, write_failure, write_result
 from gar.config import dump_config
 from gar.errors import LockedError, RecordError
 from gar.records import write_atomic
@@ -25,25 +24,6 @@ _CHILD = (sys.executable, "-m", "gar.comparison.child")
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
 _LAST_LINES = 15
-
-
-class Progress(Protocol):
-    """Is told what happens."""
-
-    def started(self, run: PlannedRun) -> None:
-        """A process was started."""
-
-    def elsewhere(self, run: PlannedRun, reason: str) -> None:
-        """Another comparison is at this run. Called again and again until it is done."""
-
-    def finished(self, run: PlannedRun, result: RunResult) -> None:
-        """A run has its result, made here or elsewhere."""
-
-    def failed(self, run: PlannedRun, failure: Failure) -> None:
-        """A run ended without one."""
-
-    def tick(self, running: Sequence[PlannedRun]) -> None:
-        """Called a few times a second."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +37,7 @@ class _Child:
 
 
 def run_side_by_side(
-    planned: Sequence[PlannedRun], finished: Results, *, workers: int, threads: int, progress: Progress
+    planned: Sequence[PlannedRun], finished: Results, *, workers: int, threads: int, progress: ComparisonProgress
 ) -> None:
     """Run them in their order, `workers` at a time. A failed run is recorded, and the others go on.
 
@@ -102,7 +82,7 @@ def run_side_by_side(
         _stop(running)
 
 
-def _start(run: PlannedRun, threads: int, progress: Progress) -> _Child | None:
+def _start(run: PlannedRun, threads: int, progress: ComparisonProgress) -> _Child | None:
     """Start a run, or leave it to the comparison that is at it."""
     with ExitStack() as lock:
         try:
@@ -136,7 +116,7 @@ def _process(run: PlannedRun, threads: int) -> tuple[subprocess.Popen[bytes], Pa
     return process, log_path
 
 
-def _record(child: _Child, progress: Progress) -> RunResult | None:
+def _record(child: _Child, progress: ComparisonProgress) -> RunResult | None:
     status = child.process.returncode
     reason = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
     if status == 0:

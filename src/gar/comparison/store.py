@@ -1,4 +1,4 @@
-"""The results folder: what is finished, what failed, and what was made under other settings."""
+"""The results folder: what is finished, what failed, what was made under other settings, and what is paired."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -14,6 +14,9 @@ from gar.records.checked import checked
 from gar.records.dotted import leaves
 from gar.records.files import io_error, json_text, read_json, write_atomic
 from gar.settings import FORMER_DEFAULTS, REMOVED
+
+Results = Mapping[tuple[str, int], RunResult]
+"""By label and seed."""
 
 _SHOWN = 4
 _ABSENT = object()
@@ -55,6 +58,34 @@ def failures(planned: Sequence[PlannedRun]) -> dict[tuple[str, int], Failure]:
         for run in planned
         if _failure_path(run).exists() and not run.result_path.exists()
     }
+
+
+def check_paired(results: Results) -> None:
+    """Refuse results that did not see the same problems, in training within a seed and in evaluation anywhere.
+
+    Sampled responses cannot be paired: policies differ after the first update, and so do their samples.
+
+    Raises:
+        RecordError: Names the two, and what differs.
+    """
+    by_seed: dict[int, RunResult] = {}
+    first = next(iter(results.values()), None)
+    for result in results.values():
+        other = by_seed.setdefault(result.seed, result)
+        if result.prompts_hash != other.prompts_hash:
+            raise RecordError(
+                f"{result.label} and {other.label} of seed {result.seed} were not trained on the same problems in the "
+                "same order, so their difference is not one of the methods. Do their rows differ in data, batch, "
+                "generations, updates per rollout or steps? Put such rows into comparisons of their own."
+            )
+        assert first is not None
+        for name in result.sets.keys() | first.sets.keys():
+            a, b = (r.sets.get(name) for r in (result, first))
+            if a is None or b is None or (a.problem_ids, a.num_samples) != (b.problem_ids, b.num_samples):
+                raise RecordError(
+                    f"{result.label}, seed {result.seed}, and {first.label}, seed {first.seed}, were not evaluated on "
+                    f"the same problems of {name!r} with the same number of samples."
+                )
 
 
 def write_result(run: PlannedRun, result: RunResult) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.lines import MetricsFile, ProblemLine, SampleLine, SetFile, VerdictLine
 from gar.records.checked import checked
-from gar.records.files import append_line, io_error, json_text, read_json, write_atomic
+from gar.records.dotted import differences
+from gar.records.files import append_line, io_error, json_text, read_json, whole_objects, write_atomic
 from gar.records.lock import only_writer
-from gar.records.unfinished import differences, whole_objects
 
 Line = dict[str, Any]
 

@@ -14,7 +14,7 @@ from gar.errors import ConfigError, DataError
 from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.metrics import ProblemCounts, default_ks, read_counts
 from gar.evaluation.paired import PairedComparison, Rates, compare_paired
-from gar.records.unfinished import differences
+from gar.records.dotted import differences
 
 Measure = Literal["pass", "majority"]
 

@@ -1,10 +1,11 @@
 """Checkpoints that are whole or do not count.
 
     checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
-    checkpoints/checkpoint-12/manifest.json                          the mark, written last
+    checkpoints/checkpoint-12/manifest.json                          the mark of a whole checkpoint
 
-The manifest names every file with its size and SHA-256, and what the run's records held at that step. It is removed
-first. Checkpoints of earlier versions have an empty file `complete` instead: they are resumed from, unverified.
+The manifest names every file with its size and SHA-256, and says what the run's records held at that step. It is
+written last and removed first. Checkpoints of earlier versions have an empty file `complete` instead: a run resumes
+from them without verification.
 """
 
 import re
@@ -25,13 +26,13 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundCheckpoint:
-    """Where a run goes on.
+    """The checkpoint from which a run goes on.
 
     Attributes:
-        path: The checkpoint; None where the run begins at its first step.
-        step: Optimiser steps that it has behind it.
-        notes: Sentences for the user: what was passed over, what cannot be verified.
-        records_fault: What is wrong with the records up to `step`, where that was to be tolerated.
+        path: Its folder; None where the run begins at its first step.
+        step: Number of optimiser steps behind it.
+        notes: Sentences for the user: which checkpoints were passed over, what cannot be verified.
+        records_fault: What is wrong with the records up to `step`, where the caller tolerates that.
     """
 
     path: Path | None
@@ -41,7 +42,7 @@ class FoundCheckpoint:
 
 
 def seal_checkpoint(run: RunFolder, step: int) -> None:
-    """Bring a checkpoint to the disk and mark it as whole.
+    """Flush a checkpoint to the disk and mark it as whole.
 
     Raises:
         RecordError: The system refuses. The checkpoint then does not count.
@@ -57,8 +58,8 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
     """Remove all marked checkpoints but the newest `keep`, and unmarked leftovers.
 
     Args:
-        run: Its run folder.
-        keep: At least one is kept; None or 0 keeps all that are marked.
+        run: The run folder.
+        keep: How many stay, at least one; None or 0 keeps all that are marked.
 
     Raises:
         RecordError: A mark cannot be removed.
@@ -81,12 +82,12 @@ def remove_later(run: RunFolder, step: int) -> None:
 
 
 def last_checkpoint(run: RunFolder) -> Path | None:
-    """The newest checkpoint that was marked as whole, unverified; or None."""
+    """The newest checkpoint marked as whole, not verified; None without one."""
     return next(reversed(marked_checkpoints(run)), None)
 
 
 def marked_checkpoints(run: RunFolder) -> list[Path]:
-    """Checkpoints that were written to their end, by step."""
+    """Checkpoints marked as whole, by step."""
     return [path for path in _folders(run) if (path / MANIFEST).exists() or (path / _OLD_MARK).exists()]
 
 
@@ -94,12 +95,12 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int, tolerate_records: bool = 
     """The newest checkpoint from which a run goes on exactly. Every file of it is read.
 
     Args:
-        run: Its run folder.
+        run: The run folder.
         num_ranks: Processes that will train.
-        tolerate_records: Take one although metrics or rollouts before it are damaged.
+        tolerate_records: Take a checkpoint even if metrics or rollouts before it are damaged.
 
     Raises:
-        RecordError: There are checkpoints, and none is whole; says what is wrong with each.
+        RecordError: There are marked checkpoints, but none is whole; says what is wrong with each.
     """
     notes = []
     marked = marked_checkpoints(run)
@@ -123,7 +124,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int, tolerate_records: bool = 
 
 
 def checkpoint_fault(path: Path, *, num_ranks: int) -> str | None:
-    """What is wrong with a marked checkpoint, in a few words; None where nothing is."""
+    """What is wrong with a marked checkpoint, in a few words; None if nothing is."""
     if (path / MANIFEST).exists():
         try:
             manifest = _read_manifest(path)
@@ -140,7 +141,7 @@ def checkpoint_fault(path: Path, *, num_ranks: int) -> str | None:
 
 
 def _missing_state(path: Path, num_ranks: int) -> str | None:
-    """What an exact resume needs and the trainer would do without in silence."""
+    """Which state is missing that an exact resume needs; the trainer would silently do without it."""
     names = {file.name for file in path.iterdir()}
     deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimiser and scheduler there
     if "trainer_state.json" not in names:
@@ -149,17 +150,19 @@ def _missing_state(path: Path, num_ranks: int) -> str | None:
         return "the optimiser's state is missing. Was trl.save_only_model set?"
     if not deepspeed and "scheduler.pt" not in names:
         return "the learning-rate scheduler's state (scheduler.pt) is missing"
-    found = {name for name in names if name.startswith("rng_state")}
+    random_states = {name for name in names if name.startswith("rng_state")}
     expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks)}
-    if not found:
+    if not random_states:
         return "the random state is missing"
-    if found != expected:
-        return f"it holds the random state of {len(found)} ranks and this job has {num_ranks}: resume with as many"
+    if random_states != expected:
+        return (
+            f"it holds the random state of {len(random_states)} ranks and this job has {num_ranks}: resume with as many"
+        )
     return None
 
 
 def _records_state(run: RunFolder) -> dict[str, Any]:
-    """What metrics and rollouts hold now, brought to the disk."""
+    """What metrics and rollouts hold now, flushed to the disk."""
     metrics: dict[str, Any] = {"size": 0}
     if run.metrics_path.exists():
         sync_file(run.metrics_path)
@@ -168,7 +171,7 @@ def _records_state(run: RunFolder) -> dict[str, Any]:
 
 
 def _records_fault(run: RunFolder, path: Path) -> str | None:
-    """What is wrong with the records up to a marked checkpoint's step; None where nothing is, or nothing is known."""
+    """What is wrong with the records up to a marked checkpoint's step; None if nothing is, or nothing is known."""
     if not (path / MANIFEST).exists():
         return None
     state, step = _read_manifest(path)["records"], _step(path)
@@ -197,7 +200,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _folders(run: RunFolder) -> list[Path]:
-    """What the trainer has written or begun, by step. Folders of other names are not ours."""
+    """Checkpoints that the trainer wrote or began, by step. Folders with other names are not ours."""
     named = (path for path in run.checkpoints.glob("checkpoint-*") if _NAME.fullmatch(path.name) and path.is_dir())
     return sorted(named, key=_step)
 

@@ -15,6 +15,7 @@ from gar.config import RunConfig, make_config, parse_yaml
 from gar.errors import ConfigError, RecordError
 from gar.records.checked import sound_fields
 from gar.records.files import canonical_hash, io_error, read_json
+from gar.records.metrics import sound_numbers
 from gar.records.run_folder import RunFolder, RunRecord
 from gar.records.shards import RolloutReader
 
@@ -65,7 +66,7 @@ class RunContents:
 
     @property
     def unfinished(self) -> list[str]:
-        """A part of a sentence where the run did not end, or has not yet."""
+        """At most one part of a sentence: the run did not end, or has not ended yet."""
         status, shown = self.record.get("status"), f"shown is what was written up to step {self.last_step}"
         if status == "running":
             return [f"run.json says that it is still running (or it was killed): {shown}"]
@@ -215,7 +216,7 @@ def _hash(values: Mapping[str, Any]) -> str | None:
 
 def _metrics(folder: RunFolder, faults: list[str]) -> list[dict[str, Any]]:
     try:
-        rows, wrong = folder.sound_numbers()
+        rows, wrong = sound_numbers(folder.metrics_path)
     except RecordError as error:
         faults.append(f"metrics.jsonl cannot be read ({error})")
         return []
@@ -225,13 +226,13 @@ def _metrics(folder: RunFolder, faults: list[str]) -> list[dict[str, Any]]:
 
 
 def _gaps(metrics: Sequence[Mapping[str, Any]], steps: Sequence[int], summary: Mapping[str, Any]) -> list[str]:
-    """What was recorded once and is not there any more."""
+    """Recorded steps that are no longer there."""
     gaps = []
     last, expected = metrics[-1]["step"] if metrics else 0, summary.get("steps")
     if isinstance(expected, int) and last < expected:
         gaps.append(f"metrics.jsonl ends at step {last} of {expected}: the rest of it is lost")
-    there = set(steps)
-    lost = [row["step"] for row in metrics if row.get("time/generation_seconds") and row["step"] not in there]
-    if there and lost:
+    recorded = set(steps)
+    lost = [row["step"] for row in metrics if row.get("time/generation_seconds") and row["step"] not in recorded]
+    if recorded and lost:
         gaps.append(f"the rollouts of {len(lost)} steps are lost, the first of step {lost[0]}")
     return gaps

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, appended lines, JSON and Parquet."""
+"""Files that are complete or absent: atomic writes, appended lines, JSON and Parquet."""
 
 import errno
 import hashlib
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gar.errors import RecordError
+from gar.records.checked import checked
 
 _FULL = "The disk, the quota or the allowed file size is used up: make room, then resume."
 _DENIED = "Does the folder belong to another user, or is it mounted read-only?"
@@ -28,8 +29,8 @@ _HINTS = {
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file to write that appears under its name complete, or not at all.
 
-    Folders on the way are made. The content gathers in `.NAME.partial` beside it, which a killed process may leave
-    behind and the next write of that name replaces. One writer at a time.
+    Folders on the way are made. The content goes to `.NAME.partial` beside it first; a killed process may leave
+    that file behind, and the next write of the same name replaces it. One writer at a time.
 
     Raises:
         RecordError: The system refuses. What stood under that name before is untouched.
@@ -47,15 +48,15 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         if isinstance(error, RecordError):
             raise
-        own = "its earlier content is unchanged" if os.path.exists(path) else "no part of it was left behind"
-        raise io_error(path, "written", error, intact=f"Nothing was lost: {own}.") from error
+        intact = "its earlier content is unchanged" if os.path.exists(path) else "no part of it was left behind"
+        raise io_error(path, "written", error, intact=f"Nothing was lost: {intact}.") from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
 
 
 def sync_file(path: Path) -> None:
-    """Bring a file's content to the disk.
+    """Flush a file's content to the disk.
 
     Raises:
         RecordError: The system refuses, for example because the disk is full.
@@ -113,10 +114,10 @@ def parquet_errors(path: str | Path) -> Iterator[None]:
 
 
 def check_columns(path: str | Path, names: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse `columns` that are not among the `names` of a file's columns.
+    """Check that `columns` are among the `names` of a file's columns.
 
     Raises:
-        RecordError: One is not there.
+        RecordError: A column is missing.
     """
     missing = [name for name in columns if name not in names]
     if missing:
@@ -124,7 +125,7 @@ def check_columns(path: str | Path, names: Sequence[str], columns: Sequence[str]
 
 
 def sync_folder(path: Path) -> None:
-    """Have the system write which names `path` holds: a file is only then safe from a loss of power.
+    """Flush a folder's entries to the disk: only then does a new name survive a loss of power.
 
     Raises:
         RecordError: The system refuses.
@@ -140,7 +141,7 @@ def sync_folder(path: Path) -> None:
 
 
 def append_line(path: str | Path, line: bytes) -> None:
-    """Append one line whole, or take back what was written of it. A torn last line of a killed writer is cut first.
+    """Append one line, or nothing of it. The torn last line of a killed writer is cut off first.
 
     Raises:
         RecordError: The system refuses. All earlier lines are intact.
@@ -161,21 +162,57 @@ def append_line(path: str | Path, line: bytes) -> None:
         raise io_error(path, "written", error, intact="Nothing was lost: all earlier lines are intact.") from error
 
 
-def read_jsonl(path: str | Path, *, torn_last_line: bool = False) -> list[dict[str, Any]]:
-    """Read a file with one JSON object a line.
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file.
 
-    Args:
-        path: The file.
-        torn_last_line: Leave out a last line without its line end, as a killed writer leaves it.
+    Raises:
+        RecordError: The file cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise io_error(path, "read", error) from error
+
+
+def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
+    """Read a file with one JSON object a line. The last line may lack its line end.
 
     Raises:
         RecordError: The file cannot be read, or a line holds no JSON object; names the line.
     """
-    lines = _content(path).split(b"\n")
-    rest = lines.pop()
-    if rest and not torn_last_line:
-        lines.append(rest)
+    lines = read_bytes(path).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
     return [json_object(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+
+
+def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, Any]]:
+    """The JSON objects of an append-only file, in bounded memory; none where there is no such file.
+
+    A line without its line end is what a killed writer left, and does not count.
+
+    Args:
+        path: The file.
+        kind: A dataclass with what each object must hold, whatever else is in it.
+
+    Raises:
+        RecordError: The file cannot be read, or a line is no such JSON object; names the line.
+    """
+    if not os.path.lexists(path):
+        return
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                value = json_object(line, f"{path}:{number}")
+                if kind is not None:
+                    checked(kind, value, f"{path}:{number}")
+                yield value
+    except OSError as error:
+        if isinstance(error, RecordError):
+            raise
+        raise io_error(path, "read", error) from error
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -184,7 +221,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     Raises:
         RecordError: The file cannot be read or holds something else.
     """
-    return json_object(_content(path), str(path))
+    return json_object(read_bytes(path), str(path))
 
 
 def json_object(text: bytes, place: str) -> dict[str, Any]:
@@ -232,18 +269,6 @@ def io_error(path: str | Path, done: str, error: OSError, *, intact: str = "") -
     return failure
 
 
-def ends_in_zeros(path: Path) -> bool:
-    """Whether the last byte of a file is zero: what a loss of power leaves of a write. False without the file."""
-    if not path.exists():
-        return False
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-            return file.read() == b"\0"
-    except OSError as error:
-        raise io_error(path, "read", error) from error
-
-
 def _end_of_whole_lines(file: Any) -> int:
     """Size of an open binary file up to and including its last line end."""
     size = file.seek(0, os.SEEK_END)
@@ -254,13 +279,6 @@ def _end_of_whole_lines(file: Any) -> int:
         return size
     file.seek(0)
     return file.read().rfind(b"\n") + 1
-
-
-def _content(path: str | Path) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise io_error(path, "read", error) from error
 
 
 def _json_value(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Folders that are whole or not there: brought to the disk, fingerprinted, and put under their name at once."""
+"""Folders that are complete or absent: flushed to the disk, fingerprinted, and renamed into place."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from gar.records.files import io_error, sync_file, sync_folder
 
 
 class FileFacts(TypedDict):
-    """What tells a file from another one: its size in bytes and the SHA-256 of its content."""
+    """Size in bytes and SHA-256 of a file's content."""
 
     size: int
     sha256: str
@@ -41,7 +41,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def sync_tree(folder: Path) -> None:
-    """Bring every file and folder below `folder`, and its own entry, to the disk.
+    """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk.
 
     Raises:
         RecordError: The system refuses, for example because the disk is full.
@@ -53,7 +53,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def staging_folder(target: Path) -> Path:
-    """An empty place beside `target` to write a folder in, for `publish_folder`. A killed writer's leftovers go.
+    """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed.
 
     Raises:
         RecordError: The system refuses.
@@ -67,7 +67,7 @@ def staging_folder(target: Path) -> Path:
 
 
 def publish_folder(staged: Path, target: Path) -> None:
-    """Put a finished folder under its name, in place of an earlier one. A kill leaves it whole or absent.
+    """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent.
 
     Raises:
         RecordError: The system refuses.
@@ -83,11 +83,23 @@ def publish_folder(staged: Path, target: Path) -> None:
     sync_folder(target.parent)
 
 
-def remove_folder(folder: Path, *, mark: str) -> None:
-    """Remove a folder, its `mark` first: a kill in between leaves one that no longer counts.
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A folder to write, which appears under its name complete or not at all.
 
     Raises:
-        RecordError: The mark cannot be removed. What else cannot be is left: without its mark nobody reads it.
+        RecordError: The system refuses.
+    """
+    staged = staging_folder(target)
+    yield staged
+    publish_folder(staged, target)
+
+
+def remove_folder(folder: Path, *, mark: str) -> None:
+    """Remove a folder, its `mark` first: after a kill in between, the folder no longer counts.
+
+    Raises:
+        RecordError: The mark cannot be removed. Other files may be left behind: without the mark they do not count.
     """
     with _refusals(folder / mark):
         (folder / mark).unlink(missing_ok=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError
-from gar.records.files import append_line, io_error, json_text, read_json, write_atomic
-from gar.records.unfinished import differences, whole_objects
+from gar.records.dotted import differences
+from gar.records.files import append_line, io_error, json_text, read_json, whole_objects, write_atomic
 
 Line = dict[str, Any]
 

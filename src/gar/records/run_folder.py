@@ -15,7 +15,6 @@ A run folder has one writer at a time.
 import importlib.metadata
 import os
 import platform
-import reprlib
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -32,17 +31,15 @@ from gar.records.evaluations import EvaluatedSet, evaluated_sets
 from gar.records.files import (
     append_line,
     canonical_hash,
-    ends_in_zeros,
     io_error,
-    json_object,
     json_text,
     read_json,
     write_atomic,
     write_parquet,
 )
+from gar.records.metrics import sound_metrics, sound_numbers
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
 from gar.records.shards import RolloutFile, RolloutReader, block_ended, cut_rollouts, merge_rollouts
-from gar.records.unfinished import whole_lines
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -256,10 +253,7 @@ class RunFolder:
         Raises:
             RecordError: The file cannot be read, or a line is not what `append_metrics` wrote.
         """
-        rows, faults = self._metrics()
-        if faults:
-            raise RecordError(faults[0])
-        return rows
+        return _all_sound(sound_metrics(self.metrics_path))
 
     def read_numbers(self) -> list[dict[str, Any]]:
         """As `read_metrics`, without what is no number, such as a text that a callback has logged.
@@ -267,51 +261,7 @@ class RunFolder:
         Raises:
             RecordError: As `read_metrics`; or what is a number in one line is something else in another.
         """
-        rows, faults = self.sound_numbers()
-        if faults:
-            raise RecordError(faults[0])
-        return rows
-
-    def sound_numbers(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """As `read_numbers`, as far as the file is sound.
-
-        Returns:
-            The rows, and a sentence for everything that was left out.
-
-        Raises:
-            RecordError: The file cannot be read at all.
-        """
-        rows, faults = self._metrics()
-        numbers = {name for row in rows for name, value in row.items() if _is_number(value)}
-        for row in rows:
-            for name in [name for name, value in row.items() if value is not None and not _is_number(value)]:
-                value = row.pop(name)
-                if name in numbers:
-                    place = f"{self.metrics_path}: step {row['step']}"
-                    faults.append(f"{place}: {name!r} must be a number, got {reprlib.repr(value)}.")
-        return rows, faults
-
-    def _metrics(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Rows of `metrics.jsonl` that have a step, and what is wrong with the others."""
-        rows: list[dict[str, Any]] = []
-        faults: list[str] = []
-        for number, line in enumerate(whole_lines(self.metrics_path), start=1):
-            place = f"{self.metrics_path}:{number}"
-            try:
-                row = json_object(line, place)
-            except RecordError as error:
-                faults.append(str(error))
-                continue
-            step = row.get("step")
-            if type(step) is not int or not 0 <= step < 2**63:
-                faults.append(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
-            elif rows and step < rows[-1]["step"]:
-                faults.append(f"{place}: step {step} comes after step {rows[-1]['step']}.")
-            else:
-                rows.append(row)
-        if ends_in_zeros(self.metrics_path):
-            faults.append(f"{self.metrics_path}: zero bytes at the end, as a loss of power leaves them.")
-        return rows, faults
+        return _all_sound(sound_numbers(self.metrics_path))
 
     def truncate_metrics(self, after_step: int) -> None:
         """Drop every line of a later step, and a torn last line."""
@@ -400,8 +350,11 @@ def package_versions() -> dict[str, str | None]:
     return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+def _all_sound(read: tuple[list[dict[str, Any]], list[str]]) -> list[dict[str, Any]]:
+    rows, faults = read
+    if faults:
+        raise RecordError(faults[0])
+    return rows
 
 
 def _version(package: str) -> str | None:

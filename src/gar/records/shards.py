@@ -1,15 +1,15 @@
-"""Rollout files: few of them for any number of steps, and one reader that knows where a step lies.
+"""Rollout files: few files for any number of steps, and one reader that knows which file holds a step.
 
     rollouts/step-000101.parquet           a step, as it is written
     rollouts/steps-000001-000100.parquet   the steps of a block, merged: one row group per step
 
-A block holds 100 steps, then 1,000, and begins at 1. Once a step at the end of a block or after it is written, the
-files in the block are merged into one. The files thus depend on the steps written alone, not on where a run was killed:
-one for each 1,000 steps, and at most 108 smaller ones. Larger blocks would save little; while one is written, it costs
-40 KB of memory for each step, for the footer, and the disk space of a second copy.
+Blocks hold 100 steps, later 1,000; the first begins at step 1. Once the last step of a block, or a later step, is
+written, the files of the block are merged into one. So the files depend only on which steps were written, not on where
+a run was killed: one file per 1,000 steps, and at most 108 smaller ones. Larger blocks would save little; writing one
+costs 40 KB of memory per step for the footer, and the disk space of a second copy.
 
-A merge removes files only after what replaces them is on the disk. A kill in between leaves a step in two files with
-equal rows; it is read once, from the smaller one.
+A merge removes files only after their replacement is on the disk. A kill in between leaves a step in two files with
+equal rows; it is read once, from the smaller file.
 """
 
 import errno
@@ -53,19 +53,19 @@ class RolloutFile:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the file."""
         if self.first == self.last:
             return self.folder / f"step-{self.first:06d}.parquet"
         return self.folder / f"steps-{self.first:06d}-{self.last:06d}.parquet"
 
     @property
     def num_steps(self) -> int:
-        """How many steps it may hold; a run that does not generate at every step has fewer."""
+        """Number of steps that its name spans; a run that does not generate at every step has fewer."""
         return self.last - self.first + 1
 
 
 def rollout_files(folder: Path) -> list[RolloutFile]:
-    """Rollout files in `folder`, smaller ones first. A file under any other name is none."""
+    """Rollout files in `folder`, smaller ones first. Files with other names do not count."""
     paths = list(folder.glob("step*.parquet"))
     names = (_NAME.fullmatch(path.name) for path in paths)
     files = [RolloutFile(folder, int(name[1] or name[2]), int(name[1] or name[3])) for name in names if name]
@@ -91,13 +91,13 @@ def block_of(step: int, written: int) -> tuple[int, int]:
 
 
 class RolloutReader:
-    """Reads the rollouts of single steps, wherever they lie.
+    """Reads the rollouts of single steps, in whichever file they are.
 
-    It remembers which file holds which step, and looks again where a file is gone: a run that is still being written
-    merges its files. The last shard that was read stays open.
+    It remembers which file holds which step, and looks again if a file is gone: a run that is still being written
+    merges its files. The shard that was read last stays open.
 
     Args:
-        folder: The folder `rollouts` of a run; without it there are no steps.
+        folder: The folder `rollouts` of a run; if it does not exist, there are no steps.
     """
 
     def __init__(self, folder: Path):
@@ -107,7 +107,7 @@ class RolloutReader:
 
     @property
     def steps(self) -> list[int]:
-        """Steps whose rollouts were written, ascending. A shard that cannot be read counts for all of its name."""
+        """Steps with rollouts, ascending. A shard that cannot be read counts for all steps in its name."""
         return list(self._files)
 
     def read(self, step: int, columns: Sequence[str] | None = None, *, optional: Collection[str] = ()) -> pa.Table:
@@ -123,13 +123,13 @@ class RolloutReader:
         """
 
         def rows(file: RolloutFile) -> pa.Table:
-            there = sound_columns(self._described(file, step)[1], columns, file.path, optional=optional)
-            return sound_rows(self._rows(file, step, there), step, columns, file.path)
+            names = sound_columns(self._described(file, step)[1], columns, file.path, optional=optional)
+            return sound_rows(self._rows(file, step, names), step, columns, file.path)
 
         return self._from_file(step, rows)
 
     def read_unchecked(self, step: int) -> pa.Table:
-        """The rows of a step as they are in its file.
+        """The rows of a step exactly as its file has them.
 
         Raises:
             RecordError: There is no such step, or its file cannot be read.
@@ -137,7 +137,7 @@ class RolloutReader:
         return self._from_file(step, lambda file: self._rows(file, step, None))
 
     def describe(self, step: int) -> tuple[int, list[str]]:
-        """Number of rows and names of columns of a step, without reading its rows.
+        """Number of rows and column names of a step, without reading the rows.
 
         Raises:
             RecordError: There is no such step, or its file cannot be read.
@@ -168,8 +168,8 @@ class RolloutReader:
     def _file_of(self, step: int) -> RolloutFile:
         if step not in self._files:
             steps = self.steps
-            there = f"steps {steps[0]} to {steps[-1]}" if steps else "none"
-            raise RecordError(f"{self._folder.parent}: no rollouts of step {step}; there are {there}.")
+            known = f"steps {steps[0]} to {steps[-1]}" if steps else "none"
+            raise RecordError(f"{self._folder.parent}: no rollouts of step {step}; there are {known}.")
         return self._files[step]
 
     def _look(self) -> dict[int, RolloutFile]:
@@ -237,7 +237,7 @@ class _Shard:
 
 
 def block_ended(folder: Path, step: int) -> bool:
-    """Whether `step` is the first one written at the end of a block or after it, or one that was written late."""
+    """Whether writing `step` has ended a block, or added to one that had ended."""
     previous = max((file.last for file in rollout_files(folder) if file.last != step), default=0)
     return step < previous or any(step // size > previous // size for size in BLOCK_STEPS)
 
@@ -245,8 +245,8 @@ def block_ended(folder: Path, step: int) -> bool:
 def merge_rollouts(folder: Path) -> None:
     """Merge the files of every block whose last step was reached.
 
-    A block with a file that cannot be read, with files of different columns or with rows of other steps stays as it is:
-    readers say what is wrong with it, and training goes on.
+    A block stays as it is if a file in it cannot be read, its files differ in their columns, or they hold rows of other
+    steps: readers say what is wrong, and training goes on.
 
     Raises:
         RecordError: A file cannot be written or removed. No row was lost.
@@ -267,29 +267,19 @@ def merge_rollouts(folder: Path) -> None:
 
 
 def cut_rollouts(folder: Path, after_step: int) -> None:
-    """Remove the rollouts of all later steps. What is left lies in the files that a run to `after_step` writes, also
-    where an earlier merge was killed.
+    """Remove the rollouts of all later steps. The files that remain are those of a run to `after_step`.
 
-    A kill in the middle leaves every step up to `after_step`, so that the cut can be made again.
+    A kill in the middle leaves every step up to `after_step`, so that the cut can be repeated.
 
     Raises:
         RecordError: A file that holds earlier and later steps cannot be read, or one cannot be written or removed.
     """
     files = [file for file in rollout_files(folder) if file.last > after_step]
-    split = [file for file in files if file.first <= after_step]
-    if split:
-        reader = RolloutReader(folder)
-        start = min(file.first for file in split)
-        blocks: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for step in reader.steps:
-            if start <= step <= after_step:
-                blocks[block_of(step, after_step)].append(step)
-        for (first, last), steps in blocks.items():
-            part = RolloutFile(folder, first, last)
-            if part.num_steps == 1:
-                write_parquet(part.path, reader.read_unchecked(first))
-            else:
-                _write_shard(part, (reader.read_unchecked(step) for step in steps))
+    reader = RolloutReader(folder)
+    written = set(reader.steps)
+    for file in files:
+        for step in written.intersection(range(file.first, after_step + 1)):
+            write_parquet(RolloutFile(folder, step, step).path, reader.read_unchecked(step))
     # From the last step backwards: a kill leaves no gap, and the files that were split go last.
     _remove(sorted(files, key=lambda file: file.first, reverse=True))
     merge_rollouts(folder)
@@ -317,9 +307,9 @@ def _tables(folder: Path, first: int, last: int) -> Iterator[pa.Table]:
 
 
 def _write_shard(file: RolloutFile, tables: Iterator[pa.Table]) -> None:
-    """Write tables one row group each. Equal rows give equal bytes, however the tables came about.
+    """Write tables, one row group each. Equal rows give equal bytes, whatever files they were read from.
 
-    Statistics of the texts would put the texts into the footer, which every reader parses whole.
+    Statistics of text columns would put texts into the footer, which every reader parses as a whole.
     """
     first = next(tables, None)
     if first is None:  # no step of the block has rows
@@ -332,7 +322,7 @@ def _write_shard(file: RolloutFile, tables: Iterator[pa.Table]) -> None:
 
 
 def _remove(files: Iterable[RolloutFile]) -> None:
-    """Remove files, once what was written before is on the disk."""
+    """Remove files, once the folder's entries are on the disk."""
     for number, file in enumerate(files):
         if number == 0:
             sync_folder(file.folder)

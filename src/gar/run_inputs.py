@@ -1,0 +1,193 @@
+"""What a run works with, loaded once and checked before the first step: model, tokenizer, problems, verifier.
+
+Also what is measured with them alone: the preflight and the evaluations. `gar.training` has the steps of a run.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from rich.markup import escape
+from trl import GRPOConfig
+
+from gar.config import RunConfig
+from gar.data.arithmetic import Split
+from gar.data.prompts import drop_long_prompts, render_problems
+from gar.data.run_problems import EMBEDDED, load_run_problems
+from gar.errors import ConfigError, RecordError
+from gar.evaluation.evaluate import SetResult, evaluate_policy
+from gar.evaluation.preflight import preflight, render
+from gar.integrations.trl.arguments import sampling_of
+from gar.methods import METHODS, resolve_signal
+from gar.models.adapters import check_adapter, lora_config
+from gar.models.load import load_policy
+from gar.records import RunFolder, canonical_hash
+from gar.records.files import json_text
+from gar.rollouts.generate import check_prompts, context_length, encode_prompt
+from gar.scoring.anchors import usable_anchors
+from gar.settings import DataSettings
+from gar.spans import SequenceReader
+from gar.types import Problem
+from gar.verify import Verifier
+
+Say = Callable[[Any], None]
+
+
+class RunInputs:
+    """The inputs of one run.
+
+    Args:
+        config: Every setting.
+        arguments: The same for TRL.
+        say: Receives what a person wants to read.
+
+    Raises:
+        GarError: The model, the data or a setting cannot be used.
+    """
+
+    def __init__(self, config: RunConfig, arguments: GRPOConfig, say: Say):
+        self.config, self.say = config, say
+        self._arguments = arguments
+        if arguments.max_completion_length is None:
+            raise ConfigError("trl.max_completion_length must be a number, got null")
+        self._max_new_tokens: int = arguments.max_completion_length
+        self._template = cast("dict[str, Any] | None", arguments.chat_template_kwargs)
+        self.adapter = lora_config(config.adapter, config.model.revision)
+        self.model, self.tokenizer = load_policy(config.model)
+        """The policy; of a run with an adapter, `gar.training` puts the model with its adapter here."""
+        check_adapter(self.model, config.adapter)
+        self._tags = config.verify.tags.as_tags()
+        self.problems = self._load(config.data)
+        self.evaluation_sets = {set_name(source): self._load_set(source) for source in config.evaluate.sources}
+        self._check_lengths()
+        self.verifier = Verifier.from_settings(config.verify)
+
+    def data_hash(self) -> str:
+        """Hash of the training problems with their anchors."""
+        return canonical_hash([dataclasses.asdict(problem) for problem in self.problems])
+
+    def look(self) -> None:
+        """Run the preflight and show what it finds.
+
+        Raises:
+            PreflightError: The rollouts carry no signal, and `preflight.mode` is "stop".
+        """
+        report = preflight(
+            self.model,
+            self.tokenizer,
+            self.problems,
+            self.verifier,
+            self.config.preflight,
+            needs_alignment=METHODS[self.config.method].needs_alignment,
+            seed=self.config.seed,
+            max_new_tokens=self._max_new_tokens,
+            temperature=self._arguments.temperature,
+            top_p=self._arguments.top_p,
+            chat_template_kwargs=self._template,
+            generation_kwargs=sampling_of(self._arguments),
+        )
+        self.say(render(report))
+        if self.config.preflight.mode == "stop":
+            report.raise_if_stop()
+
+    def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
+        """Measure the policy and write `evaluation/MOMENT.json`, unless that file holds the same measurement."""
+        if not self.evaluation_sets:
+            return
+        ids = [[problem.id for problem in problems] for problems in self.evaluation_sets.values()]
+        head = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *ids])}
+        if self._is_measured(folder, f"evaluation/{moment}.json", head):
+            return
+        sets = {name: result.to_json() for name, result in self._results()}
+        folder.write_json(f"evaluation/{moment}.json", {**head, "sets_hash": _sets_hash(sets), "sets": sets})
+
+    def evaluation_metrics(self) -> dict[str, float]:
+        """pass@k of the policy as it is now, under the names of metrics."""
+        return {
+            f"eval/{name}/pass@{k}": value for name, result in self._results() for k, value in result.pass_at.items()
+        }
+
+    def _results(self) -> Iterator[tuple[str, SetResult]]:
+        """The seed is the same before and after training: common random numbers."""
+        for name, problems in self.evaluation_sets.items():
+            result = evaluate_policy(
+                self.model,
+                self.tokenizer,
+                problems,
+                self.verifier,
+                self.config.evaluate,
+                seed=self.config.seed,
+                max_new_tokens=self._max_new_tokens,
+                chat_template_kwargs=self._template,
+                progress=f"evaluate {name}",
+            )
+            yield name, result
+
+    def _is_measured(self, folder: RunFolder, relative: str, head: dict[str, Any]) -> bool:
+        if not (folder.path / relative).exists():
+            return False
+        try:
+            there = folder.read_json(relative)
+        except RecordError as error:
+            self.say(f"[yellow]{escape(str(error))} It is measured again.[/]")
+            return False
+        if {name: there.get(name) for name in head} != head:
+            return False
+        if there.get("sets_hash") == _sets_hash(there.get("sets")):
+            return True
+        self.say(f"[yellow]{escape(str(folder.path / relative))} is not what was written. It is measured again.[/]")
+        return False
+
+    def _load(self, settings: DataSettings) -> list[Problem]:
+        loaded = load_run_problems(settings)
+        for note in loaded.notes:
+            self.say(f"[yellow]{escape(note)}[/]")
+        problems = render_problems(loaded.problems, settings.template, self.tokenizer, self._tags)
+        longest = settings.max_prompt_tokens
+        if longest is not None:
+            problems, num_dropped = drop_long_prompts(problems, self.tokenizer, longest)
+            if num_dropped:
+                self.say(f"[yellow]{num_dropped} problems have prompts over {longest} tokens: dropped.[/]")
+        return problems
+
+    def _load_set(self, source: str) -> list[Problem]:
+        embedded = source in get_args(Split) and not Path(source).exists()
+        place = {"source": EMBEDDED, "split": source} if embedded else {"source": source}
+        most = self.config.evaluate.max_problems
+        return self._load(self.config.data.model_copy(update={**place, "max_problems": most}))
+
+    def _check_lengths(self) -> None:
+        """Refuse prompts beyond the model's context, and leave out anchors that could not be scored."""
+        for problems in (self.problems, *self.evaluation_sets.values()):
+            prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=self._template) for p in problems]
+            check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens)
+        method, verify = METHODS[self.config.method], self.config.verify
+        if method.alignment is None:
+            return
+        signal = resolve_signal(method, self.config.signal)
+        usable = usable_anchors(
+            self.problems,
+            self.tokenizer,
+            SequenceReader.from_settings(self.tokenizer, signal, verify, context=context_length(self.model)),
+            chat_template_kwargs=self._template,
+        )
+        self.problems = usable.problems
+        if str(usable):
+            self.say(f"[yellow]{escape(str(usable))}[/]")
+
+
+def set_name(source: str) -> str:
+    """Short name of a data source, for files and tables."""
+    return Path(source).stem if source.endswith((".jsonl", ".parquet")) else source.rpartition("/")[2]
+
+
+def _sets_hash(sets: Any) -> str:
+    """Hash of the results of an evaluation, its times left out: tells them from those of a file damaged since."""
+    results = json.loads(json_text(sets))
+    if isinstance(results, dict):
+        for result in results.values():
+            if isinstance(result, dict):
+                result.pop("seconds", None)
+    return canonical_hash(results)

@@ -13,9 +13,9 @@ import random
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
-from plain_pytorch_loop import policy_gradient_loss
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from gar import ResponseGroup
 from gar.data.arithmetic import load_arithmetic
 from gar.methods import Engine
 from gar.models.embedded import load_embedded
@@ -24,7 +24,7 @@ from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import signal_means
 from gar.settings import VerifySettings
 from gar.shaping import RewardTable, VectorPlan, plan_shaping, read_row
-from gar.spans import SequenceReader, context_of
+from gar.spans import SequenceReader, TokenSequence, context_of
 from gar.verify import Verifier
 
 # What the engine can do. Methods that need anything else are refused with a sentence that says what.
@@ -33,6 +33,18 @@ LOOP = Engine(
     can=frozenset({"anchor", "compares_responses"}),
     estimators={"group": (), "reinforce-pp": (), "reinforce-pp-baseline": ()},
 )
+
+
+def policy_gradient_loss(model: torch.nn.Module, sequences: list[TokenSequence], advantages: Tensor) -> Tensor:
+    """Minus the log-probability of the response tokens, weighted by their advantages, averaged over tokens."""
+    ids = pad_sequence([torch.tensor([*row.context_ids, *row.ids]) for row in sequences], batch_first=True)
+    columns = torch.arange(ids.shape[1])
+    starts = torch.tensor([len(row.context_ids) for row in sequences])[:, None]
+    ends = starts + torch.tensor([len(row.ids) for row in sequences])[:, None]
+    logits = model(input_ids=ids, attention_mask=(columns < ends).long()).logits
+    log_probs = logits[:, :-1].log_softmax(dim=-1).gather(-1, ids[:, 1:, None])[..., 0]
+    is_response = ((columns >= starts) & (columns < ends))[:, 1:]
+    return -(advantages[:, None] * log_probs)[is_response].mean()
 
 
 def main() -> None:
@@ -75,11 +87,7 @@ def main() -> None:
             shaped = table.shape(aligned.alignment, vectors=aligned.vectors)
             advantages = shaped.advantages(torch.tensor([len(row.sequence.ids) for row in rows]))
 
-            groups = [
-                ResponseGroup(prompt=prompt, responses=[response.ids for response in responses])
-                for prompt, responses in zip(prompts, written, strict=True)
-            ]
-            loss = policy_gradient_loss(model, groups, advantages.float())
+            loss = policy_gradient_loss(model, [row.sequence for row in rows], advantages.float())
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -25,7 +25,8 @@ def samples(tmp_path):
 
 @pytest.fixture
 def output(tmp_path, samples):
-    return ResumableOutput(tmp_path / "set.json", (samples,), ignored=("model.path",))
+    results = (tmp_path / "metrics.json",)
+    return ResumableOutput(tmp_path / "set.json", (samples,), results=results, ignored=("model.path",))
 
 
 IDENTITY = {"model": {"path": "here", "hash": "12"}, "seed": 0}
@@ -58,6 +59,7 @@ def test_output_is_resumed_by_the_same_run_alone(output, samples):
     assert not output.exists()
     output.begin(IDENTITY, overwrite=False)
     samples.append([FIRST])
+    output.results[0].write_text("{}")
     output.begin(IDENTITY | {"model": {"path": "there", "hash": "12"}}, overwrite=False)
     output.begin(IDENTITY, overwrite=True)
     assert list(samples) == [FIRST]
@@ -66,8 +68,10 @@ def test_output_is_resumed_by_the_same_run_alone(output, samples):
     with pytest.raises(ConfigError, match=r"model\.hash was '12', now '34'"):
         output.refuse_other({"model": {"hash": "34"}})
     assert list(samples) == [FIRST]
+    assert output.results[0].exists()
     output.begin(IDENTITY | {"seed": 1}, overwrite=True)
     assert list(samples) == []
+    assert not output.results[0].exists()
     output.refuse_other(IDENTITY | {"seed": 1})
 
 

@@ -14,8 +14,8 @@ from tests.damage import damages
 READERS: dict[str, Callable[[EvaluationFolder], Any]] = {
     "set.json": EvaluationFolder.identity,
     "problems.jsonl": EvaluationFolder.problems,
-    "samples.jsonl": lambda folder: list(folder.samples()),
-    "verdicts.jsonl": lambda folder: list(folder.verdicts()),
+    "samples.jsonl": lambda folder: list(folder.samples),
+    "verdicts.jsonl": lambda folder: list(folder.verdicts),
     "metrics.json": EvaluationFolder.metrics,
 }
 CASES = [(file, name) for file in READERS for name in damages(Path(file))]

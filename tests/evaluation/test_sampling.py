@@ -101,7 +101,7 @@ def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
     assert folder.identity()["prompt"]["form"] == "think-answer"
     assert [problem["num_choices"] for problem in folder.problems()] == [4, 4]
     assert folder.identity()["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
-    samples = list(folder.samples())
+    samples = list(folder.samples)
     assert [sample["stop"] for sample in samples] == [
         "end" if sample["tokens"][-1] == 1 else "length" for sample in samples
     ]
@@ -118,14 +118,14 @@ def test_generate_goes_on_from_a_set_that_moved(tmp_path):
         )
         (written,) = generate(job)
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
-    assert len(list(written.samples())) == 6
+    assert len(list(written.samples)) == 6
 
 
 def test_generate_refuses_samples_of_another_problem(tmp_path):
     file = write_jsonl(tmp_path / "mine.jsonl", [{"prompt": "1+1=", "answer": 2}])
     job = GenerateJob(model="embedded", benchmark=(file,), samples=1, max_new_tokens=4, out=tmp_path / "out")
     (folder,) = generate(job)
-    folder.samples_path.write_text(folder.samples_path.read_text().replace('"mine-1"', '"theirs"'))
+    folder.samples.path.write_text(folder.samples.path.read_text().replace('"mine-1"', '"theirs"'))
     with pytest.raises(RecordError, match=r"samples\.jsonl: 'theirs' is no problem of mine"):
         generate(job)
 
@@ -149,7 +149,7 @@ def test_generate_five_shot_is_greedy_and_keeps_to_the_context(tmp_path):
     assert (identity["sampling"]["temperature"], identity["sampling"]["num_samples"]) == (0.0, 32)
     assert 0 < identity["sampling"]["max_new_tokens"] < 512
     assert identity["prompt"]["format"] == "none"
-    assert len({sample["text"] for sample in folder.samples()}) == 1
+    assert len({sample["text"] for sample in folder.samples}) == 1
 
 
 def test_rendered_prompts_uses_the_chat_template(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gar.evaluation.folder import EvaluationFolder, append_lines
+from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.grading import equal_answers, score, vote_pool
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
@@ -57,8 +57,7 @@ def write_set(path, samples, answers, num_choices=0, form="boxed"):
         "model": {"name": "by hand"},
     }
     folder.begin(identity, problems, overwrite=False)
-    append_lines(
-        folder.samples_path,
+    folder.samples.append(
         (
             {"problem": f"p{i}", "sample": j, "text": text, "tokens": [1, 2], "stop": "end", "prefilled_think": False}
             for i, texts in enumerate(samples)

@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
 
 def _generate(job: GenerateJob) -> None:
     for folder in _generated(job):
-        print(f"Samples  {folder.samples_path}")
+        print(f"Samples  {folder.samples.path}")
 
 
 def _run(job: _RunArguments) -> None:

@@ -216,10 +216,10 @@ def _final_answer(response: str) -> str | None:
 
 def _from_folder(folder: EvaluationFolder) -> Iterator[ScoredSample]:
     problems = {problem["id"]: problem for problem in folder.problems()}
-    verdicts = {(verdict["problem"], verdict["sample"]): verdict for verdict in folder.verdicts()}
+    verdicts = {(verdict["problem"], verdict["sample"]): verdict for verdict in folder.verdicts}
     if not verdicts:
         raise DataError(f"{folder.path}: no verdicts yet. `gar eval score {folder.path}` makes them.")
-    for sample in folder.samples():
+    for sample in folder.samples:
         verdict = verdicts.pop((sample["problem"], sample["sample"]), None)
         if verdict is None:
             continue  # generated since it was graded
@@ -238,4 +238,4 @@ def _from_folder(folder: EvaluationFolder) -> Iterator[ScoredSample]:
             choice=bool(problem["num_choices"]),
         )
     if verdicts:
-        raise RecordError(f"{folder.samples_path}: {len(verdicts):,} graded samples are lost. Was the file cut off?")
+        raise RecordError(f"{folder.samples.path}: {len(verdicts):,} graded samples are lost. Was the file cut off?")

@@ -16,9 +16,10 @@ from gar.data.problems import prompt_text
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.benchmarks.columns import LETTERS
 from gar.evaluation.benchmarks.prompts import FIVE_SHOT_STOP
-from gar.evaluation.folder import EvaluationFolder, Line, append_lines
+from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import PromptForm, ScoreSettings
 from gar.evaluation.metrics import default_ks, write_metrics
+from gar.records.resumable import Line
 from gar.types import ResponseFormat, Status, Verdict
 from gar.verify import Verifier, parse_response
 from gar.verify.answers import WARM_UP, grade_answer, grade_exactly
@@ -61,10 +62,10 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     with folder.alone():
         _require_all_samples(folder, problems, num_samples)
         done: set[tuple[str, int]] = set()
-        for line in folder.verdicts():
+        for line in folder.verdicts:
             if line["format"] != format:
                 raise ConfigError(
-                    f"{folder.verdicts_path} was graded with --format {line['format']}, not {format}. Delete it to "
+                    f"{folder.verdicts.path} was graded with --format {line['format']}, not {format}. Delete it to "
                     "grade anew."
                 )
             done.add((line["problem"], line["sample"]))
@@ -74,10 +75,10 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
 
 def _require_all_samples(folder: EvaluationFolder, problems: Sequence[Line], num_samples: int) -> None:
     expected = {(problem["id"], sample) for problem in problems for sample in range(num_samples)}
-    there = Counter((line["problem"], line["sample"]) for line in folder.samples())
+    there = Counter((line["problem"], line["sample"]) for line in folder.samples)
     if odd := [key for key, count in there.items() if count > 1 or key not in expected]:
         raise RecordError(
-            f"{folder.samples_path}: sample {odd[0][1]} of problem {odd[0][0]!r} is there twice, or should not be. "
+            f"{folder.samples.path}: sample {odd[0][1]} of problem {odd[0][0]!r} is there twice, or should not be. "
             "Was the file changed by hand?"
         )
     if len(there) < len(expected):
@@ -108,14 +109,14 @@ def _grade(
                 for sample, verdict, vote in zip(window, verdicts, votes, strict=True)
                 if (sample["problem"], sample["sample"]) not in done
             ]
-            append_lines(folder.verdicts_path, lines)
+            folder.verdicts.append(lines)
             bar.update(len(lines))
 
 
 def _windows(folder: EvaluationFolder, done: set[tuple[str, int]]) -> Iterator[list[Line]]:
     """Samples of whole problems, many at a time. A problem that a kill has torn apart is graded whole again."""
     window: list[Line] = []
-    for _, group in groupby(folder.samples(), key=lambda sample: sample["problem"]):
+    for _, group in groupby(folder.samples, key=lambda sample: sample["problem"]):
         samples = list(group)
         if all((sample["problem"], sample["sample"]) in done for sample in samples):
             continue

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from gar.errors import RecordError
-from gar.evaluation.folder import EvaluationFolder, Line
+from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.statistics import bootstrap_interval
 from gar.records.files import json_text, write_atomic
+from gar.records.resumable import Line
 from gar.types import Status
 
 
@@ -219,11 +220,11 @@ def read_counts(metrics: Mapping[str, Any]) -> list[ProblemCounts]:
 
 def _verdicts_by_problem(folder: EvaluationFolder) -> dict[str, list[Line]]:
     by_problem: dict[str, dict[int, Line]] = {problem["id"]: {} for problem in folder.problems()}
-    for line in folder.verdicts():
+    for line in folder.verdicts:
         problem, sample = line["problem"], line["sample"]
         if problem not in by_problem or sample in by_problem[problem]:
             raise RecordError(
-                f"{folder.verdicts_path}: sample {sample} of problem {problem!r} is there twice, or of no problem of "
+                f"{folder.verdicts.path}: sample {sample} of problem {problem!r} is there twice, or of no problem of "
                 f"{folder.problems_path.name}. Delete it to grade anew."
             )
         by_problem[problem][sample] = line

@@ -16,10 +16,11 @@ from gar.errors import DataError, RecordError
 from gar.evaluation.benchmarks import LoadedBenchmark, load_benchmark, load_shots, response_format
 from gar.evaluation.benchmarks.prompts import benchmark_prompt, default_form, policy_prompt
 from gar.evaluation.engines import Engine, load_engine
-from gar.evaluation.folder import EvaluationFolder, Line, append_lines
+from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob, PromptForm
 from gar.models.load import load_tokenizer
 from gar.records.files import canonical_hash
+from gar.records.resumable import Line
 from gar.rollouts.generate import encode_prompt
 from gar.spans import ends_in_thinking_tag, token_pieces
 from gar.types import Prompt, Tags
@@ -86,7 +87,7 @@ def generate(job: GenerateJob) -> list[EvaluationFolder]:
     folders = [EvaluationFolder(job.folder() / each.name) for each in sets]
     for each, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
-            folder.refuse_other(known_identity(job, each))  # before a model is loaded
+            folder.output.refuse_other(known_identity(job, each))  # before a model is loaded
     engine = load_engine(job)
     model = {"name": job.model, "revision": job.revision} | dict(engine.identity())
     for each, folder in zip(sets, folders, strict=True):
@@ -109,9 +110,9 @@ def _generate_set(
     ids = [problem.id for problem in each.loaded.problems]
     place = {problem: i for i, problem in enumerate(ids)}
     done: set[Sample] = set()
-    for line in folder.samples():
+    for line in folder.samples:
         if line["problem"] not in place:
-            raise RecordError(f"{folder.samples_path}: {line['problem']!r} is no problem of {each.name}.")
+            raise RecordError(f"{folder.samples.path}: {line['problem']!r} is no problem of {each.name}.")
         done.add((place[line["problem"]], line["sample"]))
     pieces = token_pieces(engine.tokenizer)
     prefilled = [ends_in_thinking_tag(one, pieces, Tags()) for one in prompt_ids]
@@ -142,7 +143,7 @@ def _generate_set(
                 for (i, sample), response in zip(batch, responses, strict=True)
                 if (i, sample) not in done
             ]
-            append_lines(folder.samples_path, lines)
+            folder.samples.append(lines)
             bar.update(len(lines))
 
 

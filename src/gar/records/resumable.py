@@ -63,11 +63,13 @@ class ResumableOutput:
     Attributes:
         identity_path: A JSON file, written when the output is begun and never changed.
         lines: What is lost where another run begins.
+        results: Files made from the lines, lost with them.
         ignored: Dotted names of the identity that may differ when the output is resumed.
     """
 
     identity_path: Path
     lines: Sequence[FinishedLines]
+    results: Sequence[Path] = ()
     ignored: Collection[str] = ()
 
     def exists(self) -> bool:
@@ -112,12 +114,12 @@ class ResumableOutput:
         write_atomic(self.identity_path, json_text(identity, indent=2) + "\n")
 
     def remove(self) -> None:
-        """Remove identity and lines, in this order: lines without an identity do not count.
+        """Remove identity, results and lines, in this order: lines without an identity do not count.
 
         Raises:
             RecordError: The system refuses.
         """
-        for path in (self.identity_path, *(lines.path for lines in self.lines)):
+        for path in (self.identity_path, *self.results, *(lines.path for lines in self.lines)):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

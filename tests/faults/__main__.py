@@ -17,7 +17,7 @@ from collections import Counter
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-# All that a fork would import otherwise.
+# Imported here, so that no fork has to.
 import matplotlib.backends.backend_agg
 import matplotlib.backends.backend_svg  # noqa: F401
 import peft  # noqa: F401
@@ -45,7 +45,7 @@ SAMPLE = {"kill train": 1, "damage, then resume": 1}
 
 
 def main() -> int:
-    """Returns 0 where nothing is wrong."""
+    """Returns 0 if nothing is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", action="append", choices=list(PLAN), help="only this kind; may be repeated")
     parser.add_argument("--name", help="only the try of this name")
@@ -65,16 +65,16 @@ def main() -> int:
     ended: list[tuple[Try, Verdict]] = []
     try:
         for kind in SAMPLE if options.sample else options.kind or PLAN:
-            chosen = [each for each in tries(kind, lab) if options.name in (None, each.name)]
+            chosen = [attempt for attempt in tries(kind, lab) if options.name in (None, attempt.name)]
             every = len(chosen) // SAMPLE[kind] if options.sample else options.thin
             chosen = chosen[(every - 1) // 2 :: every]
             lab.prepare(chosen)
-            for each, verdict in verdicts(lab, chosen, lanes=options.lanes, keep=options.keep):
-                ended.append((each, verdict))
+            for attempt, verdict in verdicts(lab, chosen, lanes=options.lanes, keep=options.keep):
+                ended.append((attempt, verdict))
                 if verdict.outcome == "wrong":
-                    again = shlex.join(["--kind", kind, "--name", each.name])
+                    again = shlex.join(["--kind", kind, "--name", attempt.name])
                     print(f"wrong: python -m tests.faults {again}\n    {verdict.reason[:500]}", flush=True)
-            print(_row(kind, [verdict for each, verdict in ended if each.kind == kind]), flush=True)
+            print(_row(kind, [verdict for attempt, verdict in ended if attempt.kind == kind]), flush=True)
     finally:
         if options.keep:
             print(f"Folders in {lab.path}")
@@ -91,13 +91,13 @@ def _row(kind: str, ended: list[Verdict]) -> str:
 
 def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
     """The sentences of those that were refused, then the table."""
-    sentences = Counter((each.kind, _plain(verdict)) for each, verdict in ended if verdict.outcome == "refused")
+    sentences = Counter((attempt.kind, _plain(verdict)) for attempt, verdict in ended if verdict.outcome == "refused")
     print("\nRefused:")
     for (kind, sentence), count in sentences.items():
         print(f"  {count:3} {kind}: {sentence}")
     print("\n| kind | tries | equal | refused with a sentence | wrong |\n|---|---|---|---|---|")
-    for kind in dict.fromkeys(each.kind for each, _ in ended):
-        print(_row(kind, [verdict for each, verdict in ended if each.kind == kind]))
+    for kind in dict.fromkeys(attempt.kind for attempt, _ in ended):
+        print(_row(kind, [verdict for attempt, verdict in ended if attempt.kind == kind]))
     print(_row("all", [verdict for _, verdict in ended]))
     print(f"\n{seconds / 60:.1f} minutes")
 

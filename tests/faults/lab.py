@@ -80,46 +80,46 @@ class Lab:
 
     def prepare(self, tries: Sequence[Try]) -> None:
         """Make what these tries need, so that forks share it."""
-        for each in tries:
-            self._reference(each.job)
-            if each.base is not None:
-                self.base(each.job, each.base)
+        for attempt in tries:
+            self._reference(attempt.job)
+            if attempt.base is not None:
+                self.base(attempt.job, attempt.base)
 
-    def judge(self, each: Try, *, keep: bool = False) -> Verdict:
+    def judge(self, attempt: Try, *, keep: bool = False) -> Verdict:
         """Do one try in a folder of its own."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{each.kind}-".replace(" ", "-"), dir=self.path))
+        folder = Path(tempfile.mkdtemp(prefix=f"{attempt.kind}-".replace(" ", "-"), dir=self.path))
         try:
-            return self._judge(each, folder)
+            return self._judge(attempt, folder)
         finally:
             if not keep:
                 shutil.rmtree(folder)
 
-    def _judge(self, each: Try, folder: Path) -> Verdict:
-        if each.base is None:
-            each.job.prepare(folder)
+    def _judge(self, attempt: Try, folder: Path) -> Verdict:
+        if attempt.base is None:
+            attempt.job.prepare(folder)
         else:
-            shutil.copytree(self.base(each.job, each.base), folder, dirs_exist_ok=True)
+            shutil.copytree(self.base(attempt.job, attempt.base), folder, dirs_exist_ok=True)
         ended = None
-        if each.fault is not None:
-            command = Command(each.job.start if each.base is None else each.job.go_on, folder, each.fault)
+        if attempt.fault is not None:
+            command = Command(attempt.job.start if attempt.base is None else attempt.job.go_on, folder, attempt.fault)
             second = None
-            if each.second is not None and command.wait_until_held():
-                second = Command(each.second, folder)
+            if attempt.second is not None and command.wait_until_held():
+                second = Command(attempt.second, folder)
                 second.wait(_SECOND_SECONDS)
             ended = command.end()
-            wrong = _unexplained(ended, each.fault)
+            wrong = _unexplained(ended, attempt.fault)
             if second is not None:
                 wrong = _unexplained(second.end(), None) or wrong
             if wrong:
                 return Verdict(outcome="wrong", reason=wrong)
-        change_files(folder, each.changes)
-        if each.reads is not None:
-            return _shown(run(each.reads, folder))
+        change_files(folder, attempt.changes)
+        if attempt.reads is not None:
+            return _shown(run(attempt.reads, folder))
         before: dict[str, str] = {}
         if ended is None or ended.status != 0:
             before = acknowledged(folder)
-            ended = run(each.job.go_on, folder)
-        differing = differences(self._reference(each.job)[0], contents(folder))
+            ended = run(attempt.job.go_on, folder)
+        differing = differences(self._reference(attempt.job)[0], contents(folder))
         says_done = ended.status == 0 or "is finished" in (ended.sentence or "")
         if differing and not says_done:
             return _refused(ended, before, folder)
@@ -157,16 +157,16 @@ def verdicts(lab: Lab, tries: Sequence[Try], *, lanes: int, keep: bool = False) 
     waiting, running = list(tries), dict[int, tuple[Try, IO[bytes]]]()
     while waiting or running:
         while waiting and len(running) < lanes:
-            each = waiting.pop(0)
-            pid, result = _fork(lambda each=each: lab.judge(each, keep=keep))
-            running[pid] = (each, result)
+            attempt = waiting.pop(0)
+            pid, result = _fork(lambda attempt=attempt: lab.judge(attempt, keep=keep))
+            running[pid] = (attempt, result)
         pid, _ = os.waitpid(-1, 0)
         if pid in running:
-            each, result = running.pop(pid)
+            attempt, result = running.pop(pid)
             try:
-                yield each, _result(result)
+                yield attempt, _result(result)
             except RuntimeError as error:
-                yield each, Verdict(outcome="wrong", reason=str(error))
+                yield attempt, Verdict(outcome="wrong", reason=str(error))
 
 
 def in_a_fork(function: Callable[[], Any]) -> Any:

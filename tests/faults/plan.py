@@ -64,9 +64,9 @@ def damage(kind: str, job: Job, hows: Sequence[str], at: Callable[[int], int], l
         yield Try(kind=kind, name=f"{base} {' '.join(change)}", job=job, base=base, changes=(change,))
 
 
-def damaged_reading(kind: str, reads: Sequence[str], lab: Lab) -> Iterator[Try]:
-    """Every file of a finished run is damaged before it is read."""
-    for change in _changes(lab.base(jobs.TRAIN, 0), HOWS):
+def damaged_reading(kind: str, reads: Sequence[str], hows: Sequence[str], lab: Lab) -> Iterator[Try]:
+    """Every file of a finished run is damaged before it is read; `tests/test_damage.py` tries more kinds of damage."""
+    for change in _changes(lab.base(jobs.TRAIN, 0), hows):
         if not change[0].startswith(f"{jobs.RUN}/checkpoints"):
             yield Try(kind=kind, name=" ".join(change), job=jobs.TRAIN, base=0, changes=(change,), reads=reads)
 
@@ -142,8 +142,8 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
         partial(damage, job=jobs.TRAIN, hows=HOWS, at=_middle),
         partial(damage, job=jobs.TRAIN, hows=("delete", "half"), at=lambda count: count - 3),
     ],
-    "damage, then report": [partial(damaged_reading, reads=jobs.REPORT)],
-    "damage, then analyze": [partial(damaged_reading, reads=jobs.ANALYZE)],
+    "damage, then report": [partial(damaged_reading, reads=jobs.REPORT, hows=("delete", "half", "flip"))],
+    "damage, then analyze": [partial(damaged_reading, reads=jobs.ANALYZE, hows=("half", "flip"))],
     "disk full": [partial(full_disks, job=jobs.TRAIN)],
     "signals": [partial(signals, job=jobs.TRAIN)],
     "verifier killed": [verifier_kills],
@@ -169,4 +169,4 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
 
 def tries(kind: str, lab: Lab) -> list[Try]:
     """All tries of a kind."""
-    return [each for part in PLAN[kind] for each in part(kind=kind, lab=lab)]
+    return [attempt for part in PLAN[kind] for attempt in part(kind=kind, lab=lab)]

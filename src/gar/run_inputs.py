@@ -17,7 +17,7 @@ from gar.data.arithmetic import Split
 from gar.data.prompts import drop_long_prompts, render_problems
 from gar.data.run_problems import EMBEDDED, load_run_problems
 from gar.errors import ConfigError, RecordError
-from gar.evaluation.evaluate import SetResult, evaluate_policy
+from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
 from gar.methods import METHODS, resolve_signal
@@ -80,13 +80,15 @@ class RunInputs:
             self.problems,
             self.verifier,
             self.config.preflight,
+            Sampling(
+                max_new_tokens=self._max_new_tokens,
+                temperature=self._arguments.temperature,
+                top_p=self._arguments.top_p,
+                seed=self.config.seed,
+                chat_template_kwargs=self._template,
+                generation_kwargs=sampling_of(self._arguments),
+            ),
             needs_alignment=METHODS[self.config.method].needs_alignment,
-            seed=self.config.seed,
-            max_new_tokens=self._max_new_tokens,
-            temperature=self._arguments.temperature,
-            top_p=self._arguments.top_p,
-            chat_template_kwargs=self._template,
-            generation_kwargs=sampling_of(self._arguments),
         )
         self.say(render(report))
         if self.config.preflight.mode == "stop":

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import DataError, PreflightError
+from gar.evaluation.evaluate import Sampling
 from gar.evaluation.preflight import preflight, render
 from gar.models.embedded import load_embedded
 from gar.settings import PreflightSettings
@@ -24,22 +25,11 @@ UNKNOWN_FORMAT = {"=": {"7": 1.0}, "7": {"<eos>": 1.0}}
 EMPTY = {"=": {"<eos>": 1.0}}
 
 
-def look(
-    policy, tokenizer, problems, verifier, *, needs_alignment=True, max_new_tokens=10, temperature=1.0,
-    generation_kwargs=None, **settings,
-):  # fmt: skip
+def look(policy, tokenizer, problems, verifier, *, needs_alignment=True, sampling=None, **settings):
+    sampling = Sampling(**{"seed": 1, "max_new_tokens": 10, "temperature": 1.0} | (sampling or {}))
+    settings = PreflightSettings(**settings)
     return preflight(
-        policy,
-        tokenizer,
-        problems,
-        verifier,
-        PreflightSettings(**settings),
-        needs_alignment=needs_alignment,
-        seed=1,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        generation_kwargs=generation_kwargs,
-        progress=None,
+        policy, tokenizer, problems, verifier, settings, sampling, needs_alignment=needs_alignment, progress=None
     )
 
 
@@ -84,7 +74,7 @@ def test_preflight_stops_where_responses_are_cut_off(make_policy, tokenizer, pro
 
 def test_preflight_warns_where_some_responses_are_cut_off(make_policy, tokenizer, problems, verifier):
     policy = make_policy({"work": {"work": 0.85, "</think>": 0.15}, **RIGHT})
-    report = look(policy, tokenizer, problems, verifier, max_new_tokens=16)
+    report = look(policy, tokenizer, problems, verifier, sampling={"max_new_tokens": 16})
     assert 0.1 < report.facts.truncated_fraction < 0.3
     assert finding_of(report, "without an end").severity == "warn"
     report.raise_if_stop()
@@ -235,7 +225,7 @@ def test_preflight_draws_its_problems_from_all_of_them(make_policy, tokenizer, p
 
 def test_preflight_samples_at_the_temperature_of_training(make_policy, tokenizer, problems, verifier):
     policy = make_policy({"<answer>": {"7": 0.6, "3": 0.4}})
-    report = look(policy, tokenizer, problems, verifier, temperature=0.01)
+    report = look(policy, tokenizer, problems, verifier, sampling={"temperature": 0.01})
     assert report.facts.correct_fraction == 1.0
 
 
@@ -248,13 +238,13 @@ def test_preflight_samples_as_training_does(make_policy, tokenizer, problems, ve
     policy = make_policy({"=": {"<eos>": 0.55, "<think>": 0.45}, **RIGHT})
     look(policy, tokenizer, problems, verifier).raise_if_stop()
     with pytest.raises(PreflightError, match="Most responses are empty"):
-        look(policy, tokenizer, problems, verifier, generation_kwargs=sampling).raise_if_stop()
+        look(policy, tokenizer, problems, verifier, sampling={"generation_kwargs": sampling}).raise_if_stop()
 
 
 def test_preflight_ends_responses_where_training_does(make_policy, tokenizer, problems, verifier):
     report = look(
         make_policy(RIGHT), tokenizer, problems, verifier,
-        generation_kwargs={"eos_token_id": tokenizer.convert_tokens_to_ids("work"), "max_new_tokens": 2},
+        sampling={"generation_kwargs": {"eos_token_id": tokenizer.convert_tokens_to_ids("work"), "max_new_tokens": 2}},
     )  # fmt: skip
     assert report.facts.truncated_fraction == 0.0
     assert {response.num_tokens for group in report.facts.groups for response in group.responses} == {2}
@@ -288,8 +278,8 @@ def test_render_shows_fractions_and_findings(make_policy, tokenizer, problems, v
 
 def test_preflight_lets_the_embedded_model_train_on_its_task(verifier):
     model, tokenizer = load_embedded()
-    report = look(model, tokenizer, load_arithmetic("train"), verifier, max_new_tokens=48)
+    report = look(model, tokenizer, load_arithmetic("train"), verifier, sampling={"max_new_tokens": 48})
     report.raise_if_stop()
     assert 0 < report.facts.correct_fraction < 1
-    cut = look(model, tokenizer, load_arithmetic("train"), verifier, max_new_tokens=4)
+    cut = look(model, tokenizer, load_arithmetic("train"), verifier, sampling={"max_new_tokens": 4})
     assert finding_of(cut, "reach max_completion_length 4").severity == "stop"

@@ -18,8 +18,31 @@ from gar.verify import count_statuses
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How responses are drawn.
+
+    Attributes:
+        max_new_tokens: Longest response.
+        temperature: Divides the logits.
+        top_p: Share of the probability that is sampled from.
+        seed: Seed of the random stream.
+        batch_size: Responses generated at one time.
+        chat_template_kwargs: As in `encode_prompt`.
+        generation_kwargs: As in `generate_responses`.
+    """
+
+    max_new_tokens: int
+    temperature: float
+    top_p: float = 1.0
+    seed: int
+    batch_size: int = 64
+    chat_template_kwargs: Mapping[str, Any] | None = None
+    generation_kwargs: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """The responses to one problem, and what the verifier says of each."""
+    """The responses to one problem, and the verifier's verdict on each."""
 
     problem: Problem
     responses: tuple[Response, ...]
@@ -45,16 +68,16 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetResult:
-    """A measurement on one set of problems. The groups keep every response, for a look at how answers are reached.
+    """A measurement on one set of problems.
 
     Attributes:
-        groups: One per problem, in the order of the problems.
-        pass_at: pass@k for each k, the mean over problems; correct is verified and well formatted.
-        well_formatted_fraction: Of all responses.
-        truncated_fraction: Of all responses: no end token within the budget.
-        mean_response_tokens: End token included.
-        status_counts: Responses by how their verification ended. Those that ended neither ok nor wrong count as not
-            correct in `pass_at`, and say how far it can be trusted.
+        groups: Every response, one group per problem, in the order of the problems.
+        pass_at: pass@k for each k, the mean over problems; correct means verified and well formatted.
+        well_formatted_fraction: Share of responses in the right format.
+        truncated_fraction: Share of responses without an end token within the limit.
+        mean_response_tokens: Mean length, end tokens included.
+        status_counts: Responses by how their verification ended. Those that ended neither ok nor wrong are not correct
+            in `pass_at`; their number says how far it can be trusted.
         seconds: Wall time of sampling and verification.
     """
 
@@ -107,8 +130,8 @@ def evaluate_policy(
         tokenizer: Its tokenizer.
         problems: One set. The first `settings.max_problems` are used.
         verifier: Gives each response its verdict; its tags tell whether a prompt already opens the thinking part.
-        settings: How many samples, which k, how to sample.
-        seed: Of the sampling.
+        settings: The number of samples, the k, how to sample.
+        seed: Seed of the sampling.
         max_new_tokens: Longest response.
         chat_template_kwargs: As in `encode_prompt`.
         progress: Label of the progress bar.
@@ -125,19 +148,17 @@ def evaluate_policy(
                 f"responses per problem. Raise num_samples (twice the largest k is better) or drop {k} from ks."
             )
     start = time.perf_counter()
-    groups = sample_groups(
-        model,
-        tokenizer,
-        problems[: settings.max_problems],
-        verifier,
-        num_samples=settings.num_samples,
+    sampling = Sampling(
         max_new_tokens=max_new_tokens,
         temperature=settings.temperature,
         top_p=settings.top_p,
-        batch_size=settings.batch_size,
         seed=seed,
+        batch_size=settings.batch_size,
         chat_template_kwargs=chat_template_kwargs,
-        progress=progress,
+    )
+    problems = problems[: settings.max_problems]
+    groups = sample_groups(
+        model, tokenizer, problems, verifier, sampling, num_samples=settings.num_samples, progress=progress
     )
     responses = [response for group in groups for response in group.responses]
     verdicts = [verdict for group in groups for verdict in group.verdicts]
@@ -157,26 +178,30 @@ def sample_groups(
     tokenizer: Any,
     problems: Sequence[Problem],
     verifier: ResponseVerifier,
+    sampling: Sampling,
     *,
     num_samples: int,
-    max_new_tokens: int,
-    temperature: float,
-    top_p: float,
-    batch_size: int,
-    seed: int,
-    chat_template_kwargs: Mapping[str, Any] | None = None,
-    generation_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = None,
 ) -> tuple[Group, ...]:
-    """A group of verified responses to each problem. Arguments as in `evaluate_policy` and `generate_responses`.
+    """Sample a group of responses to each problem, and verify them.
+
+    Args:
+        model: The policy; its mode and the random state of the process are left as they are.
+        tokenizer: Its tokenizer.
+        problems: At least one.
+        verifier: Gives each response its verdict.
+        sampling: How to sample.
+        num_samples: Responses per problem.
+        progress: Label of the progress bar; None shows none.
 
     Raises:
-        DataError: No problems, or a prompt that does not fit.
+        DataError: There are no problems, or a prompt does not fit into the context.
         ModelError: As `generate_responses`.
     """
     if not problems:
         raise DataError("there are no problems to sample responses to. Is the file empty, or was every row dropped?")
-    prompt_ids = [encode_prompt(tokenizer, p.prompt, chat_template_kwargs=chat_template_kwargs) for p in problems]
+    template = sampling.chat_template_kwargs
+    prompt_ids = [encode_prompt(tokenizer, problem.prompt, chat_template_kwargs=template) for problem in problems]
     pieces = token_pieces(tokenizer)
     prefilled = [ends_in_thinking_tag(ids, pieces, verifier.tags) for ids in prompt_ids]
     sampled = generate_responses(
@@ -184,13 +209,13 @@ def sample_groups(
         tokenizer,
         prompt_ids,
         num_samples=num_samples,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        batch_size=batch_size,
-        seed=seed,
+        max_new_tokens=sampling.max_new_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        batch_size=sampling.batch_size,
+        seed=sampling.seed,
         tags=verifier.tags,
-        generation_kwargs=generation_kwargs,
+        generation_kwargs=sampling.generation_kwargs,
         progress=progress,
     )
     verdicts = verifier.verify(

@@ -1,4 +1,4 @@
-"""What can be wrong with the rollouts of a policy: seen how often, why, and what to change. One function per fault."""
+"""The faults that the rollouts of a policy can have: how often, why, and what to change. One function per fault."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ _EXAMPLE_CHARACTERS = 160
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing that is wrong with the rollouts.
+    """One fault of the rollouts.
 
-    `fraction` is the number that `what` states. `example` is one response that shows it, empty where none can.
+    `fraction` is the number that `what` states. `example` is a response that shows the fault, or empty.
 
     Example: Finding(severity="stop", fraction=0.97, what="97 % of responses reach max_completion_length 32 without an
         end token", cause="...", advice="Raise --trl.max_completion_length.", example="train-3: '<think> 3 + 4 ...'")
@@ -42,19 +42,19 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutFacts:
-    """What a few groups look like. Fractions are of responses unless said otherwise.
+    """Statistics of a few groups.
 
     Attributes:
-        groups: The responses that were looked at, one group per problem.
-        correct_fraction: Verified and well formatted.
-        truncated_fraction: No end token within the budget.
-        badly_formatted_fraction: Not in the verifier's format.
-        verified_badly_formatted_fraction: A right answer in bad format, which earns the penalty.
-        all_correct_fraction: Groups in which every response is correct.
-        all_wrong_fraction: Groups in which none is.
-        prefilled_fraction: Groups whose prompt already opens the thinking part.
-        missing_anchor_fraction: Problems without an expert solution, of all problems, not only those looked at.
-        status_fractions: By how verification ended.
+        groups: The responses, one group per problem.
+        correct_fraction: Share of responses that are verified and well formatted.
+        truncated_fraction: Share of responses without an end token within the limit.
+        badly_formatted_fraction: Share of responses that are not in the verifier's format.
+        verified_badly_formatted_fraction: Share of responses with a right answer in bad format, which earn the penalty.
+        all_correct_fraction: Share of groups in which every response is correct.
+        all_wrong_fraction: Share of groups in which no response is correct.
+        prefilled_fraction: Share of groups whose prompt already opens the thinking part.
+        missing_anchor_fraction: Share of all problems, not these alone, that have no expert solution.
+        status_fractions: Shares of responses by how their verification ended.
     """
 
     groups: tuple[Group, ...]
@@ -89,7 +89,7 @@ class RolloutFacts:
 def find_faults(
     facts: RolloutFacts, verifier: ResponseVerifier, *, needs_alignment: bool, max_new_tokens: int, end_token: str
 ) -> tuple[Finding, ...]:
-    """Every fault of the rollouts, those that should stop a run first. Arguments as in `gar.evaluation.preflight`."""
+    """Find every fault of the rollouts, those that should stop a run first. Arguments as in `preflight`."""
     findings = [
         _cut_off(facts, max_new_tokens, end_token),
         _bad_format(facts, verifier),

@@ -1,12 +1,12 @@
 """A look at a few rollouts before the first step: is there anything to learn from, and if not, why?
 
 A run whose responses are all cut off, all badly formatted or all wrong trains for hours without an error and without a
-result. `findings.py` holds what is looked for.
+result. The faults are in `findings.py`.
 """
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from transformers import PreTrainedModel
 
 from gar.errors import PreflightError
-from gar.evaluation.evaluate import sample_groups
+from gar.evaluation.evaluate import Sampling, sample_groups
 from gar.evaluation.findings import Finding, RolloutFacts, find_faults, percent
 from gar.settings import PreflightSettings
 from gar.types import Problem, ResponseVerifier
@@ -75,62 +75,39 @@ def preflight(
     problems: Sequence[Problem],
     verifier: ResponseVerifier,
     settings: PreflightSettings,
+    sampling: Sampling,
     *,
     needs_alignment: bool,
-    seed: int,
-    max_new_tokens: int,
-    temperature: float,
-    top_p: float = 1.0,
-    batch_size: int = 64,
-    chat_template_kwargs: Mapping[str, Any] | None = None,
-    generation_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = "preflight",
 ) -> PreflightReport:
-    """Sample a few groups as training will, and say what is wrong with them. `settings.mode` is the caller's to follow.
+    """Sample a few groups as training will, and say what is wrong with them. The caller acts on `settings.mode`.
 
     Args:
         model: The policy; its mode and the random state of the process are left as they are.
         tokenizer: Its tokenizer.
-        problems: All training problems; `settings.num_problems` of them are drawn with `seed`.
+        problems: All training problems; `settings.num_problems` of them are drawn with `sampling.seed`.
         verifier: Gives each response its verdict.
         settings: How many problems and samples.
+        sampling: How training samples; `max_new_tokens` is TRL's max_completion_length.
         needs_alignment: The method compares responses with expert solutions (`gar.methods.Method.needs_alignment`).
-        seed: Of the draw of problems and of the sampling.
-        max_new_tokens: Longest response in training, TRL's max_completion_length.
-        temperature: Of the sampling in training.
-        top_p: Of the sampling in training.
-        batch_size: Responses generated at one time.
-        chat_template_kwargs: As in `encode_prompt`.
-        generation_kwargs: As in `generate_responses`: what else the sampling of training is set to.
-        progress: Label of the progress bar.
+        progress: Label of the progress bar; None shows none.
 
     Raises:
-        DataError: No problems, or a prompt that does not fit.
+        DataError: There are no problems, or a prompt does not fit into the context.
         ModelError: As `generate_responses`.
     """
     start = time.perf_counter()
-    drawn = random.Random(seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
+    drawn = random.Random(sampling.seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
+    few = [problems[i] for i in sorted(drawn)]
     groups = sample_groups(
-        model,
-        tokenizer,
-        [problems[i] for i in sorted(drawn)],
-        verifier,
-        num_samples=settings.num_samples,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        batch_size=batch_size,
-        seed=seed,
-        chat_template_kwargs=chat_template_kwargs,
-        generation_kwargs=generation_kwargs,
-        progress=progress,
+        model, tokenizer, few, verifier, sampling, num_samples=settings.num_samples, progress=progress
     )
     facts = RolloutFacts.from_groups(groups, problems)
     findings = find_faults(
         facts,
         verifier,
         needs_alignment=needs_alignment,
-        max_new_tokens=(generation_kwargs or {}).get("max_new_tokens", max_new_tokens),
+        max_new_tokens=(sampling.generation_kwargs or {}).get("max_new_tokens", sampling.max_new_tokens),
         end_token=tokenizer.eos_token,
     )
     return PreflightReport(facts=facts, findings=findings, seconds=time.perf_counter() - start)

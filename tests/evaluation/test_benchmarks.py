@@ -11,38 +11,25 @@ from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks import BENCHMARKS, load_benchmark, load_shots
 from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, SHOTS, write_csv, write_jsonl
 
+GIVEN = {
+    "aime-2026": [("1", "2", "Number Theory, Algebra"), ("2", "\\frac{1}{2}", "Algebra")],
+    "imo-answerbench-v1": [("imo-1", "$3$.", "Algebra"), ("imo-2", "7", "Number theory")],
+    "mmlu-pro": [("70", "A", "math"), ("71", "B", "law"), ("72", "C", "law")],
+    "math-500": [("test/algebra/1.json", "8", "Algebra")],
+    "gsm8k": [("f632907cd116", "1002", "")],
+}
 
-@pytest.mark.parametrize("name", ROWS)
+
+@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.columns is not None])
 def test_load_benchmark_reads_the_published_columns_of_each_set(name, tmp_path):
     loaded = load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', ROWS[name])}")
     assert loaded.benchmark is BENCHMARKS[name]
-    assert len(loaded.problems) == len(ROWS[name])
     assert loaded.source == str(tmp_path / "rows.jsonl")
     assert f"{len(ROWS[name])} problems, where {BENCHMARKS[name].num_problems} were published." in loaded.notes
-    assert all(each.id and each.question and each.answer for each in loaded.problems)
-
-
-def test_every_named_set_has_a_file_of_ours():
-    assert set(ROWS) == {name for name, benchmark in BENCHMARKS.items() if benchmark.columns is not None}
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("aime-2026", [("1", "2", "Number Theory, Algebra"), ("2", "\\frac{1}{2}", "Algebra")]),
-        ("imo-answerbench-v1", [("imo-1", "$3$.", "Algebra"), ("imo-2", "7", "Number theory")]),
-        ("mmlu-pro", [("70", "A", "math"), ("71", "B", "law"), ("72", "C", "law")]),
-        ("math-500", [("test/algebra/1.json", "8", "Algebra")]),
-    ],
-)
-def test_load_benchmark_takes_id_answer_and_category(name, expected, tmp_path):
-    loaded = load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', ROWS[name])}")
-    assert [(each.id, each.answer, each.category) for each in loaded.problems] == expected
-
-
-def test_load_benchmark_takes_gsm8k_answers_after_the_hashes(tmp_path):
-    (problem,) = load_benchmark(f"gsm8k={write_jsonl(tmp_path / 'rows.jsonl', ROWS['gsm8k'])}").problems
-    assert (problem.question, problem.answer) == ("Two and a thousand?", "1002")
+    given = [(problem.id, problem.answer, problem.category) for problem in loaded.problems]
+    assert given == GIVEN.get(name, given)
+    assert len(given) == len(ROWS[name])
+    assert all(problem.id and problem.question and problem.answer for problem in loaded.problems)
 
 
 def test_load_benchmark_is_the_same_from_jsonl_parquet_and_csv(tmp_path):

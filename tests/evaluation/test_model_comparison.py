@@ -9,7 +9,6 @@ from scipy import stats
 
 from gar.errors import ConfigError, DataError, RecordError
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.metrics import default_ks
 from gar.evaluation.model_comparison import compare, load_model
 from gar.records.files import json_text, write_atomic
 
@@ -31,12 +30,7 @@ def make(tmp_path):
             identity[part][field] = value
         write_atomic(folder.set_path, json_text(identity))
         problems = [
-            {
-                "id": f"p{i}",
-                "category": "",
-                "num_correct": c,
-                "wrong_votes": [num_samples - c] if c < num_samples else [],
-            }
+            {"id": f"p{i}", "category": "", "num_correct": c, "wrong_votes": [num_samples - c] * (c < num_samples)}
             for i, c in enumerate(correct)
         ]
         metrics = {"num_samples": num_samples, "format": "boxed", "pass_at": {}, "problems": problems}
@@ -108,7 +102,6 @@ def test_compare_corrects_over_models_and_sets(make):
 def test_compare_chooses_pass_at_1_and_half_and_the_vote_of_all(make):
     rows = compare([load_model(make("a", [1, 2])), load_model(make("b", [2, 2]))])
     assert [(row.measure, row.k) for row in rows] == [("pass", 1), ("pass", 4), ("majority", 8)]
-    assert default_ks(12) == (1, 2, 4, 8, 12)
 
 
 @pytest.mark.parametrize(

@@ -80,34 +80,39 @@ def test_preflight_warns_where_some_responses_are_cut_off(make_policy, tokenizer
     report.raise_if_stop()
 
 
-def test_preflight_stops_where_no_response_is_correct(make_policy, tokenizer, problems, verifier):
-    report = look(make_policy(WRONG), tokenizer, problems, verifier)
-    [finding] = report.findings
-    assert finding.severity == "stop"
-    assert finding.what == "no response of 128 is correct"
-    assert "too hard for this model, or its answers have another form" in finding.cause
-    assert "gold '7': '<think> work </think> <answer> 3 </answer>'" in finding.example
+@pytest.mark.parametrize(
+    ("changes", "what", "cause", "advice", "example", "others"),
+    [
+        (
+            WRONG, "no response of 128 is correct", "too hard for this model, or its answers have another form",
+            "Compare the answers", "gold '7': '<think> work </think> <answer> 3 </answer>'", [],
+        ),
+        (
+            UNKNOWN_FORMAT, "100 % of responses are not in the format 'think-answer'",
+            "The model was not told this format", "--data.template think-answer", "'7' (", ["stop"],
+        ),
+        (
+            WITHOUT_THINKING, "no response of 128 is correct", "100 % have the right answer, but in bad format",
+            "Make the format right first", "'<answer> 7 </answer>'", ["stop", "warn"],
+        ),
+        (
+            EMPTY, "100 % of responses are not in the format", "Most responses are empty", "chat template", "''",
+            ["stop"],
+        ),
+    ],
+    ids=["wrong", "unknown format", "bad format", "empty"],
+)  # fmt: skip
+def test_preflight_stops_where_nothing_can_be_learned(
+    make_policy, tokenizer, problems, verifier, changes, what, cause, advice, example, others
+):
+    report = look(make_policy(changes), tokenizer, problems, verifier)
+    finding = finding_of(report, what)
+    assert cause in finding.cause
+    assert advice in finding.advice
+    assert example in finding.example
+    assert [finding.severity for finding in report.findings] == ["stop", *others]
     with pytest.raises(PreflightError, match="no response of 128 is correct"):
         report.raise_if_stop()
-
-
-def test_preflight_stops_where_the_format_is_never_met(make_policy, tokenizer, problems, verifier):
-    report = look(make_policy(UNKNOWN_FORMAT), tokenizer, problems, verifier)
-    finding = finding_of(report, "100 % of responses are not in the format 'think-answer'")
-    assert finding.severity == "stop"
-    assert "The model was not told this format" in finding.cause
-    assert "--data.template think-answer" in finding.advice
-    assert "'7' (" in finding.example  # and what the verifier says of it
-    assert "See the other findings" in finding_of(report, "no response").advice
-
-
-def test_preflight_stops_where_right_answers_are_all_in_bad_format(make_policy, tokenizer, problems, verifier):
-    report = look(make_policy(WITHOUT_THINKING), tokenizer, problems, verifier)
-    assert report.facts.correct_fraction == 0.0
-    assert report.facts.verified_badly_formatted_fraction == 1.0
-    assert "100 % have the right answer, but in bad format" in finding_of(report, "no response").cause
-    assert finding_of(report, "right answer in bad format").severity == "warn"
-    assert [finding.severity for finding in report.findings] == ["stop", "stop", "warn"]
 
 
 def test_preflight_explains_a_prompt_that_opens_the_thinking_part(make_policy, tokenizer, problems, verifier):
@@ -123,11 +128,6 @@ def test_preflight_explains_a_prompt_that_opens_the_thinking_part(make_policy, t
     assert "--verify.format boxed or none" in finding.advice
     # One that goes on where the prompt leaves off is fine.
     assert look(make_policy(MIXED), tokenizer, opened, verifier).findings == ()
-
-
-def test_preflight_says_that_responses_are_empty(make_policy, tokenizer, problems, verifier):
-    report = look(make_policy(EMPTY), tokenizer, problems, verifier)
-    assert "Most responses are empty" in finding_of(report, "not in the format").cause
 
 
 def test_preflight_stops_where_no_answer_can_be_parsed(make_policy, tokenizer, problems):

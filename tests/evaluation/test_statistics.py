@@ -50,11 +50,7 @@ def test_paired_t_p_value_is_scipys(differences):
     else:
         reference = np.linspace(0.1, 0.9, len(differences))
         theirs = stats.ttest_rel(reference + differences, reference).pvalue
-        assert ours == pytest.approx(theirs, rel=1e-6)
-
-
-def test_paired_t_p_value_is_two_sided():
-    assert paired_t_p_value(DIFFERENCES) == paired_t_p_value(np.negative(DIFFERENCES))
+        assert ours == paired_t_p_value(np.negative(differences)) == pytest.approx(theirs, rel=1e-6)
 
 
 def test_paired_t_p_value_of_equal_differences_is_not_certainty():
@@ -133,17 +129,6 @@ def test_bootstrap_interval_of_one_seed_is_scipys_over_problems():
     values = np.random.default_rng(3).normal(0, 1, size=200)
     theirs = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(4)).confidence_interval
     assert bootstrap_interval(values[None]) == pytest.approx((theirs.low, theirs.high), abs=0.01)
-
-
-def test_bootstrap_interval_covers_both_seeds_and_problems():
-    rows = np.random.default_rng(5).normal(0, 1, size=(30, 1))
-    seeds_differ, problems_differ = rows + np.zeros((30, 30)), rows.T + np.zeros((30, 30))
-    expected = 2 * 1.96 * rows.std() / 30**0.5
-    for values in (seeds_differ, problems_differ):
-        low, high = bootstrap_interval(values)
-        assert high - low == pytest.approx(expected, rel=0.05)
-    low, high = bootstrap_interval(seeds_differ + problems_differ)
-    assert high - low == pytest.approx(expected * 2**0.5, rel=0.05)
 
 
 def test_bootstrap_interval_of_no_difference_is_zero():

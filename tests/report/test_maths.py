@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.report import maths
-from gar.report.content import ShownText
 from gar.report.maths import MAX_CHARACTERS, mathml
+from gar.report.page import ShownText
 from gar.report.texts import Formulas, readable_prompt, recorded_prompt, shown_text
 
 LATEX_PIECES = st.sampled_from(

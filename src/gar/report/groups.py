@@ -1,4 +1,4 @@
-"""Runs that differ in their seed alone belong together; what else differs makes the label."""
+"""Runs in groups, those that differ in their seed alone together; in what groups differ, and where runs come from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 from gar.analysis.style import COLOURS, MUTED, method_colour
 from gar.records import canonical_hash
 from gar.records.dotted import leaves
+from gar.report.page import Column, RunFacts, Table
 from gar.report.read import ReadRun
 
 _NOT_TERMS = ("seed", "records", "evaluate.every_steps")
@@ -15,7 +16,7 @@ _NOT_TERMS = ("seed", "records", "evaluate.every_steps")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunGroup:
-    """Runs of one method under equal settings, by seed."""
+    """Runs of one method under equal settings, one per seed."""
 
     label: str
     colour: str
@@ -23,9 +24,9 @@ class RunGroup:
 
 
 def group_runs(runs: Sequence[ReadRun]) -> list[RunGroup]:
-    """Groups in the order in which they were named.
+    """Group runs, in the order in which they were named.
 
-    A run without settings is a group of its own under its name, and so is one whose seed is there already.
+    A run without settings is a group by itself, and so is a run whose seed its group has already.
     """
     groups: dict[str, list[ReadRun]] = {}
     for run in runs:
@@ -50,8 +51,33 @@ def differing_settings(runs: Sequence[ReadRun]) -> dict[str, list[Any]]:
     return {name: found for name, found in values.items() if any(value != found[0] for value in found)}
 
 
+def run_facts(groups: Sequence[RunGroup]) -> list[RunFacts]:
+    """Every run with what its run.json says and its settings as text."""
+    return [
+        RunFacts(name=run.name, label=group.label, colour=group.colour, facts=_facts(run), config=run.config_text)
+        for group in groups
+        for run in group.runs
+    ]
+
+
+def differences_table(runs: Sequence[ReadRun]) -> Table | None:
+    """Settings that are not the same in all runs; None where there are none."""
+    differing = differing_settings(runs)
+    if len(runs) < 2 or not differing:
+        return None
+    return Table(
+        title="Settings that differ",
+        caption="Seeds and names of folders left out.",
+        columns=[Column(heading=heading, kind="text") for heading in ("setting", *(run.name for run in runs))],
+        rows=[
+            [name, *("not set" if value is None else str(value) for value in found)]
+            for name, found in differing.items()
+        ],
+    )
+
+
 def terms(run: ReadRun) -> Iterator[tuple[str, Any]]:
-    """The settings by their dotted names, without those that do not make another experiment."""
+    """The settings by their dotted names, without seeds, names and the like."""
     for name, value in leaves(run.settings):
         if not any(name == other or name.startswith(f"{other}.") for other in _NOT_TERMS):
             yield name, value
@@ -60,18 +86,18 @@ def terms(run: ReadRun) -> Iterator[tuple[str, Any]]:
 def _label(run: ReadRun, differing: Mapping[str, Any]) -> str:
     if not run.settings:
         return run.name
-    own = dict(terms(run))
-    rest = [f"{name} {own[name]}" for name in differing if name != "method" and name in own]
-    return ", ".join([str(own.get("method", run.name)), *rest[:3]])
+    values = dict(terms(run))
+    rest = [f"{name} {values[name]}" for name in differing if name != "method" and name in values]
+    return ", ".join([str(values.get("method", run.name)), *rest[:3]])
 
 
 def _colours(methods: Sequence[str]) -> list[str]:
-    """Each method's own colour; where it is taken already, or nobody's, the next of the palette that is free."""
+    """The colour of each method. Where it has none, or the colour is taken, the next free one of the palette."""
     taken: list[str] = []
     for method in methods:
-        own = method_colour(method)
+        usual = method_colour(method)
         free = [colour for colour in COLOURS if colour not in taken] or list(COLOURS)
-        taken.append(free[0] if own in (*taken, MUTED) else own)
+        taken.append(free[0] if usual in (*taken, MUTED) else usual)
     return taken
 
 
@@ -81,3 +107,27 @@ def _distinct(labels: Sequence[str]) -> list[str]:
         label if labels.count(label) == 1 else f"{label} ({labels[: number + 1].count(label)})"
         for number, label in enumerate(labels)
     ]
+
+
+def _facts(run: ReadRun) -> list[tuple[str, str, str | None]]:
+    """Label, value, and the term that explains it."""
+    record = run.record
+    cores = f"{record.get('cpu_count') or 'unknown number of'} cores"
+    entries = {
+        "status": record.get("status", "unknown"),
+        "start time": record.get("start_time"),
+        "end time": record.get("end_time"),
+        "resumed": ", ".join(map(str, record.get("resume_times") or ())),
+        "changed when resumed": record.get("overrides"),
+        "seed": run.seed,
+        "command": record.get("command"),
+        "machine": f"{record['platform']}, {cores}" if record.get("platform") else None,
+        "config hash": record.get("config_hash"),
+        "data hash": record.get("data_hash"),
+    }
+    terms = {"config hash": "config_hash", "data hash": "data_hash"}
+    facts = [(label, str(value), terms.get(label)) for label, value in entries.items() if value or value == 0]
+    versions = record.get("versions")
+    if isinstance(versions, dict):
+        facts += [(package, str(version or "not installed"), None) for package, version in versions.items()]
+    return facts

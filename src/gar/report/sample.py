@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gar.report.read import ReadRun
+from gar.types import Problem
 
 SEED = 0
 _MAX_STEPS = 25
+
+Experts = Mapping[tuple[int, str], Problem]
+"""Problems with their expert solutions, by run and problem id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,12 +25,17 @@ class DrawnGroup:
 
     @property
     def first(self) -> Mapping[str, Any]:
-        """Any row: what all of them share, such as the prompt."""
+        """Any row, for what all rows share, such as the prompt."""
         return self.rows[0]
+
+    @property
+    def problem(self) -> tuple[int, str]:
+        """The run and the problem id."""
+        return self.run, str(self.first["problem_id"])
 
 
 def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
-    """Whole groups of a run with about `most` rollouts: all of them, or random ones at steps spread evenly.
+    """Draw whole groups of a run with about `most` rollouts: all of them, or random ones at steps spread evenly.
 
     Args:
         run: The run.
@@ -46,6 +55,25 @@ def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
         picked = random.Random(f"{SEED}-{step}").sample(range(len(groups)), min(share, len(groups)))
         drawn += [groups[i] for i in sorted(picked)]
     return drawn
+
+
+def _groups(run: ReadRun, number: int, step: int) -> list[DrawnGroup]:
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for row in run.rollouts(step):
+        groups.setdefault(row["group_index"], []).append(row)
+    return [
+        DrawnGroup(run=number, step=step, rows=sorted(rows, key=lambda row: row["response_index"]))
+        for _, rows in sorted(groups.items())
+    ]
+
+
+def _spread(steps: Sequence[int], count: int) -> list[int]:
+    """So many of the steps, spread evenly, with the first and the last."""
+    if count >= len(steps):
+        return list(steps)
+    if count == 1:
+        return [steps[-1]]
+    return [steps[round(i * (len(steps) - 1) / (count - 1))] for i in range(count)]
 
 
 def drawing_words(runs: Sequence[ReadRun], num_shown: int, num_drawn: int) -> str:
@@ -72,22 +100,3 @@ def verdict_word(row: Mapping[str, Any]) -> str:
     if row.get("verified"):
         return "right, not in format"
     return row.get("status") or "not recorded"
-
-
-def _groups(run: ReadRun, number: int, step: int) -> list[DrawnGroup]:
-    groups: dict[int, list[dict[str, Any]]] = {}
-    for row in run.rollouts(step):
-        groups.setdefault(row["group_index"], []).append(row)
-    return [
-        DrawnGroup(run=number, step=step, rows=sorted(rows, key=lambda row: row["response_index"]))
-        for _, rows in sorted(groups.items())
-    ]
-
-
-def _spread(steps: Sequence[int], count: int) -> list[int]:
-    """So many of the steps, spread evenly, first and last among them."""
-    if count >= len(steps):
-        return list(steps)
-    if count == 1:
-        return [steps[-1]]
-    return [steps[round(i * (len(steps) - 1) / (count - 1))] for i in range(count)]

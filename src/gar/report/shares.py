@@ -1,41 +1,43 @@
-"""What each token of a shown response adds to its alignment, under the weights that a run has left."""
+"""What each token of a shown response adds to its alignment, under the weights that a run has left. Needs a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from gar.config import RunConfig
 from gar.errors import GarError
-from gar.report.content import ShownShares
-from gar.report.experts import Experts
+from gar.report.page import ShownGroup, ShownShares
 from gar.report.read import ReadRun
-from gar.report.sample import DrawnGroup
+from gar.report.sample import DrawnGroup, Experts
 from gar.report.texts import recorded_prompt
 from gar.settings import ModelSettings
-
-Weights = Literal["final", "start"]
-Shares = Mapping[tuple[int, int, int, int], ShownShares]
-"""By run, step, group and response."""
+from gar.types import Problem
 
 _DIGITS = 4
 
 
-def token_shares(
-    runs: Sequence[ReadRun], groups: Sequence[DrawnGroup], experts: Experts, weights: Weights, notes: list[str]
-) -> Shares:
-    """Shares for every shown response that has an expert solution; this runs the model.
+def add_shares(
+    shown: dict[int, ShownGroup],
+    runs: Sequence[ReadRun],
+    drawn: Sequence[DrawnGroup],
+    experts: Experts,
+    weights: Literal["final", "start"],
+    notes: list[str],
+) -> None:
+    """Add token shares to every shown response that has an expert solution; this runs the model of each run.
 
     Args:
+        shown: The shown groups, by their position in `drawn`. They are replaced.
         runs: The runs.
-        groups: What is shown of them.
+        drawn: The drawn groups.
         experts: Their problems.
-        weights: Of each run: "final", its `model` folder; "start", what it was trained from.
+        weights: "final", those in the run's `model` folder; "start", those it was trained from.
         notes: Receives which weights were used, and why there are no shares where there are none.
     """
-    shares: dict[tuple[int, int, int, int], ShownShares] = {}
     for number, run in enumerate(runs):
-        own = [group for group in groups if group.run == number and (number, _id(group)) in experts]
-        if not own:
+        places = [place for place in shown if drawn[place].run == number and drawn[place].problem in experts]
+        if not places:
             continue
         if run.config is None:
             notes.append(f"{run.name}: no token shares, since its settings are unknown.")
@@ -48,8 +50,9 @@ def token_shares(
             continue
         try:
             scorer = _scorer(run.config, path)
-            for group in own:
-                shares |= _group_shares(scorer, group, experts[number, _id(group)])
+            for place in places:
+                group = drawn[place]
+                shown[place] = _with_shares(shown[place], _group_scores(scorer, group, experts[group.problem]))
         except GarError as error:
             notes.append(f"{run.name}: token shares end here, since the model cannot be used: {error}")
             continue
@@ -58,11 +61,6 @@ def token_shares(
             f"{run.name}: token shares are under {name}. The alignment beside a response was recorded in training, "
             "under the weights of its own step, and may differ from the sum of the shares."
         )
-    return shares
-
-
-def _id(group: DrawnGroup) -> str:
-    return str(group.first["problem_id"])
 
 
 def _scorer(config: RunConfig, path: str) -> Any:
@@ -77,26 +75,27 @@ def _scorer(config: RunConfig, path: str) -> Any:
     return GarScorer(model.eval(), tokenizer, verifier=verifier, signal=config.signal, score_all=True)
 
 
-def _group_shares(scorer: Any, group: DrawnGroup, problem: Any) -> dict[tuple[int, int, int, int], ShownShares]:
+def _group_scores(scorer: Any, group: DrawnGroup, problem: Problem) -> Sequence[Any]:
     from gar.scoring import ResponseGroup
 
-    scores = scorer.score(
-        [
-            ResponseGroup(
-                prompt=recorded_prompt(group.first["prompt"]),
-                responses=[row["response"] for row in group.rows],
-                anchors=[anchor.text for anchor in problem.anchors],
-                eligible=[bool(row["eligible"]) for row in group.rows],
-            )
-        ],
-        tokens=True,
+    responses = ResponseGroup(
+        prompt=recorded_prompt(group.first["prompt"]),
+        responses=[row["response"] for row in group.rows],
+        anchors=[anchor.text for anchor in problem.anchors],
+        eligible=[bool(row["eligible"]) for row in group.rows],
     )
-    return {
-        (group.run, group.step, row["group_index"], row["response_index"]): ShownShares(
+    return scorer.score([responses], tokens=True)
+
+
+def _with_shares(group: ShownGroup, scores: Sequence[Any]) -> ShownGroup:
+    def shares(score: Any) -> ShownShares | None:
+        if score.token_shares is None:
+            return None
+        return ShownShares(
             tokens=list(score.tokens),
             shares=[None if share is None else round(share, _DIGITS) for share in score.token_shares],
             alignment=round(score.alignment, _DIGITS),
         )
-        for row, score in zip(group.rows, scores, strict=True)
-        if score.token_shares is not None
-    }
+
+    responses = zip(group.responses, scores, strict=True)
+    return replace(group, responses=[replace(response, shares=shares(score)) for response, score in responses])

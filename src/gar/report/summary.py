@@ -4,32 +4,62 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
-from gar.report.content import Column, Table, Tile
 from gar.report.groups import RunGroup
+from gar.report.page import Column, Table, Tile
 from gar.report.read import ReadRun
 from gar.report.sample import verdict_word
 from gar.report.verdicts import Contrast, p_text, signed
 
 _NONE = "–"
 _EDGE_FRACTION = 0.1
+_COURSE_TERMS = {"silent groups": "silent", "seconds per step": "step time", "GAR’s share": "gar share"}
+
+
+def summary_tables(
+    groups: Sequence[RunGroup],
+    counts: Sequence[Counter[str]],
+    changes: Sequence[Contrast],
+    contests: Sequence[Contrast],
+) -> list[Table]:
+    """The tables of the summary, those without a row left out.
+
+    Args:
+        groups: The groups.
+        counts: `verdict_counts` of every run.
+        changes: Before against after.
+        contests: Every group against the first.
+    """
+    runs = [run for group in groups for run in group.runs]
+    tables = [
+        _contest_table(contests, groups[0].label) if contests else None,
+        _change_table(changes) if changes else None,
+        _recorded_table(groups, changes),
+        _course_table(runs) if len(runs) > 1 else None,
+        _status_table(runs, counts),
+    ]
+    return [table for table in tables if table]
 
 
 def tiles(run: ReadRun) -> list[Tile]:
     """One run at a glance."""
-    right, alignment = (edges(run, f"gar/{name}") for name in ("eligible_fraction", "alignment_mean"))
-    tenths = "first and last tenth"
+    course, tenths = _course(run), "first and last tenth"
     return [
-        Tile(term="steps", label="Steps", value=f"{run.last_step:,}", detail=f"{run.num_rollouts:,} rollouts"),
-        Tile(term="right", label="Right and in format", value=_arrow(right, percent=True), detail=tenths),
-        Tile(term="alignment", label="Alignment when right", value=_arrow(alignment), detail=tenths),
-        Tile(term="silent", label="Silent groups", value=_arrow(_silent(run), percent=True),
+        Tile(term="steps", label="Steps", value=course["steps"], detail=f"{course['rollouts']} rollouts"),
+        Tile(term="right", label="Right and in format", value=course["right"], detail=tenths),
+        Tile(term="alignment", label="Alignment when right", value=course["alignment"], detail=tenths),
+        Tile(term="silent", label="Silent groups", value=course["silent groups"],
              detail="by outcome alone, with the bonus"),
-        Tile(term="step time", label="Seconds per step", value=_text(step_seconds(run), 2),
-             detail=f"of which GAR {_percent(gar_share(run))}"),
+        Tile(term="step time", label="Seconds per step", value=course["seconds per step"],
+             detail=f"of which GAR {course['GAR’s share']}"),
     ]  # fmt: skip
 
 
-def change_table(contrasts: Sequence[Contrast]) -> Table:
+def verdict_counts(run: ReadRun) -> Counter[str]:
+    """Responses of all rollouts by how they ended."""
+    return Counter(verdict_word(row) for row in run.every_rollout(["eligible", "verified", "status"]))
+
+
+def _change_table(contrasts: Sequence[Contrast]) -> Table:
     """Before against after, as tested."""
     return _contrast_table(
         contrasts,
@@ -39,7 +69,7 @@ def change_table(contrasts: Sequence[Contrast]) -> Table:
     )
 
 
-def contest_table(contrasts: Sequence[Contrast], reference: str) -> Table:
+def _contest_table(contrasts: Sequence[Contrast], reference: str) -> Table:
     """Every group against the first, as tested."""
     labels = {contrast.label for contrast in contrasts}
     return _contrast_table(
@@ -50,7 +80,7 @@ def contest_table(contrasts: Sequence[Contrast], reference: str) -> Table:
     )
 
 
-def recorded_table(groups: Sequence[RunGroup], tested: Sequence[Contrast]) -> Table | None:
+def _recorded_table(groups: Sequence[RunGroup], tested: Sequence[Contrast]) -> Table | None:
     """pass@k as recorded, where there was nothing to test it against."""
     done = {(contrast.label, contrast.set_name, contrast.k) for contrast in tested}
     rows = []
@@ -64,50 +94,39 @@ def recorded_table(groups: Sequence[RunGroup], tested: Sequence[Contrast]) -> Ta
                     for k in sorted(values[0] | values[1])
                     if (group.label, name, k) not in done
                 ]
-    columns = [
-        Column(heading="run", kind="text"),
-        Column(heading="set", kind="text"),
-        Column(heading="k", term="pass@k"),
-        Column(heading="before", term="before"),
-        Column(heading="after", term="after"),
-    ]
+    columns = _columns("run", "set", k="pass@k", before="before", after="after")
     caption = "As recorded. Without a second measurement of the same problems there is no test."
     return Table(title="Measured pass@k", caption=caption, columns=columns, rows=rows) if rows else None
 
 
-def course_table(groups: Sequence[RunGroup]) -> Table:
+def _course_table(runs: Sequence[ReadRun]) -> Table:
     """How training went, run by run."""
-    columns = [
-        Column(heading="run", kind="text"),
-        Column(heading="steps", term="steps"),
-        Column(heading="rollouts", term="rollouts"),
-        Column(heading="right", term="right"),
-        Column(heading="alignment", term="alignment"),
-        Column(heading="silent groups", term="silent"),
-        Column(heading="seconds per step", term="step time"),
-        Column(heading="GAR’s share", term="gar share"),
-    ]
-    rows = [
-        [
-            run.name,
-            f"{run.last_step:,}",
-            f"{run.num_rollouts:,}",
-            _arrow(edges(run, "gar/eligible_fraction"), percent=True),
-            _arrow(edges(run, "gar/alignment_mean")),
-            _arrow(_silent(run), percent=True),
-            _text(step_seconds(run), 2),
-            _percent(gar_share(run)),
-        ]
-        for group in groups
-        for run in group.runs
-    ]
+    rows = [[run.name, *_course(run).values()] for run in runs]
+    columns = [Column(heading="run", kind="text")]
+    columns += [Column(heading=heading, term=_COURSE_TERMS.get(heading, heading)) for heading in _course(runs[0])]
     caption = (
         "Two numbers: the first and the last tenth of the steps; of silent groups, by outcome alone and with the bonus."
     )
     return Table(title="Course of training", caption=caption, columns=columns, rows=rows)
 
 
-def status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Table | None:
+def _course(run: ReadRun) -> dict[str, str]:
+    """How training went, by heading."""
+    seconds = _logged(run, "time/step_seconds")
+    gar_seconds = _logged(run, "time/gar_seconds")
+    silent = [_mean_of(_logged(run, f"gar/silent_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
+    return {
+        "steps": f"{run.last_step:,}",
+        "rollouts": f"{run.num_rollouts:,}",
+        "right": _arrow(_edges(run, "gar/eligible_fraction"), percent=True),
+        "alignment": _arrow(_edges(run, "gar/alignment_mean")),
+        "silent groups": _arrow(silent, percent=True),
+        "seconds per step": _text(statistics.median(seconds) if seconds else None, 2),
+        "GAR’s share": _percent(sum(gar_seconds) / sum(seconds) if gar_seconds and sum(seconds) else None),
+    }
+
+
+def _status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Table | None:
     """How the responses ended, over all recorded rollouts."""
     words = sorted({word for count in counts for word in count}, key=lambda word: (word != "right", word))
     if not words:
@@ -121,45 +140,21 @@ def status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Tab
     return Table(title="How responses ended", caption="All recorded rollouts.", columns=columns, rows=rows)
 
 
-def verdict_counts(run: ReadRun) -> Counter[str]:
-    """Responses of all rollouts by how they ended."""
-    return Counter(verdict_word(row) for row in run.every_rollout(["eligible", "verified", "status"]))
-
-
-def edges(run: ReadRun, metric: str) -> tuple[float | None, float | None]:
+def _edges(run: ReadRun, metric: str) -> tuple[float | None, float | None]:
     """Mean over the first and over the last tenth of the steps that have the metric."""
     rows = [row[metric] for row in run.metrics if metric in row]
     size = max(1, round(len(rows) * _EDGE_FRACTION))
     return _mean_of(rows[:size]), _mean_of(rows[-size:])
 
 
-def step_seconds(run: ReadRun) -> float | None:
-    """Median."""
-    seconds = [value for row in run.metrics if (value := row.get("time/step_seconds")) is not None]
-    return statistics.median(seconds) if seconds else None
-
-
-def gar_share(run: ReadRun) -> float | None:
-    """Of the seconds of all steps."""
-    seconds, own = (
-        [row[name] for row in run.metrics if row.get(name) is not None]
-        for name in ("time/step_seconds", "time/gar_seconds")
-    )
-    return sum(own) / sum(seconds) if own and sum(seconds) else None
-
-
 def _contrast_table(contrasts: Sequence[Contrast], *, title: str, caption: str, headings: Sequence[Column]) -> Table:
     columns = [
-        Column(heading="runs", kind="text"),
-        Column(heading="set", kind="text"),
-        Column(heading="k", term="pass@k"),
+        *_columns("runs", "set", k="pass@k"),
         *headings,
         Column(heading="difference", term="difference"),
         Column(heading="95 % interval", term="interval"),
         Column(heading="p", term="p-value"),
-        Column(heading="detectable", term="detectable"),
-        Column(heading="seeds", term="seeds"),
-        Column(heading="problems", term="problems"),
+        *_columns(detectable="detectable", seeds="seeds", problems="problems"),
         Column(heading="verdict", term="verdict", kind="verdict"),
     ]
     rows = [[contrast.label, *_contrast_cells(contrast)] for contrast in contrasts]
@@ -185,13 +180,14 @@ def _contrast_cells(contrast: Contrast) -> list[str]:
     ]
 
 
-def _silent(run: ReadRun) -> tuple[float | None, float | None]:
-    """Share of silent groups by the outcome alone, and with the bonus; means over the steps."""
-    return _mean(run, "gar/silent_group_fraction_outcome"), _mean(run, "gar/silent_group_fraction_shaped")
+def _columns(*texts: str, **numbers: str) -> list[Column]:
+    """Columns of texts by their headings, then of numbers by heading and term."""
+    columns = [Column(heading=heading, kind="text") for heading in texts]
+    return columns + [Column(heading=heading, term=term) for heading, term in numbers.items()]
 
 
-def _mean(run: ReadRun, metric: str) -> float | None:
-    return _mean_of([row[metric] for row in run.metrics if metric in row])
+def _logged(run: ReadRun, metric: str) -> list[float]:
+    return [row[metric] for row in run.metrics if row.get(metric) is not None]
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:

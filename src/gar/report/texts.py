@@ -4,8 +4,8 @@ import ast
 import re
 from typing import Any
 
-from gar.report.content import Part, ShownText
 from gar.report.maths import MAX_CHARACTERS, mathml
+from gar.report.page import Part, ShownText
 from gar.types import Prompt
 
 _OPENING = re.compile(r"\\\(|\\\[|\$\$|\$|\\begin\{(align\*?|equation\*?|gather\*?)\}|\\boxed\{")

@@ -1,13 +1,56 @@
-"""Which answers are one vote, with real worker processes."""
+"""Grading of samples: choice letters as models write them, votes by value, and the numbers of `score`."""
 
 import time
 
 import pytest
 
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.grading import equal_answers, score, vote_pool
+from gar.evaluation.grading import choice_verdict, equal_answers, score, vote_pool
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
+from gar.types import Status
+
+NAMES_C = [
+    "C", "c", "(C)", "(c)", "[C]", "C.", "C)", "**C**", "**(C)**", r"\text{C}", r"\textbf{(C)}", r"$\mathrm{C}$",
+    r"\boxed{C}", "Answer: C.", "the answer is (c)", "The correct answer is **C**.", "Option C", "choice (C)",
+    "C. a noble gas", "C) a noble gas, as A has none", "C\u200e", "\u202bC",
+]  # fmt: skip
+NAMES_NONE = [
+    "C: vitamin A", "A or B", "A, B", "A and B", "A/B", "(A) (B)", "A) or B)", "A. one; B. two", "A, B, C, D", "ABCD",
+    "not A", "a noble gas", "E", "7", "", "Call me", "C" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"), [*((answer, Status.OK) for answer in NAMES_C), *((a, Status.UNPARSED) for a in NAMES_NONE)]
+)
+def test_choice_verdict_reads_one_letter_of_four_or_none(answer, status):
+    text = f"<think>x</think><answer>{answer}</answer>"
+    assert choice_verdict(text, "C", 4, format="think-answer").status == status
+
+
+def test_choice_verdict_knows_as_many_letters_as_there_are_choices():
+    text = "<think>x</think><answer>J</answer>"
+    found = [choice_verdict(text, "J", number, format="think-answer").status for number in (9, 10)]
+    assert found == [Status.UNPARSED, Status.OK]
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "status", "well_formatted"),
+    [
+        ("<think> hm </think> <answer> (B) </answer>", "think-answer", Status.OK, True),
+        ("<think> hm </think> <answer> C </answer>", "think-answer", Status.WRONG, True),
+        ("<think> hm </think> <answer> B or C </answer>", "think-answer", Status.UNPARSED, True),
+        ("<think> it is B", "think-answer", Status.UNPARSED, False),
+        ("so \\boxed{B}", "boxed", Status.OK, True),
+        ("Let's think step by step. ... The answer is (B).", "none", Status.OK, True),
+        ("I am not sure.", "none", Status.UNPARSED, True),
+    ],
+)
+def test_choice_verdict_follows_the_format(text, format, status, well_formatted):
+    verdict = choice_verdict(text, "B", 4, format=format)
+    assert (verdict.status, verdict.well_formatted) == (status, well_formatted)
+    assert verdict.verified == (status is Status.OK)
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +114,8 @@ SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
 
 
 def test_score_counts_votes_by_value(tmp_path):
-    texts = [
-        r"\boxed{1/2}",
-        r"\boxed{0.5}",
-        r"\boxed{\frac{1}{3}}",
-        r"\boxed{1/3}",
-        r"\boxed{2/6}",
-        "none",
-        r"\boxed{7}",
-    ]
+    answers = ("1/2", "0.5", r"\frac{1}{3}", "1/3", "2/6", "7")
+    texts = [*(rf"\boxed{{{answer}}}" for answer in answers), "none"]
     metrics = score(write_set(tmp_path, [texts], [r"\frac12"]), SETTINGS)
     assert metrics["problems"] == [{"id": "p0", "category": "a", "num_correct": 2, "wrong_votes": [3, 1]}]
     assert metrics["majority_at"] == {str(k): majority_at_k(2, [3, 1], 1, k) for k in (1, 2, 4, 7)}
@@ -118,13 +154,8 @@ def test_score_reads_letters_of_multiple_choice_and_reports_categories(tmp_path)
 
 
 def test_score_survives_hostile_samples_and_says_how_they_ended(tmp_path):
-    hostile = [
-        r"\boxed{9^{9^{9^9}}}",
-        r"\boxed{" + r"\frac{1}{" * 10_000 + "}",
-        r"\boxed{" * 500,
-        "\x00",
-        "1" * 1_000_000,
-    ]
+    nested = r"\boxed{" + r"\frac{1}{" * 10_000 + "}"
+    hostile = [r"\boxed{9^{9^{9^9}}}", nested, r"\boxed{" * 500, "\x00", "1" * 1_000_000]
     metrics = score(write_set(tmp_path, [[*hostile, r"\boxed{7}"]], ["7"]), SETTINGS)
     assert metrics["problems"][0]["num_correct"] == 1
     assert sum(metrics["status_counts"].values()) == 6

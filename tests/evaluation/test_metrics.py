@@ -1,13 +1,64 @@
-"""majority_at_k against every draw written out, and against numbers by hand."""
+"""pass@k against exact arithmetic, and maj@k against every draw written out."""
 
 from collections import Counter
+from fractions import Fraction
 from itertools import combinations
+from math import comb
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.evaluation.metrics import majority_at_k, pass_at_k
+from gar.evaluation.metrics import default_ks, majority_at_k, pass_at_k
+
+
+def exact(num_samples: int, num_correct: int, k: int) -> Fraction:
+    return 1 - Fraction(comb(num_samples - num_correct, k), comb(num_samples, k))
+
+
+@st.composite
+def drawn_counts(draw):
+    num_samples = draw(st.integers(1, 400))
+    return num_samples, draw(st.integers(0, num_samples)), draw(st.integers(1, num_samples))
+
+
+def test_pass_at_k_of_a_worked_example():
+    # 5 samples, 2 correct, draws of 3: of C(5, 3) = 10 draws only one, {the 3 wrong ones}, holds no correct sample.
+    assert pass_at_k(5, 2, 3) == pytest.approx(0.9, abs=1e-15)
+
+
+@given(drawn_counts())
+def test_pass_at_k_equals_the_exact_binomials(drawn):
+    # A product of at most 400 factors, each rounded once: 400 * 2^-53 = 4.4e-14.
+    assert abs(Fraction(pass_at_k(*drawn)) - exact(*drawn)) < 1e-13
+
+
+def test_pass_at_k_stays_exact_where_binomials_leave_the_floats():
+    assert pass_at_k(4000, 7, 2000) == pytest.approx(float(exact(4000, 7, 2000)), abs=1e-12)
+
+
+@given(drawn_counts())
+def test_pass_at_k_is_exact_at_its_ends(drawn):
+    num_samples, num_correct, k = drawn
+    assert pass_at_k(num_samples, 0, k) == 0.0
+    assert pass_at_k(num_samples, num_samples, k) == 1.0
+    assert pass_at_k(num_samples, num_correct, num_samples) == float(num_correct > 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((4, 2, 5), "1 <= k <= num_samples, got k = 5 and num_samples = 4"),
+        ((4, 2, 0), "got k = 0"),
+        ((4, 2, -1), "got k = -1"),
+        ((0, 0, 1), "got k = 1 and num_samples = 0"),
+        ((4, 5, 1), r"num_correct must lie in \[0, num_samples = 4\], got 5"),
+        ((4, -1, 1), "got -1"),
+    ],
+)
+def test_pass_at_k_refuses_impossible_counts(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pass_at_k(*arguments)
 
 
 def by_all_draws(num_right, wrong_votes, num_abstained, k):
@@ -33,16 +84,16 @@ def by_all_draws(num_right, wrong_votes, num_abstained, k):
         (0, [], 4, 2, 0.0),  # nobody votes
         (1, [], 3, 2, 0.5),
         (2, [1], 1, 2, 4 / 6),  # 6 draws: RR 1, RW twice a half, RA twice 1, WA 0
+        (13, [12, 7], 0, 32, 1.0),  # all samples: the plain vote
+        (12, [13, 7], 0, 32, 0.0),
+        (12, [12, 8], 0, 32, 0.5),
     ],
 )
 def test_majority_at_k_by_hand(num_right, wrong_votes, num_abstained, k, expected):
     assert majority_at_k(num_right, wrong_votes, num_abstained, k) == pytest.approx(expected, abs=1e-15)
 
 
-counts = st.integers(0, 4)
-
-
-@given(counts, st.lists(st.integers(1, 3), max_size=3), st.integers(0, 2), st.data())
+@given(st.integers(0, 4), st.lists(st.integers(1, 3), max_size=3), st.integers(0, 2), st.data())
 def test_majority_at_k_is_the_mean_over_all_draws(num_right, wrong_votes, num_abstained, data):
     n = num_right + sum(wrong_votes) + num_abstained
     if n:
@@ -61,23 +112,11 @@ def test_majority_at_1_and_at_2_are_pass_at_1(num_right, wrong_votes, num_abstai
             assert majority_at_k(num_right, wrong_votes, 0, 2) == pytest.approx(expected, abs=1e-12)
 
 
-@given(st.integers(1, 40), st.lists(st.integers(1, 20), max_size=6), st.integers(0, 20), st.randoms())
-def test_majority_at_k_does_not_depend_on_the_order_of_the_others(num_right, wrong_votes, num_abstained, random):
-    n = num_right + sum(wrong_votes) + num_abstained
-    shuffled = random.sample(wrong_votes, len(wrong_votes))
-    k = random.randint(1, n)
-    value = majority_at_k(num_right, wrong_votes, num_abstained, k)
-    assert 0 <= value <= 1
-    assert value == majority_at_k(num_right, shuffled, num_abstained, k)
-
-
-def test_majority_at_all_samples_is_the_plain_vote():
-    assert majority_at_k(13, [12, 7], 0, 32) == 1.0
-    assert majority_at_k(12, [13, 7], 0, 32) == 0.0
-    assert majority_at_k(12, [12, 8], 0, 32) == 0.5
-
-
 @pytest.mark.parametrize(("right", "wrong", "k"), [(2, [1], 4), (2, [1], 0), (-1, [3], 1), (1, [-1, 3], 1)])
 def test_majority_at_k_refuses_what_cannot_be_drawn(right, wrong, k):
     with pytest.raises(ValueError, match="maj@k needs counts of at least 0 and 1 <= k <= num_samples, got"):
         majority_at_k(right, wrong, 0, k)
+
+
+def test_default_ks_are_powers_of_2_and_the_number_of_samples():
+    assert [default_ks(n) for n in (1, 8, 12)] == [(1,), (1, 2, 4, 8), (1, 2, 4, 8, 12)]

@@ -30,7 +30,7 @@ def make(tmp_path):
             identity[part][field] = value
         write_atomic(folder.set_path, json_text(identity))
         problems = [
-            {"id": f"p{i}", "category": "", "num_correct": c, "wrong_votes": [num_samples - c] * (c < num_samples)}
+            {"id": f"p{i}", "category": "", "num_correct": c, "wrong_votes": [num_samples - c]}
             for i, c in enumerate(correct)
         ]
         metrics = {"num_samples": num_samples, "format": "boxed", "pass_at": {}, "problems": problems}

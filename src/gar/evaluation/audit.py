@@ -36,15 +36,15 @@ class ScoredSample:
     """One graded response.
 
     Attributes:
-        place: Where it stands: a line, or a problem and its sample.
+        place: A line of a file, or a problem and its sample, for messages.
         prompt: The problem.
         response: The whole text.
         gold: The right answer.
-        answer: What our verifier took for the final answer; None where it found none.
+        answer: The final answer that our verifier found; None without one.
         status: How our verification ended.
-        verified: Right for us.
-        detail: What our verifier says of it.
-        choice: The gold answer is a letter of a choice, which math-verify does not know.
+        verified: Right by our verifier.
+        detail: Our verifier's explanation.
+        choice: The gold answer is the letter of a choice, which math-verify cannot grade.
     """
 
     place: str
@@ -60,13 +60,13 @@ class ScoredSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditedSample:
-    """A graded response, and what other graders say.
+    """A graded response, and what other graders say of it.
 
     Attributes:
-        sample: As it was graded.
-        math_verify: What plain math-verify says of the response; None for a choice.
+        sample: The response as it was graded.
+        math_verify: Status by plain math-verify; None for a choice.
         same_text: The answer is the gold answer's text.
-        now: What our rules say today of the answer; None for a choice, or where there is no answer.
+        now: Status of the answer by today's rules; None for a choice, or without an answer.
     """
 
     sample: ScoredSample
@@ -103,7 +103,7 @@ class AuditedSample:
 def audited(
     samples: Iterable[ScoredSample], *, num_workers: int = 2, timeout_seconds: float = 5.0
 ) -> Iterator[AuditedSample]:
-    """Grade every response once more, in the order they come, and in bounded memory.
+    """Grade responses once more, in their order and in bounded memory.
 
     Args:
         samples: Graded responses.
@@ -120,9 +120,9 @@ def audited(
     limits: dict[str, Any] = {"num_workers": num_workers, "timeout_seconds": timeout_seconds, "warm_up": WARM_UP}
     with WorkerPool(plain_math_verify, **limits) as others, WorkerPool(grade_answer, **limits) as ours:
         while window := list(islice(stream, _SAMPLES_PER_WINDOW)):
-            theirs = _statuses(others, [None if s.choice else (s.response, s.gold) for s in window])
+            by_math_verify = _statuses(others, [None if s.choice else (s.response, s.gold) for s in window])
             now = _statuses(ours, [None if s.choice or not s.answer else (s.answer, s.gold, s.prompt) for s in window])
-            for sample, math_verify, status in zip(window, theirs, now, strict=True):
+            for sample, math_verify, status in zip(window, by_math_verify, now, strict=True):
                 same = same_text(sample.answer, sample.gold)
                 yield AuditedSample(sample=sample, math_verify=math_verify, same_text=same, now=status)
 
@@ -134,9 +134,9 @@ def _statuses(pool: WorkerPool, items: list[tuple[str, ...] | None]) -> list[Sta
 
 
 def plain_math_verify(response: str, gold: str) -> Graded:
-    """math-verify as its README calls it: on the whole response, with its own idea of where the answer stands.
+    """math-verify as its README calls it: on the whole response, in which it looks for the answer itself.
 
-    Without its time limits, which give a wrong answer for a slow one: call it in a worker that can be killed.
+    Its time limits are off, since they turn a slow answer into a wrong one: call it in a worker that can be killed.
 
     Args:
         response: The whole text of a response.
@@ -158,7 +158,7 @@ def plain_math_verify(response: str, gold: str) -> Graded:
 
 
 def same_text(answer: str | None, gold: str) -> bool:
-    """Whether a final answer is the gold answer, but for white space, dollars and a full stop."""
+    """Whether a final answer is the gold answer, apart from white space, dollars and a full stop."""
     return answer is not None and _bare(answer) == _bare(gold)
 
 
@@ -171,11 +171,11 @@ def read_samples(path: Path) -> Iterator[ScoredSample]:
 
     Args:
         path: A folder that `gar eval score` has graded, or the folder above it. Or a .jsonl or .parquet file with the
-            columns prompt, response, status, verified, and answer, the right answer; where there is a column gold, it
-            is the right answer, and answer is what was found in the response, as in a training run's rollouts.
+            columns prompt, response, status, verified, and answer, the right answer. With a column gold, as in the
+            rollouts of a training run, gold is the right answer and answer the one found in the response.
 
     Raises:
-        DataError: A column is missing, or a value is not what it should be; names the line.
+        DataError: A column is missing, or a value is wrong; names the line.
         RecordError: The folder holds no evaluation, or one of its files is damaged.
     """
     if path.suffix in (".jsonl", ".ndjson", ".parquet", ".pq"):

@@ -1,7 +1,7 @@
 """Does a training set hold the problems of a benchmark? Exact copies, shared 13-grams, and near-duplicates.
 
-The training set is streamed: memory holds the benchmarks' problems and what was found of each, never the training set.
-An n-gram of 13 words follows Brown et al. 2020, "Language Models are Few-Shot Learners", appendix C; words are runs of
+The training set is streamed: memory holds the benchmarks' problems and their overlaps, never the training set. An
+n-gram of 13 words follows Brown et al. 2020, "Language Models are Few-Shot Learners", appendix C; words are runs of
 letters, digits and underscores in lower case, so that LaTeX, spaces and punctuation do not hide a copy.
 """
 
@@ -36,18 +36,18 @@ class Target:
 
 @dataclass(kw_only=True, slots=True)
 class Overlap:
-    """What the training set holds of one problem.
+    """How far the training set holds one problem.
 
     Attributes:
         target: The problem.
-        num_grams: Different 13-grams it has; 0 for a problem of fewer words, which only an exact copy shows.
-        num_exact: Rows with the same text but for case and white space.
-        num_sharing: Rows that share a 13-gram with it.
-        shared_fraction: Largest share of its 13-grams that a single row holds; 1 where a row contains all of it.
+        num_grams: Different 13-grams of the problem; 0 for one of fewer words, which only an exact copy shows.
+        num_exact: Rows with the same text, apart from case and white space.
+        num_sharing: Rows that share a 13-gram with the problem.
+        shared_fraction: Largest share of its 13-grams in a single row; 1 where a row contains all of it.
         num_near: Near-duplicate rows; 0 where they were not looked for.
-        jaccard: Largest Jaccard similarity of 5-word shingles with such a row.
-        place: The row that has most in common with it, empty where none has anything.
-        excerpt: That row's words from where they are shared.
+        jaccard: Largest Jaccard similarity of 5-word shingles with a near-duplicate row.
+        place: The row with most in common, empty where no row has anything.
+        excerpt: Words of that row from where the overlap begins.
     """
 
     target: Target
@@ -81,14 +81,14 @@ def find_overlaps(
     """Look for every problem in every row of a training set, in one pass.
 
     Args:
-        rows: Where each row stands, and its text.
+        rows: Place and text of each row.
         targets: The benchmarks' problems.
         near_threshold: Also count rows with at least this Jaccard similarity of 5-word shingles. Needs the extra
             `contamination` (datasketch), and takes several times as long. MinHash finds candidates, so that a few
             pairs near the threshold may be missed; the similarity of those it finds is exact.
 
     Returns:
-        What was found of each problem.
+        The overlap of each problem.
 
     Raises:
         ConfigError: `near_threshold` lies outside (0, 1], or datasketch is not installed.
@@ -153,13 +153,13 @@ class _NearDuplicates:
                 self._lsh.insert(index, self._sketch_of(shingles))
 
     def count(self, words: list[str], overlaps: list[Overlap], place: str) -> None:
-        """Add one row to the problems that it nearly is."""
+        """Count one row for the problems that it nearly duplicates."""
         shingles = _shingles(words)
         if not shingles:
             return
         for index in self._lsh.query(self._sketch_of(shingles)):
-            overlap, own = overlaps[index], self._shingles[index]
-            jaccard = len(own & shingles) / len(own | shingles)
+            overlap, target = overlaps[index], self._shingles[index]
+            jaccard = len(target & shingles) / len(target | shingles)
             if jaccard < self._threshold:
                 continue
             overlap.num_near += 1

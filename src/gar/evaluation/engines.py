@@ -1,4 +1,4 @@
-"""What writes the responses: Hugging Face `generate`, or vLLM where its extra is installed."""
+"""The engines that generate responses: Hugging Face `generate`, or vLLM where its extra is installed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from gar.spans import special_ids, without_trailing_special
 from gar.types import Tags
 
 GREEDY_TOP_P = 1e-9
-"""A nucleus of the most likely token alone: what temperature 0 means."""
+"""A nucleus of the most likely token alone, which is greedy sampling."""
 
 
 class Engine(Protocol):
@@ -24,10 +24,10 @@ class Engine(Protocol):
 
     tokenizer: Any
     context: int | None
-    """Tokens that a prompt and its response may have together; None where nothing says."""
+    """Most tokens of a prompt and its response together; None where unknown."""
 
     def identity(self) -> Mapping[str, Any]:
-        """What the responses depend on, as plain values."""
+        """Everything that the responses depend on, as plain values."""
         ...
 
     def respond(
@@ -112,7 +112,7 @@ class VllmEngine:
         self.context: int | None = self._llm.llm_engine.model_config.max_model_len
 
     def identity(self) -> Mapping[str, Any]:
-        """Name and revision, as vLLM keeps the weights to itself; and a hash of the tokenizer."""
+        """Name and revision of the model, as vLLM does not show its weights, and a hash of the tokenizer."""
         return {
             "backend": "vllm",
             "weights": f"{self._name}@{self._revision}",
@@ -122,7 +122,7 @@ class VllmEngine:
     def respond(
         self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
     ) -> list[Response]:
-        """As `Engine.respond`. Each prompt has a stream of its own, from the seed and its place in the batch."""
+        """As `Engine.respond`. Each prompt has its own random stream, from the seed and its place in the batch."""
         params = [
             self._params(
                 n=1, temperature=temperature, top_p=top_p, max_tokens=max_new_tokens, seed=(seed + place) % 2**48

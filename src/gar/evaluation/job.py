@@ -1,4 +1,4 @@
-"""Every setting of `gar eval generate`, `run` and `score`. Importing this imports no torch."""
+"""The settings of `gar eval generate`, `run` and `score`. Importing this imports no torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,13 +9,13 @@ from gar.settings import ModelSettings, Settings
 from gar.types import ResponseFormat
 
 PromptForm = Literal["think-answer", "boxed", "five-shot", "as-is"]
-"""What a model is asked, see `benchmarks/prompts.py`."""
+"""The form of a prompt, see `benchmarks/prompts.py`."""
 SMALL_SET = 100
 LARGE_SET = 1_000
 
 
 class GenerateJob(Settings):
-    """Which model answers what, and how.
+    """Which model answers which benchmarks, and how.
 
     Example: GenerateJob(model="Qwen/Qwen3-0.6B", benchmark=("math-500",), samples=16)
     """
@@ -39,7 +39,7 @@ class GenerateJob(Settings):
     max_new_tokens: Annotated[int, Field(ge=1)] | None = None
     """Longest response. By default 8192, or what the model's context leaves."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the sampling."""
+    """Seed of the sampling."""
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Responses generated at one time. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
@@ -57,11 +57,11 @@ class GenerateJob(Settings):
     device: str | None = None
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
-    """Give up what lies there of other settings."""
+    """Replace results that other settings left there."""
 
     @property
     def specs(self) -> list[str]:
-        """The benchmarks, one by one."""
+        """The benchmarks, each by itself."""
         return [spec for text in self.benchmark for spec in text.split(",") if spec]
 
     def model_settings(self) -> ModelSettings:
@@ -80,7 +80,7 @@ class GenerateJob(Settings):
 
 
 class ScoreSettings(Settings):
-    """How samples are graded, and which numbers are made of it."""
+    """How samples are graded, and for which k."""
 
     format: ResponseFormat | None = None
     """How responses are read; None is the prompt form's own."""

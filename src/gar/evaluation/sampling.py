@@ -1,7 +1,7 @@
 """`gar eval generate`: every sample of every problem into an append-only file. A killed run loses and repeats none.
 
-The samples are drawn in batches whose make-up and seeds follow from the problems and the settings alone. A batch that a
-kill tore is drawn again as it was, and what the file lacks is added: the file comes out the same as without a kill.
+The make-up and the seeds of the batches follow from the problems and the settings alone. A batch that a kill has torn
+is drawn again as it was, and the missing samples are added: the file is the same as without the kill.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ DEFAULT_MAX_NEW_TOKENS = 8192
 _HEX_DIGITS_OF_HASH = 16
 
 Sample = tuple[int, int]
-"""Which problem, which of its samples."""
+"""The position of a problem, and which of its samples."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationSet:
-    """A benchmark with the prompts that are made of it, before a model is known.
+    """A benchmark with its prompts, before a model is known.
 
     Attributes:
         loaded: The problems and their source.
@@ -48,80 +48,78 @@ class EvaluationSet:
 
     @property
     def name(self) -> str:
-        """Of the benchmark."""
+        """The name of the benchmark."""
         return self.loaded.benchmark.name
 
 
 def load_sets(job: GenerateJob) -> list[EvaluationSet]:
-    """The benchmarks of a job with their prompts. Needs no model.
+    """Load the benchmarks of a job and make their prompts. Needs no model.
 
     Raises:
-        ConfigError: A benchmark is unknown or named twice, or the form does not fit it.
-        DataError: A set cannot be had, or a row is not what it should be.
+        ConfigError: A benchmark is unknown, or the form of the prompt does not fit it.
+        DataError: A set is named twice, cannot be loaded, or has a row that cannot be read.
     """
-    sets: list[EvaluationSet] = []
+    sets: dict[str, EvaluationSet] = {}
     for spec in job.specs:
         loaded = load_benchmark(spec, limit=job.limit)
-        if any(each.name == loaded.benchmark.name for each in sets):
-            raise DataError(f"two sets named {loaded.benchmark.name!r} would share a folder; evaluate them apart.")
-        form = job.prompt or default_form(loaded.benchmark)
-        shots = load_shots(loaded.benchmark, job.shots, loaded.revision) if form == "five-shot" else None
-        prompts = tuple(benchmark_prompt(each, form, loaded.benchmark, shots) for each in loaded.problems)
-        sets.append(EvaluationSet(loaded=loaded, form=form, prompts=prompts))
-    return sets
+        benchmark = loaded.benchmark
+        if benchmark.name in sets:
+            raise DataError(f"two sets named {benchmark.name!r} would share a folder; evaluate them apart.")
+        form = job.prompt or default_form(benchmark)
+        shots = load_shots(benchmark, job.shots, loaded.revision) if form == "five-shot" else None
+        prompts = tuple(benchmark_prompt(problem, form, benchmark, shots) for problem in loaded.problems)
+        sets[benchmark.name] = EvaluationSet(loaded=loaded, form=form, prompts=prompts)
+    return list(sets.values())
 
 
 def generate(job: GenerateJob) -> list[EvaluationFolder]:
-    """Sample what is not there yet of every benchmark of a job.
+    """Draw the samples that are still missing, for every benchmark of a job.
 
     Returns:
         The folders, one per benchmark, complete.
 
     Raises:
         ConfigError: A setting is wrong, or a folder holds an evaluation with other settings.
-        DataError: A benchmark cannot be had, or a prompt does not fit into the context.
+        DataError: A benchmark cannot be loaded, or a prompt does not fit into the context.
         ModelError: The model cannot be loaded or sampled from.
-        RecordError: A file cannot be written. What was finished is kept.
+        RecordError: A file cannot be read or written. What was finished is kept.
     """
     sets = load_sets(job)
-    folders = [EvaluationFolder(job.folder() / each.name) for each in sets]
-    for each, folder in zip(sets, folders, strict=True):
+    folders = [EvaluationFolder(job.folder() / evaluation_set.name) for evaluation_set in sets]
+    for evaluation_set, folder in zip(sets, folders, strict=True):
         if not job.overwrite:
-            folder.output.refuse_other(known_identity(job, each))  # before a model is loaded
+            folder.output.refuse_other(known_identity(job, evaluation_set))  # before a model is loaded
     engine = load_engine(job)
     model = {"name": job.model, "revision": job.revision} | dict(engine.identity())
-    for each, folder in zip(sets, folders, strict=True):
+    for evaluation_set, folder in zip(sets, folders, strict=True):
         with folder.alone():
-            _generate_set(job, each, folder, engine, model)
+            _generate_set(job, evaluation_set, folder, engine, model)
     return folders
 
 
 def _generate_set(
-    job: GenerateJob, each: EvaluationSet, folder: EvaluationFolder, engine: Engine, model: dict[str, Any]
+    job: GenerateJob, evaluation_set: EvaluationSet, folder: EvaluationFolder, engine: Engine, model: dict[str, Any]
 ) -> None:
-    """All samples of one benchmark."""
+    """Draw the missing samples of one benchmark."""
     chat = bool(engine.tokenizer.chat_template)
-    seen = [policy_prompt(prompt, each.form, chat=chat) for prompt in each.prompts]
-    prompt_ids = [encode_prompt(engine.tokenizer, prompt) for prompt in seen]
-    identity = known_identity(job, each) | {"model": model}
+    prompt_ids = [
+        encode_prompt(engine.tokenizer, policy_prompt(prompt, evaluation_set.form, chat=chat))
+        for prompt in evaluation_set.prompts
+    ]
+    lengths = [len(ids) for ids in prompt_ids]
+    identity = known_identity(job, evaluation_set) | {"model": model}
     sampling = identity["sampling"]
-    sampling["max_new_tokens"] = _max_new_tokens(job, engine.context, max(map(len, prompt_ids)), each.name)
-    folder.begin(identity, problem_lines(each), overwrite=job.overwrite)
-    ids = [problem.id for problem in each.loaded.problems]
-    place = {problem: i for i, problem in enumerate(ids)}
-    done: set[Sample] = set()
-    for line in folder.samples:
-        if line["problem"] not in place:
-            raise RecordError(f"{folder.samples.path}: {line['problem']!r} is no problem of {each.name}.")
-        done.add((place[line["problem"]], line["sample"]))
+    sampling["max_new_tokens"] = _max_new_tokens(job, engine.context, max(lengths), evaluation_set.name)
+    folder.begin(identity, _problem_lines(evaluation_set), overwrite=job.overwrite)
+    done = _finished_samples(folder, evaluation_set)
     pieces = token_pieces(engine.tokenizer)
-    prefilled = [ends_in_thinking_tag(one, pieces, Tags()) for one in prompt_ids]
-    total = len(ids) * sampling["num_samples"]
-    with tqdm(total=total, initial=len(done), desc=each.name, unit=" samples", disable=None) as bar:
-        for batch in plan_batches([len(one) for one in prompt_ids], sampling["num_samples"], job.batch_size):
+    prefilled = [ends_in_thinking_tag(ids, pieces, Tags()) for ids in prompt_ids]
+    total = len(prompt_ids) * sampling["num_samples"]
+    with tqdm(total=total, initial=len(done), desc=evaluation_set.name, unit=" samples", disable=None) as bar:
+        for batch in plan_batches(lengths, sampling["num_samples"], job.batch_size):
             if done.issuperset(batch):
                 continue
-            seed = batch_seed(sampling["seed"], each.loaded.sha256, batch)
+            seed = batch_seed(sampling["seed"], evaluation_set.loaded.sha256, batch)
             responses = engine.respond(
                 [prompt_ids[i] for i, _ in batch],
                 max_new_tokens=sampling["max_new_tokens"],
@@ -131,13 +129,13 @@ def _generate_set(
             )
             lines: list[Line] = [
                 {
-                    "problem": ids[i],
+                    "problem": evaluation_set.loaded.problems[i].id,
                     "sample": sample,
                     "text": response.text,
                     "tokens": response.ids,
                     "stop": "length" if response.truncated else "end",
                     "seed": seed,
-                    "prompt_hash": _prompt_hash(each.prompts[i]),
+                    "prompt_hash": _prompt_hash(evaluation_set.prompts[i]),
                     "prefilled_think": prefilled[i],
                 }
                 for (i, sample), response in zip(batch, responses, strict=True)
@@ -147,15 +145,24 @@ def _generate_set(
             bar.update(len(lines))
 
 
+def _finished_samples(folder: EvaluationFolder, evaluation_set: EvaluationSet) -> set[Sample]:
+    place = {problem.id: i for i, problem in enumerate(evaluation_set.loaded.problems)}
+    done: set[Sample] = set()
+    for line in folder.samples:
+        if line["problem"] not in place:
+            raise RecordError(f"{folder.samples.path}: {line['problem']!r} is no problem of {evaluation_set.name}.")
+        done.add((place[line["problem"]], line["sample"]))
+    return done
+
+
 def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> Iterator[list[Sample]]:
     """All samples in batches, the longest prompts first, so that a batch that is too large fails at once.
 
-    A batch ends early where the prompt length changes and it is at least half full: its prompts then are of one length
-    and need no padding.
+    A batch that is at least half full ends where the prompt length changes. Most batches then need no padding.
 
     Args:
         prompt_lengths: Tokens of each prompt.
-        num_samples: Per problem.
+        num_samples: Samples per problem.
         batch_size: Most samples in a batch.
 
     Yields:
@@ -175,18 +182,18 @@ def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: in
 
 
 def batch_seed(seed: int, set_hash: str, batch: Sequence[Sample]) -> int:
-    """The seed of a batch: another one for every batch, set and seed. Below 2^48, which any JSON reader keeps exact."""
+    """The seed of a batch, another one for every batch, set and seed. Below 2^48, which any JSON reader keeps exact."""
     text = f"{seed} {set_hash} {batch[0]} {batch[-1]}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest())
 
 
-def known_identity(job: GenerateJob, each: EvaluationSet) -> dict[str, Any]:
-    """What `set.json` says, as much of it as is known without the model."""
-    loaded = each.loaded
-    greedy = each.form == "five-shot" and job.temperature is None
+def known_identity(job: GenerateJob, evaluation_set: EvaluationSet) -> dict[str, Any]:
+    """The content of `set.json`, as much of it as is known without the model."""
+    loaded, form = evaluation_set.loaded, evaluation_set.form
+    default_temperature = 0.0 if form == "five-shot" else 1.0
     sampling: dict[str, Any] = {
         "num_samples": job.num_samples(len(loaded.problems)),
-        "temperature": 0.0 if greedy else 1.0 if job.temperature is None else job.temperature,
+        "temperature": default_temperature if job.temperature is None else job.temperature,
         "top_p": job.top_p,
         "seed": job.seed,
     }
@@ -195,7 +202,7 @@ def known_identity(job: GenerateJob, each: EvaluationSet) -> dict[str, Any]:
     return {
         "gar": __version__,
         "benchmark": {
-            "name": each.name,
+            "name": evaluation_set.name,
             "title": loaded.benchmark.title,
             "source": loaded.source,
             "revision": loaded.revision,
@@ -204,9 +211,9 @@ def known_identity(job: GenerateJob, each: EvaluationSet) -> dict[str, Any]:
             "notes": list(loaded.notes),
         },
         "prompt": {
-            "form": each.form,
-            "format": response_format(each.form),
-            "prompts_sha256": canonical_hash(list(each.prompts)),
+            "form": form,
+            "format": response_format(form),
+            "prompts_sha256": canonical_hash(list(evaluation_set.prompts)),
         },
         "sampling": sampling,
     }
@@ -225,9 +232,8 @@ def _max_new_tokens(job: GenerateJob, context: int | None, longest_prompt: int, 
     return min(DEFAULT_MAX_NEW_TOKENS, context - longest_prompt)
 
 
-def problem_lines(each: EvaluationSet) -> Iterator[Line]:
-    """The lines of `problems.jsonl`."""
-    for problem, prompt in zip(each.loaded.problems, each.prompts, strict=True):
+def _problem_lines(evaluation_set: EvaluationSet) -> Iterator[Line]:
+    for problem, prompt in zip(evaluation_set.loaded.problems, evaluation_set.prompts, strict=True):
         yield {
             "id": problem.id,
             "prompt": prompt,
@@ -243,7 +249,7 @@ def _prompt_hash(prompt: Prompt) -> str:
 
 
 def rendered_prompts(job: GenerateJob) -> Iterator[tuple[str, PromptForm, str]]:
-    """The first prompt of each benchmark as the model sees it, chat template and special tokens included.
+    """The first prompt of each benchmark as the model sees it, with chat template and special tokens.
 
     Yields:
         The benchmark's name, the form, the text.
@@ -253,6 +259,8 @@ def rendered_prompts(job: GenerateJob) -> Iterator[tuple[str, PromptForm, str]]:
     """
     sets = load_sets(job)
     tokenizer = load_tokenizer(job.model, job.revision)
-    for each in sets:
-        prompt = policy_prompt(each.prompts[0], each.form, chat=bool(tokenizer.chat_template))
-        yield each.name, each.form, tokenizer.decode(encode_prompt(tokenizer, prompt), skip_special_tokens=False)
+    for evaluation_set in sets:
+        form = evaluation_set.form
+        prompt = policy_prompt(evaluation_set.prompts[0], form, chat=bool(tokenizer.chat_template))
+        text = tokenizer.decode(encode_prompt(tokenizer, prompt), skip_special_tokens=False)
+        yield evaluation_set.name, form, text

@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 _EXACT_PAIRS = 16
 _VALUES_AT_ONCE = 2**23
-"""Random numbers to hold at one time: 64 MiB of them."""
+"""Random numbers in memory at one time: 64 MiB."""
 _ROUNDING = 1e-9
 """Differences of averaged shares that agree to this, relative to their size, are equal."""
 
@@ -38,7 +38,7 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
         differences: [pairs], at least two.
 
     Returns:
-        p; exactly 1 where every difference is 0; None where all are the same other number, since sd is 0.
+        p; exactly 1 where every difference is 0; None where all differences are one other number, so that sd is 0.
 
     Raises:
         ValueError: Fewer than two pairs.
@@ -55,19 +55,19 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
 
 
 def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000, seed: int = 0) -> float:
-    """Two-sided paired permutation test: if the methods were alike, either sign of each difference was as likely.
+    """Two-sided paired permutation test: were the methods alike, either sign of each difference would be as likely.
 
-    The share of sign patterns whose mean is at least as far from 0 as the one seen. Exact, over all 2^n patterns, for
-    up to 16 pairs; else over random ones, the one seen among them, so that p is never 0. n pairs cannot give a p below
-    2^(1-n): five seeds never fall below 0.0625.
+    p is the share of sign patterns whose mean is at least as far from 0 as the observed mean. Up to 16 pairs it is
+    exact, over all 2^n patterns. Beyond, it is taken over random patterns and the observed one, so that p is never 0.
+    n pairs cannot give a p below 2^(1-n): five seeds never fall below 0.0625.
 
-    `scipy.stats.permutation_test` makes the same test. It is not used, since it misses ties where the differences add
-    up to 0 but for rounding, and takes 3 to 70 times as long.
+    `scipy.stats.permutation_test` makes the same test. It is not used: it misses ties where the differences add up to 0
+    but for rounding, and takes 3 to 70 times as long.
 
     Args:
         differences: [pairs], at least two.
         num_flips: Random patterns for more than 16 pairs.
-        seed: Of those.
+        seed: Seed of the random patterns.
 
     Raises:
         ValueError: Fewer than two pairs.
@@ -94,14 +94,14 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Percentile interval of the mean difference, over seeds and problems at once.
 
-    Every resample draws seeds with replacement, and problems with replacement: the same problems for all its seeds, as
-    they are the same set. With one seed it covers the choice of problems alone. Few seeds make it too narrow.
+    Every resample draws seeds and problems with replacement, the same problems for all its seeds. With one seed the
+    interval covers the choice of problems alone. Few seeds make it too narrow.
 
     Args:
         differences: [seeds, problems], method minus reference.
-        level: Share of resamples inside.
-        num_resamples: Resamples.
-        seed: Of the resampling.
+        level: Share of resamples inside the interval.
+        num_resamples: Number of resamples.
+        seed: Seed of the resampling.
 
     Returns:
         Lower and upper end.
@@ -110,7 +110,7 @@ def bootstrap_interval(
         ValueError: Not two axes, one of them empty, or a difference that is not finite.
 
     References:
-        Owen 2007, The pigeonhole bootstrap, arXiv 0712.1111: for such crossed data it errs on the wide side.
+        Owen 2007, The pigeonhole bootstrap, arXiv 0712.1111: for such crossed data the interval errs on the wide side.
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
@@ -128,13 +128,13 @@ def bootstrap_interval(
 
 
 def holm_adjusted(p_values: Sequence[float], num_tests: int | None = None) -> list[float]:
-    """p-values to hold against one level when several tests are made: Holm's step-down correction.
+    """p-values corrected for several tests by Holm's step-down method, so that one level holds for all of them.
 
         adjusted p of rank i = max over ranks j <= i of min(1, (m - j + 1) p_j),  ranks from the smallest
 
     Args:
         p_values: In any order.
-        num_tests: m, where tests are planned that have not been made; None for as many as there are values.
+        num_tests: m, where some planned tests have not been made; None counts the values.
 
     Returns:
         Adjusted values, in the order of `p_values`.
@@ -160,12 +160,12 @@ def minimum_detectable_effect(sd: float, num_pairs: int, *, power: float = 0.8, 
     """The true mean difference that a two-sided paired t-test finds with probability `power`.
 
     Solves power = P(|T| > t_{1 - alpha/2}) for the noncentrality effect / (sd / sqrt(n)) of T. A smaller difference may
-    well be there and go unseen.
+    exist and go unseen.
 
     Args:
-        sd: Of the differences of pairs.
+        sd: Standard deviation of the differences.
         num_pairs: n, at least two.
-        power: Chance to find it.
+        power: Chance to find the difference.
         alpha: Level of the test.
 
     Raises:
@@ -185,8 +185,8 @@ def minimum_detectable_effect(sd: float, num_pairs: int, *, power: float = 0.8, 
 
     def shortfall(noncentrality: float) -> float:
         # P(T < -c) by symmetry: SciPy's cdf is NaN for some noncentralities there.
-        found = stats.nct.sf(critical, freedom, noncentrality) + stats.nct.sf(critical, freedom, -noncentrality)
-        return float(found) - power
+        tails = stats.nct.sf(critical, freedom, noncentrality) + stats.nct.sf(critical, freedom, -noncentrality)
+        return float(tails) - power
 
     high = critical
     while shortfall(high) < 0:
@@ -196,7 +196,7 @@ def minimum_detectable_effect(sd: float, num_pairs: int, *, power: float = 0.8, 
 
 
 def _parts(num_rows: int, num_columns: int) -> Iterator[int]:
-    """Sizes of the parts to draw so many rows in, one at a time, in bounded memory."""
+    """Sizes of the parts in which to draw so many rows, in bounded memory."""
     most = max(1, _VALUES_AT_ONCE // num_columns)
     for start in range(0, num_rows, most):
         yield min(most, num_rows - start)

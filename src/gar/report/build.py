@@ -91,7 +91,7 @@ def _subtitle(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
     run = runs[0]
     sections = (run.settings.get(name) for name in ("model", "data"))
     model, data = (section if isinstance(section, Mapping) else {} for section in sections)
-    last = max(each.last_step for each in runs)
+    last = max(run.last_step for run in runs)
     what = [
         f"{len(runs)} runs in {len(groups)} groups" if len(runs) > 1 else str(run.settings.get("method", "")),
         f"model {model['path']}" if "path" in model else "",

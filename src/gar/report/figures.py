@@ -63,7 +63,7 @@ _PLANS = (
 
 
 def charts(groups: Sequence[RunGroup]) -> list[Chart]:
-    """A chart for each metric that any run has logged, evaluations during training among them."""
+    """A chart for each metric that any run has logged, including evaluations during training."""
     logged = {name for group in groups for run in group.runs for row in run.metrics for name in row}
     evaluations = [
         _Plan(metric=name, title=f"{name.removeprefix('eval/').replace('/', ', ')}", unit="share of problems")
@@ -75,7 +75,7 @@ def charts(groups: Sequence[RunGroup]) -> list[Chart]:
 
 
 def chart_note(groups: Sequence[RunGroup]) -> str:
-    """What lines and bands are."""
+    """The explanation of lines and bands."""
     window = _window([run for group in groups for run in group.runs])
     smooth = f"the centred mean over {window} logged steps" if window > 1 else "the logged values"
     parts = [f"Lines of one run are {smooth}; its band reaches from the smallest to the largest of those values."]
@@ -107,7 +107,7 @@ def _series(group: RunGroup, metric: str, window: int, *, dashed: bool) -> Serie
         steps = sorted(set.intersection(*(set(line[0]) for line in lines)))
         stack = np.array([[dict(zip(line[0], line[1], strict=True))[step] for step in steps] for line in lines])
         known = np.isfinite(stack).all(axis=0)
-        values, low, high = (np.where(known, each, np.nan) for each in (stack.mean(0), stack.min(0), stack.max(0)))
+        values, low, high = (np.where(known, line, np.nan) for line in (stack.mean(0), stack.min(0), stack.max(0)))
     keep = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MAX_POINTS)).round().astype(int))
     if not len(steps):
         return None
@@ -144,7 +144,7 @@ def _number(row: Mapping[str, object], metric: str) -> float:
 
 
 def _window(runs: Sequence[ReadRun]) -> int:
-    """Odd, about a tenth of the longest run."""
+    """Width of the running mean: odd, about a tenth of the longest run."""
     return 2 * (max((len(run.metrics) for run in runs), default=0) // 20) + 1
 
 
@@ -161,17 +161,17 @@ def pictures(groups: Sequence[RunGroup], notes: list[str]) -> list[Picture]:
         groups: The groups.
         notes: Receives which figures were left out.
     """
-    found, used, left_out = [], 0, []
+    shown, used, left_out = [], 0, []
     for title, caption, content in _candidates(groups):
         if len(content) > _MAX_BYTES or used + len(content) > _MAX_BYTES_IN_ALL:
             left_out.append(caption)
             continue
         used += len(content)
         source = "data:image/svg+xml;base64," + base64.b64encode(content).decode("ascii")
-        found.append(Picture(title=title, caption=caption, source=source))
+        shown.append(Picture(title=title, caption=caption, source=source))
     if left_out:
         notes.append(f"Figures left out, to keep the file small: {', '.join(left_out)}.")
-    return found
+    return shown
 
 
 def _candidates(groups: Sequence[RunGroup]) -> Iterator[tuple[str, str, bytes]]:
@@ -191,7 +191,7 @@ def _candidates(groups: Sequence[RunGroup]) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _outputs(run: ReadRun) -> Iterator[Output]:
-    """What the rollouts of a run can show. Where they cannot, the summary says so already."""
+    """The figures that the rollouts of a run allow. The summary already says what is missing."""
     with contextlib.suppress(RecordError):
         course = alignment_course(run.folder.path)
         if course.num_scored:

@@ -48,7 +48,7 @@ def differing_settings(runs: Sequence[ReadRun]) -> dict[str, list[Any]]:
     tables = [dict(terms(run)) for run in runs]
     names = dict.fromkeys(name for table in tables for name in table)
     values = {name: [table.get(name) for table in tables] for name in names}
-    return {name: found for name, found in values.items() if any(value != found[0] for value in found)}
+    return {name: row for name, row in values.items() if any(value != row[0] for value in row)}
 
 
 def run_facts(groups: Sequence[RunGroup]) -> list[RunFacts]:
@@ -70,8 +70,8 @@ def differences_table(runs: Sequence[ReadRun]) -> Table | None:
         caption="Seeds and names of folders left out.",
         columns=[Column(heading=heading, kind="text") for heading in ("setting", *(run.name for run in runs))],
         rows=[
-            [name, *("not set" if value is None else str(value) for value in found)]
-            for name, found in differing.items()
+            [name, *("not set" if value is None else str(value) for value in values)]
+            for name, values in differing.items()
         ],
     )
 

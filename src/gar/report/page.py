@@ -1,4 +1,4 @@
-"""What stands on the page, as plain records, and the one HTML file made of them, which loads nothing from anywhere.
+"""The content of the page as plain records, and the one HTML file made of them, which loads nothing from anywhere.
 
 The records are made in Python and drawn by `assets/*.js` without a number of its own. They are JSON in a script element
 that is never run; the scripts put it into the page as text. A policy allows these styles and these scripts by their
@@ -87,7 +87,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownText:
-    """A text in parts. `num_cut` characters at its end are left out."""
+    """A text in parts, without its last `num_cut` characters."""
 
     parts: Sequence[Part]
     num_cut: int = 0
@@ -95,7 +95,7 @@ class ShownText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownShares:
-    """What each token adds to the alignment under the weights that the report names; None outside the span."""
+    """The share of each token in the alignment, under the weights that the report names; None outside the span."""
 
     tokens: Sequence[str]
     shares: Sequence[float | None]
@@ -130,7 +130,7 @@ class ShownGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rollouts:
-    """The rollout browser. `notes` say what was sampled and how, and what is missing."""
+    """The rollout browser. `notes` say how its groups were drawn, and what is missing."""
 
     groups: Sequence[ShownGroup]
     formulas: Sequence[Mapping[str, Any]]
@@ -197,7 +197,7 @@ def page(report: Report) -> bytes:
 
 
 def embedded_json(report: Report) -> str:
-    """The report as JSON that no HTML parser can take for markup.
+    """The report as JSON without a character that HTML could read as markup.
 
     Raises:
         ValueError: A number is not finite.

@@ -86,11 +86,11 @@ def _expert_problems(
             notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
             continue
         try:
-            found = _find_problems(run.config.data, set(golds), problems)
+            known = _find_problems(run.config.data, set(golds), problems)
         except DataError as error:
             notes.append(f"{run.name}: expert solutions are not shown, since its problems cannot be read: {error}")
             continue
-        same = {(number, key): problem for key, problem in found.items() if golds[key] in (None, problem.answer)}
+        same = {(number, key): problem for key, problem in known.items() if golds[key] in (None, problem.answer)}
         experts |= same
         if len(same) < len(golds):
             notes.append(

@@ -11,19 +11,19 @@ from gar.types import Prompt
 _OPENING = re.compile(r"\\\(|\\\[|\$\$|\$|\\begin\{(align\*?|equation\*?|gather\*?)\}|\\boxed\{")
 _CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
 _MAX_TRIES = 800
-"""Places of one text at which a formula is looked for. What comes after them stays as it was written."""
+"""Most places of one text at which a formula is looked for. The rest of the text stays as it was written."""
 _MAX_BOXED = 300
 
 
 class Formulas:
-    """Every formula once: its source with delimiters, whether it stands alone, and its tree."""
+    """Every formula once: its source with delimiters, whether it stands on its own lines, and its tree."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self._known: dict[str, int | None] = {}
 
     def index(self, source: str, latex: str, *, display: bool) -> int | None:
-        """Where the formula stands in `rows`; None where it is none that we can draw."""
+        """Index of the formula in `rows`; None where it cannot be drawn."""
         if source not in self._known:
             tree = mathml(latex, display=display)
             self._known[source] = None if tree is None else len(self.rows)
@@ -33,7 +33,7 @@ class Formulas:
 
 
 def shown_text(text: str, formulas: Formulas, *, max_characters: int) -> ShownText:
-    """A text in parts. Put together again, with the sources of its formulas, they are its first characters."""
+    """Split a text into plain parts and formulas. Joined again, with the formulas' sources, they are the text."""
     kept = text[:max_characters]
     return ShownText(parts=_parts(kept, formulas), num_cut=len(text) - len(kept))
 
@@ -44,10 +44,10 @@ def _parts(text: str, formulas: Formulas) -> list[Part]:
     while tries < _MAX_TRIES and (opening := _OPENING.search(text, start)):
         tries += 1
         start = opening.end()
-        found = _formula(text, opening)
-        if found is None:
+        formula = _formula(text, opening)
+        if formula is None:
             continue
-        end, latex, display = found
+        end, latex, display = formula
         index = formulas.index(text[opening.start() : end], latex, display=display)
         if index is None:
             continue
@@ -99,7 +99,7 @@ def _closing_brace(text: str, begin: int, limit: int) -> int | None:
 
 
 def recorded_prompt(prompt: str) -> Prompt:
-    """Chat messages are recorded as the text of a Python list: the messages again, or the prompt itself."""
+    """Parse chat messages, which are recorded as the text of a Python list; any other prompt is returned unchanged."""
     if not prompt.startswith("[{'"):
         return prompt
     try:
@@ -113,7 +113,7 @@ def recorded_prompt(prompt: str) -> Prompt:
 
 
 def readable_prompt(prompt: str) -> str:
-    """A recorded prompt to read: of chat messages one below the other."""
+    """A recorded prompt for reading: chat messages one below the other."""
     messages = recorded_prompt(prompt)
     if isinstance(messages, str):
         return messages

@@ -163,7 +163,7 @@ def _stacked(
     known = [pair for pair in rates if pair is not None]
     if not known:
         return []
-    if len({len(own) for own, _ in known}) > 1:
+    if len({len(values) for values, _ in known}) > 1:
         note = f"{label}: the seeds were measured on different problems of {name}: not compared"
         notes += [note] if note not in notes else []
         return []

@@ -24,12 +24,12 @@ class LoadedBenchmark:
     """A benchmark's problems, and where they came from.
 
     Attributes:
-        benchmark: What it is.
+        benchmark: The benchmark.
         problems: In the order of the source, at least one.
         source: The file or the Hub id; "package" for the embedded task.
-        revision: The commit that the Hub gave, else what was asked for.
+        revision: The commit of the Hub, or the revision that was asked for.
         sha256: `problems_hash` of the problems.
-        notes: What a reader of the numbers must know.
+        notes: Notes that come with every result.
     """
 
     benchmark: Benchmark
@@ -50,7 +50,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
 
     Raises:
         ConfigError: There is no such benchmark.
-        DataError: A row is not what it should be; or the set cannot be had, with what to do about it.
+        DataError: A row cannot be read, or the set cannot be loaded; says what to do.
     """
     name, equals, file = spec.partition("=")
     if not equals and name.endswith(_FILE_SUFFIXES):
@@ -82,13 +82,13 @@ def load_shots(
     """MMLU-Pro's worked examples, its validation split, by category.
 
     Args:
-        benchmark: Which set.
+        benchmark: The benchmark, which must be MMLU-Pro.
         file: A local copy of the split; None reads the Hub.
-        revision: Of the Hub.
+        revision: Revision on the Hub.
 
     Raises:
-        ConfigError: The benchmark has none.
-        DataError: It cannot be had, or a category has fewer than five.
+        ConfigError: The benchmark has no worked examples.
+        DataError: They cannot be loaded, or a category has fewer than five.
     """
     if benchmark.name != "mmlu-pro" or benchmark.columns is None:
         raise ConfigError(f"worked examples come with mmlu-pro alone; {benchmark.name} takes another --prompt.")
@@ -216,7 +216,7 @@ def _commit(hub_id: str, revision: str | None) -> str | None:
 
 
 def _advice(benchmark: Benchmark, columns: Columns) -> str:
-    """What to do to have a set that cannot be loaded."""
+    """How to get a set that cannot be loaded."""
     steps = []
     if benchmark.gated:
         steps.append(

@@ -1,4 +1,4 @@
-"""The prompt forms of evaluation: what a model is asked, and where its answer is looked for.
+"""The prompt forms of evaluation: what a model is asked, and where its answer is read.
 
 | form         | what                                                              | answer read from          |
 |--------------|-------------------------------------------------------------------|---------------------------|
@@ -8,7 +8,7 @@
 | as-is        | the problem's text as it stands                                    | the answer part           |
 
 Multiple choice adds the lettered choices, and asks for the letter. The wording of `think-answer` is ours, as the paper
-prints none; the others are their makers'.
+prints none. The other wordings are those of the benchmarks' authors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from gar.evaluation.job import PromptForm
 from gar.types import Prompt, ResponseFormat
 
 FIVE_SHOT_STOP = "Question:"
-"""A base model goes on with the next question: what it writes from here on is no part of its answer."""
+"""A base model goes on with the next question. What it writes from there on is not part of its answer."""
 
 _FORMAT_OF: dict[PromptForm, ResponseFormat] = {
     "think-answer": "think-answer",
@@ -33,7 +33,7 @@ _LETTER = "The final answer is the letter of the right choice alone."
 
 
 def default_form(benchmark: Benchmark) -> PromptForm:
-    """The paper's form; for the embedded task its own, which the model was trained on."""
+    """The paper's form; for the embedded task the form that its model was trained on."""
     embedded = benchmark.columns is None and BENCHMARKS.get(benchmark.name) is benchmark
     return "as-is" if embedded else "think-answer"
 
@@ -49,12 +49,12 @@ def benchmark_prompt(
     benchmark: Benchmark,
     shots: Mapping[str, Sequence[BenchmarkProblem]] | None = None,
 ) -> Prompt:
-    """What the model is asked, before a chat template.
+    """The prompt of a problem, before a chat template.
 
     Args:
-        problem: What is asked about.
-        form: How.
-        benchmark: Its set, for what its makers say of the answers.
+        problem: The problem.
+        form: The form of the prompt.
+        benchmark: Its benchmark, for the hint on the form of the answer.
         shots: Worked examples by category, for five-shot.
 
     Raises:

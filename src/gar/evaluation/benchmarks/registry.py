@@ -19,20 +19,20 @@ class Benchmark:
 
     Attributes:
         name: As `--benchmark` takes it.
-        title: As its makers write it.
-        num_problems: As published; another number is allowed, and noted.
-        columns: How it is published. None: it is part of the package.
+        title: Its name as its authors write it.
+        num_problems: Published number of problems. Another number is allowed, and noted.
+        columns: Published columns. None: the benchmark is part of the package.
         hub_id: Data set on the Hub; "" where there is none.
-        subset: Its configuration.
-        split: Its split.
+        subset: Configuration of the data set.
+        split: Split of the data set.
         gated: The Hub asks for a login and consent.
         instead: What to do where there is no Hub id.
-        answer_hint: What its makers say of the answers, in the boxed form.
+        answer_hint: The authors' sentence on the form of the answer, for the boxed form.
         problems_hash: `problems_hash` of the published problems, where we have seen them.
-        not_hash: The same of another version, that must not pass for this one.
+        not_hash: `problems_hash` of another version, which is refused.
         bad_answers: Gold answers known to be broken, by id.
         torn_ids: Problems whose row in the published CSV has too few fields.
-        note: What a reader of the numbers must know.
+        note: A note that comes with every result.
     """
 
     name: str

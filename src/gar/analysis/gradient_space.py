@@ -1,9 +1,8 @@
-"""One problem in gradient space: the responses' vectors and the anchor's, in the two directions that show most."""
+"""One problem in gradient space: vectors of the responses and the anchor, in the two directions that show most."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import matplotlib
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
@@ -11,9 +10,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.outputs import Output
-from gar.analysis.policies import Policy, SequenceGroup, read_sequences, recorded_groups, sampled_groups
-from gar.analysis.style import COLUMN_WIDTH, INK, MUTED, PAPER, add_caption
+from gar.analysis.outputs import Cell, Output
+from gar.analysis.policies import Policy, SequenceGroup, choose_groups, read_sequences
+from gar.analysis.style import COLUMN_WIDTH, INK, MUTED, add_caption, paper_figure
 from gar.core import unit_rows
 from gar.errors import DataError
 from gar.scoring import signal_means
@@ -21,7 +20,8 @@ from gar.scoring import signal_means
 Floats = NDArray[np.float64]
 
 _MAX_PROBLEMS = 12
-"""Among so many problems the one to show is chosen."""
+"""The problem to show is chosen among so many."""
+_ANCHOR_COLOUR = "#D55E00"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,7 @@ class GradientSpace:
         texts: The responses.
         shown_fraction: Share of the squared distances from the anchor that the two directions show.
         num_without_signal: Responses left out, without a usable vector.
-        notes: What it cannot show.
+        notes: What the plane cannot show.
     """
 
     policy: str
@@ -56,6 +56,12 @@ class GradientSpace:
     def threshold(self) -> float:
         """Mean alignment of the correct responses, above which there is a bonus; NaN where none is correct."""
         return float(self.alignment[self.eligible].mean()) if self.eligible.any() else np.nan
+
+    @property
+    def kinds(self) -> dict[str, NDArray[np.bool_]]:
+        """Which responses get a bonus, which are correct without one, and which are gated."""
+        bonus = self.eligible & (self.alignment > self.threshold)
+        return {"correct, bonus": bonus, "correct, no bonus": self.eligible & ~bonus, "gated": ~self.eligible}
 
 
 def anchored_plane(vectors: Floats, anchor: Floats) -> tuple[Floats, float]:
@@ -87,46 +93,35 @@ def gradient_space(
     """Vectors of the responses to one problem under the policy as it is.
 
     Args:
-        policy: A run's or a model.
-        problem_id: Which problem; None: of a few, the one with most different correct responses.
-        num_samples: Fresh responses to draw; 0 takes the recorded ones of `step`.
-        step: Of the recorded ones; None the last.
-        seed: Of the sampling.
+        policy: Policy of a run, or a model.
+        problem_id: The problem; None: of a few, the one with most different correct responses.
+        num_samples: Fresh responses to draw; 0: the recorded ones of `step`.
+        step: Step of the recorded ones; None: the last.
+        seed: Seed of the sampling.
 
     Raises:
         DataError: No problem with that id, or none with an expert solution, or nothing of it can be scored.
         RecordError: Recorded responses are asked for and not there.
     """
-    anchored = {problem.id: problem for problem in policy.with_anchors()}
-    if problem_id is not None and problem_id not in anchored:
-        first = ", ".join(list(anchored)[:3])
-        raise DataError(
-            f"no problem '{problem_id}' with an expert solution in {policy.config.data.source}; try {first}"
-        )
-    if num_samples:
-        chosen = [anchored[problem_id]] if problem_id else list(anchored.values())[:_MAX_PROBLEMS]
-        found = sampled_groups(policy, chosen, num_samples=num_samples, seed=seed)
-        origin = f"{num_samples} fresh responses"
-    else:
-        step, found = recorded_groups(policy, step)
-        found = [group for group in found if problem_id in (None, group.id)]
-        origin = f"rollouts of step {step}"
-    spaces = [_space(policy, group, origin) for group in read_sequences(policy, found)]
+    origin, groups = choose_groups(
+        policy, problem_id=problem_id, num_samples=num_samples, step=step, seed=seed, max_problems=_MAX_PROBLEMS
+    )
+    spaces = [_space(policy, group, origin) for group in read_sequences(policy, groups)]
     if not spaces:
-        raise DataError(f"{policy.name}: none of {len(found)} problems has responses and an anchor that can be scored.")
+        raise DataError(
+            f"{policy.name}: none of {len(groups)} problems has responses and an anchor that can be scored."
+        )
     best = max(spaces, key=_interest)
     if len(spaces) == 1:
         return best
-    chosen = f"Chosen among {len(spaces)} problems for its many different correct responses."
-    return replace(best, notes=[*best.notes, chosen])
+    note = f"Chosen among {len(spaces)} problems for its many different correct responses."
+    return replace(best, notes=[*best.notes, note])
 
 
 def _interest(space: GradientSpace) -> tuple[int, int]:
-    """How many different correct responses there are, and how many gated ones."""
-    texts = {eligible: set() for eligible in (True, False)}
-    for text, eligible in zip(space.texts, space.eligible.tolist(), strict=True):
-        texts[eligible].add(text)
-    return len(texts[True]), len(texts[False])
+    """How many different correct responses there are, and how many different gated ones."""
+    texts = np.array(space.texts, dtype=object)
+    return len(set(texts[space.eligible])), len(set(texts[~space.eligible]))
 
 
 def _space(policy: Policy, group: SequenceGroup, origin: str) -> GradientSpace:
@@ -158,13 +153,13 @@ def _space(policy: Policy, group: SequenceGroup, origin: str) -> GradientSpace:
 
 def gradient_space_figure(space: GradientSpace) -> Figure:
     """The plane, at the width of a column."""
-    with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(COLUMN_WIDTH, 3.1))
-        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+    with paper_figure(3.1, COLUMN_WIDTH) as figure:
         axes = figure.subplots()
         _draw_points(figure, axes, space)
-        axes.plot(0, 0, "*", markersize=13, color="#D55E00", markeredgecolor="white", markeredgewidth=0.7, zorder=5)
-        axes.annotate("anchor", (0, 0), (0, 8), textcoords="offset points", ha="center", color="#D55E00", zorder=6)
+        axes.plot(
+            0, 0, "*", markersize=13, color=_ANCHOR_COLOUR, markeredgecolor="white", markeredgewidth=0.7, zorder=5
+        )
+        axes.annotate("anchor", (0, 0), (0, 8), textcoords="offset points", ha="center", color=_ANCHOR_COLOUR, zorder=6)
         axes.set_xlabel("first direction from the anchor")
         axes.set_ylabel("second direction")
         axes.margins(0.09)
@@ -182,18 +177,11 @@ def gradient_space_figure(space: GradientSpace) -> Figure:
 
 
 def _draw_points(figure: Figure, axes: Axes, space: GradientSpace) -> None:
-    """Shape says who gets a bonus, colour how far it aligns. Equal responses lie on each other: size tells how many."""
-    counts = {text: space.texts.count(text) for text in space.texts}
-    sizes = np.array([14 + 10 * np.sqrt(counts[text] - 1) for text in space.texts])
-    high = space.eligible & (space.alignment > space.threshold)
-    groups = (
-        ("correct, bonus", high, "^", INK),
-        ("correct, no bonus", space.eligible & ~high, "o", INK),
-        ("gated", ~space.eligible, "X", MUTED),
-    )
+    """Draw points whose shape says who gets a bonus, colour the alignment, size how many equal responses there are."""
+    sizes = np.array([14 + 10 * np.sqrt(space.texts.count(text) - 1) for text in space.texts])
     norm = Normalize(min(-0.2, space.alignment.min(initial=0)), max(0.2, space.alignment.max(initial=0)))
     shades = None
-    for label, mask, marker, edge in groups:
+    for (label, mask), marker, edge in zip(space.kinds.items(), "^oX", (INK, INK, MUTED), strict=True):
         if mask.any():
             shades = axes.scatter(
                 *space.points[mask].T, c=space.alignment[mask], cmap="cividis", norm=norm, marker=marker,
@@ -208,18 +196,12 @@ def _draw_points(figure: Figure, axes: Axes, space: GradientSpace) -> None:
 
 def gradient_space_output(space: GradientSpace) -> Output:
     """What the command writes and shows."""
-    high = space.eligible & (space.alignment > space.threshold)
-    rows = []
-    parts = (("correct, bonus", high), ("correct, no bonus", space.eligible & ~high), ("gated", ~space.eligible))
-    for label, mask in parts:
-        values, distances = space.alignment[mask], np.linalg.norm(space.points[mask], axis=1)
-        rows.append(
-            (
-                label, int(mask.sum()), len({text for text, use in zip(space.texts, mask, strict=True) if use}),
-                *((float(values.mean()), float(values.min()), float(values.max()), float(distances.mean()))
-                  if len(values) else (None,) * 4),
-            )
-        )  # fmt: skip
+    texts, distances = np.array(space.texts, dtype=object), np.linalg.norm(space.points, axis=1)
+    rows: list[Sequence[Cell]] = []
+    for label, mask in space.kinds.items():
+        values = space.alignment[mask]
+        numbers = [values.mean(), values.min(), values.max(), distances[mask].mean()] if len(values) else [None] * 4
+        rows.append((label, len(values), len(set(texts[mask])), *(x if x is None else float(x) for x in numbers)))
     return Output(
         name="gradient-space",
         title=f"Problem {space.problem_id} in the gradient space of {space.policy}: n = {len(space.points)}",
@@ -228,7 +210,7 @@ def gradient_space_output(space: GradientSpace) -> Output:
         data=pa.table(
             {
                 "x": space.points[:, 0], "y": space.points[:, 1], "alignment": space.alignment,
-                "eligible": space.eligible, "bonus": high, "response": list(space.texts),
+                "eligible": space.eligible, "bonus": space.kinds["correct, bonus"], "response": list(space.texts),
             }
         ),
         figure=gradient_space_figure(space),

@@ -1,9 +1,11 @@
-"""A model with the problems it answers, from a run folder or by itself, and groups of its responses."""
+"""A model with the problems it answers, and groups of its responses: fresh ones, or those a run has recorded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
 
 from gar.config import RunConfig
 from gar.data.prompts import render_problems
@@ -26,13 +28,14 @@ _COLUMNS = ("step", "group_index", "response_index", "problem_id", "prompt", "re
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A model, its tokenizer, its problems, and the settings of the run it belongs to, or the defaults.
+    """A model, its tokenizer, its problems, and the settings of its run.
 
     Attributes:
-        name: For titles.
+        name: Name for titles.
         source: Where the weights come from.
+        problems: Problems of the run, or of the data asked for.
+        config: Settings of the run; the defaults where there is no run.
         run: The run folder, if it is one.
-        config: Settings of the run.
         notes: What a reader must know of it.
     """
 
@@ -57,26 +60,26 @@ class Policy:
         span = self.config.signal.span or ("think" if self.config.verify.format == "think-answer" else "response")
         return self.config.signal.model_copy(update={"span": span})
 
-    def reader(self) -> GroupReader:
-        """From groups to sequences that can be scored."""
-        rule = SpanRule.from_settings(
+    @property
+    def span_rule(self) -> SpanRule:
+        """Which tokens of a response are scored."""
+        return SpanRule.from_settings(
             self.signal, format=self.config.verify.format, tags=self.tags, tokenizer=self.tokenizer
         )
-        return GroupReader(self.model, self.tokenizer, rule=rule, tags=self.tags, head_rows=self.parts.weight.shape[0])
 
     def with_anchors(self) -> list[Problem]:
         """The problems that have an expert solution.
 
         Raises:
-            DataError: None has.
+            DataError: No problem has one.
         """
-        found = [problem for problem in self.problems if problem.anchors]
-        if not found:
+        anchored = [problem for problem in self.problems if problem.anchors]
+        if not anchored:
             raise DataError(
                 f"{self.config.data.source}: none of its {len(self.problems)} problems has an expert solution, and "
                 "there is nothing to align with. silent-groups and cost need none."
             )
-        return found
+        return anchored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +107,7 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     Args:
         subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
         data: Problems as `gar train --data.source` takes them; None: the run's own, else the embedded task.
-        split: Of the data; None: the run's own, else test of the embedded task, else train.
+        split: Split of the data; None: the run's own, else test of the embedded task, else train.
 
     Raises:
         GarError: The folder, the model or the problems cannot be read.
@@ -112,8 +115,8 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     run = read_run(subject) if is_run_folder(subject) else None
     notes = list(run.notes) if run else []
     config = (run.config if run else None) or RunConfig()
-    source, found = _model_path(run, config, subject)
-    notes += found
+    source, replaced = _model_path(run, config, subject)
+    notes += replaced
     changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, EMBEDDED) else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
@@ -152,7 +155,7 @@ def _model_path(run: RunContents | None, config: RunConfig, subject: str) -> tup
 def sampled_groups(
     policy: Policy, problems: Sequence[Problem], *, num_samples: int, seed: int = 0
 ) -> list[ResponseGroup]:
-    """Fresh responses to each problem, verified. Ids are those of the problems."""
+    """Fresh responses to each problem, verified. The id of a group is that of its problem."""
     pieces = token_pieces(policy.tokenizer)
     prompts = [encode_prompt(policy.tokenizer, problem.prompt) for problem in problems]
     written = generate_responses(
@@ -181,47 +184,79 @@ def sampled_groups(
 
 
 def recorded_groups(policy: Policy, step: int | None = None) -> tuple[int, list[ResponseGroup]]:
-    """The groups of one step of a run, with the anchors of their problems, and the step: by default the last.
+    """The groups that a run recorded at one step, by default the last, with the anchors of their problems.
 
-    The record holds text. It is encoded anew, which need not give the ids that were sampled.
+    The record holds text. Encoding it again need not give the token ids that were sampled.
+
+    Returns:
+        The step and its groups.
 
     Raises:
-        RecordError: The policy is of no run, or the run has no rollouts of that step.
+        RecordError: The policy is not that of a run, or the run has no rollouts of that step.
     """
     if policy.run is None:
         raise RecordError(f"{policy.name}: a model has no recorded rollouts; give a run folder.")
-    table = read_rollouts(policy.run, _COLUMNS, None if step is None else [step])
-    last = table.steps[-1]
-    rows = [row for row in table.table.to_pylist() if row["step"] == last]
+    rollouts = read_rollouts(policy.run, _COLUMNS, None if step is None else [step])
+    last = rollouts.steps[-1]
+    by_group: dict[int, list[dict[str, Any]]] = {}
+    for row in rollouts.table.filter(pc.field("step") == last).to_pylist():
+        by_group.setdefault(row["group_index"], []).append(row)
     known = {problem.id: problem for problem in policy.problems}
     groups = []
-    for index in sorted({row["group_index"] for row in rows}):
-        mine = sorted((row for row in rows if row["group_index"] == index), key=lambda row: row["response_index"])
-        problem = known.get(mine[0]["problem_id"])
+    for _, rows in sorted(by_group.items()):
+        rows.sort(key=lambda row: row["response_index"])
+        problem = known.get(rows[0]["problem_id"])
         groups.append(
             ResponseGroup(
-                id=mine[0]["problem_id"],
-                prompt=encode_prompt(policy.tokenizer, problem.prompt) if problem else mine[0]["prompt"],
-                responses=[row["response"] for row in mine],
+                id=rows[0]["problem_id"],
+                prompt=encode_prompt(policy.tokenizer, problem.prompt) if problem else rows[0]["prompt"],
+                responses=[row["response"] for row in rows],
                 anchors=[anchor.text for anchor in problem.anchors] if problem else [],
-                eligible=[row["eligible"] for row in mine],
+                eligible=[row["eligible"] for row in rows],
             )
         )
     return last, groups
 
 
+def choose_groups(
+    policy: Policy, *, problem_id: str | None, num_samples: int, step: int | None, seed: int, max_problems: int
+) -> tuple[str, list[ResponseGroup]]:
+    """Fresh responses to one problem or to the first `max_problems`; with `num_samples` 0, the recorded ones of `step`.
+
+    Returns:
+        Where the responses come from, in words, and their groups.
+
+    Raises:
+        DataError: No problem with that id has an expert solution.
+        RecordError: Recorded responses are asked for and not there.
+    """
+    anchored = {problem.id: problem for problem in policy.with_anchors()}
+    if problem_id is not None and problem_id not in anchored:
+        first = ", ".join(list(anchored)[:3])
+        raise DataError(
+            f"no problem '{problem_id}' with an expert solution in {policy.config.data.source}; try {first}"
+        )
+    if num_samples:
+        problems = [anchored[problem_id]] if problem_id else list(anchored.values())[:max_problems]
+        return f"{num_samples} fresh responses", sampled_groups(policy, problems, num_samples=num_samples, seed=seed)
+    step, groups = recorded_groups(policy, step)
+    return f"rollouts of step {step}", [group for group in groups if problem_id in (None, group.id)]
+
+
 def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:
-    """What of some groups can be scored: groups without a usable anchor or response are left out."""
-    reader = policy.reader()
+    """The parts of some groups that can be scored; groups without a usable anchor or response are left out."""
+    reader = GroupReader(
+        policy.model, policy.tokenizer, rule=policy.span_rule, tags=policy.tags, head_rows=policy.parts.weight.shape[0]
+    )
     by_id = {problem.id: problem for problem in policy.problems}
-    read = []
+    scorable = []
     for index, group in enumerate(groups):
         rows = reader.read_group(group, index)
         anchors = reader.read_anchors(group, rows)
         usable = [row for row in rows if row.fault is None]
         if anchors and usable and group.id in by_id:
             eligible = group.eligible or [False] * len(rows)
-            read.append(
+            scorable.append(
                 SequenceGroup(
                     problem=by_id[group.id],
                     texts=[row.text for row in usable],
@@ -230,4 +265,4 @@ def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[Sequ
                     anchor=anchors[0],
                 )
             )
-    return read
+    return scorable

@@ -16,7 +16,7 @@ from gar.records import read_jsonl
 from gar.rollouts.generate import encode_prompt
 from gar.scoring import signal_means
 from gar.scoring.anchors import text_likeness
-from gar.spans import SpanRule, TokenSequence, anchor_sequence, token_pieces
+from gar.spans import TokenSequence, anchor_sequence, token_pieces
 from gar.types import Prompt
 
 Floats = NDArray[np.float64]
@@ -28,12 +28,12 @@ SIMILARITIES = {
     "hidden": "hidden state",
     "text": "text",
 }
-"""Name in the data, and in figures."""
+"""Name in the data -> name in figures."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledSolution:
-    """A right solution and who would have written it so. Without `wording` nothing is known of it."""
+    """A right solution, the method it follows, and its wording where that is known."""
 
     problem_id: str
     prompt: Prompt
@@ -87,9 +87,7 @@ def read_solutions(path: str | Path) -> list[LabelledSolution]:
 def solution_sequences(policy: Policy, solutions: Sequence[LabelledSolution]) -> list[TokenSequence]:
     """The solutions as the policy reads them."""
     pieces = token_pieces(policy.tokenizer)
-    rule = SpanRule.from_settings(
-        policy.signal, format=policy.config.verify.format, tags=policy.tags, tokenizer=policy.tokenizer
-    )
+    rule = policy.span_rule
     return [
         anchor_sequence(encode_prompt(policy.tokenizer, s.prompt), s.text, policy.tokenizer, rule, pieces=pieces)
         for s in solutions
@@ -97,7 +95,7 @@ def solution_sequences(policy: Policy, solutions: Sequence[LabelledSolution]) ->
 
 
 def solution_pairs(solutions: Sequence[LabelledSolution], expert: str | None) -> list[tuple[int, int]]:
-    """Indices of different solutions to one problem, one of each pair by the expert's method where there is one."""
+    """Indices of pairs of different solutions to one problem; with an expert, one of each pair by that method."""
     by_problem: dict[str, list[int]] = {}
     for i, solution in enumerate(solutions):
         by_problem.setdefault(solution.problem_id, []).append(i)
@@ -112,15 +110,14 @@ def solution_pairs(solutions: Sequence[LabelledSolution], expert: str | None) ->
 def similarities(policy: Policy, sequences: Sequence[TokenSequence], left: Ints, right: Ints) -> dict[str, Floats]:
     """Each similarity of each pair; NaN where one has no usable vector."""
     pieces = token_pieces(policy.tokenizer)
-    found = {}
-    for name in SIMILARITIES:
-        if name == "text":
-            values = [text_likeness(sequences[i], sequences[j], pieces) for i, j in zip(left, right, strict=True)]
-            found[name] = np.array(values)
-            continue
-        settings = policy.signal.model_copy(update={"kind": name})
-        vectors = unit_rows(signal_means(policy.parts, sequences, settings)).double().cpu().numpy()
-        cosines = (vectors[left] * vectors[right]).sum(-1)
-        known = (vectors != 0).any(-1)
-        found[name] = np.where(known[left] & known[right], cosines, np.nan)
-    return found
+    likeness = [text_likeness(sequences[i], sequences[j], pieces) for i, j in zip(left, right, strict=True)]
+    return {kind: _cosines(policy, sequences, left, right, kind) for kind in SIMILARITIES if kind != "text"} | {
+        "text": np.array(likeness)
+    }
+
+
+def _cosines(policy: Policy, sequences: Sequence[TokenSequence], left: Ints, right: Ints, kind: str) -> Floats:
+    settings = policy.signal.model_copy(update={"kind": kind})
+    vectors = unit_rows(signal_means(policy.parts, sequences, settings)).double().cpu().numpy()
+    usable = (vectors != 0).any(-1)
+    return np.where(usable[left] & usable[right], (vectors[left] * vectors[right]).sum(-1), np.nan)

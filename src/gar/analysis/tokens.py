@@ -1,11 +1,11 @@
-"""Which tokens make the alignment: the exact share of each token of a response."""
+"""The exact share of each token of a response in its alignment."""
 
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from gar.analysis.outputs import Output
-from gar.analysis.policies import Policy, recorded_groups, sampled_groups
+from gar.analysis.policies import Policy, choose_groups
 from gar.analysis.tokens_page import TokenPage, TokenShares, render_tokens
 from gar.errors import DataError
 from gar.scoring import GarScorer, ResponseGroup, ResponseScore
@@ -27,27 +27,26 @@ def token_shares_of(
     """Exact shares of tokens in the alignment of responses, under the policy as it is.
 
     Args:
-        policy: A run's or a model.
-        problem_id: Only this problem; None the one with most different correct responses.
+        policy: Policy of a run, or a model.
+        problem_id: Only this problem; None: the one with most different correct responses.
         response_index: Only this response of its group.
-        step: Of the recorded rollouts; None the last.
+        step: Step of the recorded rollouts; None: the last.
         num_samples: Draw so many fresh responses instead. A model has no recorded ones and draws 8.
         max_responses: Show at most so many, correct ones first, then by alignment.
-        seed: Of the sampling.
+        seed: Seed of the sampling.
 
     Raises:
         DataError: Nothing can be scored: no such problem or response, no expert solution, no token.
         RecordError: No rollouts of that step.
     """
+    if policy.run is None:
+        num_samples = num_samples or _NUM_FRESH
+    origin, groups = choose_groups(
+        policy, problem_id=problem_id, num_samples=num_samples, step=step, seed=seed, max_problems=_NUM_FRESH
+    )
+    if not num_samples:
+        origin += ", under the model as it is now"
     anchored = {problem.id: problem for problem in policy.with_anchors()}
-    if num_samples or policy.run is None:
-        chosen = [problem for id, problem in anchored.items() if problem_id in (None, id)][:_NUM_FRESH]
-        groups = sampled_groups(policy, chosen, num_samples=num_samples or _NUM_FRESH, seed=seed) if chosen else []
-        origin = f"{num_samples or _NUM_FRESH} fresh responses"
-    else:
-        step, groups = recorded_groups(policy, step)
-        groups = [group for group in groups if problem_id in (None, group.id)]
-        origin = f"rollouts of step {step}, under the model as it is now"
     for group in sorted(groups, key=_interest):
         scores = [score for score in _scores(policy, group) if response_index in (None, score.response_index)]
         if any(score.token_shares is not None for score in scores):

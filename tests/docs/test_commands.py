@@ -50,6 +50,8 @@ RUN_BY = {
     "gar eval list": "tests/cli/test_eval.py::test_eval_list_names_the_sets_and_where_they_come_from",
     "gar eval contamination": "tests/cli/test_eval_contamination.py::test_contamination_reports_a_copy_with_its_line",
     "gar eval audit": "tests/cli/test_eval_audit.py::test_audit_shows_each_kind_and_writes_all_cases",
+    "python examples/add_an_engine.py": "tests/test_examples.py::"
+    "test_an_engine_of_ones_own_gives_what_the_scorer_gives",
     "python examples/plain_pytorch_loop.py": "tests/test_examples.py::test_plain_pytorch_loop_raises_the_reward",
     "python examples/trl_reward_function.py": "tests/test_examples.py::test_trl_reward_function_trains_a_stock_trainer",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",

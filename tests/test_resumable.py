@@ -75,6 +75,18 @@ def test_output_is_resumed_by_the_same_run_alone(output, samples):
     output.refuse_other(IDENTITY | {"seed": 1})
 
 
+def test_output_whose_identity_is_damaged_is_refused_until_overwritten(output, samples):
+    output.begin(IDENTITY, overwrite=False)
+    samples.append([FIRST])
+    output.identity_path.write_text("{")
+    with pytest.raises(RecordError, match=r"set\.json: not valid JSON"):
+        output.begin(IDENTITY, overwrite=False)
+    assert list(samples) == [FIRST]
+    output.begin(IDENTITY, overwrite=True)
+    assert list(samples) == []
+    output.refuse_other(IDENTITY)
+
+
 def test_output_writes_what_belongs_to_the_identity_before_it(output, tmp_path, monkeypatch):
     problems = tmp_path / "problems.jsonl"
     output.begin(IDENTITY, overwrite=False, files={problems: "first\n"})

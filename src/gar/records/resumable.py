@@ -10,11 +10,12 @@ The identity is what the output depends on, as nested mappings: input, model, se
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, RecordError
 from gar.records.dotted import differences
 from gar.records.files import append_line, io_error, json_text, read_json, whole_objects, write_atomic
 
@@ -97,7 +98,7 @@ class ResumableOutput:
 
         Args:
             identity: Of this run, complete.
-            overwrite: Remove what another run began.
+            overwrite: Remove what another run began, or what cannot be read.
             files: Texts that belong to the identity. They are written before it, where the output begins.
 
         Raises:
@@ -106,8 +107,9 @@ class ResumableOutput:
         """
         if not overwrite:
             self.refuse_other(identity)
-        if self.exists() and not self._changes(identity):
-            return
+        with suppress(RecordError):  # unreadable, and to be overwritten
+            if self.exists() and not self._changes(identity):
+                return
         self.remove()
         for path, text in (files or {}).items():
             write_atomic(path, text)

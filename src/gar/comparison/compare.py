@@ -1,4 +1,4 @@
-"""`gar compare`: what is planned, less what is finished, run; then the tables."""
+"""`gar compare`: run what is planned and not finished, then write the tables."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from gar.config import dump_config
 from gar.records.dotted import leaves
 from gar.records.lock import only_writer
 
-_REPORT_SECONDS = 120.0  # for another comparison of that name to write the same report
+_REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
 
 
 class Comparison:
@@ -26,7 +26,7 @@ class Comparison:
 
     Args:
         source: A YAML file, or the name of a comparison that ships with the package.
-        workers: Runs side by side; None as its file says, or as many as cores.
+        workers: Runs side by side; None for what its file says, or one per core.
         console: Where to print.
 
     Raises:
@@ -59,7 +59,7 @@ class Comparison:
         return self.report()
 
     def report(self) -> bool:
-        """Write tables and figures from what is there, and run nothing.
+        """Write tables and figures from the results so far. Nothing is run.
 
         Returns:
             Whether every run has a result.
@@ -97,13 +97,13 @@ class Comparison:
         self._console.print(f"{to_do} of {len(self.planned)} runs to do, {self.workers} side by side: {expected}.")
 
     def _rows(self, results: Results, failed: Mapping[tuple[str, int], Any]) -> Table:
-        """Where each row stands."""
+        """Table of what is finished and what failed, by row."""
         seeds = self.settings.seeds
         table = Table(title=f"{escape(self.settings.name)}: seeds {', '.join(map(str, seeds))}", title_justify="left")
         for heading in ("row", "what it is", "against", "finished", "failed"):
             table.add_column(heading, justify="right" if heading in ("finished", "failed") else "left", overflow="fold")
         for row in self.settings.runs:
-            finished, broken = (sum(label == row.label for label, _ in there) for there in (results, failed))
+            finished, broken = (sum(label == row.label for label, _ in keys) for keys in (results, failed))
             method = [row.method] if row.method != row.label else []
             settings = ", ".join([*method, *(f"{name} {value}" for name, value in leaves(row.settings))])
             words = (row.label, settings, ", ".join(self.settings.against(row)))

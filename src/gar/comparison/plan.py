@@ -23,7 +23,7 @@ class PlannedRun:
     Attributes:
         label: The row's.
         config: Every setting, `records` included.
-        result_path: The small JSON that says it is finished.
+        result_path: The small JSON file that marks the run as finished.
     """
 
     label: str
@@ -32,7 +32,7 @@ class PlannedRun:
 
     @property
     def seed(self) -> int:
-        """Its seed."""
+        """The run's seed."""
         return self.config.seed
 
     @property
@@ -42,22 +42,22 @@ class PlannedRun:
 
     @property
     def folder(self) -> Path:
-        """Its run folder."""
+        """The run folder."""
         assert self.config.records.name is not None
         return Path(self.config.records.folder) / self.config.records.name
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings that decide its numbers, as plain values: where records go is none of them."""
+        """All settings that decide the numbers, as plain values. Where records go is not among them."""
         return self.config.model_dump(mode="json", exclude={"records"})
 
 
 def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun]:
-    """All runs, seed by seed: what is complete at any time is paired.
+    """All runs, seed by seed, so that the finished runs are paired at any time.
 
     Args:
         comparison: Rows and seeds.
-        source: Its file, for error texts and for a `base` beside it.
+        source: The comparison's file, for error texts and for a `base` beside it.
 
     Raises:
         ConfigError: A setting of the base run or of a row is wrong, or is decided by the comparison.
@@ -78,9 +78,9 @@ def _planned_run(
     name = f"{row.label}-seed-{seed}"
     # The rollouts prove that all rows of a seed saw the same problems.
     records = {"folder": folder, "name": name, "rollouts": True, "trackio": False}
-    own = {"method": row.method, "seed": seed}
+    decided = {"method": row.method, "seed": seed}
     where = f"{source}: run '{row.label}'"
-    config = make_config(merge(base, row.settings) | own | {"records": records}, source=where)
+    config = make_config(merge(base, row.settings) | decided | {"records": records}, source=where)
     _refuse_unmeasured(config, where)
     return PlannedRun(label=row.label, config=config, result_path=comparison.results_folder / f"{name}.json")
 
@@ -114,7 +114,7 @@ def _refuse_decided(settings: Mapping[str, Any], source: str) -> None:
 
 
 def _refuse_unmeasured(config: RunConfig, source: str) -> None:
-    """What training would find out only at its end."""
+    """Refuse what training would discover only at its end."""
     evaluate = config.evaluate
     if not evaluate.sources:
         raise ConfigError(f"{source}: evaluate.sources is empty, so there is nothing to compare; name at least one")

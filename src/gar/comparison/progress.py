@@ -1,4 +1,4 @@
-"""What a person sees while a comparison runs: bars on a terminal, elsewhere one plain line for each event."""
+"""What a person sees while a comparison runs: bars on a terminal, else one plain line per event."""
 
 import statistics
 import time
@@ -21,13 +21,13 @@ _SHOWN_LINES = 3
 
 
 class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
-    """Prints what happens, and the time left.
+    """Prints events and the time left.
 
     Args:
-        num_runs: Of the whole comparison.
-        num_finished: Before this call.
+        num_runs: Runs of the whole comparison.
+        num_finished: Runs finished before this call.
         workers: Runs side by side.
-        seconds: Wall seconds of runs that are finished, to begin the estimate with.
+        seconds: Wall seconds of the finished runs, for the first estimate.
         console: Where to print.
     """
 
@@ -115,11 +115,11 @@ def _first_rates(result: RunResult) -> list[tuple[str, str, float]]:
 
 
 def estimate(num_runs: int, workers: int, seconds: Sequence[float]) -> str | None:
-    """Time for so many runs, in words; None where nothing is left to do, or nothing has finished yet.
+    """Time that runs will take, in words; None if nothing is left to do, or nothing has finished yet.
 
     Args:
-        num_runs: To do.
-        workers: Side by side.
+        num_runs: Runs to do.
+        workers: Runs side by side.
         seconds: Wall seconds of finished runs.
     """
     if not num_runs or not seconds:

@@ -1,4 +1,4 @@
-"""From results to tables and figures: nothing is run, nothing that is missing is filled in."""
+"""From results to tables and figures. Nothing is run, and nothing missing is filled in."""
 
 import statistics
 from collections import Counter
@@ -9,6 +9,7 @@ import numpy as np
 
 from gar.comparison.figures import MethodCurves, cost_figure, curves_figure
 from gar.comparison.plan import PlannedRun
+from gar.comparison.result import RunResult
 from gar.comparison.settings import ComparisonSettings
 from gar.comparison.store import Failure, Results, check_paired
 from gar.comparison.tables import (
@@ -92,25 +93,29 @@ _Rates = Mapping[int, np.ndarray]
 """pass@k of each problem, by seed."""
 
 
+def _by_seed(results: Results, label: str) -> dict[int, RunResult]:
+    """Results of one row."""
+    return {seed: result for (name, seed), result in results.items() if name == label}
+
+
 def _pass_rates(results: Results, label: str, set_name: str, k: int) -> _Rates:
-    return {
-        seed: np.array(result.sets[set_name].pass_at(k)) for (name, seed), result in results.items() if name == label
-    }
+    return {seed: np.array(result.sets[set_name].pass_at(k)) for seed, result in _by_seed(results, label).items()}
 
 
 def _differences(
     comparison: ComparisonSettings, table: Mapping[tuple, _Rates], column: tuple[str, int], num_tests: int
 ) -> list[Difference]:
-    """All comparisons on one set and k, corrected together."""
-    pairs = []
+    """All differences on one set and k, their p-values corrected together."""
+    pairs, rates = [], []
     for row in comparison.runs:
         for other in comparison.against(row):
-            own, reference = table[row.label, *column], table[other, *column]
-            seeds = [seed for seed in comparison.seeds if seed in own and seed in reference]
+            both = table[row.label, *column], table[other, *column]
+            seeds = [seed for seed in comparison.seeds if all(seed in by_seed for by_seed in both)]
             if seeds:
-                values = [np.stack([rates[seed] for seed in seeds]) for rates in (own, reference)]
-                pairs.append((row.label, other, values[0], values[1]))
-    results = compare_paired([(own, other) for _, _, own, other in pairs], test_problems=False, num_tests=num_tests)
+                pairs.append((row.label, other))
+                first, second = (np.stack([by_seed[seed] for seed in seeds]) for by_seed in both)
+                rates.append((first, second))
+    results = compare_paired(rates, test_problems=False, num_tests=num_tests)
     return [
         Difference(
             label=label,
@@ -128,30 +133,30 @@ def _differences(
             minimum_detectable_effect=result.minimum_detectable_effect,
             verdict=result.verdict,
         )
-        for (label, other, *_), result in zip(pairs, results, strict=True)
+        for (label, other), result in zip(pairs, results, strict=True)
     ]
 
 
 def _costs(labels: Sequence[str], results: Results) -> list[Cost]:
-    """Cost of each method that ran; a resumed run knows only that of its last part and is left out."""
+    """Cost of each method that ran. Resumed runs are left out: they know only the cost of their last part."""
     whole = {key: result for key, result in results.items() if not result.resumed}
     costs = []
     for label in labels:
-        own = {seed: result for (name, seed), result in whole.items() if name == label}
-        if not own:
+        runs, first = _by_seed(whole, label), _by_seed(whole, labels[0])
+        if not runs:
             continue
-        pairs = [(result, whole[labels[0], seed]) for seed, result in own.items() if (labels[0], seed) in whole]
-        parts = sorted({part for result in own.values() for part in result.seconds_per_step})
+        pairs = [(result, first[seed]) for seed, result in runs.items() if seed in first]
+        parts = sorted({part for result in runs.values() for part in result.seconds_per_step})
         costs.append(
             Cost(
                 label=label,
-                num_seeds=len(own),
+                num_seeds=len(runs),
                 seconds_per_step={
-                    part: statistics.median(result.seconds_per_step.get(part, 0.0) for result in own.values())
+                    part: statistics.median(result.seconds_per_step.get(part, 0.0) for result in runs.values())
                     for part in parts
                 },
                 step_ratio=_ratio([a.seconds_per_step["step"] / b.seconds_per_step["step"] for a, b in pairs]),
-                peak_memory_bytes=statistics.median(result.peak_memory_bytes for result in own.values()),
+                peak_memory_bytes=statistics.median(result.peak_memory_bytes for result in runs.values()),
                 memory_ratio=_ratio([a.peak_memory_bytes / b.peak_memory_bytes for a, b in pairs]),
             )
         )
@@ -178,9 +183,9 @@ def _notes(planned: Sequence[PlannedRun], results: Results, failed: Sequence[Fai
     if resumed:
         notes.append(f"Interrupted and resumed, so without a cost: {', '.join(resumed)}.")
     for name in sorted({name for result in results.values() for name in result.versions}):
-        found = sorted({str(result.versions.get(name)) for result in results.values()})
-        if len(found) > 1:
-            notes.append(f"The runs come from different versions of {name}: {', '.join(found)}.")
+        versions = sorted({str(result.versions.get(name)) for result in results.values()})
+        if len(versions) > 1:
+            notes.append(f"The runs come from different versions of {name}: {', '.join(versions)}.")
     machines = sorted({f"{result.platform}, {result.cpu_count} cores" for result in results.values()})
     if machines:
         wall, cpu = ([getattr(result, f"{kind}_seconds") for result in results.values()] for kind in ("wall", "cpu"))
@@ -205,9 +210,9 @@ def _curves(comparison: ComparisonSettings, results: Results) -> list[MethodCurv
     return [
         MethodCurves(
             label=row.label,
-            curves=[result.curves for result in own],
-            pass_at_1={name: [statistics.fmean(r.sets[name].pass_at(1)) for r in own] for name in own[0].sets},
+            curves=[result.curves for result in runs],
+            pass_at_1={name: [statistics.fmean(r.sets[name].pass_at(1)) for r in runs] for name in runs[0].sets},
         )
         for row in comparison.runs
-        if (own := [result for (label, _), result in results.items() if label == row.label])
+        if (runs := [*_by_seed(results, row.label).values()])
     ]

@@ -1,4 +1,4 @@
-"""What a comparison keeps of a run: one small JSON, made from its run folder alone."""
+"""What a comparison keeps of a run: one small JSON file, made from the run folder alone."""
 
 import json
 import statistics
@@ -25,10 +25,10 @@ CURVES = (
     "gar/silent_group_fraction_outcome",
     "gar/silent_group_fraction_shaped",
 )
-"""Metrics whose course is kept."""
+"""Metrics of which a curve is kept."""
 
 USAGE = "usage.json"
-"""In the run folder: what its process used."""
+"""File in the run folder: time and memory that its process used."""
 
 _MAX_POINTS = 60
 _DIGITS = 5
@@ -65,20 +65,20 @@ class RunResult:
         settings: Every setting that decides the numbers.
         versions: As in `run.json`; `platform` and `cpu_count` likewise.
         start_time: UTC, ISO 8601.
-        resumed: It was interrupted and went on, so that its times and memory are those of its last part.
-        wall_seconds: Of the process, imports and evaluation included.
-        cpu_seconds: Processor time of the process, which tells less of what else the machine did.
+        resumed: The run was interrupted and resumed, so times and memory are those of its last part.
+        wall_seconds: Wall time of the process, imports and evaluation included.
+        cpu_seconds: Processor time of the process, which depends less on the machine's other load.
         peak_memory_bytes: Largest resident set of the process.
-        data_hash: Of the training problems with their anchors.
-        prompts_hash: Of the ids of the problems of every rollout, in order. Equal in all rows of a seed.
+        data_hash: Hash of the training problems with their anchors.
+        prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed.
         steps: Optimiser steps.
-        seconds_per_step: Median over generations of the mean step, whole ("step") and by part.
-        shares_of_step: The same of each part's share.
+        seconds_per_step: Median over generations of the mean optimiser step: in total ("step") and by part.
+        shares_of_step: The same for the share of each part.
         sets: Evaluation after training.
-        curves: Metrics over steps, in at most 60 means of equally many logged values.
-        pass_at: Mean over problems for the k of the settings, for readers; tables count again from `sets`.
-        group: The run's mean group, fields of `GroupShape`, for `gar analyze cost`; None where something that
-            it is made of could not be read.
+        curves: Metrics over steps, as at most 60 means of equally many logged values.
+        pass_at: Means over problems for the k of the settings, for human readers; tables are computed from `sets`.
+        group: The run's mean group, fields of `GroupShape`, for `gar analyze cost`; None if one of its inputs
+            could not be read.
     """
 
     label: str
@@ -104,7 +104,7 @@ class RunResult:
     group: Mapping[str, Any] | None = None
 
     def write(self, path: Path) -> None:
-        """Write it whole, one line for each attribute."""
+        """Write a JSON object with one line per attribute, atomically."""
         lines = [f"{json.dumps(name)}: {json_text(value)}" for name, value in asdict(self).items()]
         write_atomic(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -133,7 +133,7 @@ def result_of(planned: PlannedRun) -> RunResult:
     """The result of a finished run, from its run folder.
 
     Raises:
-        RecordError: The run is not finished, or lacks what a comparison needs.
+        RecordError: The run is not finished, or something that the result needs is missing or damaged.
     """
     contents = read_run(planned.folder)
     folder = contents.folder
@@ -178,7 +178,7 @@ def result_of(planned: PlannedRun) -> RunResult:
 
 
 def prompts_hash(reader: RolloutReader, path: Path) -> str:
-    """Hash of the problem of every rollout, step by step and in order: equal hashes mean equal prompts.
+    """Hash of the problems of all rollouts, in order, step by step: equal hashes mean equal prompts.
 
     Raises:
         RecordError: The run has no rollouts, or some of them are lost.
@@ -212,13 +212,13 @@ def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
 def thinned(
     metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = _MAX_POINTS
 ) -> dict[str, list[float | None]]:
-    """A metric over steps: means over neighbours where it was logged more often than `max_points` times.
+    """A metric over steps, averaged over neighbours if it was logged more than `max_points` times.
 
-    The steps depend on when the metric was logged, not on its values, so that they are the same for all seeds.
+    The steps depend on when the metric was logged, not on its values, so they are the same for all seeds.
 
     Returns:
-        "step" and "value", equally long; a value is None where there was nothing to average; empty where it was never
-        logged.
+        "step" and "value", of equal length. A value is None if there was nothing to average. Empty if the metric was
+        never logged.
     """
     rows = [(row["step"], row[name]) for row in metrics if name in row]
     if not rows:

@@ -1,4 +1,4 @@
-"""Runs side by side, each a process of its own; every one that ends leaves its small JSON at once."""
+"""Runs side by side, each in a process of its own. A run that ends leaves its result file at once."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ _LAST_LINES = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Child:
-    """A process that trains, and the lock of its result, held until that is written."""
+    """A process that trains, and the lock of its result, held until the result is written."""
 
     run: PlannedRun
     process: subprocess.Popen[bytes]
@@ -39,20 +39,20 @@ class _Child:
 def run_side_by_side(
     planned: Sequence[PlannedRun], finished: Results, *, workers: int, threads: int, progress: ComparisonProgress
 ) -> None:
-    """Run them in their order, `workers` at a time. A failed run is recorded, and the others go on.
+    """Run in order, `workers` at a time. A failed run is recorded, and the others go on.
 
-    What another comparison of that name is running, here or on another machine, is left to it.
+    Runs that another `gar compare` has started, on this machine or another, are left to it.
 
     Args:
-        planned: The runs of one comparison that are to be run.
-        finished: Results of the others.
+        planned: Runs of one comparison that have no result yet.
+        finished: Results of its other runs.
         workers: Processes at a time.
         threads: OMP_NUM_THREADS of each.
-        progress: Is told what happens.
+        progress: Shows what happens.
 
     Raises:
-        RecordError: A result is not paired with the others, or a file cannot be written. The runs that were under way
-            are interrupted, as by Ctrl-C.
+        RecordError: A result is not paired with the others, or a file cannot be written. Running children are
+            interrupted, as by Ctrl-C.
     """
     check_paired(finished)
     results, waiting, running = dict(finished), deque(planned), list[_Child]()
@@ -83,7 +83,7 @@ def run_side_by_side(
 
 
 def _start(run: PlannedRun, threads: int, progress: ComparisonProgress) -> _Child | None:
-    """Start a run, or leave it to the comparison that is at it."""
+    """Start a run, unless another comparison is running it."""
     with ExitStack() as lock:
         try:
             lock.enter_context(only_writer(run.result_path))
@@ -142,7 +142,7 @@ def _close(child: _Child) -> None:
 
 
 def _stop(children: Sequence[_Child]) -> None:
-    """Interrupt what still runs: the end of its standard input tells it."""
+    """Interrupt the children that still run: the end of its standard input tells a child to stop."""
     for child in children:
         _close(child)
     deadline = time.monotonic() + _STOP_SECONDS

@@ -24,7 +24,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """A run that ended without a result: `results/NAME/LABEL-seed-K.failed.json`. The next call tries it again."""
+    """A run that ended without a result: `results/NAME/LABEL-seed-K.failed.json`. The next call tries the run again."""
 
     label: str
     seed: int
@@ -33,7 +33,7 @@ class Failure:
 
 
 def finished_results(planned: Sequence[PlannedRun]) -> dict[tuple[str, int], RunResult]:
-    """All results that are there, by label and seed.
+    """All results so far, by label and seed.
 
     Raises:
         RecordError: One was made under other settings, or is damaged; says which settings, and what to do.
@@ -89,7 +89,7 @@ def check_paired(results: Results) -> None:
 
 
 def write_result(run: PlannedRun, result: RunResult) -> None:
-    """From here on the run is finished."""
+    """Write the file that marks the run as finished."""
     result.write(run.result_path)
     _remove(_failure_path(run))
 
@@ -102,10 +102,10 @@ def write_failure(run: PlannedRun, reason: str, last_lines: Sequence[str]) -> Fa
 
 
 def remove_others(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Remove the results that were made under other settings, or that cannot be read, so that those runs start anew.
+    """Remove results that were made under other settings or cannot be read, so that their runs start anew.
 
     Returns:
-        Those runs.
+        Runs whose result was removed.
     """
     removed = []
     for run in planned:
@@ -122,7 +122,7 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
         raise RecordError(f"{run.result_path}: holds {result.label}, seed {result.seed}. Was it renamed?")
     if result.settings_hash == canonical_hash(run.settings):
         return
-    # A setting that came or went with a later version and is at its default was no other setting then.
+    # A setting that a later version added or removed does not count as different while it has its default.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     then, now = dict(leaves(result.settings)), dict(leaves(run.settings))
     then = {name: value for name, value in then.items() if REMOVED.get(name) != value}

@@ -29,7 +29,6 @@ _INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "mo
 
 _Count = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(ge=1)]
-_record = dataclass(frozen=True, kw_only=True, slots=True)
 
 
 class EvaluationFolder:
@@ -97,18 +96,17 @@ class EvaluationFolder:
         checked(_Set, values, str(self.set_path))
         return values
 
-    def metrics(self) -> dict[str, Any]:
-        """The content of `metrics.json`.
+    def metrics(self) -> "Metrics":
+        """The numbers in `metrics.json`.
 
         Raises:
             RecordError: It does not exist, or is something else.
         """
-        values = read_json(self.metrics_path)
-        metrics = checked(_Metrics, values, str(self.metrics_path))
+        metrics = checked(Metrics, read_json(self.metrics_path), str(self.metrics_path))
         for problem in metrics.problems:
             if problem.num_correct + sum(problem.wrong_votes) > metrics.num_samples:
                 raise RecordError(f"{self.metrics_path}: problem {problem.id!r} has more votes than samples.")
-        return values
+        return metrics
 
     def problems(self) -> list[Line]:
         """The lines of `problems.jsonl`."""
@@ -138,7 +136,7 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
 # What the files must hold for others to read them. Whatever else is in them is not checked.
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemLine:
     """A line of `problems.jsonl`."""
 
@@ -149,7 +147,7 @@ class ProblemLine:
     category: str
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SampleLine:
     """A line of `samples.jsonl`."""
 
@@ -161,7 +159,7 @@ class SampleLine:
     prefilled_think: bool
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VerdictLine:
     """A line of `verdicts.jsonl`."""
 
@@ -179,30 +177,30 @@ class VerdictLine:
     format: ResponseFormat
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Benchmark:
     name: str
     num_problems: _Count
     notes: Sequence[str]
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Prompt:
     form: str
     format: ResponseFormat
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Model:
     name: str
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Sampling:
     num_samples: _Positive
 
 
-@_record
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Set:
     benchmark: _Benchmark
     prompt: _Prompt
@@ -210,17 +208,30 @@ class _Set:
     sampling: _Sampling
 
 
-@_record
-class _Counts:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProblemCounts:
+    """Counts of the samples of one problem, in `metrics.json`.
+
+    Attributes:
+        id: The problem.
+        category: Its category; "" where the set has none.
+        num_correct: Samples with the right answer in the format that was asked for. Each votes for the right answer.
+        wrong_votes: Votes for each other answer, most frequent first.
+
+    Example: ProblemCounts(id="7", category="", num_correct=1, wrong_votes=(2,))
+    """
+
     id: str
     category: str
     num_correct: _Count
     wrong_votes: Sequence[_Count]
 
 
-@_record
-class _Metrics:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metrics:
+    """The parts of `metrics.json` that a comparison needs."""
+
     format: ResponseFormat
     num_samples: _Positive
     pass_at: Mapping[str, Rate]
-    problems: Annotated[Sequence[_Counts], Field(min_length=1)]
+    problems: Annotated[Sequence[ProblemCounts], Field(min_length=1)]

@@ -2,19 +2,21 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gar.errors import RecordError
-from gar.evaluation.folder import EvaluationFolder
+from gar.evaluation.folder import EvaluationFolder, ProblemCounts
 from gar.evaluation.statistics import bootstrap_interval
 from gar.records.files import json_text, write_atomic
 from gar.records.resumable import Line
 from gar.types import Status
+
+Measure = Literal["pass", "majority"]
 
 
 def mean(values: Iterable[float]) -> float:
@@ -126,36 +128,6 @@ def _ways_of_others(wrong_votes: Sequence[int], num_abstained: int, *, num_drawn
     return [row[num_drawn] for row in ways]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProblemCounts:
-    """Counts of the samples of one problem.
-
-    Attributes:
-        id: The problem.
-        category: Its category; "" where the set has none.
-        num_samples: Samples of the problem.
-        num_correct: Samples with the right answer in the format that was asked for. Each votes for the right answer.
-        wrong_votes: Votes for each other answer, most frequent first.
-
-    Example: ProblemCounts(id="7", category="", num_samples=4, num_correct=1, wrong_votes=(2,))
-    """
-
-    id: str
-    category: str
-    num_samples: int
-    num_correct: int
-    wrong_votes: tuple[int, ...]
-
-    def pass_at(self, k: int) -> float:
-        """Unbiased pass@k."""
-        return pass_at_k(self.num_samples, self.num_correct, k)
-
-    def majority_at(self, k: int) -> float:
-        """maj@k over all draws of k samples, ties broken evenly."""
-        abstained = self.num_samples - self.num_correct - sum(self.wrong_votes)
-        return majority_at_k(self.num_correct, self.wrong_votes, abstained, k)
-
-
 def default_ks(num_samples: int) -> tuple[int, ...]:
     """Powers of 2 up to the number of samples, and that number."""
     powers = [2**exponent for exponent in range(num_samples.bit_length())]
@@ -173,49 +145,37 @@ def write_metrics(folder: EvaluationFolder, ks: Sequence[int]) -> dict[str, Any]
     lines = [line for group in verdicts.values() for line in group]
     statuses = Counter(line["status"] for line in lines)
     counts = [_counts(problem, verdicts[problem["id"]]) for problem in folder.problems()]
+    num_samples = identity["sampling"]["num_samples"]
+    passes = {k: [rate(problem, "pass", num_samples, k) for problem in counts] for k in ks}
     metrics: dict[str, Any] = {
         "benchmark": identity["benchmark"]["name"],
         "model": identity["model"]["name"],
         "prompt": identity["prompt"]["form"],
         "format": lines[0]["format"],
         "num_problems": len(counts),
-        "num_samples": identity["sampling"]["num_samples"],
-        "pass_at": {str(k): mean(problem.pass_at(k) for problem in counts) for k in ks},
-        "majority_at": {str(k): mean(problem.majority_at(k) for problem in counts) for k in ks},
-        "interval_95": {str(k): _interval([problem.pass_at(k) for problem in counts]) for k in ks},
+        "num_samples": num_samples,
+        "pass_at": {str(k): mean(rates) for k, rates in passes.items()},
+        "majority_at": {str(k): mean(rate(problem, "majority", num_samples, k) for problem in counts) for k in ks},
+        "interval_95": {str(k): _interval(rates) for k, rates in passes.items()},
         "mean_response_tokens": mean(line["num_tokens"] for line in lines),
         "truncated_fraction": mean(line["truncated"] for line in lines),
         "well_formatted_fraction": mean(line["well_formatted"] for line in lines),
         "verified_fraction": mean(line["verified"] for line in lines),
         "status_counts": {status.value: statuses[status.value] for status in Status},
-        "categories": _categories(counts),
+        "categories": _categories(counts, num_samples),
         "notes": identity["benchmark"]["notes"],
-        "problems": [
-            {
-                "id": problem.id,
-                "category": problem.category,
-                "num_correct": problem.num_correct,
-                "wrong_votes": list(problem.wrong_votes),
-            }
-            for problem in counts
-        ],
+        "problems": [asdict(problem) for problem in counts],
     }
     write_atomic(folder.metrics_path, json_text(metrics, indent=1) + "\n")
     return metrics
 
 
-def read_counts(metrics: Mapping[str, Any]) -> list[ProblemCounts]:
-    """The counts of every problem in a `metrics.json`, in its order."""
-    return [
-        ProblemCounts(
-            id=problem["id"],
-            category=problem["category"],
-            num_samples=metrics["num_samples"],
-            num_correct=problem["num_correct"],
-            wrong_votes=tuple(problem["wrong_votes"]),
-        )
-        for problem in metrics["problems"]
-    ]
+def rate(problem: ProblemCounts, measure: Measure, num_samples: int, k: int) -> float:
+    """pass@k or maj@k of one problem with so many samples."""
+    if measure == "pass":
+        return pass_at_k(num_samples, problem.num_correct, k)
+    num_abstained = num_samples - problem.num_correct - sum(problem.wrong_votes)
+    return majority_at_k(problem.num_correct, problem.wrong_votes, num_abstained, k)
 
 
 def _verdicts_by_problem(folder: EvaluationFolder) -> dict[str, list[Line]]:
@@ -236,9 +196,8 @@ def _counts(problem: Line, verdicts: Sequence[Line]) -> ProblemCounts:
     return ProblemCounts(
         id=problem["id"],
         category=problem["category"],
-        num_samples=len(verdicts),
         num_correct=sum(line["correct"] for line in verdicts),
-        wrong_votes=tuple(sorted(wrong.values(), reverse=True)),
+        wrong_votes=sorted(wrong.values(), reverse=True),
     )
 
 
@@ -247,14 +206,11 @@ def _interval(values: Sequence[float]) -> tuple[float, float] | None:
     return None if len(set(values)) == 1 else bootstrap_interval(np.array([values]))
 
 
-def _categories(counts: Sequence[ProblemCounts]) -> dict[str, Any]:
+def _categories(counts: Sequence[ProblemCounts], num_samples: int) -> dict[str, Any]:
     """pass@1 by category, where there are several. The headline number is the mean over problems, not over these."""
-    groups: dict[str, list[ProblemCounts]] = {}
+    groups: dict[str, list[float]] = {}
     for problem in counts:
-        groups.setdefault(problem.category, []).append(problem)
+        groups.setdefault(problem.category, []).append(rate(problem, "pass", num_samples, 1))
     if len(groups) < 2:
         return {}
-    return {
-        name: {"num_problems": len(group), "pass_at_1": mean(problem.pass_at(1) for problem in group)}
-        for name, group in sorted(groups.items())
-    }
+    return {name: {"num_problems": len(rates), "pass_at_1": mean(rates)} for name, rates in sorted(groups.items())}

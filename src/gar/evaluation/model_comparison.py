@@ -6,17 +6,15 @@ A model is one evaluation per benchmark, or several: one per training seed.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.folder import EvaluationFolder, evaluation_folders
-from gar.evaluation.metrics import ProblemCounts, default_ks, read_counts
+from gar.evaluation.folder import EvaluationFolder, Metrics, evaluation_folders
+from gar.evaluation.metrics import Measure, default_ks, rate
 from gar.evaluation.paired import PairedComparison, Rates, compare_paired
 from gar.records.dotted import differences
-
-Measure = Literal["pass", "majority"]
 
 # What two evaluations must have in common, besides their models, and how an error calls it.
 _COMMON = {
@@ -37,19 +35,12 @@ class Evaluation:
     Attributes:
         folder: Where it lies.
         identity: What was asked of which model, and how (`set.json`).
-        format: The format that responses were graded in.
-        counts: Per problem.
+        metrics: Its numbers.
     """
 
     folder: EvaluationFolder
     identity: dict[str, Any]
-    format: str
-    counts: tuple[ProblemCounts, ...]
-
-    @property
-    def num_samples(self) -> int:
-        """Samples per problem."""
-        return self.identity["sampling"]["num_samples"]
+    metrics: Metrics
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +54,8 @@ class Model:
         """pass@k or maj@k, [seeds, problems]."""
         return np.array(
             [
-                [problem.pass_at(k) if measure == "pass" else problem.majority_at(k) for problem in evaluation.counts]
-                for evaluation in self.evaluations[benchmark]
+                [rate(problem, measure, metrics.num_samples, k) for problem in metrics.problems]
+                for metrics in (evaluation.metrics for evaluation in self.evaluations[benchmark])
             ]
         )
 
@@ -108,7 +99,7 @@ def load_model(argument: str) -> Model:
     by_benchmark: dict[str, list[Evaluation]] = {}
     for path in folders:
         for folder in evaluation_folders(path):
-            evaluation = _load_evaluation(folder)
+            evaluation = Evaluation(folder=folder, identity=folder.identity(), metrics=folder.metrics())
             by_benchmark.setdefault(evaluation.identity["benchmark"]["name"], []).append(evaluation)
     for name, evaluations in by_benchmark.items():
         if len(evaluations) != len(folders):
@@ -155,11 +146,6 @@ def compare(models: Sequence[Model], *, ks: Sequence[int] = ()) -> list[Row]:
     return sorted(rows, key=lambda row: order.index(row.benchmark))
 
 
-def _load_evaluation(folder: EvaluationFolder) -> Evaluation:
-    identity, metrics = folder.identity(), folder.metrics()
-    return Evaluation(folder=folder, identity=identity, format=metrics["format"], counts=tuple(read_counts(metrics)))
-
-
 def _check_comparable(first: Evaluation, other: Evaluation) -> None:
     """Refuse evaluations on different problems, prompts, numbers of samples, sampling or formats."""
     unlike = [
@@ -167,8 +153,8 @@ def _check_comparable(first: Evaluation, other: Evaluation) -> None:
         for name, (before, now) in differences(first.identity, other.identity).items()
         if name in _COMMON
     ]
-    if first.format != other.format:
-        unlike.append(f"the format they were graded with ({first.format} and {other.format})")
+    if first.metrics.format != other.metrics.format:
+        unlike.append(f"the format they were graded with ({first.metrics.format} and {other.metrics.format})")
     if unlike:
         raise DataError(
             f"{first.folder.path} and {other.folder.path} cannot be compared, since they differ in "
@@ -189,12 +175,12 @@ def _check_pair(first: Model, model: Model) -> None:
                 "seed of each."
             )
         _check_comparable(others[0], evaluations[0])
-        if len(evaluations[0].counts) < 2:
+        if len(evaluations[0].metrics.problems) < 2:
             raise DataError(f"{name} has one problem: there is nothing to measure a difference by.")
 
 
 def _columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, int]]:
-    n = evaluation.num_samples
+    n = evaluation.metrics.num_samples
     for k in ks:
         if k > n:
             raise ConfigError(f"pass@{k} needs {k} samples per problem; {evaluation.folder.path} has {n}.")

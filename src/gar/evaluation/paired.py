@@ -20,7 +20,7 @@ from gar.evaluation.statistics import (
     sign_flip_p_value,
 )
 
-Verdict = Literal["better", "worse", "no difference shown", "no test: one seed"]
+VerdictWords = Literal["better", "worse", "no difference shown", "no test: one seed"]
 Rates = NDArray[np.float64]
 """pass@k or maj@k, [seeds, problems]."""
 
@@ -60,7 +60,7 @@ class PairedComparison:
     permutation_p_value: float | None
     holm_p_value: float | None
     minimum_detectable_effect: float | None
-    verdict: Verdict
+    verdict: VerdictWords
 
 
 def compare_paired(
@@ -92,7 +92,7 @@ def compare_paired(
     ]
 
 
-def verdict(mean_difference: float, p_value: float | None, *, alpha: float = 0.05) -> Verdict:
+def verdict(mean_difference: float, p_value: float | None, *, alpha: float = 0.05) -> VerdictWords:
     """What may be said of a difference. A tie is never a win.
 
     Args:

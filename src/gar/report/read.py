@@ -20,7 +20,7 @@ _OPTIONAL = frozenset(ROLLOUT_SCHEMA.names) - {*_NEEDED}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SetResult:
+class RecordedSet:
     """One evaluation of one set. `num_correct` is by problem; None where only the means were recorded."""
 
     num_samples: int
@@ -34,7 +34,7 @@ class SetResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadRun(records.RunContents):
-    """What a run folder gave, with what a page shows of it.
+    """What a run folder holds, with what a page shows of it.
 
     Attributes:
         evaluations: "before" and "after" to results by set.
@@ -42,7 +42,7 @@ class ReadRun(records.RunContents):
         missing: What could not be shown, in words.
     """
 
-    evaluations: Mapping[str, Mapping[str, SetResult]]
+    evaluations: Mapping[str, Mapping[str, RecordedSet]]
     num_rows: Mapping[int, int]
     missing: Sequence[str]
 
@@ -86,7 +86,7 @@ def read_run(path: str | Path) -> ReadRun:
     )
 
 
-def _evaluation(folder: RunFolder, moment: str, missing: list[str]) -> dict[str, SetResult]:
+def _evaluation(folder: RunFolder, moment: str, missing: list[str]) -> dict[str, RecordedSet]:
     relative = f"evaluation/{moment}.json"
     try:
         sets = folder.read_evaluation(moment)
@@ -98,9 +98,9 @@ def _evaluation(folder: RunFolder, moment: str, missing: list[str]) -> dict[str,
     return {name: _set_result(part) for name, part in sets.items()}
 
 
-def _set_result(part: EvaluatedSet) -> SetResult:
+def _set_result(part: EvaluatedSet) -> RecordedSet:
     problems = part.problems
-    return SetResult(
+    return RecordedSet(
         num_samples=part.num_samples or 0,
         pass_at={int(k): rate for k, rate in part.pass_at.items() if rate is not None},
         num_correct=None if problems is None else {problem.id: problem.num_correct for problem in problems},

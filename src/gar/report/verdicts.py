@@ -12,7 +12,7 @@ import numpy as np
 
 from gar.evaluation.paired import PairedComparison, Rates, compare_paired
 from gar.report.groups import RunGroup
-from gar.report.read import ReadRun, SetResult
+from gar.report.read import ReadRun, RecordedSet
 
 _NOT_SHOWN, _NO_TEST = "no difference shown", "no test: one seed"
 
@@ -147,7 +147,7 @@ def _before_and_after(run: ReadRun, name: str, k: int, notes: list[str]) -> tupl
     return rates
 
 
-def _rates(result: SetResult | None, reference: SetResult | None, k: int) -> tuple[Rates, Rates] | None:
+def _rates(result: RecordedSet | None, reference: RecordedSet | None, k: int) -> tuple[Rates, Rates] | None:
     """pass@k of each problem under both, or None where the problems are not the same."""
     if result is None or reference is None or not result.num_correct or not reference.num_correct:
         return None

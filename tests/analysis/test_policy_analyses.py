@@ -193,7 +193,7 @@ def test_method_study_of_the_embedded_task(embedded):
     ratio = row.cells[SAME, False].mean / np.mean([row.cells["running", same].mean for same in (True, False)])
     assert row.contrasts["running"].ratio[0] == pytest.approx(ratio)
     output = method_study_output(study)
-    assert "n = 27 pairs of solutions to 3 problems" in output.title
+    assert "n = 27 pairs of right solutions to 3 problems, one of each pair by stepwise" in output.title
 
 
 def test_method_study_has_no_ratio_where_a_mean_is_negative(embedded):

@@ -7,7 +7,6 @@ similarities: gradient-activation vectors (GAR's), gradients without activation 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import matplotlib
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
@@ -20,11 +19,10 @@ from gar.analysis.policies import Policy
 from gar.analysis.solutions import SIMILARITIES, LabelledSolution, similarities, solution_pairs, solution_sequences
 from gar.analysis.solutions import embedded_solutions as embedded_solutions  # part of this module's interface
 from gar.analysis.solutions import read_solutions as read_solutions
-from gar.analysis.style import COLOURS, MUTED, PAGE_WIDTH, PAPER, add_caption, bare_rows
+from gar.analysis.style import COLOURS, MUTED, add_caption, bare_rows, paper_figure
 from gar.errors import DataError
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 SAME, OTHER = "same method", "other method"
@@ -33,13 +31,13 @@ _NUM_RESAMPLES = 2000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contrast:
-    """What tells one method from the expert's, and wordings from each other.
+    """How far a similarity follows the method, and how far the wording, within pairs of two methods.
 
     Attributes:
-        ratio: Mean over pairs of the same method over that of these, and its 95 % bootstrap interval over problems;
-            NaN where a mean is not positive in every resample.
-        method_effect: Same method minus this one at equal wording, of each problem.
-        wording_effect: Same wording minus other wording within these pairs, of each problem.
+        ratio: Mean over pairs of the same method over the mean over these pairs, and its 95 % bootstrap interval over
+            problems; NaN where a mean is not positive in every resample.
+        method_effect: Same method minus these pairs at equal wording, by problem.
+        wording_effect: Same wording minus other wording within these pairs, by problem.
     """
 
     ratio: tuple[float, float, float]
@@ -52,8 +50,9 @@ class SimilarityRow:
     """What one similarity follows.
 
     Attributes:
-        cells: Mean similarity by (other method, same wording); `SAME` for pairs of one method, `OTHER` for all pairs of
-            two, and each other method by itself where there is an expert and several others.
+        similarity: Its name in `SIMILARITIES`.
+        cells: Mean similarity by (method, same wording). The method is `SAME` for pairs of one method, `OTHER` for
+            pairs of two, and the other method's name where there is an expert and several others.
         contrasts: By other method, as in `cells`.
     """
 
@@ -74,30 +73,41 @@ class MethodStudy:
     data: pa.Table
     notes: Sequence[str]
 
+    @property
+    def counts(self) -> str:
+        """`n = 27 pairs of right solutions to 3 problems, one of each pair by stepwise`."""
+        by_expert = f", one of each pair by {self.expert}" if self.expert else ""
+        return f"n = {self.num_pairs:,} pairs of right solutions to {self.num_problems:,} problems{by_expert}"
+
 
 def method_study(policy: Policy, solutions: Sequence[LabelledSolution], *, expert: str | None = None) -> MethodStudy:
     """Similarities of all pairs of different solutions to one problem.
 
     Args:
-        policy: Whose gradients.
+        policy: Model whose gradients are compared.
         solutions: Right solutions, several to a problem.
-        expert: Only pairs with at least one solution by this method; None all pairs.
+        expert: Only pairs with at least one solution by this method; None: all pairs.
 
     Raises:
         DataError: No problem has two solutions, or none by the expert's method.
     """
     sequences = solution_sequences(policy, solutions)
     usable = [i for i, sequence in enumerate(sequences) if sequence.positions]
-    pairs = solution_pairs([solutions[i] for i in usable], expert)
-    pairs = [(usable[i], usable[j]) for i, j in pairs]
+    pairs = [(usable[i], usable[j]) for i, j in solution_pairs([solutions[i] for i in usable], expert)]
     if not pairs:
         of_expert = f" with one by '{expert}'" if expert else ""
         raise DataError(f"no pair of solutions to one problem{of_expert} among {len(solutions)} solutions.")
     left, right = np.array(pairs).T
-    similarity = similarities(policy, sequences, left, right)
-    problem = np.array([solution.problem_id for solution in solutions])[left]
-    method, wording = (np.array([str(getattr(s, name)) for s in solutions]) for name in ("method", "wording"))
+    labels = {
+        name: np.array([str(getattr(s, name)) for s in solutions]) for name in ("problem_id", "method", "wording")
+    }
+    problem, method, wording = labels["problem_id"][left], labels["method"], labels["wording"]
     same_method, same_wording = method[left] == method[right], wording[left] == wording[right]
+    masks = {SAME: same_method, OTHER: ~same_method}
+    others = sorted({*method[left], *method[right]} - {expert})
+    if expert and len(others) > 1:
+        masks |= {name: ~same_method & ((method[left] == name) | (method[right] == name)) for name in others}
+    similarity = similarities(policy, sequences, left, right)
     notes = list(policy.notes)
     if len(usable) < len(solutions):
         notes.append(f"{len(solutions) - len(usable)} of {len(solutions)} solutions have no token to score.")
@@ -105,12 +115,6 @@ def method_study(policy: Policy, solutions: Sequence[LabelledSolution], *, exper
         notes.append(
             "No solution says its wording: all count as the same, and method and wording cannot be told apart."
         )
-    others = {OTHER: ~same_method}
-    found = sorted({*method[left], *method[right]} - {expert})
-    if expert and len(found) > 1:
-        others |= {name: ~same_method & ((method[left] == name) | (method[right] == name)) for name in found}
-    masks = {SAME: same_method, **others}
-    rows = [_row(name, values, problem, masks, same_wording) for name, values in similarity.items()]
     data = {
         "problem_id": problem, "method_a": method[left], "wording_a": wording[left], "method_b": method[right],
         "wording_b": wording[right], "same_method": same_method, "same_wording": same_wording, **similarity,
@@ -120,65 +124,55 @@ def method_study(policy: Policy, solutions: Sequence[LabelledSolution], *, exper
         num_problems=len(np.unique(problem)),
         num_pairs=len(pairs),
         expert=expert,
-        rows=rows,
+        rows=[_row(name, values, problem, masks, same_wording) for name, values in similarity.items()],
         data=pa.table({name: pa.array(values.tolist()) for name, values in data.items()}),
         notes=notes,
     )
 
 
-def _row(name: str, values: Floats, problem: NDArray, masks: dict[str, Flags], same_wording: Flags) -> SimilarityRow:
+def _row(
+    similarity: str, values: Floats, problem: NDArray, masks: dict[str, Flags], same_wording: Flags
+) -> SimilarityRow:
     problems, index = np.unique(problem, return_inverse=True)
-    wordings = {True: same_wording, False: ~same_wording}
-    by_problem = {
-        (method, same): _means(values, index, mask & wording, len(problems))
+    cells = {
+        (method, same): mask & (same_wording == same) & np.isfinite(values)
         for method, mask in masks.items()
-        for same, wording in wordings.items()
+        for same in (True, False)
     }
+    sums = {cell: np.bincount(index[mask], values[mask], len(problems)) for cell, mask in cells.items()}
+    counts = {cell: np.bincount(index[mask], minlength=len(problems)) for cell, mask in cells.items()}
+    with np.errstate(invalid="ignore"):
+        means = {cell: sums[cell] / counts[cell] for cell in cells}  # NaN for a problem without such pairs
     contrasts = {}
-    for method, mask in masks.items():
-        if method == SAME:
-            continue
-        effects = np.stack([by_problem[SAME, same] - by_problem[method, same] for same in wordings])
-        known = np.isfinite(effects)
-        effect = np.where(known, effects, 0).sum(0) / np.where(known.any(0), known.sum(0), np.nan)
+    for method in list(masks)[1:]:  # SAME comes first
+        effects = np.ma.masked_invalid([means[SAME, same] - means[method, same] for same in (True, False)])
         contrasts[method] = Contrast(
-            ratio=_ratio(values, index, masks[SAME], mask, len(problems)),
-            method_effect=clustered_mean(effect, problems),
-            wording_effect=clustered_mean(by_problem[method, True] - by_problem[method, False], problems),
+            ratio=_ratio(
+                np.stack([sums[name, True] + sums[name, False] for name in (SAME, method)]),
+                np.stack([counts[name, True] + counts[name, False] for name in (SAME, method)]),
+            ),
+            method_effect=clustered_mean(effects.mean(0).filled(np.nan), problems),
+            wording_effect=clustered_mean(means[method, True] - means[method, False], problems),
         )
     return SimilarityRow(
-        similarity=name,
-        cells={
-            (method, same): clustered_mean(values[mask & wording], index[mask & wording])
-            for method, mask in masks.items()
-            for same, wording in wordings.items()
-        },
+        similarity=similarity,
+        cells={cell: clustered_mean(values[mask], index[mask]) for cell, mask in cells.items()},
         contrasts=contrasts,
     )
 
 
-def _means(values: Floats, index: Ints, mask: Flags, count: int) -> Floats:
-    """Mean of each problem over its pairs in `mask`; NaN where it has none."""
-    use = mask & np.isfinite(values)
-    counts = np.bincount(index[use], minlength=count)
-    sums = np.bincount(index[use], values[use], count)
-    return np.divide(sums, counts, out=np.full(count, np.nan), where=counts > 0)
-
-
-def _ratio(values: Floats, index: Ints, same: Flags, other: Flags, count: int) -> tuple[float, float, float]:
-    use = np.isfinite(values)
-    masks = [use & same, use & other]
-    counts = np.stack([np.bincount(index[mask], minlength=count) for mask in masks])
-    sums = np.stack([np.bincount(index[mask], values[mask], count) for mask in masks])
-    draws = np.random.default_rng(0).integers(0, count, (_NUM_RESAMPLES, count))
-    draws = np.concatenate([np.arange(count)[None], draws])
+def _ratio(sums: Floats, counts: NDArray) -> tuple[float, float, float]:
+    """Ratio of two means over pairs with its bootstrap interval; `sums` and `counts` of the pairs are [2, problems]."""
+    num_problems = sums.shape[1]
+    draws = np.random.default_rng(0).integers(0, num_problems, (_NUM_RESAMPLES, num_problems))
+    draws = np.concatenate([np.arange(num_problems)[None], draws])
     with np.errstate(invalid="ignore", divide="ignore"):
         means = sums[:, draws].sum(-1) / counts[:, draws].sum(-1)
-        if not (means > 0).all():
-            return (np.nan, np.nan, np.nan)
-        ratios = means[0] / means[1]
-    low, high = np.quantile(ratios[1:], (0.025, 0.975))
-    return float(ratios[0]), float(low), float(high)
+    if not (means > 0).all():
+        return (np.nan, np.nan, np.nan)
+    ratio, *resampled = means[0] / means[1]
+    low, high = np.quantile(resampled, (0.025, 0.975))
+    return float(ratio), float(low), float(high)
 
 
 # ------------------------------------------------------------------------------------------------------------- figure
@@ -187,20 +181,13 @@ def _ratio(values: Floats, index: Ints, same: Flags, other: Flags, count: int) -
 def method_study_figure(study: MethodStudy) -> Figure:
     """A panel for each similarity: the mean of each cell with its interval."""
     shown = _shown(study)
-    with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH, 1.35 + 0.2 * len(shown)))
-        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+    with paper_figure(1.35 + 0.2 * len(shown)) as figure:
         panels = figure.subplots(1, len(study.rows), sharey=True)
         for axes, row in zip(panels, study.rows, strict=True):
             _draw_cells(axes, row, shown)
         panels[0].set_yticks(range(len(shown)), [_cell_name(cell) for cell in shown])
         panels[0].set_ylim(len(shown) - 0.5, -0.6)
-        add_caption(
-            figure,
-            f"{study.policy}: n = {study.num_pairs:,} pairs of right solutions to {study.num_problems:,} problems"
-            + (f", one of each pair by {study.expert}" if study.expert else "")
-            + ". Filled: same words. Bars: 95 % intervals over problems.",
-        )
+        add_caption(figure, f"{study.policy}: {study.counts}. Filled: same words. Bars: 95 % intervals over problems.")
     return figure
 
 
@@ -248,11 +235,9 @@ def method_study_output(study: MethodStudy) -> Output:
     notes = [*study.notes, "method: same minus other method at equal wording. wording: same minus other wording."]
     if any(np.isnan(contrast.ratio[0]) for row in study.rows for contrast in row.contrasts.values()):
         notes.append("A ratio is '-' where a mean is not positive in every resample: differences say more there.")
-    pairs = f", one of each by {study.expert}" if study.expert else ""
     return Output(
         name="method-study",
-        title=f"What similarities follow, {study.policy}: n = {study.num_pairs:,} pairs of solutions to "
-        f"{study.num_problems:,} problems{pairs}",
+        title=f"What similarities follow, {study.policy}: {study.counts}",
         headings=("", *(SIMILARITIES[row.similarity] for row in study.rows)),
         rows=rows,
         data=study.data,

@@ -161,7 +161,7 @@ def _row(
     )
 
 
-def _ratio(sums: Floats, counts: NDArray) -> tuple[float, float, float]:
+def _ratio(sums: NDArray, counts: NDArray) -> tuple[float, float, float]:
     """Ratio of two means over pairs with its bootstrap interval; `sums` and `counts` of the pairs are [2, problems]."""
     num_problems = sums.shape[1]
     draws = np.random.default_rng(0).integers(0, num_problems, (_NUM_RESAMPLES, num_problems))

@@ -1,4 +1,4 @@
-"""What the theory needs of a response and its anchor: exact inner products of their gradients by the head.
+"""Exact inner products of the head's gradients of a response and its anchor, which the theory is about.
 
 They come from Gram matrices of errors and hidden states (`gar.core.tangent_kernel`), in float64; the [vocab, hidden]
 matrices are never formed.
@@ -18,7 +18,7 @@ from gar.spans import TokenSequence
 STEP_SIZE = 1e-3
 """Length of a step of the head."""
 SCALE = 1e-4
-"""Of the central differences of the loss as hidden states grow."""
+"""Step of the central differences of the loss as hidden states grow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class TokenGradients:
     Attributes:
         hidden: [tokens, hidden].
         logits: [tokens, vocab].
-        errors: Derivative of each token's loss by `W h`.
+        errors: Derivative of each token's loss by `W h`, [tokens, vocab].
         target_ids: [tokens].
     """
 
@@ -63,20 +63,20 @@ def _logits(parts: ModelParts, hidden: Tensor) -> Tensor:
 
 
 def pair_measures(
-    parts: ModelParts, response: TokenGradients, anchor: TokenGradients, *, moves_logits: bool
+    parts: ModelParts, response: TokenGradients, anchor: TokenGradients, *, plain_logits: bool
 ) -> dict[str, float]:
-    """What the statements are about, by name; the loss after a step only where the head `moves_logits` alone."""
+    """The quantities of the statements by name; the loss after a step only where the logits are the head's output."""
     vectors = unit_rows(torch.stack([_mean_vector(parts, tokens) for tokens in (response, anchor)])).double()
     split = kernel_decomposition(response.errors, response.hidden, anchor.errors, anchor.hidden)
-    own, others = (output_layer_kernel(t.errors, t.hidden, t.errors, t.hidden) for t in (response, anchor))
-    step = STEP_SIZE / float(own.sqrt().clamp(min=1e-30))
+    squares = [output_layer_kernel(t.errors, t.hidden, t.errors, t.hidden) for t in (response, anchor)]
+    step = STEP_SIZE / float(squares[0].sqrt().clamp(min=1e-30))
     before, after = (
         loss_after_head_step(anchor.logits, anchor.target_ids, anchor.hidden, response.errors, response.hidden, size)
         for size in (0.0, step)
     )
     return {
         "alignment": float(vectors[0] @ vectors[1]),
-        "normalised_kernel": float(split.kernel / (own * others).sqrt()),
+        "normalised_kernel": float(split.kernel / (squares[0] * squares[1]).sqrt()),
         "kernel": float(split.kernel),
         "mean_field": float(split.mean_field),
         "remainder": float(split.remainder),
@@ -84,7 +84,7 @@ def pair_measures(
         "printed_bound_of_largest": float(split.printed_bound_of_largest),
         "proven_bound": float(split.bound),
         "orthogonality_bound": 2 * vectors.shape[1] * separating_threshold(vectors),
-        "anchor_loss_decrease": float(before - after) / STEP_SIZE if moves_logits else np.nan,
+        "anchor_loss_decrease": float(before - after) / STEP_SIZE if plain_logits else np.nan,
     }
 
 

@@ -1,4 +1,4 @@
-"""What an analysis leaves: data as Parquet, a figure as SVG and PNG, a short table and sentences for a reader."""
+"""The output of an analysis: data as Parquet, a figure as SVG and PNG, a short table and notes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,24 @@ from gar.records import write_atomic, write_parquet
 
 Cell = str | int | float | None
 
+_LONGEST_NUMBER = 32
+"""Characters, interval included."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
     """One analysis, ready to be written and shown.
 
     Attributes:
-        name: Of the analysis, and of its files.
-        title: Of the table, with n.
-        headings: Of the table.
-        rows: Of the table; None is "-".
-        data: Everything the figure shows.
+        name: Name of the analysis and of its files.
+        title: Title of the table, with n.
+        headings: Headings of the table.
+        rows: Cells of the table; None is "-".
+        data: Everything that the figure shows.
         figure: None where there is nothing to draw.
-        notes: What it cannot show, and what is odd about its input.
+        notes: What the output cannot show, and what is odd about the input.
         html: A page instead of a figure.
-        text: Markdown, where there is more to say than fits into the table.
-        numbers: As JSON, where results are kept.
+    """Write `NAME.parquet`, and where the output has them `NAME.svg`, `.png`, `.html`, `.md` and `.json`.
     """
 
     name: str
@@ -47,10 +49,10 @@ class Output:
 
 
 def write_output(output: Output, folder: str | Path) -> list[Path]:
-    """Write `NAME.parquet`, and what there is of `NAME.svg`, `NAME.png`, `NAME.html`, `NAME.md` and `NAME.json`.
+    """Write `NAME.parquet`, and where the output has them `NAME.svg`, `.png`, `.html`, `.md` and `.json`.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: A file cannot be written.
     """
     folder = Path(folder)
     paths = [folder / f"{output.name}.parquet"]
@@ -69,7 +71,7 @@ def present(output: Output, folder: str | Path) -> None:
     """Write the output into a folder, and print its table, its notes and the files.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: A file cannot be written.
     """
     paths = write_output(output, folder)
     console = Console(highlight=False)
@@ -81,10 +83,11 @@ def present(output: Output, folder: str | Path) -> None:
 
 
 def render_output(output: Output) -> Table:
-    """The table for a terminal."""
+    """The table for a terminal: names and sentences to the left, numbers to the right."""
     table = Table(title=output.title, title_justify="left")
     for i, heading in enumerate(output.headings):
-        table.add_column(heading, justify="right" if i else "left", overflow="fold")
+        sentences = any(len(_text(row[i])) > _LONGEST_NUMBER for row in output.rows)
+        table.add_column(heading, justify="left" if i == 0 or sentences else "right", overflow="fold")
     for row in output.rows:
         table.add_row(*(_text(cell) for cell in row))
     return table

@@ -26,7 +26,6 @@ class Proposition:
     Attributes:
         name: Where the paper states it.
         statement: The statement in our words.
-        computed: What was computed.
         result: Whether it holds for these rollouts, with the numbers.
         in_general: "true" or "false", with the reason in brief; "no bound to prove" where it sets none.
         counterexample: Numbers that refute it; empty unless it is false in general.
@@ -34,7 +33,6 @@ class Proposition:
 
     name: str
     statement: str
-    computed: str
     result: str
     in_general: str
     counterexample: str = ""
@@ -128,8 +126,6 @@ def _separation(scored: ScoredGroups) -> Proposition:
         name="Theorem 3",
         statement="Given P(x), (i) a response inside has at least the base reward 1; (ii) its reward and, within a "
         "group, its advantage are above those of every response outside.",
-        computed="(i) rewards of the responses inside; (ii) lowest reward and advantage inside each mixed group "
-        "against the highest outside",
         result=f"(i) {tally(int((inside >= 1).sum()), len(inside), 'responses inside')}; "
         f"(ii) {tally(sum(map(separated, mixed)), len(mixed), 'mixed groups')}",
         in_general="true: a bonus is at least 0, a penalty at most 0, and advantages keep the order of rewards",
@@ -144,8 +140,8 @@ def _separation_in_bad_format() -> Proposition:
     return Proposition(
         name="Theorem 3, for right answers",
         statement="A right answer has a higher reward than a wrong one.",
-        computed="algorithm 1: a right answer in bad format beside a wrong one in good format",
-        result=f"{float(rewards[0]):.1f} against {float(rewards[1]):.1f}",
+        result=f"a right answer in bad format gets {float(rewards[0]):.1f}, a wrong one in good format "
+        f"{float(rewards[1]):.1f}",
         in_general="false: counterexample. True where both are well formatted",
         counterexample="P(x) holds well formatted answers alone: the right answer in bad format gets the penalty.",
     )
@@ -156,8 +152,7 @@ def _non_degradation(alone: ScoredGroups) -> Proposition:
     return Proposition(
         name="Theorem 3 (i), carried over to advantages",
         statement="The advantage of a correct response is not below that of the outcome alone.",
-        computed="the correct responses of each problem as a group: negative advantages, 0 under the outcome alone",
-        result=f"{tally(kept, len(alone.eligible), 'correct responses')} in {len(alone.groups())} groups",
+        result=f"{tally(kept, len(alone.eligible), 'correct responses')}, each group normalised alone",
         in_general="false: counterexample. True for rewards",
         counterexample="two correct responses with alignment 0.6 and 0.2 get the advantages "
         + " and ".join(f"{value:+.2f}" for value in _EXAMPLE.advantages().tolist())
@@ -173,7 +168,6 @@ def _variance(scored: ScoredGroups) -> Proposition:
         name="Proposition 2",
         statement="The advantages of the correct responses of a group differ where their alignments do; under the "
         "outcome alone they are equal.",
-        computed="both, in each group with correct responses of different alignment",
         result=tally(good, len(groups), "groups"),
         in_general="true: the highest alignment lies above the mean and earns a bonus, the lowest earns none",
     )
@@ -190,7 +184,6 @@ def _variance_bound(alone: ScoredGroups) -> Proposition:
     return Proposition(
         name="Proposition 2, its proof",
         statement="Var r >= min(1, beta^2 Var b) among the correct responses of a group.",
-        computed="both sides, in the same groups",
         result=tally(sum(map(holds, groups)), len(groups), "groups"),
         in_general="false: counterexample. True without the clip",
         counterexample="alignments 0.6 and 0.2, both correct: Var r = "
@@ -206,7 +199,6 @@ def _centred_bonus(alone: ScoredGroups) -> Proposition:
     return Proposition(
         name="Proposition 3",
         statement="The centred alignments of the correct responses of a group have mean 0.",
-        computed="the mean in each group with two correct responses or more",
         result=tally(sum(mean < 1e-12 for mean in means), len(means), "groups") + largest,
         in_general="true: it is what centring means",
     )
@@ -219,7 +211,6 @@ def _invariant_mean(alone: ScoredGroups) -> Proposition:
     return Proposition(
         name="Appendix G.4",
         statement="Centred bonuses leave the mean reward of a group as it is.",
-        computed="mean reward of the same groups",
         result=tally(kept, len(groups), "groups") + mean,
         in_general="false: counterexample. True without the clip",
         counterexample="alignments 0.6 and 0.2, both correct: the mean is "
@@ -238,7 +229,6 @@ def _positive_advantages(scored: ScoredGroups) -> Proposition:
     return Proposition(
         name="Proposition 4, its reason",
         statement="Only correct responses that align above the mean of their group have a positive advantage.",
-        computed="advantages of the correct responses below the mean alignment, in mixed groups",
         result=tally(int((values <= 0).sum()), len(values), "responses below the mean"),
         in_general="false: counterexample",
         counterexample="alignments 0.6 and 0.2, beside two wrong responses: the second has the advantage "
@@ -257,7 +247,6 @@ def cost_proposition(parts: ModelParts) -> Proposition:
     return Proposition(
         name="Appendix J",
         statement=f"The head costs V / (L d) of the body: {printed:.2f} at the sizes of Qwen3-8B.",
-        computed="weights of the head over weights of the layers; the cost of a forward pass is proportional to them",
         result=", ".join([*counts, f"this model {parts.weight.numel() / body:.3f}"]),
         in_general="false: counterexample",
         counterexample=f"a layer has about 12 d^2 weights, not d^2: the printed ratio is "

@@ -6,7 +6,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import matplotlib
 import numpy as np
 import pyarrow as pa
 import torch
@@ -15,12 +14,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from gar.analysis.head_gradients import SCALE, STEP_SIZE, pair_measures, scale_error, token_gradients
+from gar.analysis.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output
 from gar.analysis.policies import Policy, read_sequences, sampled_groups
 from gar.analysis.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions, tally
-from gar.analysis.style import COLOURS, INK, MUTED, PAGE_WIDTH, PAPER, add_caption
+from gar.analysis.style import COLOURS, INK, MUTED, add_caption, paper_figure
 from gar.core.tangent_kernel import KernelParts, kernel_decomposition
 from gar.errors import DataError
 
@@ -44,13 +43,13 @@ class TheoryCheck:
 
 @torch.no_grad()
 def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8, seed: int = 0) -> TheoryCheck:
-    """Every statement, on fresh responses of the policy to its first problems.
+    """Check every statement on fresh responses of the policy to its first problems.
 
     Args:
-        policy: A run's or a model.
+        policy: Policy of a run, or a model.
         num_problems: Problems with an expert solution.
         num_samples: Responses to each.
-        seed: Of the sampling.
+        seed: Seed of the sampling.
 
     Raises:
         DataError: No problem has an expert solution, or nothing can be scored.
@@ -69,7 +68,7 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
             key = tuple(sequence.ids)
             if key not in known:
                 response = token_gradients(policy.parts, sequence)
-                known[key] = pair_measures(policy.parts, response, anchor, moves_logits=plain)
+                known[key] = pair_measures(policy.parts, response, anchor, plain_logits=plain)
             rows.append({"problem": index, "eligible": eligible} | known[key])
     data = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     columns = {"eligible": "eligible", "alignment": "alignment", "group_index": "problem"}
@@ -78,7 +77,7 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
     if not plain:
         notes.append("The model bends or scales its logits: the loss after a step of the head is not computed.")
     if not data["eligible"].any():
-        notes.append("No response is correct: what is said of correct ones is said of none.")
+        notes.append("No response is correct: statements about correct ones are not tested.")
     return TheoryCheck(
         policy=policy.name,
         num_problems=len(groups),
@@ -100,8 +99,8 @@ def _scale_proposition(errors: Sequence[float]) -> Proposition:
     return Proposition(
         name="Proposition 1",
         statement="sum_j s_j = d/d eta L((1 + eta) H) at eta = 0.",
-        computed=f"relative difference to central differences of the loss of each anchor, step {SCALE:g}",
-        result=f"{tally(sum(error < 1e-4 for error in errors), len(errors), 'anchors')}, at most {max(errors):.1e}",
+        result=f"{tally(sum(error < 1e-4 for error in errors), len(errors), 'anchors')}: relative difference to "
+        f"central differences at most {max(errors):.1e}",
         in_general="true: the chain rule",
     )
 
@@ -109,13 +108,15 @@ def _scale_proposition(errors: Sequence[float]) -> Proposition:
 def _kernel_proposition(data: dict[str, Floats]) -> Proposition:
     b, kernel = data["alignment"], data["normalised_kernel"]
     num_opposed = int(((b > 0) & (kernel < 0)).sum())
-    verdict = f"fails for {num_opposed} of {len(b)} pairs, whatever c_1 > 0" if num_opposed else "no pair refutes it"
+    verdict = (
+        f"fails for {num_opposed} of {len(b)} pairs, whatever c_1 > 0: cosine > 0 > kernel"
+        if num_opposed
+        else "no pair refutes it"
+    )
     alignment, opposed = mirrored_pair()
     return Proposition(
         name="Theorem 1",
         statement="c_1 cos(v_y, v_a) is at most the normalised tangent kernel of the output layer, for a c_1 > 0.",
-        computed="pairs of a response and its anchor with a positive alignment and a negative kernel; rank "
-        "correlation of both over all pairs, and its mean within problems",
         result=f"{verdict}; {_both_correlations(data, 'normalised_kernel')}",
         in_general="false for every c_1 > 0: counterexample",
         counterexample="V = 3, W = (1, 0), (-1, 0), (0, 1), one token each: hidden state (1, -3) and token 1, anchor "
@@ -146,8 +147,6 @@ def _decomposition_proposition(data: dict[str, Floats]) -> Proposition:
         name="Theorem 2",
         statement="The kernel is (mean d . mean d')(mean h . mean h') up to a remainder of the order "
         "B_h^2 k k' + B_d (k + k') B_h (eq. 8).",
-        computed="the remainder of each pair against eq. 8 with constant 1, with B_h = |mean h| and with "
-        "B_h = max |h_t|; against the bound with B_h^2 in both terms; its median share of the kernel",
         result=f"constant 1: {printed} (B_h = |mean h|), {largest} (B_h = max |h_t|); B_h^2 in both terms: "
         f"{corrected}. Remainder over kernel: {share:.2f}; smallest bound {data['printed_bound'].min():.1f}, "
         f"largest kernel {kernel.max():.1f}",
@@ -173,9 +172,8 @@ def _orthogonality_proposition(data: dict[str, Floats]) -> Proposition:
         name="Corollary 1",
         statement="|cos(v_y, v_a)| is at most 2 eps d where the eps-effective supports {j : |s_j| > eps max |s|} are "
         "disjoint.",
-        computed="both sides for each pair, at the smallest eps that makes its supports disjoint",
-        result=f"{tally(_num_within(b, bound), len(b), 'pairs')}; for {num_trivial} it says nothing, as 2 eps d is at "
-        f"least 1 (smallest: {bound.min():.1f})",
+        result=f"{tally(_num_within(b, bound), len(b), 'pairs')}, each at its smallest eps; for {num_trivial} it says "
+        f"nothing, as 2 eps d is at least 1 (smallest: {bound.min():.1f})",
         in_general="true: |s_j s'_j| is at most eps max |s| max |s'| in each of the d dimensions",
     )
 
@@ -185,9 +183,8 @@ def _step_proposition(data: dict[str, Floats]) -> Proposition:
     return Proposition(
         name="Appendix G.1",
         statement="A step on a response of high alignment improves the prediction of the expert solution.",
-        computed=f"exact loss of the anchor after a step of length {STEP_SIZE:g} of the head on the response: rank "
-        "correlation with alignment over all pairs, its mean within problems, share of equal signs",
-        result=f"{_both_correlations(data, 'anchor_loss_decrease')}; equal signs for {agreeing:.0%}",
+        result=f"alignment against the fall of the anchor's loss by a step of the head of length {STEP_SIZE:g}: "
+        f"{_both_correlations(data, 'anchor_loss_decrease')}; equal signs for {agreeing:.0%}",
         in_general="no bound to prove",
     )
 
@@ -226,9 +223,7 @@ def _rank_correlations(data: dict[str, Floats], name: str) -> list[float]:
 def theory_figure(check: TheoryCheck) -> Figure:
     """Alignment against the kernel, the kernel against its mean field, the remainder against eq. 8."""
     data = {name: check.data[name].to_numpy() for name in check.data.column_names if name != "problem_id"}
-    with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH, 2.4))
-        figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.05)
+    with paper_figure(2.4) as figure:
         panels = figure.subplots(1, 3)
         _scatter(panels[0], data["normalised_kernel"], data["alignment"], data["eligible"])
         panels[0].set(title="Theorem 1", xlabel="normalised output-layer kernel", ylabel="alignment")
@@ -281,8 +276,7 @@ def theory_output(check: TheoryCheck) -> Output:
             f"- on these rollouts: {p.result}",
             f"- in general: {p.in_general}",
         ]
-        lines += [f"- counterexample: {p.counterexample}"] if p.counterexample else []
-        lines += [f"- computed: {p.computed}", ""]
+        lines += [f"- counterexample: {p.counterexample}", ""] if p.counterexample else [""]
     return Output(
         name="theory",
         title=f"Theory on {check.policy}: n = {check.num_responses:,} responses to {check.num_problems:,} problems",

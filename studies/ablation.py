@@ -1,8 +1,8 @@
-"""What each row of a comparison loses against the best: percentage below the peak, from its results folder.
+"""How far each row of a comparison lies below the best one, in per cent.
 
     python -m studies.ablation results/main
 
-The peak is the best mean of the rows with the most seeds: one lucky seed is no peak.
+The best row is the one with the best mean among the rows with the most seeds, so that one lucky seed does not count.
 """
 
 import argparse
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
@@ -21,18 +20,20 @@ from numpy.typing import NDArray
 from gar.analysis.finished_runs import FinishedRun, read_finished_runs
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
-from gar.analysis.style import MUTED, PAGE_WIDTH, PAPER, add_caption, bare_rows, method_colour
+from gar.analysis.style import MUTED, add_caption, bare_rows, method_colour, paper_figure
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """A row against the best one of a set, in per cent of the best one's mean; above 0 with fewer seeds alone.
+    """A row against the best row of a set, in per cent of the best row's mean.
 
     Attributes:
-        mean: Of the row, minus the best, over the seeds of the row.
-        low: Lower end of the 95 % interval of the paired difference, `high` the upper; NaN with fewer than two pairs.
+        mean: Mean of the row minus that of the best, over the seeds of the row. It can be above 0 where the row has
+            fewer seeds.
+        low: Lower end of the 95 % interval of the paired difference; NaN with fewer than two pairs.
+        high: Upper end.
         seeds: The row's value for each seed, against the mean of the best.
         score: The row's mean pass@k.
     """
@@ -57,7 +58,7 @@ class Ablation:
     losses: Sequence[Loss]
     notes: Sequence[str]
 
-    def of(self, set_name: str) -> list[Loss]:
+    def on(self, set_name: str) -> list[Loss]:
         """Rows on one set, in the order of the first set."""
         order = [loss.label for loss in self.losses if loss.set_name == self.losses[0].set_name]
         return sorted((x for x in self.losses if x.set_name == set_name), key=lambda loss: order.index(loss.label))
@@ -86,7 +87,7 @@ def ablation(folder: str | Path) -> Ablation:
     if most == 1:
         notes.append("One seed: nothing is known of the spread.")
     losses = [loss for name in sets for loss in _losses(runs, labels, name, k)]
-    notes.append("The best row of a set is chosen by these numbers, so that it is flattered, and the others are not.")
+    notes.append("The best row of a set is chosen by these very numbers, which flatters it.")
     return Ablation(name=Path(folder).resolve().name, k=k, losses=losses, notes=notes)
 
 
@@ -100,15 +101,15 @@ def _losses(runs: Sequence[FinishedRun], labels: Sequence[str], set_name: str, k
     methods = {run.label: str(run.settings.get("method", run.label)) for run in runs}
     losses = []
     for label in sorted(scores, key=lambda label: -means[label]):
-        own = scores[label]
-        pairs = np.array([own[seed] - scores[best][seed] for seed in own if seed in scores[best]])
+        values, reference = scores[label], scores[best]
+        pairs = np.array([values[seed] - reference[seed] for seed in values if seed in reference])
         difference = clustered_mean(pairs)
         low, high = (np.nan, np.nan) if label == best else (difference.low, difference.high)
         losses.append(
             Loss(
                 label=label, method=methods[label], set_name=set_name, k=k, mean=100 * (means[label] / peak - 1),
                 low=100 * low / peak, high=100 * high / peak,
-                seeds=100 * (np.array(list(own.values())) / peak - 1), score=means[label],
+                seeds=100 * (np.array(list(values.values())) / peak - 1), score=means[label],
             )
         )  # fmt: skip
     return losses
@@ -125,13 +126,11 @@ def seed_scores(runs: Sequence[FinishedRun], label: str, set_name: str, k: int) 
 
 def ablation_figure(ablation: Ablation) -> Figure:
     """A panel for each set: rows from best to worst, dots are seeds."""
-    first = ablation.of(ablation.set_names[0])
-    with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH, 0.95 + 0.19 * len(first)))
-        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+    first = ablation.on(ablation.set_names[0])
+    with paper_figure(0.95 + 0.19 * len(first)) as figure:
         panels = np.atleast_1d(figure.subplots(1, len(ablation.set_names), sharey=True))
         for axes, name in zip(panels, ablation.set_names, strict=True):
-            _draw_losses(axes, ablation.of(name), [loss.label for loss in first])
+            _draw_losses(axes, ablation.on(name), [loss.label for loss in first])
             axes.set_title(f"{name}, pass@{ablation.k}")
         panels[0].set_yticks(range(len(first)), [f"{loss.label} ({len(loss.seeds)})" for loss in first])
         panels[0].set_ylim(len(first) - 0.4, -0.6)
@@ -162,7 +161,7 @@ def ablation_output(ablation: Ablation) -> Output:
     names = ablation.set_names
     table: dict[str, list[Any]] = {}
     for name in names:
-        for loss in ablation.of(name):
+        for loss in ablation.on(name):
             interval = f" [{loss.low:+.0f}, {loss.high:+.0f}]" if np.isfinite(loss.low) else ""
             table.setdefault(loss.label, [loss.label, len(loss.seeds)]).extend(
                 [loss.score, f"{loss.mean:+.1f}{interval}"]

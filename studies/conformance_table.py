@@ -1,4 +1,4 @@
-"""Write docs/integrations/conformance.md: the same rollouts through TRL, slime and verl, and what each made of them.
+"""Write docs/integrations/conformance.md: rewards and advantages of the same rollouts in TRL, slime and verl.
 
     python -m studies.conformance_table
 
@@ -64,13 +64,13 @@ Rollouts, expectation and comparison stand in `tests/conformance`. To record ane
 def page(results: Path = ROOT / "results" / "conformance") -> str:
     """The text of the page."""
     expected = _read(results, "expectation")
-    found = {engine: _read(results, engine) for engine in ENGINES}
+    actual = {engine: _read(results, engine) for engine in ENGINES}
     rules = _RULES.format(tolerance=expected["tolerance"])
-    return "\n".join([_HEAD, _responses(expected, found), rules, _engines(expected, found), _NOTES])
+    return "\n".join([_HEAD, _responses(expected, actual), rules, _engines(expected, actual), _NOTES])
 
 
-def _responses(expected: dict[str, Any], found: dict[str, Any]) -> str:
-    advantages = {"paper": expected["advantages"]["paper"], **{name: found[name]["advantages"] for name in ENGINES}}
+def _responses(expected: dict[str, Any], actual: dict[str, Any]) -> str:
+    advantages = {"paper": expected["advantages"]["paper"], **{name: actual[name]["advantages"] for name in ENGINES}}
     rows = [["group", "response", "reward", "advantage: paper", *ENGINES.values()], ["---", "---", *["---:"] * 5]]
     for i, (group, kind) in enumerate(expected["responses"]):
         values = [expected["rewards"][i], *(column[i] for column in advantages.values())]
@@ -78,17 +78,17 @@ def _responses(expected: dict[str, Any], found: dict[str, Any]) -> str:
     return _table(rows)
 
 
-def _engines(expected: dict[str, Any], found: dict[str, Any]) -> str:
+def _engines(expected: dict[str, Any], actual: dict[str, Any]) -> str:
     rows = [["", "version", "ddof", "eps", "error of rewards", "error of advantages"], ["---"] * 6]
     rule = expected["rules"]["paper"]
     rows.append(["paper", "", str(rule["ddof"]), f"{rule['eps']:.0e}", "", ""])
     for engine, name in ENGINES.items():
-        rule, mine = expected["rules"][engine], found[engine]
-        reward_errors = _errors(mine["rewards"], expected["rewards"])
-        errors = _errors(mine["advantages"], expected["advantages"][engine])
+        rule, recorded = expected["rules"][engine], actual[engine]
+        reward_errors = _errors(recorded["rewards"], expected["rewards"])
+        errors = _errors(recorded["advantages"], expected["advantages"][engine])
         scaled = [error * divisor for error, divisor in zip(errors, expected["divisors"][engine], strict=True)]
-        errors_shown = [f"{max(each):.0e}" for each in (reward_errors, scaled)]
-        rows.append([name, mine["version"], str(rule["ddof"]), f"{rule['eps']:.0e}", *errors_shown])
+        largest = [f"{max(errors):.0e}" for errors in (reward_errors, scaled)]
+        rows.append([name, recorded["version"], str(rule["ddof"]), f"{rule['eps']:.0e}", *largest])
     return _table(rows)
 
 

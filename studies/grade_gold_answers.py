@@ -5,7 +5,7 @@
 Each of the 400 gold answers is given as an answer to its own problem three times: as it stands, in other notation
 (without dollars, `\\dfrac` for `\\frac`, other spaces), and with its last number n written as `\\frac{2n}{2}`, which
 only a parser can undo. All should verify. Then five to nine variants of it that are wrong; none should. Prints how many
-did, and every answer that ended otherwise. The numbers stand in docs/grading.md.
+did, and every answer that did not do what it should. The numbers stand in docs/grading.md.
 """
 
 import argparse
@@ -91,13 +91,13 @@ def wrong_forms(gold: str, gold_of_another: str) -> dict[str, str]:
 
 
 def without_dollars(gold: str) -> str:
-    """Without a full stop, and without dollars around the whole."""
+    """The answer without a full stop, and without dollars around the whole."""
     text = gold.strip().rstrip(".").strip()
     return text[1:-1] if text.startswith("$") and text.endswith("$") and text.count("$") == 2 else text
 
 
 def number(text: str) -> int | float:
-    """An int where the text is one."""
+    """The number as an int where the text is one."""
     return int(text) if text.isdigit() else float(text)
 
 
@@ -118,7 +118,7 @@ def grade(verifier: Verifier, given: list[Attempt]) -> list[Verdict]:
 
 
 def print_table(title: str, given: list[Attempt], verdicts: list[Verdict], console: Console) -> None:
-    """How the answers of each kind ended."""
+    """Print the statuses of the answers of each kind."""
     counts: defaultdict[str, Counter[Status]] = defaultdict(Counter)
     for attempt, verdict in zip(given, verdicts, strict=True):
         counts[attempt.kind][verdict.status] += 1
@@ -131,7 +131,7 @@ def print_table(title: str, given: list[Attempt], verdicts: list[Verdict], conso
 
 
 def print_odd(given: list[Attempt], verdicts: list[Verdict], expected: set[Status], console: Console) -> None:
-    """Every answer that ended otherwise, one line for each problem and status."""
+    """Print every answer with another status than expected, one line for each problem and status."""
     odd: defaultdict[tuple[str, str, Status], list[str]] = defaultdict(list)
     for attempt, verdict in zip(given, verdicts, strict=True):
         if verdict.status not in expected:
@@ -141,7 +141,7 @@ def print_odd(given: list[Attempt], verdicts: list[Verdict], expected: set[Statu
 
 
 def main() -> None:
-    """Print both tables and what did not go as it should."""
+    """Print both tables, and the answers that did not do what they should."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", type=Path, help="imo_answerbench_v2.csv")
     parser.add_argument("--timeout-seconds", type=float, default=5.0)

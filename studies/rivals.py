@@ -39,7 +39,7 @@ from gar.types import Problem
 from gar.verify import Verifier
 
 CONFIGS: dict[str, Any] = {"sdft": SDFTConfig, "sdpo": SDPOConfig}
-OWN: dict[str, dict[str, Any]] = {
+CHANGES: dict[str, dict[str, Any]] = {
     "sdft": {
         "teacher_prompt_template": f"{{privileged_context}} {SEPARATOR} {{prompt}}",
         # TRL's default is the 100 likeliest tokens; the embedded model has 36.
@@ -55,24 +55,24 @@ OWN: dict[str, dict[str, Any]] = {
         "loss_type": "grpo",
     },
 }
-"""Where we differ from TRL's defaults for a rival."""
+"""Arguments in which we differ from TRL's defaults."""
 
 
 class TimedCallback(RunCallback):
-    """Also says how long a step took, rollouts included."""
+    """Also logs the seconds of a step, rollouts included."""
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
         self._start = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
-        """Metrics of the trainer, and the time."""
+        """Log the trainer's metrics and the time."""
         timed = {**(logs or {}), "time/step_seconds": time.perf_counter() - self._start}
         super().on_log(args, state, control, logs=timed, **kwargs)
 
 
 def make_rewards(verifier: Verifier, penalty: float) -> Callable[..., list[float]]:
-    """SDPO's reward function: base 1, penalty for bad format. Without peers' responses it only goes to the log."""
+    """SDPO's reward function: base 1, penalty for bad format. Without peers' responses it is only logged."""
 
     def outcome_rewards(completions: list[str], answer: list[str], **_: object) -> list[float]:
         verdicts = verifier.verify(completions, answer)
@@ -95,7 +95,7 @@ def make_trainer(
         report_to="none",
         disable_tqdm=True,
         **shared,
-        **OWN[rival],
+        **CHANGES[rival],
     )
     rows = Dataset.from_list(
         [{"prompt": p.prompt, "privileged_context": p.anchors[0].text, "answer": p.answer} for p in problems]
@@ -124,14 +124,14 @@ def evaluate(folder: RunFolder, name: str, model: Any, tokenizer: Any, verifier:
 
 
 def run(rival: str, config: RunConfig) -> RunFolder:
-    """Measure, train, measure again, summarise."""
+    """Evaluate, train, evaluate again, and summarise."""
     model, tokenizer = load_policy(config.model)
     problems = load_arithmetic("train")
     folder = RunFolder.create(config.records.folder, config.records.name or f"{rival}-{config.seed}")
     folder.write_run(
         seed=config.seed,
         command=["python", "-m", "studies.rivals", *sys.argv[1:]],
-        config={"rival": rival, "own": OWN[rival], **config.model_dump(mode="json")},
+        config={"rival": rival, "own": CHANGES[rival], **config.model_dump(mode="json")},
         config_text=dump_config(config),
         data_hash=canonical_hash([dataclasses.asdict(problem) for problem in problems]),
     )
@@ -148,7 +148,7 @@ def run(rival: str, config: RunConfig) -> RunFolder:
 
 
 def main() -> None:
-    """Parses the command line, runs, and prints the summary."""
+    """Parse the command line, run, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rival", choices=list(CONFIGS))
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""How much a setting matters: rows of a comparison that differ in one number alone, as curves below the peak.
+"""How much a setting matters: rows of a comparison that differ in one number alone, as curves below the best value.
 
 python -m studies.sensitivity results/rate
 """
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from gar.analysis.finished_runs import FinishedRun, read_finished_runs
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
-from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, PAPER, add_caption
+from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, add_caption, paper_figure
 from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records.dotted import leaves
@@ -56,7 +55,7 @@ class SettingCurve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sensitivity:
-    """All settings that rows of a comparison vary by themselves, around its base row."""
+    """All settings that rows of a comparison vary alone, around its base row."""
 
     name: str
     base: str
@@ -70,13 +69,13 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
 
     Args:
         folder: A results folder of `gar compare`.
-        base: The row that the others vary; None: the one that differs least from all.
+        base: The row that the others vary; None: the one that differs least from all others.
 
     Raises:
         RecordError: There is nothing to read, no such row, or no row varies one number alone.
     """
     runs, notes = read_finished_runs(folder)
-    # A run of an older version lacks settings that came later, whose defaults do what it did.
+    # A run of an older version lacks settings that came later; their defaults do what that version did.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     settings = {run.label: defaults | dict(leaves(run.settings)) for run in runs}
     for values in settings.values():
@@ -99,7 +98,9 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]
-    notes.append("The peak is chosen by these numbers; with few seeds a curve shows chance as well as the setting.")
+    notes.append(
+        "The peak is chosen by these very numbers; with few seeds a curve shows chance as well as the setting."
+    )
     return Sensitivity(name=Path(folder).resolve().name, base=chosen, k=k, curves=curves, notes=notes)
 
 
@@ -120,9 +121,11 @@ def _centre(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """The row with the fewest differences to all others; of equals, one that is named after its method."""
 
     def distance(label: str) -> tuple[int, bool]:
-        own = settings[label]
-        others = sum(own.get(name) != row.get(name) for row in settings.values() for name in own.keys() | row.keys())
-        return others, label != own.get("method")
+        row = settings[label]
+        differences = sum(
+            row.get(name) != other.get(name) for other in settings.values() for name in row.keys() | other.keys()
+        )
+        return differences, label != row.get("method")
 
     return min(settings, key=distance)
 
@@ -132,9 +135,7 @@ def sensitivity_figure(sensitivity: Sensitivity) -> Figure:
     names = list(dict.fromkeys(curve.setting for curve in sensitivity.curves))
     columns = min(_MAX_COLUMNS, len(names))
     rows = -(-len(names) // columns)
-    with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH if columns > 1 else COLUMN_WIDTH, 0.5 + 1.8 * rows))
-        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+    with paper_figure(0.5 + 1.8 * rows, PAGE_WIDTH if columns > 1 else COLUMN_WIDTH) as figure:
         panels = figure.subplots(rows, columns, squeeze=False).flat
         for axes, name in zip(panels, names, strict=False):
             _draw_setting(axes, [curve for curve in sensitivity.curves if curve.setting == name])

@@ -22,11 +22,10 @@ METHODS = ("stepwise", "running", "guess")
 
 
 def method_shares(run: Path) -> dict[str, float] | None:
-    """Shares among right responses; None where there are none."""
+    """Shares of the methods among right responses; None where no response is right."""
     reader = RunFolder(run).rollout_reader()
-    steps = reader.steps[-LAST:]
     counts: Counter[str | None] = Counter()
-    for step in steps:
+    for step in reader.steps[-LAST:]:
         table = reader.read(step, ["response", "verified"])
         for text, verified in zip(table["response"].to_pylist(), table["verified"].to_pylist(), strict=True):
             if verified:
@@ -44,10 +43,10 @@ def main() -> None:
         if shares is not None:
             rows[run.name.rpartition("-seed-")[0]].append(shares)
     table = Table("row", "runs", *METHODS, "stepwise, range")
-    for label, found in rows.items():
-        means = (f"{statistics.fmean(one[method] for one in found):.2f}" for method in METHODS)
-        stepwise = [one["stepwise"] for one in found]
-        table.add_row(label, str(len(found)), *means, f"{min(stepwise):.2f} to {max(stepwise):.2f}")
+    for label, runs in rows.items():
+        means = (f"{statistics.fmean(shares[method] for shares in runs):.2f}" for method in METHODS)
+        stepwise = [shares["stepwise"] for shares in runs]
+        table.add_row(label, str(len(runs)), *means, f"{min(stepwise):.2f} to {max(stepwise):.2f}")
     Console().print(table)
 
 

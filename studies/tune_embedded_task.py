@@ -2,8 +2,8 @@
 
     python -m studies.tune_embedded_task --seeds 0 1 2 --steps 100
 
-Stock TRL and nothing of ours but the task: head-room, spread over seeds, the method each seed settles on, seconds per
-step, and the smallest difference that ten paired seeds can show.
+TRL as it is, on our task: head-room, spread over seeds, the method that each seed settles on, seconds per step, and the
+smallest difference that ten paired seeds can show.
 """
 
 import argparse
@@ -20,7 +20,6 @@ os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_P
 import numpy as np
 import torch
 from datasets import Dataset
-from scipy import optimize, stats
 from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3ForCausalLM, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
@@ -32,6 +31,8 @@ from gar.data.arithmetic import (
     parse_solution,
     privileged_prompt,
 )
+from gar.evaluation.metrics import pass_at_k
+from gar.evaluation.statistics import minimum_detectable_effect
 from gar.models.embedded import embedded_path
 from gar.types import Problem
 
@@ -79,10 +80,9 @@ def evaluate(
     parsed = [parse_solution(text) for texts in groups for text in texts]
     flat = rewards.ravel()
     methods = [p.method for p in parsed]
-    all_wrong_4 = np.array([_choose(num_samples - r, 4) / _choose(num_samples, 4) for r in right])
     return {
         "pass@1": round(float(right.mean() / num_samples), 3),
-        "pass@4": round(float(1 - all_wrong_4.mean()), 3),
+        "pass@4": round(float(np.mean([pass_at_k(num_samples, int(r), 4) for r in right])), 3),
         "format_errors": round(float((flat < 0).mean()), 3),
         "all_right": round(float((right == num_samples).mean()), 3),
         "all_wrong": round(float((right == 0).mean()), 3),
@@ -93,10 +93,6 @@ def evaluate(
             for m in sorted(set(methods), key=str)
         },
     }
-
-
-def _choose(n: int, k: int) -> float:
-    return float(np.prod([(n - i) / (k - i) for i in range(k)])) if n >= k else 0.0
 
 
 @torch.no_grad()
@@ -118,7 +114,7 @@ def judge(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, problems:
 
 
 def run_grpo(checkpoint: Path, seed: int, num_steps: int, learning_rate: float, schedule: str) -> dict[str, object]:
-    """Trains one seed and evaluates it."""
+    """Train one seed and evaluate it."""
     problems = load_arithmetic("train")
     rows = Dataset.from_list([{"prompt": p.prompt, "answer": p.answer} for p in problems])
     tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
@@ -159,18 +155,16 @@ def run_grpo(checkpoint: Path, seed: int, num_steps: int, learning_rate: float, 
     }
 
 
-def minimum_effect(std: float, num_seeds: int = 10, power: float = 0.8, level: float = 0.05) -> float:
-    """The smallest true difference that a two-sided paired t-test over seeds shows with the given power.
+def minimum_effect(sd: float, num_seeds: int = 10) -> float:
+    """The smallest true difference that a paired t-test over seeds shows four times in five.
 
-    `std` is that of one arm; two independent arms of equal spread give differences with sqrt(2) of it.
+    `sd` is that of one arm; two independent arms of equal spread give differences with sqrt(2) of it.
     """
-    critical = stats.t.ppf(1 - level / 2, num_seeds - 1)
-    shift = optimize.brentq(lambda d: 1 - stats.nct.cdf(critical, num_seeds - 1, d) - power, 0.1, 20)
-    return float(shift * std * np.sqrt(2 / num_seeds))
+    return minimum_detectable_effect(np.sqrt(2) * sd, num_seeds)
 
 
 def main() -> None:
-    """Prints the base model's numbers, one line per seed, and the summary."""
+    """Print the base model's numbers, one line per seed, and the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", type=Path, default=None, help="default: the embedded one")
     parser.add_argument("--seeds", type=int, nargs="*", default=[])

@@ -8,8 +8,7 @@ Takes a few seconds on a CPU, without a network.
 
 A line of the file holds a problem and all responses to it: id, prompt, responses, answer, expert_solution. The embedded
 model wrote the default, `examples/rollouts.jsonl`. For your own model replace `load_embedded` by
-`AutoModelForCausalLM.from_pretrained`. The command `gar score` handles large files, other column names and broken
-lines.
+`AutoModelForCausalLM.from_pretrained`. For large files, other column names and broken lines use `gar score`.
 """
 
 import argparse

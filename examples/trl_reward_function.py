@@ -6,8 +6,7 @@ The embedded model learns digit arithmetic on one CPU thread, without a network,
 rises from about 0.4 to about 1.1. Use this if the trainer must stay unchanged. Compared with `GARTrainer` (README.md)
 it has these limits:
 
-* The scorer runs its own forward pass. `GARTrainer` uses the hidden states of TRL's log-probability pass if there is
-  one.
+* The scorer runs its own forward pass. `GARTrainer` uses the states of TRL's log-probability pass if there is one.
 * Prompts arrive as text and are encoded again. Plain text and plain chat messages give TRL's token ids; tools, images
   or chat template arguments may not.
 * Each process calls the function for its own responses. On several GPUs a group may be split over two of them, and its

@@ -53,13 +53,13 @@ def _contamination(
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
     reading: tyro.conf.OmitArgPrefixes[SourceOptions] = _AS_THEY_ARE,
 ) -> int:
-    """Look, print, and write.
+    """Search a training set for problems of benchmarks, print what was found, and write it to a file.
 
     Args:
         train: The training set.
-        benchmark: What to look for.
+        benchmark: Names of the benchmarks.
         near: Also count near-duplicates of at least this similarity, 0 to 1. Needs datasketch, and takes longer.
-        json: Also write what was found of every problem to this file.
+        json: Also write the matches of every problem to this file.
         reading: How to read the training set.
     """
     from gar.evaluation.benchmarks import load_benchmark

@@ -15,8 +15,8 @@ def group_sizes(
     """Number of counted responses in each response's group, int64.
 
     Args:
-        group_index: Which group a response belongs to; any integers, in any order.
-        mask: True for the responses that count. None counts all.
+        group_index: Group of each response; any integers, in any order.
+        mask: True for counted responses. None counts all.
 
     Example:
         >>> group_sizes(torch.tensor([7, 3, 7]))

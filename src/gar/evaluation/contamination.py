@@ -1,4 +1,4 @@
-"""Does a training set hold the problems of a benchmark? Exact copies, shared 13-grams, and near-duplicates.
+"""Finds problems of a benchmark in a training set: exact copies, shared 13-grams, and near-duplicates.
 
 The training set is streamed: memory holds the benchmarks' problems and their overlaps, never the training set. An
 n-gram of 13 words follows Brown et al. 2020, "Language Models are Few-Shot Learners", appendix C; words are runs of

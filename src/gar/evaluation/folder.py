@@ -117,10 +117,10 @@ class EvaluationFolder:
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:
-    """The evaluations in a folder: itself, or one per benchmark inside it.
+    """The evaluations at a path: the folder itself, or its subfolders, one per benchmark.
 
     Raises:
-        RecordError: There is none.
+        RecordError: The path holds no evaluation.
     """
     if (path / "set.json").is_file():
         return [EvaluationFolder(path)]

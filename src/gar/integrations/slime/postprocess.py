@@ -68,7 +68,8 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
 def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Tensor) -> Tensor:
     """Rewards as slime's estimators expect them: normalised within groups where its own flags say so.
 
-    slime does this on the outcome, before GAR, by position; this does it on the shaped rewards, by group.
+    slime normalises the outcome rewards, before GAR, and finds groups by position. This function normalises the shaped
+    rewards, and finds groups by `group_index`.
     """
     estimator = shaping.estimator
     if estimator == "reinforce-pp" or shaping.advantage.baseline == "none" or not args.rewards_normalization:

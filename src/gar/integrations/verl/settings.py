@@ -1,6 +1,6 @@
-"""What the section `gar` of verl's configuration says, and what GAR cannot do under verl, with the reason.
+"""Reads the section `gar` of verl's configuration, and refuses settings that GAR cannot run with, with the reason.
 
-Configurations are plain nested dicts here (`OmegaConf.to_container`), so that this reads and tests without verl.
+Configurations are plain nested dicts (`OmegaConf.to_container`), so this module needs no verl, nor do its tests.
 """
 
 from collections.abc import Mapping

@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ HOOK = runpy.run_path(str(DOCS / "site" / "results.py"))
 FORMULAS = runpy.run_path(str(DOCS / "site" / "formulas.py"))
 DRAWN = {ROOT / "results" / name / "curves.png" for name in HOOK["SHOWN"]}
 """Figures that are in the site alone."""
+INTEGRATIONS = sorted((ROOT / "src/gar/integrations").rglob("*.py"))
 
 
 def templates() -> list[str]:
@@ -126,6 +128,17 @@ def test_a_formula_in_a_page_of_the_site_is_replaced():
     assert FORMULAS["on_page_content"](marked, page=None) == (
         "<p><math><mi>a</mi><mo>&lt;</mo><msqrt><mi>b</mi></msqrt></math></p>"
     )
+
+
+def test_the_glossary_defines_every_metric():
+    logged = set(re.findall(r'"((?:gar|time)/[a-z_]+)"[]:]', "\n".join(map(Path.read_text, INTEGRATIONS))))
+    assert {"gar/outcome_mean", "gar/seconds"} <= logged
+    glossary = (DOCS / "glossary.md").read_text()
+    assert not {name for name in logged if f"`{name}`" not in glossary}
+
+
+def test_the_readme_takes_three_minutes():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
 @pytest.mark.slow

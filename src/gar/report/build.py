@@ -9,9 +9,10 @@ from gar.records import write_atomic
 from gar.report.definitions import DEFINITIONS
 from gar.report.figures import chart_note, charts, pictures
 from gar.report.groups import RunGroup, differences_table, group_runs, run_facts
+from gar.report.options import ReportOptions
 from gar.report.page import MAX_BYTES, Report, Rollouts, page
 from gar.report.read import ReadRun, read_run
-from gar.report.rollouts import ReportOptions, browser_rollouts
+from gar.report.rollouts import browser_rollouts
 from gar.report.summary import summary_tables, tiles, verdict_counts
 from gar.report.verdicts import changes, contests, headline, sentences
 

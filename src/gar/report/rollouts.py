@@ -6,12 +6,11 @@ Rollouts hold no expert solutions: those are read again from where the run had t
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from gar.data.run_problems import EMBEDDED, find_run_problems
 from gar.errors import DataError
+from gar.report.options import ReportOptions
 from gar.report.page import Rollouts, ShownGroup, ShownResponse, ShownText, content_json
 from gar.report.read import ReadRun
 from gar.report.sample import SEED, DrawnGroup, Experts, draw_groups, drawing_words, verdict_word
@@ -28,22 +27,6 @@ MAX_TEXT_CHARACTERS = 120_000
 _SHARE_BYTES = 24
 """Upper bound for a token and its share."""
 _DIGITS = 5
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReportOptions:
-    """What a reader may choose.
-
-    Attributes:
-        max_rollouts: Rollouts to show, over all runs.
-        problems: A file with the problems, where the runs' own source is not at hand.
-        token_shares: Compute token shares under these weights: "final", those in the run's `model` folder; "start",
-            those it was trained from. None computes none.
-    """
-
-    max_rollouts: int = 2000
-    problems: str | None = None
-    token_shares: Literal["final", "start"] | None = None
 
 
 def browser_rollouts(runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int) -> Rollouts:

@@ -1,0 +1,23 @@
+"""The choices of a reader of reports. Importing this imports no torch."""
+
+from typing import Annotated, Literal
+
+import tyro
+from pydantic import Field
+
+from gar.settings import Settings
+
+
+class ReportOptions(Settings):
+    """What a report shows of its runs.
+
+    Example: ReportOptions(max_rollouts=100, token_shares="final")
+    """
+
+    max_rollouts: Annotated[int, Field(ge=1)] = 2000
+    """Rollouts to show over all runs; the page says how they were drawn."""
+    problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """The training problems, for their expert solutions, where the runs' own source is not at hand."""
+    token_shares: Literal["final", "start"] | None = None
+    """Run the model to show what each token adds to the alignment: under the final weights of each run, or those that
+    it started from."""

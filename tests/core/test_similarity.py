@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gar.core import gradient_activation_vectors
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
@@ -12,10 +10,10 @@ from gar.core.similarity import (
     kernel_similarity,
     mean_similarity,
     mean_similarity_shares,
-    token_match,
     token_vectors,
     unit_tokens,
 )
+from gar.core.token_match import ordered_match, token_match
 
 WIDTH = 7
 INDEX = torch.tensor([1, 0, 1, 2, 0, 1, 1])  # response 3 has no token
@@ -113,69 +111,6 @@ def test_mean_similarity_of_a_certain_token_counts_only_under_unit():
     assert mean_similarity(responses, anchor, weighting="unit").item() == pytest.approx(0.5**0.5)
 
 
-# -------------------------------------------------------------------------------------------------- token by token
-
-
-@pytest.mark.parametrize("memory_bytes", [2**28, 40 * len(INDEX), 90 * len(INDEX)])
-def test_token_match_agrees_with_loops(memory_bytes):
-    responses, anchor = group(1)
-    match = token_match(responses, anchor, memory_bytes=memory_bytes)
-    shares = torch.zeros(len(INDEX), dtype=torch.float64)
-    for i in range(3):
-        rows = (responses.response_index == i).nonzero()[:, 0].tolist()
-        table = [[cosine(responses.vectors[t], u) for u in anchor] for t in rows]
-        assert match.precision[i].item() == pytest.approx(sum(map(max, table)) / len(table), abs=1e-6)
-        columns = list(zip(*table, strict=True))
-        assert match.recall[i].item() == pytest.approx(sum(map(max, columns)) / len(columns), abs=1e-6)
-        for column in columns:
-            shares[rows[column.index(max(column))]] += max(column) / len(columns)
-    torch.testing.assert_close(match.recall_shares.double(), shares, atol=1e-6, rtol=0)
-    torch.testing.assert_close(match.f_score, (match.recall + match.precision) / 2)
-    assert match.scored.tolist() == [True, True, True, False]
-    assert match.recall[3] == match.precision[3] == 0
-
-
-def test_token_match_by_hand():
-    # cosines with the anchor's tokens: (1, 0), (0.6, 0.8), and none for the token without direction
-    responses = ResponseTokens(torch.tensor([[2.0, 0.0], [3.0, 4.0], [0.0, 0.0]]), torch.tensor([0, 0, 0]), 1)
-    match = token_match(responses, torch.tensor([[1.0, 0.0], [0.0, 9.0]]))
-    assert match.recall.item() == pytest.approx(0.9)
-    assert match.precision.item() == pytest.approx(0.6)
-    torch.testing.assert_close(match.recall_shares, torch.tensor([0.5, 0.4, 0.0]))
-
-
-def test_token_match_gives_ties_to_the_first_token():
-    responses = ResponseTokens(torch.tensor([[1.0, 0.0], [5.0, 0.0]]), torch.tensor([0, 0]), 1)
-    assert token_match(responses, torch.tensor([[1.0, 0.0]])).recall_shares.tolist() == [1.0, 0.0]
-
-
-@given(seed=st.integers(0, 10_000))
-def test_token_match_ignores_order_and_lengths_of_tokens(seed):
-    responses, anchor = group(seed)
-    order = torch.randperm(len(INDEX), generator=torch.Generator().manual_seed(seed))
-    scales = torch.rand(len(INDEX), 1, generator=torch.Generator().manual_seed(seed)) + 0.1
-    other = ResponseTokens((responses.vectors * scales)[order], INDEX[order], 4)
-    one, two = token_match(responses, anchor), token_match(other, anchor.flip(0))
-    torch.testing.assert_close(one.recall, two.recall, atol=1e-6, rtol=0)
-    torch.testing.assert_close(one.precision, two.precision, atol=1e-6, rtol=0)
-    torch.testing.assert_close(one.recall_shares[order], two.recall_shares, atol=1e-6, rtol=0)
-
-
-def test_token_match_sees_a_swapped_token_that_a_mean_cannot():
-    sound = torch.eye(4)
-    flawed = torch.stack([torch.tensor([1.0, 1, 0, 0]), torch.tensor([0.0, 0, 1, 1])])  # the same mean direction
-    responses = ResponseTokens(torch.cat([sound, flawed]), torch.tensor([0, 0, 0, 0, 1, 1]), 2)
-    torch.testing.assert_close(mean_similarity(responses, sound), torch.ones(2))
-    torch.testing.assert_close(token_match(responses, sound).recall, torch.tensor([1.0, 0.5**0.5]))
-
-
-def test_token_match_without_an_anchor_token_is_not_scored():
-    responses, anchor = group()
-    match = token_match(responses, anchor[:0])
-    assert not match.scored.any()
-    assert match.recall.tolist() == match.precision.tolist() == [0.0] * 4
-
-
 # ---------------------------------------------------------------------------------------------------------- kernel
 
 
@@ -210,6 +145,7 @@ def similarities(responses: ResponseTokens, anchor: torch.Tensor) -> dict[str, t
         "unit": mean_similarity(responses, anchor, weighting="unit"),
         "recall": match.recall,
         "precision": match.precision,
+        "ordered": ordered_match(responses, anchor).recall,
         "kernel": kernel_similarity(responses, responses.vectors, anchor, anchor),
     }
 

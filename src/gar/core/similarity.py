@@ -1,8 +1,8 @@
 """How alike a response and an anchor are, from the vectors of their tokens.
 
-Three ways, for the responses of a group and the anchor of their problem: the cosine of mean vectors (the paper's form,
-with token vectors as they are or scaled to unit length), a match of single tokens, and a kernel of gradients and hidden
-states. Token vectors of one group exist at a time, and products of tokens with tokens within a limit of memory.
+For the responses of a group and the anchor of their problem: the cosine of mean vectors (the paper's form, with token
+vectors as they are or scaled to unit length), and a kernel of gradients and hidden states. `token_match` compares token
+by token. Token vectors of one group exist at a time, and products of tokens with tokens within a limit of memory.
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -24,7 +24,8 @@ TOKEN_NORM_FLOOR = 1e-30
 _CHUNK_TOKENS = 1024
 """Token vectors that exist in float64 at one time."""
 _BYTES_PER_PAIR = 40
-"""Most memory for one response token and one anchor token: two float32 products, a mask, and two int64 indices."""
+"""Most memory for one response token and one anchor token: float32 products, their masks and derivatives, and int64
+indices."""
 
 
 class ResponseTokens(NamedTuple):
@@ -105,8 +106,8 @@ def mean_similarity(
         >>> mean_similarity(group, anchor), mean_similarity(group, anchor, weighting="unit")
         (tensor([0.2425]), tensor([0.7071]))
     """
-    _check(responses, anchor)
-    means = unit_rows(_sums(responses, weighting) / _counts(responses))
+    check_tokens(responses, anchor)
+    means = unit_rows(_sums(responses, weighting) / token_counts(responses))
     direction = _direction(anchor, weighting)
     return alignment_scores(means, direction.expand_as(means))
 
@@ -122,17 +123,17 @@ def mean_similarity_shares(
     Raises:
         ValueError: As `mean_similarity`.
     """
-    _check(responses, anchor)
+    check_tokens(responses, anchor)
     index, sums = responses.response_index, _sums(responses, weighting)
     norms = sums.norm(dim=-1)
-    usable = norms.isfinite() & (norms >= NORM_FLOOR * _counts(responses)[:, 0])
+    usable = norms.isfinite() & (norms >= NORM_FLOOR * token_counts(responses)[:, 0])
     projections = _weighted(responses.vectors, weighting).double() @ _direction(anchor, weighting)[0].double()
     return torch.where(usable[index], projections / norms.where(usable, 1.0)[index], 0.0).float()
 
 
 def _direction(anchor: Tensor, weighting: Weighting) -> Tensor:
     alone = ResponseTokens(anchor, torch.zeros(len(anchor), dtype=torch.long, device=anchor.device), 1)
-    return unit_rows(_sums(alone, weighting) / _counts(alone))
+    return unit_rows(_sums(alone, weighting) / token_counts(alone))
 
 
 def _sums(responses: ResponseTokens, weighting: Weighting) -> Tensor:
@@ -150,93 +151,9 @@ def _weighted(vectors: Tensor, weighting: Weighting) -> Tensor:
     return unit_tokens(vectors) if weighting == "unit" else vectors
 
 
-def _counts(responses: ResponseTokens) -> Tensor:
+def token_counts(responses: ResponseTokens) -> Tensor:
     """Tokens of each response, at least 1, [responses, 1]."""
     return torch.bincount(responses.response_index, minlength=responses.num_responses).clamp(min=1)[:, None]
-
-
-# ---------------------------------------------------------------------------------------------------- token by token
-
-
-class TokenMatch(NamedTuple):
-    """What `token_match` returns.
-
-    Attributes:
-        recall: Mean over anchor tokens of the largest cosine with a token of the response, float32 [responses].
-        precision: Mean over the response's tokens of the largest cosine with an anchor token, float32 [responses].
-        recall_shares: Each token's share in the recall of its response, float32 [tokens].
-        scored: Whether response and anchor have a token; 0 in the other fields where not, [responses].
-    """
-
-    recall: Tensor
-    precision: Tensor
-    recall_shares: Tensor
-    scored: Tensor
-
-    @property
-    def f_score(self) -> Tensor:
-        """The mean of recall and precision, float32 [responses]."""
-        return (self.recall + self.precision) / 2
-
-
-def token_match(
-    responses: ResponseTokens,
-    anchor: Float[Tensor, "anchor_tokens hidden"],
-    *,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> TokenMatch:
-    """Each token finds its most similar counterpart: BERTScore on token vectors.
-
-    `R = mean over s of max over t of cos(u_t, u_s)`, t a token of the response and s one of the anchor; P the other way
-    round. A token without direction has cosine 0 with every other. In R each anchor token's best response token, the
-    first of equals, has the share `cos / num_anchor_tokens`.
-
-    Args:
-        responses: Token vectors of a group. Their lengths do not matter.
-        anchor: Token vectors of the anchor.
-        memory_bytes: Temporary-memory limit for products of tokens with tokens.
-
-    Raises:
-        ValueError: Shapes disagree, an index is out of range, or the limit is too low for one anchor token.
-
-    References:
-        Ours; BERTScore, arXiv 1904.09675, eq. 1, on vectors of another kind.
-
-    Example:
-        >>> group = ResponseTokens(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0]), 1)
-        >>> match = token_match(group, torch.tensor([[0.0, 2.0]]))
-        >>> match.recall, match.precision, match.recall_shares
-        (tensor([1.]), tensor([0.5000]), tensor([0., 1.]))
-    """
-    _check(responses, anchor)
-    index, num_responses = responses.response_index, responses.num_responses
-    units, anchor_units = unit_tokens(responses.vectors), unit_tokens(anchor)
-    num_tokens, num_anchor_tokens = len(units), len(anchor_units)
-    recall = torch.zeros(num_responses, dtype=torch.float64, device=units.device)
-    shares = torch.zeros(num_tokens + 1, dtype=torch.float64, device=units.device)  # the last: of no token
-    nearest = units.new_full((num_tokens,), -1.0)
-    numbers = torch.arange(num_tokens, device=units.device)[:, None]
-    parts = anchor_units.split(_rows_at_once(num_tokens, memory_bytes)) if num_tokens and num_anchor_tokens else ()
-    for part in parts:
-        with exact_products():
-            cosines = units @ part.T
-        nearest = torch.maximum(nearest, cosines.amax(-1))
-        rows = index[:, None].expand_as(cosines)
-        best = units.new_full((num_responses, len(part)), -torch.inf).scatter_reduce(0, rows, cosines, "amax")
-        first = torch.full_like(best, num_tokens, dtype=torch.long)
-        first.scatter_reduce_(0, rows, numbers.where(cosines == best[index], num_tokens), "amin")
-        gains = best.where(best.isfinite(), 0.0).double() / num_anchor_tokens
-        recall += gains.sum(1)
-        shares.index_add_(0, first.flatten(), gains.flatten())
-    counts = torch.bincount(index, minlength=num_responses)
-    scored = (counts > 0) & (num_anchor_tokens > 0)
-    precision = torch.zeros_like(recall).index_add_(0, index, nearest.double()) / counts.clamp(min=1)
-    return TokenMatch(
-        recall=recall.clamp(-1, 1).float(),
-        precision=precision.where(scored, 0.0).clamp(-1, 1).float(),
-        recall_shares=shares[:-1].float(),
-        scored=scored,
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------ kernel
@@ -269,7 +186,7 @@ def kernel_similarity(
     Raises:
         ValueError: Shapes disagree, an index is out of range, or the limit is too low for one token.
     """
-    _check(gradients, anchor_gradients)
+    check_tokens(gradients, anchor_gradients)
     for name, states, vectors in (
         ("hidden", hidden, gradients.vectors),
         ("anchor_hidden", anchor_hidden, anchor_gradients),
@@ -278,7 +195,7 @@ def kernel_similarity(
             raise ValueError(
                 f"{name} must have the shape of its gradients, {tuple(vectors.shape)}, got {tuple(states.shape)}"
             )
-    index, counts = gradients.response_index, _counts(gradients)[:, 0]
+    index, counts = gradients.response_index, token_counts(gradients)[:, 0]
     tokens = unit_tokens(gradients.vectors), unit_tokens(hidden)
     others = unit_tokens(anchor_gradients), unit_tokens(anchor_hidden)
     crossed = torch.zeros(gradients.num_responses, dtype=torch.float64, device=hidden.device)
@@ -295,7 +212,7 @@ def kernel_similarity(
 
 def _kernel_rows(tokens: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], memory_bytes: int) -> Tensor:
     """Sum over `others` of (g_t . g_s)(h_t . h_s) for each of `tokens`, float64 [tokens]."""
-    step = _rows_at_once(len(others[0]), memory_bytes)
+    step = rows_at_once(len(others[0]), memory_bytes)
     with exact_products():
         rows = [
             ((g @ others[0].T) * (h @ others[1].T)).sum(-1, dtype=torch.float64)
@@ -304,7 +221,12 @@ def _kernel_rows(tokens: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], m
     return torch.cat(rows)
 
 
-def _rows_at_once(num_columns: int, memory_bytes: int) -> int:
+def rows_at_once(num_columns: int, memory_bytes: int) -> int:
+    """How many tokens may meet so many others at one time within the limit of memory.
+
+    Raises:
+        ValueError: Not one.
+    """
     needed = _BYTES_PER_PAIR * max(1, num_columns)
     if memory_bytes < needed:
         raise ValueError(
@@ -313,7 +235,8 @@ def _rows_at_once(num_columns: int, memory_bytes: int) -> int:
     return memory_bytes // needed
 
 
-def _check(responses: ResponseTokens, anchor: Tensor) -> None:
+def check_tokens(responses: ResponseTokens, anchor: Tensor) -> None:
+    """Refuse widths and numbers of tokens that disagree, and indices out of range, with a ValueError."""
     vectors, index, num_responses = responses
     if vectors.ndim != 2 or anchor.ndim != 2 or vectors.shape[1] != anchor.shape[1]:
         raise ValueError(

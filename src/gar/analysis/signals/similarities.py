@@ -11,7 +11,8 @@ from rapidfuzz import fuzz
 from torch import Tensor
 
 from gar.analysis.signals.tokens import SolutionTokens
-from gar.core.similarity import ResponseTokens, TokenMatch, Weighting, kernel_similarity, mean_similarity, token_match
+from gar.core.similarity import ResponseTokens, Weighting, kernel_similarity, mean_similarity
+from gar.core.token_match import TokenMatch, token_match
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]
 """Of a response and an anchor. NaN where one of them has no token."""

@@ -7,6 +7,7 @@ from gar.core import gradient_activation_vectors
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.similarity import (
     ResponseTokens,
+    dimension_sizes,
     kernel_similarity,
     mean_similarity,
     mean_similarity_shares,
@@ -66,6 +67,12 @@ def test_token_vectors_of_certain_tokens_keep_their_direction():
 def test_unit_tokens_without_direction_are_zero():
     vectors = torch.tensor([[1e-31, 0.0], [torch.nan, 1.0], [torch.inf, 1.0], [0.0, 0.0], [-1e-29, 0.0]])
     torch.testing.assert_close(unit_tokens(vectors), torch.tensor([[0.0, 0.0]] * 4 + [[-1.0, 0.0]]))
+
+
+def test_dimension_sizes_by_hand():
+    sizes = dimension_sizes(torch.tensor([[3.0, 0.0, 1.0], [-4.0, 0.0, 1.0]]))
+    torch.testing.assert_close(sizes, torch.tensor([12.5**0.5, 0.0, 1.0]))
+    assert dimension_sizes(torch.zeros(0, 2)).tolist() == [0.0, 0.0]
 
 
 # ---------------------------------------------------------------------------------------------------- mean vectors

@@ -80,6 +80,22 @@ def unit_tokens(vectors: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "token
     return torch.where(usable & (norms * largest >= TOKEN_NORM_FLOOR), scaled / norms, 0.0)
 
 
+def dimension_sizes(vectors: Float[Tensor, "tokens hidden"]) -> Float32[Tensor, " hidden"]:
+    """Root mean square of each dimension over the tokens, by which vectors may be divided before they are compared.
+
+    A few dimensions of a language model's hidden states are far larger than the others and decide every cosine.
+
+    Returns:
+        float32, summed in float64; zeros where there is no token.
+
+    Example:
+        >>> dimension_sizes(torch.tensor([[3.0, 0.0], [-3.0, 2.0]]))
+        tensor([3.0000, 1.4142])
+    """
+    squares = vectors.double().square().sum(0) / max(1, len(vectors))
+    return squares.sqrt().float()
+
+
 # ------------------------------------------------------------------------------------------------------ mean vectors
 
 

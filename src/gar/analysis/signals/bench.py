@@ -30,6 +30,7 @@ class Share:
     Attributes:
         share: NaN without triples.
         low: Of the 95 % interval by bootstrap over problems, `high` the upper end.
+        mean_better: Mean similarity of the pairs that should be the more alike, `mean_worse` of the others.
         num_triples: n, without those where a solution has no token.
         num_problems: Among them.
     """
@@ -37,6 +38,8 @@ class Share:
     share: float
     low: float
     high: float
+    mean_better: float
+    mean_worse: float
     num_triples: int
     num_problems: int
 
@@ -87,9 +90,9 @@ def run_bench(
     shares, equal_lengths = {}, {}
     for name, (better, worse) in values.items():
         wins = np.where(np.abs(better - worse) <= _TIE, 0.5, better > worse)
-        wins = np.where(np.isnan(better) | np.isnan(worse), np.nan, wins)
-        shares[name] = _by_column(wins, columns, problems, ~chosen_by_length)
-        equal_lengths[name] = _by_column(wins, equal, problems, alike)
+        scores = np.stack([np.where(np.isnan(better) | np.isnan(worse), np.nan, wins), better, worse])
+        shares[name] = _by_column(scores, columns, problems, ~chosen_by_length)
+        equal_lengths[name] = _by_column(scores, equal, problems, alike)
     data = {"question": [t.question for t in triples], "kind": [t.kind for t in triples], "problem_id": problems}
     data |= {"tokens_better": lengths[:, 0], "tokens_worse": lengths[:, 1]}
     for name, (better, worse) in values.items():
@@ -111,25 +114,35 @@ def _values(
     return np.array([known[t.better] for t in triples]), np.array([known[t.worse] for t in triples])
 
 
-def _by_column(wins: Floats, columns: NDArray, problems: NDArray, use: NDArray) -> dict[str, Share]:
+def _by_column(scores: Floats, columns: NDArray, problems: NDArray, use: NDArray) -> dict[str, Share]:
     order = [c for question in QUESTIONS for c in dict.fromkeys(columns[use].tolist()) if c.startswith(f"{question}:")]
-    use = use & np.isfinite(wins)
-    return {column: rank_share(wins[mask], problems[mask]) for column in order for mask in [use & (columns == column)]}
+    use = use & np.isfinite(scores[0])
+    masks = {column: use & (columns == column) for column in order}
+    return {column: rank_share(*scores[:, mask], problems[mask]) for column, mask in masks.items()}
 
 
-def rank_share(wins: Floats, problems: NDArray) -> Share:
+def rank_share(wins: Floats, better: Floats, worse: Floats, problems: NDArray) -> Share:
     """Mean of wins with its percentile interval; a resample draws problems with replacement.
 
     Args:
         wins: 1, 0 or 0.5 for each triple.
+        better: Similarity of the pair that should be the more alike.
+        worse: Of the other pair.
         problems: Which problem a triple is of.
     """
     if not len(wins):
-        return Share(share=np.nan, low=np.nan, high=np.nan, num_triples=0, num_problems=0)
+        nothing = dict.fromkeys(("share", "low", "high", "mean_better", "mean_worse"), np.nan)
+        return Share(**nothing, num_triples=0, num_problems=0)
     names, index = np.unique(problems, return_inverse=True)
     counts, sums = np.bincount(index), np.bincount(index, wins)
     draws = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), _NUM_RESAMPLES)
     low, high = np.quantile((draws @ sums) / (draws @ counts), (0.025, 0.975))
     return Share(
-        share=float(wins.mean()), low=float(low), high=float(high), num_triples=len(wins), num_problems=len(names)
+        share=float(wins.mean()),
+        low=float(low),
+        high=float(high),
+        mean_better=float(better.mean()),
+        mean_worse=float(worse.mean()),
+        num_triples=len(wins),
+        num_problems=len(names),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gar.analysis.signals.flaws import chain_flaws, text_flaws
 from gar.analysis.solutions import LabelledSolution
-from gar.data.arithmetic import METHODS, WORD_OF, WORDINGS, Wording, parse_solution, running_values, write_solution
+from gar.data.arithmetic import METHODS, WORDINGS, parse_solution, running_values, write_solution
 from gar.types import Problem, Prompt
 
 QUESTIONS = {
@@ -143,12 +143,9 @@ def _ask_own(
 def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) -> None:
     """Ask all but `sampled` of problems of the embedded task: each method in each wording, anchors stepwise."""
     labelled = [
-        solution
-        for problem, wording in itertools.product(problems, WORDINGS)
-        for solution in (
-            *(_chain_solution(problem, write_solution(problem, method, wording)) for method in METHODS),
-            _padded(problem, wording),
-        )
+        _chain_solution(problem, write_solution(problem, method, wording))
+        for problem in problems
+        for method, wording in itertools.product(METHODS, WORDINGS)
     ]
     ask_labelled(questions, labelled, "stepwise", lambda solution: len(solution.text.split()), seed)
     rng = random.Random(seed)
@@ -167,19 +164,6 @@ def _chain_solution(problem: Problem, text: str) -> LabelledSolution:
     parsed = parse_solution(text)
     return LabelledSolution(
         problem_id=problem.id, prompt=problem.prompt, text=text, method=parsed.method or "none", wording=parsed.wording
-    )
-
-
-def _padded(problem: Problem, wording: Wording) -> LabelledSolution:
-    """The running values alone, with three placeholders before each: as long as the stepwise solution.
-
-    No policy was trained on it. It tells a similarity that sees the method from one that sees its length.
-    """
-    text = write_solution(problem, "running", wording)
-    mark, equals = (WORD_OF[symbol] if wording == "words" else symbol for symbol in "?=")
-    text = text.replace(f" {equals} ", f" {mark} {mark} {mark} {equals} ")
-    return LabelledSolution(
-        problem_id=problem.id, prompt=problem.prompt, text=text, method="running, padded", wording=wording
     )
 
 

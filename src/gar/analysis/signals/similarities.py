@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gar.analysis.signals.tokens import SolutionTokens
 from gar.core.similarity import ResponseTokens, Weighting, kernel_similarity, mean_similarity
-from gar.core.token_match import TokenMatch, token_match
+from gar.core.token_match import TokenMatch, ordered_match, token_match
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]
 """Of a response and an anchor. NaN where one of them has no token."""
@@ -48,15 +48,20 @@ def match_f(response: SolutionTokens, anchor: SolutionTokens) -> float:
     return float(_match(response.products, anchor.products).f_score)
 
 
-def match_gradient(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """The mean of recall and precision of the match of g_t."""
-    return float(_match(response.gradients, anchor.gradients).f_score)
-
-
 def kernel(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Normalised kernel of unit gradients and unit hidden states."""
     tokens = _alone(response.gradients)
     return float(kernel_similarity(tokens, response.hidden, anchor.gradients, anchor.hidden))
+
+
+def ordered(response: SolutionTokens, anchor: SolutionTokens) -> float:
+    """Recall of the best pairing of g_t * h_t that keeps the order of tokens."""
+    return _ordered_recall(response.products, anchor.products)
+
+
+def ordered_scaled(response: SolutionTokens, anchor: SolutionTokens) -> float:
+    """The same with each dimension divided by its usual size."""
+    return _ordered_recall(response.scaled, anchor.scaled)
 
 
 def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
@@ -64,14 +69,19 @@ def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float
     return gradient(response, anchor) + unit(response, anchor)
 
 
-def gradient_and_match(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """`gradient` and half of `match_f`, whose look at single tokens is the sharper one."""
-    return gradient(response, anchor) + match_f(response, anchor) / 2
+def gradient_and_ordered(response: SolutionTokens, anchor: SolutionTokens) -> float:
+    """`ordered_scaled` and a quarter of `gradient`."""
+    return ordered_scaled(response, anchor) + gradient(response, anchor) / 4
 
 
 def hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Control: cosine of the mean hidden states."""
     return _cosine(response.hidden, anchor.hidden)
+
+
+def ordered_hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
+    """Control: recall of the best pairing of hidden states that keeps the order of tokens."""
+    return _ordered_recall(response.hidden, anchor.hidden)
 
 
 def match_hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
@@ -101,14 +111,16 @@ SIMILARITIES: dict[str, Similarity] = {
     "unit gradient": unit_gradient,
     "match, recall": match_recall,
     "match, F": match_f,
-    "match of gradients, F": match_gradient,
     "kernel": kernel,
+    "ordered": ordered,
+    "ordered, scaled": ordered_scaled,
     "gradient + unit": gradient_and_unit,
-    "gradient + match / 2": gradient_and_match,
+    "gradient / 4 + ordered, scaled": gradient_and_ordered,
 }
 CONTROLS: dict[str, Similarity] = {
     "hidden states": hidden,
     "match of hidden states": match_hidden,
+    "ordered, of hidden states": ordered_hidden,
     "text": text,
     "length": length,
     "log-probability": log_probability,
@@ -132,6 +144,10 @@ def _cosine(response: Tensor, anchor: Tensor, weighting: Weighting = "norm") -> 
 
 def _match(response: Tensor, anchor: Tensor) -> TokenMatch:
     return token_match(_alone(response), anchor)
+
+
+def _ordered_recall(response: Tensor, anchor: Tensor) -> float:
+    return float(ordered_match(_alone(response), anchor).recall)
 
 
 def _alone(vectors: Tensor) -> ResponseTokens:

@@ -85,7 +85,8 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
                 seed=scope.seed,
             )
         )  # fmt: skip
-    tokens = read_solutions_as(policy, questions.solutions, initial)
+    anchors = {pair[1] for triple in questions.triples for pair in (triple.better, triple.worse)}
+    tokens = read_solutions_as(policy, questions.solutions, anchors, initial)
     bench = run_bench(questions.triples, tokens, all_similarities(with_start=initial is not None))
     return SignalStudy(
         policy=policy.name,

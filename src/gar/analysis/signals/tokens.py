@@ -1,6 +1,6 @@
 """What a policy makes of solutions, token by token: what similarities compare."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from gar.analysis.policies import Policy
 from gar.analysis.solutions import LabelledSolution, solution_sequences
 from gar.core.arguments import Budget, Head, Signal
-from gar.core.similarity import token_vectors
+from gar.core.similarity import dimension_sizes, token_vectors
 from gar.models.families import ModelParts
 from gar.scoring.forward import scored_tokens
 from gar.settings import SignalSettings
@@ -28,6 +28,7 @@ class SolutionTokens:
         hidden: h_t, [tokens, hidden].
         log_probs: Log-probability of each token, [tokens].
         text: What the tokens decode to.
+        sizes: Root mean square of each dimension of g_t * h_t over the tokens of all anchors, [hidden].
         initial: The same of the policy that the run started from; itself where there is no other.
     """
 
@@ -35,6 +36,7 @@ class SolutionTokens:
     hidden: Tensor
     log_probs: Tensor
     text: str
+    sizes: Tensor
     initial: "SolutionTokens | None" = None
 
     def __len__(self) -> int:
@@ -46,29 +48,40 @@ class SolutionTokens:
         return self.gradients * self.hidden
 
     @property
+    def scaled(self) -> Tensor:
+        """g_t * h_t with each dimension divided by its usual size, so that no few dimensions decide a cosine; 0 where it is 0."""
+        return torch.where(self.sizes > 0, self.products / self.sizes, 0.0)
+
+    @property
     def at_start(self) -> "SolutionTokens":
         """What the policy that the run started from makes of them."""
         return self if self.initial is None else self.initial
 
 
 def read_solutions_as(
-    policy: Policy, solutions: Sequence[LabelledSolution], initial: Policy | None = None
+    policy: Policy, solutions: Sequence[LabelledSolution], anchors: Collection[int], initial: Policy | None = None
 ) -> list[SolutionTokens]:
     """Each solution as the policy sees it, and as the policy saw it that its run started from.
 
     Args:
         policy: Whose gradients.
         solutions: What to read, each after its own prompt.
+        anchors: Which of them are anchors, by index: sizes of dimensions are theirs.
         initial: With the same tokenizer; None: the policy itself.
     """
     sequences = solution_sequences(policy, solutions)
     pieces = token_pieces(policy.tokenizer)
     texts = ["".join(pieces(sequence.scored_ids)) for sequence in sequences]
-    now = _tokens(policy.parts, policy.signal, sequences, texts)
+    now = _with_sizes(_tokens(policy.parts, policy.signal, sequences, texts), anchors)
     if initial is None:
         return now
-    before = _tokens(initial.parts, policy.signal, sequences, texts)
+    before = _with_sizes(_tokens(initial.parts, policy.signal, sequences, texts), anchors)
     return [replace(tokens, initial=first) for tokens, first in zip(now, before, strict=True)]
+
+
+def _with_sizes(tokens: Sequence[SolutionTokens], anchors: Collection[int]) -> list[SolutionTokens]:
+    sizes = dimension_sizes(torch.cat([tokens[i].products for i in sorted(anchors)]))
+    return [replace(one, sizes=sizes) for one in tokens]
 
 
 @torch.no_grad()
@@ -76,7 +89,8 @@ def _tokens(
     parts: ModelParts, settings: SignalSettings, sequences: Sequence[TokenSequence], texts: Sequence[str]
 ) -> list[SolutionTokens]:
     nothing = torch.zeros(0, parts.width)
-    read = [SolutionTokens(gradients=nothing, hidden=nothing, log_probs=nothing[:, 0], text=text) for text in texts]
+    empty = SolutionTokens(gradients=nothing, hidden=nothing, log_probs=nothing[:, 0], text="", sizes=nothing)
+    read = [replace(empty, text=text) for text in texts]
     head = Head(parts.weight, parts.bias, settings.temperature, parts.logit_scale, parts.logit_softcap)
     for members, tokens in scored_tokens(parts, sequences, settings.max_batch_tokens):
         gradients = token_vectors(tokens, head, Signal("gradient"), Budget(settings.memory_bytes))

@@ -71,14 +71,14 @@ def test_run_bench_needs_questions():
 def test_rank_share_resamples_problems():
     # two problems of 50 equal triples each: a resample has two, one or none of the good one
     wins, problems = np.repeat([1.0, 0.0], 50), np.repeat(["p", "q"], 50)
-    share = rank_share(wins, wins, 1 - wins, problems)
+    share = rank_share(np.stack([wins, wins, 1 - wins]), problems)
     assert (share.share, share.low, share.high) == (0.5, 0.0, 1.0)
-    many = rank_share(*np.tile([1.0, 0.0], (3, 50)), np.arange(100))
+    many = rank_share(np.tile([1.0, 0.0], (3, 50)), np.arange(100))
     # sd of a share of 100 is 0.05, so that a 95 % interval is 0.4 to 0.6
     assert (many.low, many.high) == pytest.approx((0.4, 0.6), abs=0.02)
 
 
 def test_rank_share_weighs_triples_and_not_problems():
     wins = np.array([1.0, 1.0, 1.0, 0.0])
-    share = rank_share(wins, wins + 1, wins / 2, np.array(["p", "p", "p", "q"]))
+    share = rank_share(np.stack([wins, wins + 1, wins / 2]), np.array(["p", "p", "p", "q"]))
     assert (share.share, share.mean_better, share.mean_worse) == (0.75, 1.75, 0.375)

@@ -118,18 +118,17 @@ def _by_column(scores: Floats, columns: NDArray, problems: NDArray, use: NDArray
     order = [c for question in QUESTIONS for c in dict.fromkeys(columns[use].tolist()) if c.startswith(f"{question}:")]
     use = use & np.isfinite(scores[0])
     masks = {column: use & (columns == column) for column in order}
-    return {column: rank_share(*scores[:, mask], problems[mask]) for column, mask in masks.items()}
+    return {column: rank_share(scores[:, mask], problems[mask]) for column, mask in masks.items()}
 
 
-def rank_share(wins: Floats, better: Floats, worse: Floats, problems: NDArray) -> Share:
+def rank_share(scores: Floats, problems: NDArray) -> Share:
     """Mean of wins with its percentile interval; a resample draws problems with replacement.
 
     Args:
-        wins: 1, 0 or 0.5 for each triple.
-        better: Similarity of the pair that should be the more alike.
-        worse: Of the other pair.
+        scores: [3, triples]: 1, 0 or 0.5 for a win, the similarity of the better pair, and that of the worse one.
         problems: Which problem a triple is of.
     """
+    wins, better, worse = scores
     if not len(wins):
         nothing = dict.fromkeys(("share", "low", "high", "mean_better", "mean_worse"), np.nan)
         return Share(**nothing, num_triples=0, num_problems=0)

@@ -49,7 +49,7 @@ class SolutionTokens:
 
     @property
     def scaled(self) -> Tensor:
-        """g_t * h_t with each dimension divided by its usual size, so that no few dimensions decide a cosine; 0 where it is 0."""
+        """g_t * h_t with each dimension divided by its usual size, so that no few dimensions decide a cosine."""
         return torch.where(self.sizes > 0, self.products / self.sizes, 0.0)
 
     @property

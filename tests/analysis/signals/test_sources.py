@@ -1,0 +1,139 @@
+"""Questions from files and from samples, and the check of written calculations."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gar.analysis.policies import Policy
+from gar.analysis.signals.questions import Questions
+from gar.analysis.signals.sources import for_text, questions_for, read_rated, sample_questions, text_soundness
+from gar.analysis.signals.tokens import read_solutions_as
+from gar.data.arithmetic import load_arithmetic, write_solution
+from gar.errors import DataError
+from gar.types import Problem
+
+PROBLEM = Problem(id="p", prompt="How many?", answer="7")
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("She has 3 + 4 = 7 eggs.\nA: 7", "sound"),
+        ("It costs 2 x $1,200 = $2,400.", "sound"),
+        ("Half of it: 10 / 4 = 2.5, and (1 + 2) * 3 = 9", "sound"),
+        ("She has 3 + 4 = 8 eggs, so 8 - 1 = 7.", "wrong step"),
+        ("1 / 3 = 0.33", "sound"),  # written to a cent
+        ("She has 7 eggs.\n#### 7", "no steps"),
+        ("So x = 7", "no steps"),  # no calculation
+        ("7 = 7", "no steps"),
+        ("4 / 0 = 7", "no steps"),
+        ("2 ** 99999999 = 7", "no steps"),
+        ("((((((1 + = 7", "no steps"),
+        (f"{'(' * 5000}1+1 = 2", "no steps"),
+    ],
+)
+def test_text_soundness_checks_what_it_can_read(text, label):
+    assert text_soundness(PROBLEM, text) == label
+
+
+def ask(policy: Policy, path, **changes) -> Questions:
+    options = dict(solutions=path, expert=None, num_problems=10, skip=0, seed=0)
+    return questions_for(policy, **(options | changes))
+
+
+def rated(question: str, right: str) -> dict:
+    return {
+        "question": question,
+        "ground_truth": "It is 3 + 4 = <<3+4=7>>7.\nA: 7",
+        "small": {"solution": right, "is_correct": True},
+        "large": {"solution": "3 + 4 = 8\nA: 8", "is_correct": False},
+    }
+
+
+def test_questions_for_rated_solutions(embedded, tmp_path):
+    path = tmp_path / "rated.jsonl"
+    rows = [rated(f"{i}+4=", f"Add {i}:\n{i} + 4 = <<3+4=7>>7\n7 + 0 = 7\nA: 7") for i in range(4)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first = read_rated(path, embedded)[0]
+    assert (first.expert, first.right) == ("It is 3 + 4 = 7.", ["Add 0:\n0 + 4 = 7\n7 + 0 = 7\nA: 7"])
+    assert first.wrong == ["3 + 4 = 8\nA: 8"]
+    questions = ask(embedded, path, num_problems=2, skip=1)
+    assert {triple.problem_id for triple in questions.triples} == {"line-2", "line-3"}
+    assert {triple.question for triple in questions.triples} == {"own", "sound", "natural"}
+
+
+def test_read_rated_names_the_line_that_lacks_a_column(embedded, tmp_path):
+    path = tmp_path / "rated.jsonl"
+    path.write_text(json.dumps(rated("1+1=", "2")) + '\n{"ground_truth": "7"}\n')
+    with pytest.raises(DataError, match=r"rated.jsonl:2: no 'question'"):
+        read_rated(path, embedded)
+
+
+def test_questions_for_labelled_solutions_are_those_of_the_task(embedded, tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    rows = [
+        {"id": p.id, "prompt": p.prompt, "solution": write_solution(p, method, wording), "method": method,
+         "wording": wording}
+        for p in embedded.problems[:3] for method in ("stepwise", "running") for wording in ("symbols", "words")
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    labelled = ask(embedded, path, expert="stepwise")
+    task = questions_for(embedded, solutions=None, expert=None, num_problems=3, skip=0, seed=0)
+
+    def asked(questions: Questions) -> set:
+        texts = [solution.text for solution in questions.solutions]
+        return {
+            (t.kind, *(texts[i] for i in (*t.better, *t.worse)))
+            for t in questions.triples
+            if t.question in ("equal-wording", "over-wording") and t.kind == "running"
+        }
+
+    assert asked(labelled) == asked(task)
+    assert asked(task)
+
+
+def test_for_text_gives_problems_as_a_chat_and_no_tags(embedded):
+    assert for_text(embedded) is embedded
+    tokenizer = type("Tokenizer", (), {"chat_template": "{{ messages }}"})()
+    data = embedded.config.data.model_copy(update={"source": "file.jsonl"})
+    other = replace(embedded, tokenizer=tokenizer, config=embedded.config.model_copy(update={"data": data}))
+    policy = for_text(other)
+    assert policy.problems[0].prompt == [{"role": "user", "content": embedded.problems[0].prompt}]
+    assert policy.signal.span == "response"
+
+
+def test_sample_questions_of_the_embedded_policy(embedded):
+    questions = Questions()
+    note = sample_questions(questions, embedded, skip=1, num_problems=4, num_samples=16, seed=0)
+    assert note.endswith(f"{len(questions.triples)} pairs of a sound and an unsound one.")
+    assert "of 64 responses to 4 problems are right" in note
+    assert questions.triples
+    allowed = {problem.id for problem in embedded.problems[1:5]}
+    assert {triple.problem_id for triple in questions.triples} <= allowed
+    assert {triple.question for triple in questions.triples} == {"sampled"}
+
+
+def test_sample_questions_without_experts_says_so(embedded):
+    bare = replace(embedded, problems=[replace(problem, anchors=()) for problem in load_arithmetic("test")[:2]])
+    note = sample_questions(Questions(), bare, skip=0, num_problems=2, num_samples=2, seed=0)
+    assert note == "sampled: no problem with an expert solution."
+
+
+def test_read_solutions_as_agrees_with_a_pass_of_the_whole_model(embedded):
+    """Log-probabilities and hidden states of `transformers` itself, one sequence at a time."""
+    import torch
+
+    questions = questions_for(embedded, solutions=None, expert=None, num_problems=2, skip=0, seed=0)
+    read = read_solutions_as(embedded, questions.solutions, anchors=[0])
+    prompt, text = questions.solutions[1].prompt, questions.solutions[1].text
+    ids = embedded.tokenizer(prompt)["input_ids"] + embedded.tokenizer.encode(text, add_special_tokens=False)
+    with torch.no_grad():
+        output = embedded.model(torch.tensor([ids]), output_hidden_states=True)
+    open_, close = (embedded.tokenizer.convert_tokens_to_ids(tag) for tag in ("<think>", "</think>"))
+    scored = torch.arange(ids.index(open_) + 1, ids.index(close))
+    log_probs = output.logits[0].log_softmax(-1)[scored - 1, torch.tensor(ids)[scored]]
+    # float32, another batch shape
+    torch.testing.assert_close(read[1].log_probs, log_probs, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(read[1].hidden, output.hidden_states[-1][0][scored - 1], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(read[1].sizes, read[0].products.square().mean(0).sqrt())

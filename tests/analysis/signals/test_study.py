@@ -1,0 +1,67 @@
+"""The command's output on the embedded model, and on two policies."""
+
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from gar.analysis.signals.similarities import CONTROLS, SIMILARITIES
+from gar.analysis.signals.study import Scope, SignalStudy, signal_study, signals_output
+from gar.errors import ConfigError
+
+SMALL = Scope(num_problems=6, sampled_problems=4)
+
+
+@pytest.fixture(scope="module")
+def study(embedded) -> SignalStudy:
+    return signal_study(embedded, SMALL)
+
+
+def test_signal_study_of_the_embedded_policy_finds_what_is_known(study):
+    """On the base policy the raw gradient sees the method past the words, and a text's likeness only the words."""
+    shares = study.bench.shares
+    assert [shares[name]["over-wording: running"].share for name in ("gradient", "text")] == [1.0, 0.0]
+    assert shares["length"]["sound: wrong value"].share == 0.5
+    assert shares["ordered, scaled"]["sound: wrong value"].share == 1.0
+    assert set(shares) == {*SIMILARITIES, *CONTROLS}
+
+
+def test_signals_output_holds_every_share(study, tmp_path):
+    output = signals_output(study)
+    assert output.headings[-1] == "least"
+    assert output.text is not None
+    row = next(row for row in output.rows if row[0] == "text")
+    assert row[-1] == "0.00"
+    numbers = json.loads(json.dumps(output.numbers, allow_nan=False))
+    share = numbers["shares"]["text"]["over-wording: running"]
+    assert share["share"] == 0.0
+    assert share["num_problems"] == 6
+    assert "| text |" in output.text
+    assert "Pairs of equal length" in output.text
+    # 1: lengths never differ where one value is changed
+    assert numbers["equal_lengths"]["text"]["sound: wrong value"]["num_triples"] == 12
+    assert any(note.startswith("not asked, for want of data: natural") for note in output.notes)
+
+
+def test_signals_output_of_questions_without_a_scored_pair_has_no_nan(study):
+    nothing = replace(study.bench.shares["text"]["own: any"], share=math.nan, num_triples=0)
+    shares = {name: {**row, "own: any": nothing} for name, row in study.bench.shares.items()}
+    output = signals_output(replace(study, bench=replace(study.bench, shares=shares)))
+    assert output.rows[0][5] == "-"
+    assert json.dumps(output.numbers, allow_nan=False)
+
+
+def test_signal_study_keeps_to_the_initial_policy(embedded):
+    """A policy that is its own start has the same shares twice."""
+    study = signal_study(embedded, replace(SMALL, num_problems=3, sampled_problems=0), embedded)
+    assert study.initial == embedded.name
+    for name in SIMILARITIES:
+        assert study.bench.shares[f"{name}, initial"] == study.bench.shares[name]
+
+
+def test_signal_study_refuses_a_start_with_another_tokenizer(embedded):
+    other = replace(embedded, tokenizer=SimpleNamespace(get_vocab=dict), name="other")
+    with pytest.raises(ConfigError, match="other and embedded have different tokenizers"):
+        signal_study(embedded, SMALL, other)

@@ -39,7 +39,9 @@ def test_signals_output_holds_every_share(study, tmp_path):
     assert share["share"] == 0.0
     assert share["num_problems"] == 6
     assert "| text |" in output.text
-    assert "Pairs of equal length" in output.text
+    assert "## The same, pairs of equal length" in output.text
+    mean = study.bench.shares["text"]["over-wording: running"]
+    assert f"{mean.mean_better:.3f} / {mean.mean_worse:.3f}" in output.text
     # 1: lengths never differ where one value is changed
     assert numbers["equal_lengths"]["text"]["sound: wrong value"]["num_triples"] == 12
     assert any(note.startswith("not asked, for want of data: natural") for note in output.notes)

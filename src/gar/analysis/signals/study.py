@@ -154,24 +154,31 @@ def _numbers(study: SignalStudy) -> dict[str, Any]:
 
 
 def _page(study: SignalStudy) -> str:
-    """Both tables with intervals, in Markdown."""
-    parts = [f"# {study.policy}: share of pairs ranked rightly, with 95 % intervals over problems"]
-    for title, tables in (
-        ("All pairs", study.bench.shares),
-        ("Pairs of equal length (within 5 %)", study.bench.equal_lengths),
-    ):
-        first = next(iter(tables.values()))
+    """Shares with intervals, and the mean similarities behind them, in Markdown."""
+    bench = study.bench
+    tables = [
+        ("Share of pairs ranked rightly", bench.shares, _interval),
+        ("The same, pairs of equal length (within 5 %)", bench.equal_lengths, _interval),
+        ("Mean similarity of the better and the worse pairs", bench.shares, _means),
+    ]
+    parts = [f"# {study.policy}: signals", "Intervals: 95 %, by bootstrap over problems."]
+    for title, shares, cell in tables:
+        first = next(iter(shares.values()))
         columns = [column for column, share in first.items() if share.num_triples]
         if columns:
             cells = [["", *columns], ["---"] * (len(columns) + 1)]
             cells.append(["pairs / problems", *(f"{first[c].num_triples} / {first[c].num_problems}" for c in columns)])
-            cells += [[name, *(_interval(shares[c]) for c in columns)] for name, shares in tables.items()]
+            cells += [[name, *(cell(row[c]) for c in columns)] for name, row in shares.items()]
             parts.append(f"## {title}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in cells))
     return "\n\n".join(parts) + "\n"
 
 
 def _interval(share: Share) -> str:
     return f"{share.share:.2f} [{share.low:.2f}, {share.high:.2f}]" if share.num_triples else "-"
+
+
+def _means(share: Share) -> str:
+    return f"{share.mean_better:.3f} / {share.mean_worse:.3f}" if share.num_triples else "-"
 
 
 def signals_figure(study: SignalStudy) -> Figure:

@@ -35,10 +35,10 @@ VariantName = Literal["paper", "paper-thresholds", "released"]
 
 
 class RunConfig(Settings):
-    """A run, whole. `trl` holds any field of `trl.GRPOConfig`, under its own name."""
+    """The configuration of a run. `trl` holds any field of `trl.GRPOConfig`, under its own name."""
 
     method: MethodName = "gar-grpo"
-    """Which reward and optimiser; docs/equations.md has the formulas."""
+    """Reward and optimiser; docs/methods.md lists them, docs/equations.md has the formulas."""
     variant: VariantName = "paper"
     """Named defaults that the settings below override; docs/differences.md says what each changes."""
     seed: int = 0
@@ -74,7 +74,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping, where PyYAML silently drops the first."""
+    """Refuses a key that appears twice in one mapping; PyYAML silently drops the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -102,7 +102,7 @@ for _side in (_Loader, _Dumper):
 
 
 def parse_yaml(text: str, name: str = "YAML") -> Any:
-    """The value of a YAML text. `1e-3` is a float, `no` a string, and a key must not stand twice.
+    """The value of a YAML text. `1e-3` is a float, `no` a string, and a key must not appear twice.
 
     Raises:
         ConfigError: The text is not YAML.
@@ -116,7 +116,7 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    """What the library says over several lines, its excerpt of the text left out."""
+    """The library's message on one line, without its excerpt of the text."""
     mark = getattr(error, "problem_mark", None)
     place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     words = getattr(error, "problem", None) or str(error)
@@ -130,7 +130,7 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> Any:
-    """The values of a configuration that ships with the package, for `make_config`.
+    """The values of a configuration of the package, for `make_config`.
 
     Raises:
         ConfigError: There is none of that name.
@@ -174,7 +174,7 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dicts, the second over the first."""
+    """Merged nested dicts; the second takes precedence."""
     merged = dict(base)
     for key, value in over.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)

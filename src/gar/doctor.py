@@ -45,7 +45,7 @@ _PROBE = "import json, sys; sys.path[:] = {path!r}; from gar.doctor import {name
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """One check and its result.
 
     Attributes:
         section: The part of the output that it stands in.
@@ -67,7 +67,7 @@ class Check:
 
 
 def examine(folder: Path) -> list[Check]:
-    """All checks, in the order of their sections. Nothing is left behind.
+    """Runs all checks, in the order of their sections, and leaves nothing behind.
 
     Args:
         folder: Where runs would go.
@@ -144,7 +144,7 @@ def _engines() -> Iterator[Check]:
 
 
 def _is_the_engine_slime() -> bool:
-    """Another package on PyPI has the same name."""
+    """Whether the installed slime is the engine, and not another package of that name on PyPI."""
     spec = importlib.util.find_spec("slime")
     folders = spec.submodule_search_locations or () if spec else ()
     return any((Path(folder) / "ray" / "rollout.py").is_file() for folder in folders)
@@ -180,7 +180,7 @@ def _setup(folder: Path) -> Iterator[Check]:
 
 
 def _requirements(extra: str = "") -> list[Requirement]:
-    """What gar needs on this machine: always, or with one extra alone."""
+    """What gar needs on this machine: always, or only for one extra."""
     texts = importlib.metadata.requires("gar-rl") if _installed("gar-rl") else None
     parsed = [Requirement(text) for text in texts or ()]
     always, chosen = (

@@ -1,6 +1,6 @@
-"""Every setting of a run, one frozen model per section. Importing this imports no torch.
+"""Every setting of a run, one frozen model per section. Importing this module does not import torch.
 
-`config.py` puts the sections together, loads YAML, applies flags and dumps what was used.
+`config.py` combines the sections, loads YAML, applies flags, and dumps the settings of a run.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ MethodName = Literal[
 
 
 REMOVED: Mapping[str, float] = {"signal.sparse_threshold": 0.0, "signal.gate_threshold": 0.0}
-"""Settings that are gone, and the value at which they did nothing. Files of older runs may hold it."""
+"""Removed settings, each with the value at which it did nothing. Files of older runs may hold that value."""
 
 
 FORMER_DEFAULTS: Mapping[str, Any] = {"signal.limit_tokens": 768}
-"""Defaults of older versions that were spelled otherwise. Files of older runs hold them where nobody chose them."""
+"""Defaults of older versions that have another spelling today. Files of older runs may hold them."""
 
 
 def removal(name: str) -> str:
-    """Why a setting of `REMOVED` is refused."""
+    """The error text for a setting of `REMOVED`."""
     return (
         f"{name} was removed in gar 0.1.0: approximate vectors were hardly cheaper (docs/log.md). Leave it out; a file "
         f"of an older run may hold {REMOVED[name]}"
@@ -44,34 +44,34 @@ class ModelSettings(Settings):
 
     path: str = "embedded"
     """A Hub id, a local folder, a .gguf file, "embedded" for the tiny Qwen3 inside the package, or "smollm2" after
-    `gar models fetch smollm2`. A PEFT adapter brings its base."""
+    `gar models fetch smollm2`. A PEFT adapter is loaded with its base model."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype to load the weights in; auto is the checkpoint's own."""
+    """Dtype of the loaded weights; auto keeps the checkpoint's."""
     attention: str | None = None
     """Attention implementation, for example sdpa or flash_attention_2."""
 
 
 class AdapterSettings(Settings):
-    """LoRA: train small matrices beside the model's own, which stay as they are. Needs the extra `peft`."""
+    """LoRA: train small matrices beside the model's frozen weights. Needs the extra `peft`."""
 
     rank: Annotated[int, Field(ge=1)] | None = None
     """Rank of the matrices, for example 16. None: no new adapter."""
     alpha: Annotated[int, Field(ge=1)] = 32
-    """Their product counts alpha / rank times."""
+    """Their product is scaled by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the adapter's inputs that is dropped in training passes; never where the signal is read."""
+    """Share of the adapter's inputs that training passes drop; the signal is formed without dropout."""
     target_modules: tuple[str, ...] = ("all-linear",)
-    """Modules that get one, by name or its end: q_proj v_proj. all-linear: every linear layer except the LM head."""
+    """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head."""
     target_parameters: tuple[str, ...] = ()
-    """Parameters that get one though they are no linear layer, for example the experts' in a mixture of experts."""
+    """Parameters outside linear layers that get an adapter, for example the experts of a mixture of experts."""
     modules_to_save: tuple[str, ...] = ()
-    """Modules to train whole beside the adapter; not the LM head."""
+    """Modules to train in full beside the adapter; not the LM head."""
     use_rslora: bool = False
-    """Rank-stabilised: alpha / sqrt(rank) times."""
+    """Rank-stabilised: scale by alpha / sqrt(rank)."""
     use_dora: bool = False
-    """Learn the weights' sizes apart from their directions; slower."""
+    """Learn magnitudes and directions of the weights separately; slower."""
 
     @model_validator(mode="after")
     def _mean_something(self) -> Self:
@@ -91,24 +91,24 @@ class DataSettings(Settings):
     split: str = "train"
     """Split of a Hub data set or of the embedded task."""
     subset: str | None = None
-    """Configuration of a Hub data set, for example main of openai/gsm8k. Of the embedded task: the expert's method,
-    stepwise (default), or a worse one, running or guess."""
+    """Configuration of a Hub data set, for example main of openai/gsm8k. For the embedded task the method of the
+    expert solutions: stepwise (default), or a worse one, running or guess."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set; pin it."""
     layout: str | None = None
     """Column layout, as in `gar data check --layout`; None detects it from the columns."""
     prompt_field: str | None = None
-    """Column of the problem text, where the schema's own does not fit."""
+    """Column of the problem text, if the layout's name for it does not fit."""
     answer_field: str | None = None
     """Column of the gold answer."""
     anchor_fields: tuple[str, ...] = ()
-    """Columns to look for the expert solution in; the first that is not empty wins."""
+    """Columns to search for the expert solution; the first that is not empty is used."""
     template: Literal["plain", "think-answer", "boxed"] = "plain"
-    """How a problem becomes a prompt: as it is, or with an instruction that asks for the format."""
+    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """Longer prompts are dropped, and counted."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
-    """Take the first so many problems."""
+    """Use only this many problems, from the start."""
 
 
 class TagSettings(Settings):
@@ -151,7 +151,7 @@ class VerifySettings(Settings):
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     """After this a worker is killed, and the response has status timeout."""
     memory_bytes: Annotated[int, Field(ge=64 * 1024**2)] = 2 * 1024**3
-    """Most memory of its own that each of these processes may take. An answer that needs more has status error."""
+    """Memory limit of each of these processes. An answer that needs more has status error."""
 
 
 LIMIT_TOKENS = 768
@@ -166,23 +166,23 @@ class SignalSettings(Settings):
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     limit_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
-    """Score at most this many tokens of the span; None: all of them. auto is 768, and None for g2rl, whose vector is
-    that of the whole response."""
+    """Score at most this many tokens of the span; None scores all. auto is 768, except for g2rl, whose vector covers the
+    whole response."""
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """tau_a: dimensions of h_t under this share of its largest do not count. Of gradient-activation alone."""
+    """tau_a: leave out dimensions of h_t below this share of its largest. Only for kind gradient-activation."""
     anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """p_f: share of anchor tokens, those with the largest gradient, that counts."""
+    """p_f: share of anchor tokens to average, those with the largest gradient."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits inside the signal; not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
-    """Padded tokens per forward pass where a pass of our own is needed."""
+    """Padded tokens per forward pass, if gar needs a pass of its own."""
     precision: Literal["auto", "float32", "storage"] = "auto"
-    """Of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage takes it as it is. auto:
-    storage for a large bfloat16 head on a GPU, else float32."""
+    """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps its dtype.
+    auto: storage for a large bfloat16 head on a GPU, else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
-    """Most memory that the closed form may use beside hidden states and head, whatever the number of tokens."""
+    """Temporary-memory limit of the closed form, excluding hidden states and head, for any number of tokens."""
 
     @model_validator(mode="before")
     @classmethod
@@ -208,53 +208,53 @@ class RewardSettings(Settings):
     centre: bool = True
     """Subtract the group's mean alignment."""
     clip: bool = True
-    """Cut negative bonuses to zero."""
+    """Clip negative bonuses to zero."""
     singleton: Literal["zero", "absolute"] = "zero"
-    """What the only scored correct response of a group gets: no bonus (paper), or its cosine (released code)."""
+    """Bonus of the only scored correct response of a group: none (paper), or beta times its cosine (released code)."""
     format_gate: Literal["algorithm", "equation"] = "algorithm"
-    """A right answer in bad format gets the penalty alone (algorithm 1), or base and penalty (equation 6)."""
+    """A correct answer in bad format gets only the penalty (algorithm 1), or base and penalty (equation 6)."""
     novelty: Literal["prose", "printed", "centred"] = "prose"
-    """g2rl: which reading of its reward; docs/methods.md has the three."""
+    """g2rl: variant of its reward; docs/methods.md describes the three."""
     novelty_weight: Annotated[float, Field(ge=0)] = 1.0
     """g2rl: lambda."""
 
 
 GROUP_DDOF, GROUP_EPS = 0, 1e-6
-"""Of the standard deviation of a group. Equation 12 of GAR implies ddof 0; it names no eps: 1e-6 is ours."""
+"""For the standard deviation of a group. Equation 12 of GAR implies ddof 0 and gives no eps; 1e-6 is ours."""
 
 
 class AdvantageSettings(Settings):
     """From rewards to advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4); variants set both."""
 
     estimator: Literal["group", "reinforce-pp", "reinforce-pp-baseline"] | None = None
-    """Normalise within groups, or whiten over all tokens of the batch, without or with the group's mean taken off
-    first. None is the method's own."""
+    """Normalise within groups (group), or whiten over all tokens of the batch (reinforce-pp), after subtracting the
+    group's mean (reinforce-pp-baseline). None: the method's own."""
     baseline: Literal["group", "none"] = "group"
-    """Subtract the group's mean and scale; or take the reward itself as advantage, as the released code does. Of the
-    estimator group alone."""
+    """Subtract the group's mean and scale; or use the reward itself as advantage, as the released code does. Only for
+    the estimator group."""
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
     """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6. The estimators
     reinforce-pp add 1e-8 to the variance instead."""
     std_floor: Annotated[float, Field(ge=0)] = 0.0
-    """Smallest standard deviation to divide by: bounds how much a group's small bonuses are blown up. Of the estimator
-    group alone, and only where it divides (trl.scale_rewards group)."""
+    """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
+    group, and only if it divides (trl.scale_rewards group)."""
 
 
 class MaspoSettings(Settings):
-    """The gate of maspo; the defaults are its released code's."""
+    """The gate of maspo; the defaults are those of its released code."""
 
     sigma_base: Annotated[float, Field(gt=0)] = 1.0
     """Width of the gate for a token of probability 1."""
     alpha: Annotated[float, Field(ge=0)] = 0.3
     """How fast the gate widens as tokens get rarer."""
     sigma_high: Annotated[float, Field(gt=0)] = 10.0
-    """Largest width before the advantage counts."""
+    """Largest width, before the factor of the advantage."""
     a_low: Annotated[float, Field(gt=0)] = 0.1
-    """Smallest factor of the advantage on the width."""
+    """Smallest factor by which the advantage scales the width."""
     a_high: Annotated[float, Field(gt=0)] = 10.0
-    """Largest factor of the advantage on the width."""
+    """Largest factor by which the advantage scales the width."""
     beta_pos: Annotated[float, Field(ge=0)] = 0.03
     """How much a positive advantage widens the gate."""
     beta_neg: Annotated[float, Field(ge=0)] = 0.03
@@ -262,30 +262,31 @@ class MaspoSettings(Settings):
 
 
 class LossSettings(Settings):
-    """What TRL's own loss does not have."""
+    """Parts of the loss that TRL does not have."""
 
     kl: Literal["k3", "k2"] = "k3"
-    """Estimator of the KL term, whose weight is --trl.beta: TRL's k3, or k2 as REINFORCE++ with baseline has it."""
+    """Estimator of the KL term, whose weight is --trl.beta: TRL's k3, or k2 as in REINFORCE++ with baseline."""
     maspo: MaspoSettings = MaspoSettings()
 
 
 class JudgeSettings(Settings):
-    """The judge of grad2reward: the policy as it was before training."""
+    """The judge of grad2reward: a copy of the policy from before training."""
 
     template: str = "default"
     """Its prompt: default, arithmetic (the embedded task), or a text file with {problem}, {response}, {criterion}."""
     verdict_true: Annotated[str, Field(min_length=1)] = " True"
-    """What it goes on with where the criterion holds, leading space included."""
+    """Continuation that means "criterion met", with its leading space."""
     verdict_false: Annotated[str, Field(min_length=1)] = " False"
-    """What it goes on with where it does not."""
+    """Continuation that means "criterion not met"."""
     criteria: Annotated[tuple[tuple[str, float], ...], Field(min_length=1)] = (
         ("The response solves the problem correctly.", 1.0),
     )
-    """Texts with weights, negative for a fault. One: the verifier's outcome is its verdict. Several: a rubric."""
+    """Texts with weights, negative for a fault. With one criterion the verifier gives the verdict; several are a
+    rubric, on which the judge decides."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """tau: divides the standardised scores of tokens; large ones share the reward equally."""
+    """tau: divides the standardised scores of tokens; a large tau spreads the reward equally."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
-    """Padded tokens per pass. A pass goes forward and backward: it needs the memory of a training step."""
+    """Padded tokens per pass. A pass runs forward and backward, and needs the memory of a training step."""
 
     @model_validator(mode="after")
     def _can_be_earned(self) -> Self:
@@ -307,41 +308,41 @@ class EvaluateSettings(Settings):
     ks: tuple[Annotated[int, Field(ge=1)], ...] = (1, 4)
     """pass@k for these k, at most num_samples."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
-    """Take the first so many problems of each source."""
+    """Use only this many problems of each source, from the start."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Divides the logits when sampling; --trl.temperature is that of training."""
+    """Sampling temperature of evaluations; --trl.temperature is that of training."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the probability that is sampled from."""
+    """Sample from the likeliest tokens that hold this share of the probability."""
     batch_size: Annotated[int, Field(ge=1)] = 256
     """Responses generated at one time."""
     every_steps: Annotated[int, Field(ge=0)] = 0
-    """Also evaluate during training, every so many steps; 0 only before and after."""
+    """Also evaluate during training, at this interval; 0: only before and after."""
     before: bool = True
-    """Evaluate before training, too; leave it out where many runs start from one model."""
+    """Also evaluate before training; unnecessary if many runs start from one model."""
 
 
 class PreflightSettings(Settings):
-    """A look at a few rollouts before the first step."""
+    """Checks a few rollouts before the first step."""
 
     mode: Literal["stop", "warn", "off"] = "stop"
-    """What to do where no response is correct, most are cut off, or nothing can be parsed."""
+    """What to do if no response is correct, most are cut off, or nothing can be parsed."""
     num_problems: Annotated[int, Field(ge=1)] = 16
-    """Problems to look at, drawn with the seed."""
+    """Problems to check, drawn with the seed."""
     num_samples: Annotated[int, Field(ge=2)] = 8
     """Responses per problem."""
 
 
 class WatchdogSettings(Settings):
-    """A look at every step's rollouts: has the policy collapsed?"""
+    """Checks the rollouts of every step for a collapsed policy."""
 
     mode: Literal["warn", "stop", "off"] = "warn"
-    """What to do where for `steps` steps every response is empty, every one cut off, or none right."""
+    """What to do if for `steps` steps every response is empty, every response is cut off, or none is correct."""
     steps: Annotated[int, Field(ge=1)] = 20
     """Steps in a row."""
 
 
 class RecordSettings(Settings):
-    """Where results go."""
+    """Where results are written."""
 
     folder: str = "runs"
     """Parent of the run folders."""

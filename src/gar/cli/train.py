@@ -18,13 +18,13 @@ _DESCRIPTION = """Train a policy with gradient-aligned rewards:
   gar train [CONFIG.yaml | --preset NAME] [--dry-run] [--SETTING VALUE ...]
   gar train --resume RUN [--override]
 
-Settings come from the variant, then the file or preset, then the flags; the later wins:
+Settings come from the variant, then the file or preset, then the flags; later ones win:
   CONFIG.yaml        settings by the names below, by section; must come first
-  --preset NAME      a configuration that ships with gar:
+  --preset NAME      a configuration of the package:
 {presets}
   --dry-run          show the resolved settings and the preflight, and stop
-  --resume RUN       go on with an interrupted run, by the settings in its folder
-  --override         with --resume: although settings, data or records changed
+  --resume RUN       continue an interrupted run, with the settings in its folder
+  --override         with --resume: continue with changed settings, data or records
   --trl.FIELD VALUE  any field of trl.GRPOConfig: --trl.learning_rate 1e-6
 """
 

@@ -18,13 +18,13 @@ _DESCRIPTION = """Train a policy with gradient-aligned rewards:
   gar train [CONFIG.yaml | --preset NAME] [--dry-run] [--SETTING VALUE ...]
   gar train --resume RUN [--override]
 
-Settings come from the variant, then the file or preset, then the flags; later ones win:
+Settings come from the variant, the file or preset, and the flags; later wins:
   CONFIG.yaml        settings by the names below, by section; must come first
-  --preset NAME      a configuration of the package:
+  --preset NAME      a configuration that ships with gar:
 {presets}
   --dry-run          show the resolved settings and the preflight, and stop
-  --resume RUN       continue an interrupted run, with the settings in its folder
-  --override         with --resume: continue with changed settings, data or records
+  --resume RUN       continue an interrupted run, with its own settings
+  --override         with --resume: accept changed settings, data or records
   --trl.FIELD VALUE  any field of trl.GRPOConfig: --trl.learning_rate 1e-6
 """
 

@@ -18,7 +18,7 @@ _DESCRIPTION = """Train a policy with gradient-aligned rewards:
   gar train [CONFIG.yaml | --preset NAME] [--dry-run] [--SETTING VALUE ...]
   gar train --resume RUN [--override]
 
-Settings come from the variant, the file or preset, and the flags; later wins:
+Settings come from variant, file or preset, and flags; later ones win:
   CONFIG.yaml        settings by the names below, by section; must come first
   --preset NAME      a configuration that ships with gar:
 {presets}

@@ -36,17 +36,17 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
     Raises:
         ConfigError: The run says otherwise where the method is defined by it, or sets what its signal does not have.
     """
-    own: dict[str, Any] = {}
+    update: dict[str, Any] = {}
     for name, value in method.signal.items():
         given = getattr(signal, name)
         if given in (value, _default(signal, name)):
-            own[name] = value
+            update[name] = value
         elif name in _DEFINING:
             raise ConfigError(
                 f"signal.{name} is {given!r}, but {method.name} is defined by {value!r}. Leave it out, or take another "
                 "method."
             )
-    resolved = signal.model_copy(update=own)
+    resolved = signal.model_copy(update=update)
     if resolved.limit_tokens == "auto":
         resolved = resolved.model_copy(update={"limit_tokens": LIMIT_TOKENS})
     if method.reads_vectors:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gar.config import make_config
 from gar.core import gradient_aligned_rewards
-from gar.integrations.verl.exchange import own_rows, scored_rows
+from gar.integrations.verl.exchange import rows_of_rank, scored_rows
 from gar.integrations.verl.rows import table_rows
 from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
@@ -186,10 +186,10 @@ def test_scored_rows_in_packed_and_padded_places():
     assert padded.positions.tolist() == [1, 3, 11, 12]
 
 
-def test_own_rows_of_all_ranks_are_all_rows_once():
+def test_rows_of_all_ranks_are_all_rows_once():
     ids = jagged([10, 11, 12, 13, 14], [20, 21, 22])
     rows = scored_rows(ids, jagged([1, 1, 1], [1, 1]), torch.tensor([2, 1]), torch.tensor([5, 3]), width=None)
-    parts = [own_rows(rows, rank=rank, length=4) for rank in range(2)]  # 8 tokens over two ranks
+    parts = [rows_of_rank(rows, rank=rank, length=4) for rank in range(2)]  # 8 tokens over two ranks
     for rank, part in enumerate(parts):
         assert bool(((part.positions >= 0) & (part.positions < 4)).all())
         whole = (part.positions + 4 * rank).tolist()

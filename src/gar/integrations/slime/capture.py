@@ -13,7 +13,7 @@ _POLICY_PASS = ""
 
 
 _MOST_DEVICE_BYTES = 2**30
-"""Of hidden states kept on the device. What comes beyond it waits in host memory."""
+"""Most hidden states to keep on the device. The rest waits in host memory."""
 
 
 class _HeldInputs(list[HeadInputs]):

@@ -93,7 +93,7 @@ class SampleReader:
         """A verdict for each sample, on the text of its own tokens; one that is known is not asked for again."""
         known = [(sample.metadata or {}).get(_VERDICT) for sample in samples]
         missing = [sample for sample, verdict in zip(samples, known, strict=True) if verdict is None]
-        found = iter(
+        new = iter(
             self._verifier.verify(
                 [self._sequences.text(_response_ids(sample)) for sample in missing],
                 [str(sample.label) for sample in missing],
@@ -101,7 +101,7 @@ class SampleReader:
                 prompts=[self._tokenizer.decode(_prompt_ids(sample)) for sample in missing],
             )
         )
-        return [next(found) if verdict is None else verdict for verdict in known]
+        return [next(new) if verdict is None else verdict for verdict in known]
 
     def payloads(self, samples: Sequence[Any], loss_masks: Sequence[Sequence[int]]) -> list[ResponsePayload]:
         """What each sample sends along, in order."""

@@ -94,7 +94,7 @@ def sequence_means(
     }
     with _latest_head_inputs(chunks) as latest, _without_routing_replay():
         reader = _MeansReader(latest, [[in_order[i] for i in batch] for batch in schedule], signal)
-        found = forward_only(
+        stored = forward_only(
             reader,
             args,
             chunks,
@@ -104,7 +104,7 @@ def sequence_means(
         )
     if not is_last:
         return None
-    means = torch.stack(found[f"{_PREFIX}means"])
+    means = torch.stack(stored[f"{_PREFIX}means"])
     return means.new_empty(len(sequences), means.shape[1]).index_copy_(
         0, torch.tensor(order, dtype=torch.long, device=means.device), means[: len(order)]
     )

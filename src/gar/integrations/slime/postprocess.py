@@ -59,7 +59,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
         return  # slime's advantages, rewards and logs live on the last stage
     shaped = batch.table.shape(batch.alignments(*means) if means else None)
     normalised = slime_rewards(args, shaping, shaped.rewards, batch.table.group_index)
-    rollout_data["rewards"] = normalised[batch.mine].tolist()
+    rollout_data["rewards"] = normalised[batch.places].tolist()
     compute_advantages_and_returns(args, rollout_data)
     for name, value in {**shaped.metrics(), "gar/seconds": time.perf_counter() - start}.items():
         rollout_data[name] = [value] * len(payloads)
@@ -106,8 +106,8 @@ class _Batch:
         self.table = RewardTable(shaping, [facts for _, facts, _ in everyone])
         self._owners = [owner for _, _, owner in everyone]
         self._rank = dist.get_rank(group)
-        places = {position: i for i, (position, _, _) in enumerate(everyone)}
-        self.mine = [places[payload.position] for payload in payloads]
+        place_of = {position: i for i, (position, _, _) in enumerate(everyone)}
+        self.places = [place_of[payload.position] for payload in payloads]
         """Where this rank's responses stand among all."""
 
     def anchor_rows(self) -> tuple[list[int], list[int]]:
@@ -123,9 +123,9 @@ class _Batch:
 
     def needed_here(self) -> list[int]:
         """Which of this rank's payloads are needed."""
-        return [k for k, i in enumerate(self.mine) if self.table.needed[i]]
+        return [k for k, i in enumerate(self.places) if self.table.needed[i]]
 
-    def own_anchor_rows(self) -> list[int]:
+    def anchor_rows_here(self) -> list[int]:
         """Which anchor rows this rank scores."""
         return [row for row, owner in enumerate(self.anchor_rows()[1]) if owner == self._rank]
 
@@ -134,16 +134,16 @@ class _Batch:
 
         Args:
             response_means: Of `needed_here`, in that order.
-            anchor_means: Of `own_anchor_rows`, in that order.
+            anchor_means: Of `anchor_rows_here`, in that order.
         """
         groups, _ = self.anchor_rows()
         anchors = response_means.new_zeros(len(groups), response_means.shape[1])
-        anchors[self.own_anchor_rows()] = anchor_means
+        anchors[self.anchor_rows_here()] = anchor_means
         dist.all_reduce(anchors, group=self._group)
         here = self.needed_here()
-        own = align(response_means, [self.payloads[k].facts.group_index for k in here], unit_rows(anchors), groups)
+        scored = align(response_means, [self.payloads[k].facts.group_index for k in here], unit_rows(anchors), groups)
         alignment = torch.zeros(len(self.table.facts), dtype=torch.float64, device=response_means.device)
-        alignment[[self.mine[k] for k in here]] = own.alignment.to(alignment)
+        alignment[[self.places[k] for k in here]] = scored.alignment.to(alignment)
         dist.all_reduce(alignment, group=self._group)  # each entry is one rank's, 0 on the others
         return alignment.cpu().where(self.table.needed, torch.nan)
 
@@ -162,9 +162,9 @@ def _means(
     tokens: list[Tensor] = rollout_data["tokens"]
     prompts = [len(ids) - n for ids, n in zip(tokens, rollout_data["response_lengths"], strict=True)]
     here = batch.needed_here()
-    own = [ScoredSequence.cut(tokens[k], prompts[k], batch.payloads[k].positions) for k in here if seen is None]
+    responses = [ScoredSequence.cut(tokens[k], prompts[k], batch.payloads[k].positions) for k in here if seen is None]
     anchors = _anchor_sequences(batch, signal, tokens[0].device)
-    means = sequence_means(args, policy_chunks(), [*own, *anchors], signal, device=tokens[0].device)
+    means = sequence_means(args, policy_chunks(), [*responses, *anchors], signal, device=tokens[0].device)
     if means is None:
         return None
     if seen is None:
@@ -177,11 +177,11 @@ def _means(
 
 
 def _anchor_sequences(batch: _Batch, signal: SignalSettings, device: Any) -> list[ScoredSequence]:
-    """The anchors this rank scores, in the order of `own_anchor_rows`."""
+    """The anchors this rank scores, in the order of `anchor_rows_here`."""
     groups, _ = batch.anchor_rows()
     anchors = {payload.facts.group_index: payload.anchors for payload in batch.payloads}
     sequences = []
-    for row in batch.own_anchor_rows():
+    for row in batch.anchor_rows_here():
         anchor = anchors[groups[row]][row - groups.index(groups[row])]
         ids = torch.tensor([*anchor.context_ids, *anchor.ids], dtype=torch.long, device=device)
         sequences.append(

@@ -40,7 +40,7 @@ from gar.spans import SequenceReader, SpanRule, TokenSequence
 from gar.types import Problem, ResponseVerifier
 
 _MOST_CAPTURED_BYTES = 2**30
-"""Of hidden states kept from sampling. Beyond it, one forward pass over the scored responses runs instead."""
+"""Most hidden states to keep from sampling. Beyond that, one forward pass over the scored responses runs instead."""
 
 
 class GARTrainer(GRPOTrainer):
@@ -252,9 +252,9 @@ class GARTrainer(GRPOTrainer):
             model, input_ids, attention_mask, logits_to_keep, *args, **kwargs,
         )  # fmt: skip
         if self._policy_loss.inputs is not None:
-            found = compute()
-            self._policy_loss.receive(found[0])
-            return found
+            result = compute()
+            self._policy_loss.receive(result[0])
+            return result
         batch = self._batch
         if (
             batch is None
@@ -379,7 +379,7 @@ class GARTrainer(GRPOTrainer):
         """
         mask = in_loss.bool()
         shaped = batch.rewarded.shaped
-        found = judge.token_rewards(
+        judged = judge.token_rewards(
             [problem.prompt for problem in batch.problems],
             [sequence.ids for sequence in batch.sequences],
             shaped.outcomes[batch.here].to(mask.device),
@@ -387,9 +387,9 @@ class GARTrainer(GRPOTrainer):
             mask,
         )
         further = last_token_rewards(self._further_rewards[batch.here].to(mask.device), mask)
-        rewards = found.rewards * float(self.reward_weights[0]) + further
-        agreement = (found.log_odds > 0).double().where(found.log_odds.isfinite(), torch.nan)
-        for name, values in (("judge_effective_tokens", found.effective_tokens), ("judge_agreement", agreement)):
+        rewards = judged.rewards * float(self.reward_weights[0]) + further
+        agreement = (judged.log_odds > 0).double().where(judged.log_odds.isfinite(), torch.nan)
+        for name, values in (("judge_effective_tokens", judged.effective_tokens), ("judge_agreement", agreement)):
             self._metrics["train"][f"gar/{name}"].append(float(self._gather(values).nanmean()))
         values, masks = (
             self._gather(cast(Tensor, self.accelerator.pad_across_processes(tensor, dim=1)))

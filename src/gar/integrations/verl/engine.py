@@ -16,7 +16,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
 from gar.errors import ConfigError, ModelError
-from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, SignalRequest, own_rows, scored_rows
+from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, SignalRequest, rows_of_rank, scored_rows
 
 
 class GarEngine(FSDPEngineWithLMHead):
@@ -77,7 +77,7 @@ class GarEngine(FSDPEngineWithLMHead):
             batch["input_ids"], batch["loss_mask"], batch[START], batch[END], width=None if packed else hidden.shape[1]
         )
         if self.use_ulysses_sp:
-            rows = own_rows(rows, rank=self.ulysses_device_mesh["sp"].get_local_rank(), length=hidden.shape[1])
+            rows = rows_of_rank(rows, rank=self.ulysses_device_mesh["sp"].get_local_rank(), length=hidden.shape[1])
         request = SignalRequest(**tu.get_non_tensor_data(batch, REQUEST, None))
         positions, target_ids, response_index = (part.to(hidden.device) for part in rows)
         self._means = means_from_logits(

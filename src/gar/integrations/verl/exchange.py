@@ -75,8 +75,8 @@ def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tens
     return ScoredRows(torch.cat(positions), torch.cat(targets), torch.cat(owners))
 
 
-def own_rows(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
+def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
     """Those of one rank where each of several holds `length` tokens in turn (Ulysses sequence parallelism)."""
     first = rank * length
-    mine = (rows.positions >= first) & (rows.positions < first + length)
-    return ScoredRows(rows.positions[mine] - first, rows.target_ids[mine], rows.response_index[mine])
+    here = (rows.positions >= first) & (rows.positions < first + length)
+    return ScoredRows(rows.positions[here] - first, rows.target_ids[here], rows.response_index[here])

@@ -33,17 +33,17 @@ def table_rows(
     return rows
 
 
-def _verdict(found: Mapping[str, Any]) -> Verdict:
-    if "well_formatted" not in found:
+def _verdict(info: Mapping[str, Any]) -> Verdict:
+    if "well_formatted" not in info:
         raise ConfigError(
-            f"a response comes without a verdict, with {sorted(found)}: is reward.reward_manager.name="
+            f"a response comes without a verdict, with {sorted(info)}: is reward.reward_manager.name="
             f"{REWARD_MANAGER} set, and did the reward workers import gar.integrations.verl.register "
             "(VERL_USE_EXTERNAL_MODULES)?"
         )
-    verified = bool(found["verified"])
+    verified = bool(info["verified"])
     return Verdict(
-        status=Status(found["status"]),
+        status=Status(info["status"]),
         grade=float(verified),
         verified=verified,
-        well_formatted=bool(found["well_formatted"]),
+        well_formatted=bool(info["well_formatted"]),
     )

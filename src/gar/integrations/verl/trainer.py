@@ -75,8 +75,8 @@ class GarTrainerSync(PPOTrainerSync):
         batch.extra_info.pop(REQUEST, None)  # the reference pass must not hear it
         alignment = None
         if anchor_means is not None:
-            found = tq.kv_batch_get(keys=real, partition_id=partition, select_fields=[MEANS])
-            means = read_means(found[MEANS])[plan.members]
+            fields = tq.kv_batch_get(keys=real, partition_id=partition, select_fields=[MEANS])
+            means = read_means(fields[MEANS])[plan.members]
             alignment = plan.align(torch.cat([means, anchor_means.to(means)])).alignment
         shaped = table.shape(alignment)
         metrics.update(shaped.metrics())

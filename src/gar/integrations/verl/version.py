@@ -16,14 +16,14 @@ def check_version() -> None:
         ConfigError: verl is missing or another version.
     """
     try:
-        found = version("verl")
+        installed = version("verl")
     except PackageNotFoundError as error:
         raise ConfigError(
             f"gar.integrations.verl needs verl=={SUPPORTED}, which is not installed: pip install verl=={SUPPORTED}, in "
             "an environment of its own (it wants an older transformers than gar train)"
         ) from error
-    if found != SUPPORTED:
+    if installed != SUPPORTED:
         raise ConfigError(
-            f"gar.integrations.verl is written for verl=={SUPPORTED} and found {found}: it overrides methods that "
+            f"gar.integrations.verl is written for verl=={SUPPORTED} and found {installed}: it overrides methods that "
             f"other versions name or call differently. Install verl=={SUPPORTED}."
         )

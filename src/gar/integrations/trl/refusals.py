@@ -33,7 +33,6 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
         ConfigError: Names the setting, its value, and why.
         DataError: The data lack what the method needs.
     """
-    method, advantage, estimator = shaping.method, shaping.advantage, shaping.estimator
     if args.multi_objective_aggregation != "sum_then_normalize":
         raise ConfigError(
             f"trl.multi_objective_aggregation is '{args.multi_objective_aggregation}', expected 'sum_then_normalize': "
@@ -44,6 +43,17 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
             "trl.dynamic_sampling drops groups whose outcome rewards are all equal before GAR sees them, and those "
             "all-correct groups are the ones that GAR gives a signal"
         )
+    _check_scale(args, shaping)
+    if loss.kl == "k2":
+        _check_k2(args)
+    if shaping.method.gate is not None:
+        _check_gate(args, shaping.method)
+    _check_problems(args, shaping.method, problems)
+
+
+def _check_scale(args: Any, shaping: Shaping) -> None:
+    """What TRL divides rewards by must be what the run's advantages are divided by."""
+    method, advantage, estimator = shaping.method, shaping.advantage, shaping.estimator
     if estimator == "group" and _is_set(advantage) and args.scale_rewards not in ("group", "none"):
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but the advantage section is about groups: use "
@@ -54,22 +64,27 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
             f"trl.scale_rewards is '{args.scale_rewards}', but these advantages are not TRL's, and nothing would read "
             "it. Leave it at group."
         )
-    if loss.kl == "k2" and not args.beta:
+
+
+def _check_k2(args: Any) -> None:
+    """The k2 estimator takes the place of TRL's KL term, in one of TRL's losses."""
+    if not args.beta:
         raise ConfigError(
             "loss.kl is k2, but trl.beta is 0, so that there is no KL term. Set trl.beta, or leave it out"
         )
-    if loss.kl == "k2" and args.loss_type != "grpo":
+    if args.loss_type != "grpo":
         raise ConfigError(
             f"loss.kl k2 goes with trl.loss_type grpo, a mean per response, got '{args.loss_type}'. "
             "Set trl.loss_type to grpo, or loss.kl to k3."
         )
-    if loss.kl == "k2" and args.use_bias_correction_kl:
+    if args.use_bias_correction_kl:
         raise ConfigError(
             "trl.use_bias_correction_kl is True, TRL's default, but loss.kl k2 is not weighted by the probability "
             "ratio. Set trl.use_bias_correction_kl to False, or loss.kl to k3."
         )
-    if method.gate is not None:
-        _check_gate(args, method)
+
+
+def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
     num_prompts = args.generation_batch_size // args.num_generations
     if len(problems) < num_prompts:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Which responses are scored, against the formulas of the rewards: the two must never drift apart."""
+"""Which responses are scored, against the formulas of the rewards: the two must never drift apart. Then the path."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gar.methods import METHODS, Method, ScoredBatch, eligible_responses
-from gar.settings import RewardSettings
-from gar.shaping import responses_to_score
+from gar.core import group_advantages, reinforce_plus_plus_advantages
+from gar.errors import ConfigError
+from gar.integrations.slime.settings import SLIME
+from gar.integrations.trl.refusals import TRL
+from gar.integrations.verl.settings import VERL
+from gar.methods import METHODS, Engine, Method, ScoredBatch, eligible_responses
+from gar.scoring.scorer import SCORER
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.shaping import ResponseFacts, RewardTable, TableRow, VectorPlan, plan_shaping, responses_to_score
+from gar.spans import TokenSequence
 
 WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and not m.scores_all]
 
@@ -117,3 +124,103 @@ def test_what_a_method_declares_decides_who_is_scored():
     assert one_group("gar-grpo", verified, can_score) == [True, True, False, False]
     assert one_group("alignment-only", verified, can_score) == can_score
     assert one_group("g2rl", verified, can_score) == can_score
+
+
+# Engines, settings in force, and the path from rows to advantages.
+
+ALL = list(METHODS)
+PLAIN = ["grpo", "reinforce-pp", "reinforce-pp-baseline", "gar-grpo", "gar-reinforce-pp", "hidden-cosine"]
+RUNS = [
+    (TRL, ALL),
+    (SCORER, ["grpo", "gar-grpo", "g2rl", "hidden-cosine", "text-similarity", "length", "alignment-only"]),
+    (SLIME, [*PLAIN, "alignment-only"]),
+    (VERL, [*PLAIN, "maspo", "alignment-only"]),
+]
+
+
+@pytest.mark.parametrize(("engine", "runs"), RUNS, ids=["TRL", "GarScorer", "slime", "verl"])
+def test_an_engine_runs_what_it_can_and_refuses_the_rest_with_a_reason(engine: Engine, runs: list[str]):
+    """docs/which-engine.md lists the same."""
+    assert sorted(engine.methods()) == sorted(runs)
+    for name in ALL:
+        if name in runs:
+            assert plan_shaping(engine, name).method is METHODS[name]
+        else:
+            with pytest.raises(ConfigError, match=f"method '{name}' does not run under {engine.name}: the") as caught:
+                plan_shaping(engine, name)
+            assert str(caught.value).endswith(f"Expected one of {', '.join(engine.methods())}.")
+
+
+@pytest.mark.parametrize(("engine", "ddof", "eps"), [(TRL, 1, 1e-4), (SCORER, 0, 1e-6), (SLIME, 1, 1e-6)])
+def test_unset_ddof_and_eps_are_the_engines(engine: Engine, ddof: int, eps: float):
+    rewards, groups = torch.tensor([1.0, 0.0, 0.5, 1.0, 1.0]).double(), torch.tensor([0, 0, 0, 1, 1])
+    found = plan_shaping(engine, "grpo").advantages(rewards, groups)
+    assert torch.equal(found, group_advantages(rewards, groups, scale="std", ddof=ddof, eps=eps))
+    chosen = AdvantageSettings(ddof=1 - ddof, eps=0.5, std_floor=0.3)
+    found = plan_shaping(engine, "grpo", {"advantage": chosen}).advantages(rewards, groups)
+    expected = group_advantages(rewards, groups, scale="std", ddof=1 - ddof, eps=0.5, std_floor=0.3)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("estimator", ["reinforce-pp", "reinforce-pp-baseline"])
+def test_whitening_weighs_responses_by_their_tokens(estimator: str):
+    rewards, groups, counts = torch.tensor([1.0, 0.0, 0.5]).double(), torch.tensor([0, 0, 1]), torch.tensor([3, 1, 9])
+    shaping = plan_shaping(TRL, estimator)
+    expected = reinforce_plus_plus_advantages(
+        rewards, counts, groups, baseline=estimator == "reinforce-pp-baseline", ddof=1, eps=1e-8
+    )
+    assert torch.equal(shaping.advantages(rewards, groups, token_counts=counts), expected)
+
+
+def test_no_baseline_takes_the_reward_itself():
+    shaping = plan_shaping(SCORER, "gar-grpo", {"advantage": AdvantageSettings(baseline="none")})
+    rewards = torch.tensor([1.0, 0.2]).double()
+    assert shaping.advantages(rewards, torch.tensor([0, 0])) is rewards
+
+
+def row(group: int, *, right: bool = True, anchors: int = 1, tokens: int = 2) -> TableRow:
+    facts = ResponseFacts(
+        group_index=group, status="ok" if right else "wrong", verified=right, well_formatted=True,
+        num_anchors=anchors, num_scored_tokens=tokens,
+    )  # fmt: skip
+    sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=range(tokens))
+    anchor = TokenSequence(context_ids=[0], ids=[group, 3], positions=[0, 1])
+    return TableRow(facts=facts, sequence=sequence, anchors=[anchor] * anchors)
+
+
+def test_a_plan_asks_for_each_needed_sequence_once_and_puts_the_vectors_back():
+    rows = [row(7), row(3, right=False), row(5), row(7), row(5), row(5, tokens=0), row(9), row(3)]
+    shaping = plan_shaping(SCORER, "gar-grpo", {"signal": SignalSettings(anchor_keep_fraction=0.7)})
+    table = RewardTable(shaping, [r.facts for r in rows])
+    plan = VectorPlan(rows, table.needed, anchor_keep_fraction=shaping.signal.anchor_keep_fraction)
+    assert plan.members == [0, 2, 3, 4]  # a lone right one, one without tokens, and wrong ones need none
+    assert plan.anchor_groups == [7, 5]
+    assert plan.keep_fractions == [1.0] * 4 + [0.7] * 2
+    means = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    shaped = table.shape(plan.align(means).alignment)
+    for place, member, anchor in ((0, 0, 4), (2, 1, 5), (3, 2, 4), (4, 3, 5)):
+        cosine = torch.nn.functional.cosine_similarity(means[member].double(), means[anchor].double(), dim=0)
+        assert float(shaped.batch.alignment[place]) == pytest.approx(float(cosine), abs=1e-6)  # float32 unit rows
+    assert shaped.batch.scored.nonzero()[:, 0].tolist() == plan.members
+    assert shaped.metrics()["gar/no_signal_fraction"] == pytest.approx(1 / 8)
+    best = max((0, 3), key=lambda place: float(shaped.batch.alignment[place]))
+    assert shaped.shaped.bonuses[[0, 3]].nonzero()[:, 0].tolist() == [[0, 3].index(best)]
+
+
+def test_a_plan_without_needed_responses_asks_for_nothing():
+    rows = [row(0, right=False), row(0)]
+    table = RewardTable(plan_shaping(SCORER, "gar-grpo"), [r.facts for r in rows])
+    plan = VectorPlan(rows, table.needed)
+    assert plan.sequences == []
+    aligned = plan.align(torch.zeros(0, 8))
+    assert bool(aligned.alignment.isnan().all())
+    assert table.shape(aligned.alignment, vectors=aligned.vectors).rewards.tolist() == [0.0, 1.0]
+
+
+def test_vectors_reach_only_a_method_that_compares_them():
+    rows = [row(0, anchors=0), row(0, anchors=0)]
+    vectors = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.6, 0.8]]), dim=-1)
+    for method, expected in (("g2rl", True), ("gar-grpo", False)):
+        table = RewardTable(plan_shaping(SCORER, method), [r.facts for r in rows])
+        assert bool(table.needed.all()) == expected  # no anchor: nothing to compare with, but with each other
+        assert (table.shape(vectors=vectors).batch.vectors is not None) == expected

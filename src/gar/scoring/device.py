@@ -6,7 +6,7 @@ from gar.errors import ConfigError
 
 
 def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.device:
-    """The device of that name, or the accelerator of this machine if there is one.
+    """The device of that name, or this machine's accelerator, or the CPU.
 
     Args:
         name: Value of `--device`; None chooses.

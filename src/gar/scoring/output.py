@@ -1,4 +1,4 @@
-"""The files of `gar score`. Each is complete or absent.
+"""The files of `gar score`. The first three are complete or absent.
 
 For `--out scores.jsonl`:
 

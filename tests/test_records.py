@@ -129,7 +129,7 @@ def test_write_run_records_how_the_run_came_about(run):
 
 
 def test_write_run_records_a_package_that_is_not_installed_as_none(run, monkeypatch):
-    monkeypatch.setattr("gar.records.run_folder._PACKAGES", ("numpy", "no-such-package"))
+    monkeypatch.setattr("gar.records.run_record._PACKAGES", ("numpy", "no-such-package"))
     run.write_run(seed=1, command=["gar"], config={}, config_text="", data_hash=None)
     assert run.read_run().versions["no-such-package"] is None
 

@@ -45,16 +45,16 @@ _PROBE = "import json, sys; sys.path[:] = {path!r}; from gar.doctor import {name
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One check and its result.
+    """One item of the report.
 
     Attributes:
-        section: The part of the output that it stands in.
-        name: What was looked at.
-        status: "missing" is for what gar works without; what it needs and does not find is "wrong".
-        required: Whether gar does not work where this is wrong.
-        found: What there is.
+        section: Section of the output.
+        name: What was checked.
+        status: "missing" for something optional that is not installed; "wrong" for everything else that is not right.
+        required: Whether gar does not work without it.
+        found: What was found.
         purpose: What it makes possible.
-        advice: What to do about it; "" for nothing.
+        advice: What to do; "" for nothing.
     """
 
     section: Section
@@ -67,7 +67,7 @@ class Check:
 
 
 def examine(folder: Path) -> list[Check]:
-    """Runs all checks, in the order of their sections, and leaves nothing behind.
+    """All checks, in the order of their sections. Nothing is left on the disk.
 
     Args:
         folder: Where runs would go.
@@ -76,7 +76,7 @@ def examine(folder: Path) -> list[Check]:
 
 
 def _versions() -> Iterator[Check]:
-    """Python and every dependency of the installed metadata, each against its range."""
+    """Python and every dependency in the installed metadata, each against its version range."""
     version = _installed("gar-rl")
     if version is None:
         yield _version(Requirement("gar-rl"), None, "pip install -e . in a clone; the supported versions come with it")
@@ -153,7 +153,7 @@ def _is_the_engine_slime() -> bool:
 def _extras() -> Iterator[Check]:
     for extra, purpose in _EXTRAS.items():
         wanted = _requirements(extra)
-        unmet = [f"{one.name}{one.specifier}" for one in wanted if not _fits(one, _installed(one.name))]
+        unmet = [f"{item.name}{item.specifier}" for item in wanted if not _fits(item, _installed(item.name))]
         found = f"not there, or in another version: {', '.join(unmet)}" if unmet else "complete"
         yield _optional("extras", extra, found, purpose, f"pip install 'gar-rl[{extra}]'" if unmet else "")
 
@@ -170,23 +170,24 @@ def _setup(folder: Path) -> Iterator[Check]:
         advice = "" if works else "set right what is wrong above; else install what it names again"
         yield Check(section="setup", name=name, status="ok" if works else "wrong", required=True,
                     found=facts["found" if works else "fault"], advice=advice)  # fmt: skip
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
-            found, status, advice = f"can be written, {shutil.disk_usage(there).free / 2**30:.0f} GiB free", "ok", ""
+        with tempfile.TemporaryFile(dir=existing):
+            found, status, advice = f"can be written, {shutil.disk_usage(existing).free / 2**30:.0f} GiB free", "ok", ""
     except OSError as error:
         found, status, advice = f"cannot be written: {error.strerror}", "wrong", "--records.folder FOLDER"
     yield Check(section="setup", name=f"{folder}/", status=status, required=True, found=found, advice=advice)
 
 
 def _requirements(extra: str = "") -> list[Requirement]:
-    """What gar needs on this machine: always, or only for one extra."""
+    """Requirements of gar on this machine, or those that an extra adds."""
     texts = importlib.metadata.requires("gar-rl") if _installed("gar-rl") else None
     parsed = [Requirement(text) for text in texts or ()]
     always, chosen = (
-        [one for one in parsed if one.marker is None or one.marker.evaluate({"extra": name})] for name in ("", extra)
+        [item for item in parsed if item.marker is None or item.marker.evaluate({"extra": name})]
+        for name in ("", extra)
     )
-    return [one for one in chosen if one not in always] if extra else always
+    return [item for item in chosen if item not in always] if extra else always
 
 
 def _installed(name: str) -> str | None:
@@ -197,7 +198,7 @@ def _installed(name: str) -> str | None:
 
 
 def _probed(name: str, *, timeout_seconds: float = 120.0) -> dict[str, Any]:
-    """What a probe returns in a process of its own, where a broken library may crash or hang; or `{"fault": text}`."""
+    """Run a probe in a process of its own, where a broken library may crash or hang. A failure is `{"fault": text}`."""
     code = _PROBE.format(path=sys.path, name=name)
     try:
         ended = subprocess.run(
@@ -215,7 +216,7 @@ def _probed(name: str, *, timeout_seconds: float = 120.0) -> dict[str, Any]:
 
 
 def probe_torch() -> dict[str, Any]:
-    """Threads, build and devices, as torch sees them; a small product on every GPU."""
+    """Threads, build and devices as torch sees them. Every GPU computes a small product."""
     import torch
 
     gpus = []

@@ -1,7 +1,7 @@
 """The errors that `gar` raises on purpose.
 
-Every one says what is wrong, what was found, what was expected and the likely cause, and subclasses both `GarError`
-and the standard error a caller would expect, so that `except ValueError` keeps working.
+Each says what is wrong, what was found, what was expected and the likely cause. Each subclasses both `GarError` and the
+standard error that a caller would expect, so that `except ValueError` keeps working.
 """
 
 

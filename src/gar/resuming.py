@@ -1,4 +1,4 @@
-"""What must be as it was before an interrupted run goes on: settings, data, packages, a whole checkpoint."""
+"""Checks before an interrupted run goes on: same settings, data and packages, and a whole checkpoint."""
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.records import RunFolder, canonical_hash
 from gar.records.checkpoints import find_checkpoint
 from gar.records.dotted import differences
-from gar.records.run_folder import package_versions
+from gar.records.run_record import package_versions
 
 _MOST_SHOWN = 8
 
@@ -32,7 +32,7 @@ _UNREADABLE = (
 _IN_CHECKPOINT = {f"trl.{name}" for name in (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim",
 )}  # fmt: skip
-"""Settings that a loaded optimiser brings along: other values would be recorded and not used."""
+"""Settings that a loaded optimiser holds itself: other values would be recorded but not used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class Resumption:
     Attributes:
         folder: Its run folder.
         config: Its settings.
-        override: Whether to go on where settings, data or records have changed since.
-        changes: What has, as pairs of before and now by name.
+        override: Whether to go on although settings, data or records have changed.
+        changes: Old and new value of everything that has changed, by name.
         notes: Sentences for the user.
         checkpoint: Path of the checkpoint to go on from; None for the first step.
-        step: Optimiser steps that it has behind it.
+        step: Number of optimiser steps behind it.
     """
 
     folder: RunFolder
@@ -58,10 +58,10 @@ class Resumption:
     step: int = 0
 
     def with_data(self, data_hash: str) -> "Resumption":
-        """With the problems compared with those that the run was started on.
+        """Compare the training problems with those that the run was started on.
 
         Raises:
-            DataError: They are others, and that is not to be overridden.
+            DataError: They differ, and `override` is off.
         """
         before = self.folder.read_run().data_hash
         if before in (None, data_hash):
@@ -75,35 +75,35 @@ class Resumption:
         return replace(self, changes={**self.changes, "data_hash": [before, data_hash]})
 
     def with_checkpoint(self, num_ranks: int) -> "Resumption":
-        """With the newest checkpoint that is whole.
+        """Find the newest whole checkpoint.
 
         Raises:
-            ConfigError: A setting was changed that it holds itself.
-            RecordError: There are some, and none is.
+            ConfigError: A setting was changed that the checkpoint holds itself.
+            RecordError: There are checkpoints, but none is whole.
         """
-        found = find_checkpoint(self.folder, num_ranks=num_ranks, tolerate_records=self.override)
+        newest = find_checkpoint(self.folder, num_ranks=num_ranks, tolerate_records=self.override)
         held = sorted(_IN_CHECKPOINT & self.changes.keys())
-        if held and found.path:
+        if held and newest.path:
             raise ConfigError(
-                f"{self.folder.path}: {', '.join(held)} cannot be overridden: the optimiser in {found.path.name} holds "
-                "the old value and would go on with it. Put it back, or start a new run with "
-                f"--model.path {found.path}."
+                f"{self.folder.path}: {', '.join(held)} cannot be overridden: the optimiser in {newest.path.name} "
+                "holds the old value and would go on with it. Put it back, or start a new run with "
+                f"--model.path {newest.path}."
             )
         changes = dict(self.changes)
-        if found.records_fault:
-            changes["records"] = ["whole", found.records_fault]
-        notes = [*self.notes, *found.notes]
-        if found.path is None:
+        if newest.records_fault:
+            changes["records"] = ["whole", newest.records_fault]
+        notes = [*self.notes, *newest.notes]
+        if newest.path is None:
             notes.append("It has no checkpoint yet, and begins at its first step.")
-        path = str(found.path) if found.path else None
-        return replace(self, changes=changes, notes=notes, checkpoint=path, step=found.step)
+        path = str(newest.path) if newest.path else None
+        return replace(self, changes=changes, notes=notes, checkpoint=path, step=newest.step)
 
 
 def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
-    """Settings of a run to go on with, compared with those it was started with.
+    """Read the settings of a run, and compare them with those it was started with.
 
     Raises:
-        ConfigError: `config.yaml` is empty, cut off or edited; names what changed.
+        ConfigError: `config.yaml` is empty or cut off, or was edited and `override` is off; names what changed.
     """
     path = folder.path / "config.yaml"
     record = folder.read_run()
@@ -165,7 +165,7 @@ def _lacking(whole: Mapping[str, Any], part: Mapping[str, Any], prefix: str = ""
 def _hash(values: Mapping[str, Any]) -> str | None:
     try:
         return canonical_hash(values)
-    except (TypeError, ValueError):  # something that a resolved configuration never holds
+    except (TypeError, ValueError):  # values that a resolved configuration never holds
         return None
 
 

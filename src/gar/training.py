@@ -45,8 +45,8 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
         say: Receives what a person wants to read: strings and rich renderables.
 
     Returns:
-        The run folder: metrics, rollouts, evaluations, checkpoints, and the final model in `model/`; of an adapter the
-        merged model there, and itself in `adapter/`.
+        The run folder: metrics, rollouts, evaluations, checkpoints, and the final model in `model/`. A run with an
+        adapter has the merged model there, and the adapter in `adapter/`.
 
     Raises:
         GarError: Something in the settings, the data or the model is wrong, before the first step.
@@ -60,11 +60,11 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
 def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -> RunFolder:
     """Go on with an interrupted run from its last whole checkpoint; the result is that of an uninterrupted run.
 
-    After the last step nothing is trained, and what is missing is made: final model, evaluation, figures, summary.
+    After the last step nothing is trained; only what is missing is made: final model, evaluation, figures, summary.
 
     Args:
         path: A run folder.
-        override: Go on although settings, data or records have changed, and record that in `run.json`.
+        override: Go on even if settings, data or records have changed, and record that in `run.json`.
         say: As in `train`.
 
     Raises:
@@ -104,7 +104,7 @@ class _Run:
         self.inputs = RunInputs(config, self.arguments, self.say)
 
     def start(self, command: Sequence[str]) -> RunFolder:
-        """A new run folder, from the first look to the summary."""
+        """Run from the preflight to the summary, in a new folder."""
         self.look()
         folder = RunFolder(on_main(lambda: self._new_folder(command)))
         if not folder.path.is_dir():
@@ -117,7 +117,7 @@ class _Run:
             return self._run(folder, None)
 
     def go_on(self, resumption: Resumption) -> RunFolder:
-        """An interrupted run, from its last whole checkpoint."""
+        """Run from the last whole checkpoint of an interrupted run."""
         ranks = PartialState().num_processes
         with _only_writer(resumption.folder):
             ready = on_main(lambda: resumption.with_data(self.inputs.data_hash()).with_checkpoint(ranks))
@@ -127,7 +127,7 @@ class _Run:
             return self._run(ready.folder, ready)
 
     def look(self) -> None:
-        """The preflight, if it is on."""
+        """Run the preflight, if it is on."""
         if self.config.preflight.mode != "off":
             on_main(self.inputs.look)
 
@@ -161,14 +161,14 @@ class _Run:
         return folder
 
     def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
-        """On all ranks: a folder that is whole or absent, whenever the run is killed."""
+        """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
         staged = on_main(lambda: staging_folder(target))
         write(staged)
         PartialState().wait_for_everyone()
         on_main(lambda: publish_folder(staged, target))
 
     def _finish(self, folder: RunFolder, *, step: int) -> None:
-        """After training: adapter and merged model, where there is an adapter; evaluation; summary."""
+        """After training: adapter and merged model, if there is an adapter; evaluation; summary."""
         model, tokenizer = self.inputs.model, self.inputs.tokenizer
         if is_adapted(model):
             with atomic_folder(folder.path / "adapter") as staged:
@@ -182,7 +182,7 @@ class _Run:
     def _callback(
         self, folder: RunFolder, track: Callable[[dict[str, float], int], None] | None, resumption: Resumption | None
     ) -> RunCallback:
-        """Rotation is ours: the Trainer's removes an older checkpoint before the new one is whole."""
+        """Checkpoints are rotated by us: the Trainer removes an older one before the new one is whole."""
         keep, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         return RunCallback(
             folder,
@@ -194,7 +194,7 @@ class _Run:
         )
 
     def _cut(self, resumption: Resumption) -> None:
-        """Drop what came after the checkpoint, now that nothing but training can fail."""
+        """Drop what came after the checkpoint, once everything is loaded."""
         folder, step = resumption.folder, resumption.step
         folder.truncate_metrics(step)
         folder.delete_rollouts(step)
@@ -236,7 +236,7 @@ class _Run:
         )
 
     def _on_rollouts(self, folder: RunFolder) -> Callable[[int, list[RolloutRecord]], None]:
-        """What the main process does with each generation: write it, and look whether the policy has collapsed."""
+        """A function that writes each generation and watches for a collapse of the policy, on the main process."""
 
         def tell(collapse: Collapse) -> None:
             folder.write_json("watchdog.json", dataclasses.asdict(collapse))
@@ -252,7 +252,7 @@ class _Run:
         return receive
 
     def _take_adapter(self, trainer: GARTrainer) -> None:
-        """From here on the policy is the model with its adapter, if it has one."""
+        """Take the model with its adapter, if it has one, for the policy."""
         self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):
             trained, total = self.inputs.model.get_nb_trainable_parameters()
@@ -275,7 +275,7 @@ class _Run:
 
 @contextlib.contextmanager
 def _only_writer(folder: RunFolder) -> Iterator[None]:
-    """The main process takes the lock of a run folder for all ranks; where it is refused, all of them end."""
+    """The main process takes the lock of a run folder for all ranks; if it is refused, all of them end."""
     with contextlib.ExitStack() as held:
         on_main(lambda: held.enter_context(only_writer(folder.path)))
         yield
@@ -283,7 +283,7 @@ def _only_writer(folder: RunFolder) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
-    """Record how the run ended, whatever ends it. A full disk must not hide what did."""
+    """Record how the run ended, whatever ends it. A full disk must not hide the cause."""
     try:
         yield
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -72,10 +72,7 @@ def test_doctor_finds_this_environment_ready(real):
         assert check["found"]
         assert check["advice"] or check["name"] == "CUDA" or check["status"] == "ok", check["name"]
     assert list(dict.fromkeys(check["section"] for check in record["checks"])) == list(get_args(Section))
-
-
-def test_doctor_tries_training_and_verification(real):
-    checks: dict[str, Any] = {check["name"]: check for check in json.loads(real.stdout)["checks"]}
+    checks = {check["name"]: check for check in record["checks"]}
     assert checks["training"]["found"] == "embedded model runs: 797,056 parameters"
     assert checks["verification"]["found"].startswith("one answer graded")
     assert checks["CPU"]["found"] == "threads: 1"
@@ -171,13 +168,6 @@ def test_doctor_help_explains_statuses_and_exit_status(capsys):
     assert out.startswith("usage: gar doctor [-h] [--json] [--folder FOLDER]")
     assert "missing: optional, and not there" in out
     assert "Exit status 1 where something required is wrong, else 0." in out
-
-
-def test_doctor_refuses_an_unknown_flag_as_wrong_usage(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--jsn"])
-    assert ended.value.code == 2
-    assert "unrecognized arguments: --jsn" in capsys.readouterr().err
 
 
 # The documentation.

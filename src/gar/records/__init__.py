@@ -1,8 +1,9 @@
-"""What a run leaves on disk, written so that a full disk or a kill loses nothing that was there before."""
+"""What a run leaves on disk. A full disk or a kill loses nothing that was written before."""
 
 from gar.records.files import atomic_file, canonical_hash, read_jsonl, write_atomic, write_parquet
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
-from gar.records.run_folder import RunFolder, RunRecord, RunStatus
+from gar.records.run_folder import RunFolder
+from gar.records.run_record import RunRecord, RunStatus
 from gar.records.shards import RolloutReader
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Values from a file against the types they should have. Anybody may have changed the file."""
+"""Checks of values from a file, which anybody may have changed, against the types of a dataclass."""
 
 import json
 import reprlib
@@ -14,10 +14,10 @@ Kind = TypeVar("Kind")
 
 
 def checked(kind: type[Kind], value: Any, place: str) -> Kind:
-    """The value as an instance of a dataclass, its fields of the annotated types. Nothing is converted.
+    """The value as an instance of a dataclass. Every field must have its annotated type; nothing is converted.
 
     Raises:
-        RecordError: A field is missing or of another type; `place` says where.
+        RecordError: A field is missing or has another type. The text begins with `place`.
     """
     try:
         return _adapter(kind).validate_json(json.dumps(value), strict=True)
@@ -26,7 +26,7 @@ def checked(kind: type[Kind], value: Any, place: str) -> Kind:
 
 
 def sound_fields(kind: type, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The entries of a mapping that have the types of a dataclass's fields, and a sentence part for each other one."""
+    """The entries of a mapping that fit the fields of a dataclass, and for each other entry a part of a sentence."""
     sound, faults = dict(values), []
     try:
         _adapter(kind).validate_json(json.dumps(values), strict=True)
@@ -37,7 +37,7 @@ def sound_fields(kind: type, values: Mapping[str, Any]) -> tuple[dict[str, Any],
     return sound, faults
 
 
-# From JSON even what is parsed already: strict validation of Python values takes instances of a dataclass alone.
+# Parsed values go through JSON once more: strict validation of Python values takes only instances of a dataclass.
 @cache
 def _adapter(kind: type[Kind]) -> TypeAdapter[Kind]:
     return TypeAdapter(kind)

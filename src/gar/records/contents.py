@@ -16,7 +16,8 @@ from gar.errors import ConfigError, RecordError
 from gar.records.checked import sound_fields
 from gar.records.files import canonical_hash, io_error, read_json
 from gar.records.metrics import sound_numbers
-from gar.records.run_folder import RunFolder, RunRecord
+from gar.records.run_folder import RunFolder
+from gar.records.run_record import RunRecord
 from gar.records.shards import RolloutReader
 
 
@@ -51,7 +52,7 @@ class RunContents:
 
     @property
     def seed(self) -> int | None:
-        """The run's seed, None where nothing says."""
+        """The run's seed; None if no file tells it."""
         return self.settings.get("seed", self.record.get("seed"))
 
     @property
@@ -61,7 +62,7 @@ class RunContents:
 
     @property
     def last_step(self) -> int:
-        """Last step of which anything is known."""
+        """Last step with metrics or rollouts."""
         return max([*(row["step"] for row in self.metrics[-1:]), *self.steps[-1:]], default=0)
 
     @property
@@ -74,7 +75,7 @@ class RunContents:
 
     @property
     def notes(self) -> list[str]:
-        """What the reader of a number made of this run must know, in sentences that name the run."""
+        """What readers of an analysis must know of this run, in sentences that name it."""
         return [f"{self.name}: {note}." for note in (*self.unfinished, *self.faults)]
 
 
@@ -88,16 +89,16 @@ class Rollouts:
 
 
 def is_run_folder(path: str | Path) -> bool:
-    """Whether there is a run, whole or not: `run.json`, `metrics.jsonl` or rollouts."""
+    """Whether a folder holds a run, whole or not: `run.json`, `metrics.jsonl` or rollouts."""
     folder = RunFolder(Path(path))
     return folder.run_path.is_file() or folder.metrics_path.is_file() or folder.rollouts_folder.is_dir()
 
 
 def read_run(path: str | Path) -> RunContents:
-    """Read what is there.
+    """Read what a run folder holds.
 
     Raises:
-        RecordError: There is no such folder, or nothing in it is of a run.
+        RecordError: The folder does not exist, or holds nothing of a run.
     """
     folder = RunFolder(Path(path))
     if not folder.path.is_dir():
@@ -126,7 +127,7 @@ def read_run(path: str | Path) -> RunContents:
 
 
 def read_rollouts(run: RunContents, columns: Sequence[str], steps: Sequence[int] | None = None) -> Rollouts:
-    """Some columns of the rollouts of all steps, or of those given. A step that cannot be read is left out, and told.
+    """Some columns of the rollouts of all steps, or of those given. Notes name the steps that cannot be read.
 
     Raises:
         RecordError: There are no rollouts, a step that was asked for is not there, or no step can be read.
@@ -160,7 +161,7 @@ def read_rollouts(run: RunContents, columns: Sequence[str], steps: Sequence[int]
 
 
 def uneven(num_rows: Mapping[int, int]) -> list[str]:
-    """A note where a step has fewer rows than others, since every step of a run samples as many responses."""
+    """A note if a step has fewer rows than others, since every step of a run samples the same number of responses."""
     usual = max(num_rows.values(), default=0)
     fewer = [step for step, count in num_rows.items() if count < usual]
     return [f"step {fewer[0]} has {num_rows[fewer[0]]} rollouts where others have {usual}"] if fewer else []

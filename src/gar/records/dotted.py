@@ -1,11 +1,11 @@
-"""Nested settings under dotted names."""
+"""Nested settings by dotted name."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value that is not itself a mapping, with its dotted name.
+    """Dotted name and value of everything that is not itself a mapping.
 
     Example:
         >>> dict(leaves({"reward": {"beta": 0.5}, "seed": 0}))
@@ -18,17 +18,17 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{name}", value
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Values that `here` has otherwise than `there`, under dotted names. What `here` lacks is not compared.
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Old and new values that differ, by dotted name. What `now` lacks is not compared.
 
     Example:
         >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
         {'a.b': (1, 3)}
     """
-    before, now = ({name: _as_json(value) for name, value in leaves(values)} for values in (there, here))
-    return {name: (before.get(name), value) for name, value in now.items() if before.get(name) != value}
+    old, new = ({name: _as_json(value) for name, value in leaves(values)} for values in (before, now))
+    return {name: (old.get(name), value) for name, value in new.items() if old.get(name) != value}
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON gives it back."""
+    """A value as it comes back from JSON."""
     return list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""What `evaluation/before.json` and `evaluation/after.json` say of each evaluation set."""
+"""Evaluation results by set, as in `evaluation/before.json` and `evaluation/after.json`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Rate = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCount:
-    """One problem, and how many of its samples were right and in format."""
+    """One problem, and how many of its samples were correct and well formatted."""
 
     id: str
     num_correct: Annotated[int, Field(ge=0)]
@@ -22,12 +22,12 @@ class ProblemCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluatedSet:
-    """One evaluation set. Early versions recorded the means alone.
+    """Results on one evaluation set. Early versions recorded only the means.
 
     Attributes:
-        pass_at: pass@k by k, None where it could not be told.
-        num_samples: Samples of each problem.
-        problems: The counts they rest on.
+        pass_at: pass@k by k, None where it is unknown.
+        num_samples: Samples per problem.
+        problems: Counts of correct samples.
     """
 
     pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], Rate | None]
@@ -44,7 +44,7 @@ def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
     """The sets of one evaluation, by name.
 
     Raises:
-        RecordError: It is something else, or a problem has more right samples than samples.
+        RecordError: The values are something else, or a problem has more correct samples than samples.
     """
     sets = dict(checked(_Evaluation, values, place).sets)
     for name, part in sets.items():

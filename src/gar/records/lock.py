@@ -1,7 +1,7 @@
-"""One writer at a time: a lock file that says who holds it, and that outlives neither its process nor its machine.
+"""One writer at a time: a lock file that names its holder, and that counts no longer once the holder is gone.
 
     FOLDER/.lock          for a folder
-    FOLDER/.NAME.lock     for a file, which itself may be replaced meanwhile
+    FOLDER/.NAME.lock     for a file, which may itself be replaced meanwhile
 
 The file is created exclusively, which network file systems honour too, and holds one JSON object: host, process, since
 when. Its modification time is the heartbeat. The package `filelock` offers a lock file as well, but leaves a dead
@@ -65,10 +65,10 @@ def only_writer(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
 
 def refuse_writer(path: Path) -> None:
-    """Refuse to touch what another process writes at this moment.
+    """Check that no other process is writing a file or folder at this moment.
 
     Raises:
-        LockedError: One does.
+        LockedError: Another process writes there.
         RecordError: The lock file cannot be read.
     """
     holder = _holder(path, _lock_path(path))
@@ -83,15 +83,15 @@ def _lock_path(path: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Owner:
-    """What a lock file says.
+    """Content of a lock file.
 
     Attributes:
         host: Name of the machine, for people.
-        machine: Boot and process namespace: where this is equal, process ids name the same processes. Empty where the
+        machine: Boot and process namespace: if these are equal, process ids mean the same processes. Empty if the
             system does not tell.
         pid: Process id.
-        start: When the process started, in ticks since boot, since process ids are used again. Empty likewise.
-        since: When it took the lock: UTC, ISO 8601.
+        start: When the process started, in ticks since boot, because process ids are reused. Empty if unknown.
+        since: When the process took the lock: UTC, ISO 8601.
         token: Tells this lock from any other.
     """
 
@@ -105,7 +105,7 @@ class _Owner:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Holder:
-    """The holder of a lock, as it was when the file was read. Without an owner the file is cut or foreign."""
+    """The holder of a lock when its file was read. A file without a readable owner was cut off or is foreign."""
 
     path: Path
     lock_path: Path
@@ -141,7 +141,7 @@ class _Holder:
 
 
 def _take(path: Path, lock_path: Path, record: bytes, *, deadline: float) -> None:
-    """Create the lock file, once there is none or its holder is gone."""
+    """Create the lock file, as soon as there is none or its holder is gone."""
     tries = 0
     while not _created(lock_path, record):
         holder = _holder(path, lock_path)
@@ -158,7 +158,7 @@ def _take(path: Path, lock_path: Path, record: bytes, *, deadline: float) -> Non
 
 
 def _remove_stale(path: Path, lock_path: Path) -> None:
-    """Of all that found the lock stale, one at a time looks again and removes it, so that no new lock is removed."""
+    """Remove a stale lock. One process at a time looks again and removes it, so that nobody removes a new lock."""
     with only_writer(lock_path, wait_seconds=_REMOVAL_SECONDS):
         holder = _holder(path, lock_path)
         if holder is None or not holder.gone:
@@ -217,7 +217,7 @@ def _owner(content: bytes) -> _Owner | None:
 
 
 def _beat(path: Path, lock_path: Path, record: bytes, stop: threading.Event) -> None:
-    """Show that the process is alive, until told to stop. A process that has lost its lock must write no more."""
+    """Show that the process is alive, until told to stop. A process that has lost its lock must stop writing."""
     while not stop.wait(_BEAT_SECONDS):
         try:
             lost = lock_path.read_bytes() != record
@@ -233,7 +233,7 @@ def _beat(path: Path, lock_path: Path, record: bytes, stop: threading.Event) -> 
 
 
 def _stop_writing(path: Path, lock_path: Path) -> None:
-    """End this process as Ctrl-C would; where the system ignores that, as a kill would."""
+    """End this process as Ctrl-C would, or as a kill would if it ignores Ctrl-C."""
     reason = "was removed"
     with suppress(RecordError):
         if (holder := _holder(path, lock_path)) is not None:
@@ -265,7 +265,7 @@ def _machine() -> str:
 
 
 def _runs(pid: int, start: str) -> bool:
-    """Whether the process that had this id and started then still runs."""
+    """Whether the process with this id and start time still runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

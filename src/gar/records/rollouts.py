@@ -1,4 +1,4 @@
-"""One row per response: everything between a rollout and its advantage."""
+"""One row per response: everything from the rollout to its advantage."""
 
 import types
 from collections.abc import Collection, Sequence
@@ -24,22 +24,22 @@ class RolloutRecord:
         response_index: Which response of the group.
         prompt: The prompt as the model saw it.
         response: The response as text, special tokens included.
-        gold: The right answer.
-        answer: The answer found in the response; None where there is none.
+        gold: The correct answer.
+        answer: The answer extracted from the response; None if it has none.
         status: How verification ended.
-        verified: The answer is right.
-        well_formatted: The response keeps the format.
-        eligible: Earns the base reward: in P(x) of the paper.
+        verified: The answer is correct.
+        well_formatted: The response is in the required format.
+        eligible: The response earns the base reward: it is in P(x) of the paper.
         anchor: The problem has an expert solution.
-        alignment: Cosine with the anchor's vector. None where it was not scored, never 0 for that.
+        alignment: Cosine with the anchor's vector; None, not 0, if the response was not scored.
         bonus: What alignment adds to the reward, beta included.
-        penalty: What bad format adds, at most 0.
+        penalty: What a bad format adds to the reward, at most 0.
         reward: Base reward where eligible, plus bonus and penalty.
         advantage: The reward after group normalisation.
         num_tokens: Tokens of the response.
         truncated: The response was cut off at the length limit.
         num_scored_tokens: Tokens that entered the gradient-activation vector.
-        signal_norm: Norm of that vector before it was scaled to one. None where there is no vector.
+        signal_norm: Norm of that vector before it was scaled to one; None without a vector.
         prompt_tokens: Tokens of the prompt.
     """
 
@@ -79,14 +79,14 @@ def _schema_of_records() -> pa.Schema:
 
 
 ROLLOUT_SCHEMA = _schema_of_records()
-"""Columns of a rollout file. They follow the types above, so a column without a single value still has its type."""
+"""Columns of a rollout file. They follow from the record's types, so that an empty column has its type, too."""
 
 
 def rollout_table(records: Sequence[RolloutRecord]) -> pa.Table:
     """The records as a table with `ROLLOUT_SCHEMA`, in their order.
 
     Raises:
-        ValueError: A value has the wrong type, or is None where the schema has no null; names column and row.
+        ValueError: A value has the wrong type, or is None in a column without nulls; names column and row.
     """
     columns = []
     for field in ROLLOUT_SCHEMA:
@@ -101,22 +101,22 @@ def rollout_table(records: Sequence[RolloutRecord]) -> pa.Table:
 
 
 _KEY = ("step", "group_index", "response_index")
-"""Columns that say which response a row is."""
+"""Columns that identify a response."""
 
 
 def sound_columns(
     names: Sequence[str], columns: Sequence[str] | None, path: Path, *, optional: Collection[str] = ()
 ) -> list[str]:
-    """Which columns of a rollout file to read, so that `sound_rows` can tell what its rows are.
+    """Columns of a rollout file to read, so that `sound_rows` can check its rows.
 
     Args:
         names: Columns of the file.
-        columns: Which are wanted; None all of `ROLLOUT_SCHEMA`.
+        columns: Wanted columns; None for all of `ROLLOUT_SCHEMA`.
         path: The file, for the error.
         optional: Columns that may be missing, as in files of earlier versions.
 
     Raises:
-        RecordError: A column is missing or there twice.
+        RecordError: A column is missing or occurs twice.
     """
     needed = list(dict.fromkeys([*_KEY, *(columns or ROLLOUT_SCHEMA.names)]))
     for name in needed:
@@ -130,14 +130,14 @@ def sound_rows(rows: pa.Table, step: int, columns: Sequence[str] | None, path: P
     """The rollouts of one step in the types of `ROLLOUT_SCHEMA`, whichever tool wrote the file last.
 
     Args:
-        rows: Those of the step, with the columns that `sound_columns` names.
+        rows: Rows of the step, with the columns that `sound_columns` returns.
         step: The step.
-        columns: Which columns to return, in this order; None all of them. One that `rows` lack is null.
+        columns: Columns to return, in this order; None for all. A column that `rows` lack is null.
         path: The file, for the error.
 
     Raises:
-        RecordError: The rows are not what was written: a column is of a type that does not hold its values; a value is
-            missing; rows are doubled or of another step.
+        RecordError: The rows are not what was written: a column has a type that loses values, a value is missing, or
+            rows occur twice or belong to another step.
     """
     wanted = list(columns or ROLLOUT_SCHEMA.names)
     needed = list(dict.fromkeys([*_KEY, *wanted]))
@@ -159,7 +159,7 @@ def _nullable(name: str, names: Collection[str]) -> bool:
 
 
 def _column(column: pa.ChunkedArray, field: pa.Field, path: Path) -> pa.ChunkedArray:
-    """A column in the type of the schema, where that loses nothing. A narrower float has lost digits already."""
+    """A column in the type of the schema, if the cast loses nothing. A narrower float has already lost digits."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     target = field.type
     same = kind == target or pa.types.is_null(kind)

@@ -12,21 +12,19 @@
 A run folder has one writer at a time.
 """
 
-import importlib.metadata
 import os
 import platform
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from gar.errors import RecordError
-from gar.records.checked import checked
 from gar.records.evaluations import EvaluatedSet, evaluated_sets
 from gar.records.files import (
     append_line,
@@ -39,37 +37,8 @@ from gar.records.files import (
 )
 from gar.records.metrics import sound_metrics, sound_numbers
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
+from gar.records.run_record import RunRecord, RunStatus, package_versions, read_record
 from gar.records.shards import RolloutFile, RolloutReader, block_ended, cut_rollouts, merge_rollouts
-
-RunStatus = Literal["running", "finished", "failed", "interrupted"]
-
-_PACKAGES = ("gar-rl", "torch", "transformers", "trl", "numpy")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunRecord:
-    """What `run.json` says: how a run came about and how it ended.
-
-    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` is the
-    caller's. A version is None where the package is not installed. `summary` holds the results, once there are any.
-    `settings` is the resolved configuration, None in runs of earlier versions. `overrides` has an entry for each resume
-    that went on with something changed: its time, the step, and what was changed from what to what.
-    """
-
-    status: RunStatus
-    start_time: str
-    resume_times: Sequence[str] = ()
-    end_time: str | None = None
-    seed: int
-    command: str
-    config_hash: str
-    data_hash: str | None
-    versions: Mapping[str, str | None]
-    platform: str
-    cpu_count: int | None
-    summary: Mapping[str, Any]
-    settings: Mapping[str, Any] | None = None
-    overrides: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +56,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: str | Path, name: str) -> Self:
-        """Make `parent/name`, or `name-2`, `name-3`, ... where that is taken.
+        """Make `parent/name`, or `name-2`, `name-3`, ... if that is taken.
 
         Raises:
             RecordError: The name is no plain folder name, or the system refuses.
@@ -110,7 +79,7 @@ class RunFolder:
         """The run folder at `path`.
 
         Raises:
-            RecordError: There is none: no folder, or no readable run.json in it.
+            RecordError: The folder does not exist, or has no readable run.json.
         """
         folder = cls(Path(path))
         if not folder.path.is_dir():
@@ -132,7 +101,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Where the trainer's checkpoints are."""
+        """`checkpoints/`."""
         return self.path / "checkpoints"
 
     @property
@@ -141,7 +110,7 @@ class RunFolder:
         return self.path / "rollouts"
 
     def rollouts_path(self, step: int) -> Path:
-        """`rollouts/step-000012.parquet` for step 12: where its rollouts lie until their block is merged."""
+        """`rollouts/step-000012.parquet` for step 12: the file of its rollouts until their block is merged."""
         return RolloutFile(self.rollouts_folder, step, step).path
 
     # ------------------------------------------------------------------------------------------ the run itself
@@ -162,7 +131,7 @@ class RunFolder:
             command: Arguments of the command line, the program first.
             config: The resolved configuration as plain values.
             config_text: The same as YAML.
-            data_hash: Hash of the problems trained on; None where unknown.
+            data_hash: Hash of the training problems; None if unknown.
         """
         write_atomic(self.path / "config.yaml", config_text)
         self._write_run(
@@ -183,16 +152,10 @@ class RunFolder:
 
     def read_run(self) -> RunRecord:
         """What `run.json` says."""
-        values = read_json(self.run_path)
-        names = {field.name for field in fields(RunRecord)}
-        later = {"settings", "overrides"}  # which runs of earlier versions lack
-        if values.keys() | later != names:
-            odd = ", ".join(sorted(names ^ (values.keys() | later)))
-            raise RecordError(f"{self.run_path}: missing or unknown: {odd}. Was it written by another version of gar?")
-        return checked(RunRecord, values, str(self.run_path))
+        return read_record(self.run_path)
 
     def update_run(self, *, status: RunStatus | None = None, summary: Mapping[str, Any] | None = None) -> None:
-        """Change `run.json`: what is None stays.
+        """Change `run.json`. What is None stays as it is.
 
         Status "running" is a resume: its time is added to `resume_times` and `end_time` cleared. Any other status
         sets `end_time`.
@@ -207,13 +170,13 @@ class RunFolder:
     def record_override(
         self, changes: Mapping[str, Any], *, step: int, config: Mapping[str, Any], data_hash: str
     ) -> None:
-        """Note in `run.json` that the run goes on changed, and with what.
+        """Record in `run.json` that the run goes on with changes.
 
         Args:
-            changes: What it was and is now, as pairs by name.
-            step: The step after which it goes on.
+            changes: Old and new value by name.
+            step: The step after which the run goes on.
             config: The resolved configuration as plain values.
-            data_hash: Hash of the problems trained on.
+            data_hash: Hash of the training problems.
         """
         run = self.read_run()
         entry = {"time": _now(), "after_step": step, "changes": changes}
@@ -233,7 +196,7 @@ class RunFolder:
     # ------------------------------------------------------------------------------------------------- metrics
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Add a line to `metrics.jsonl`; it is in the system's hands when this returns. NaN and infinity become null.
+        """Add a line to `metrics.jsonl`, which survives a kill from then on. NaN and infinity become null.
 
         Args:
             metrics: Numbers by name, among them the whole number "step".
@@ -248,7 +211,7 @@ class RunFolder:
         append_line(self.metrics_path, json_text(metrics).encode())
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of `metrics.jsonl`, none where there is no such file, without the torn last line of a kill.
+        """All lines of `metrics.jsonl` but the torn last line of a killed writer; none without the file.
 
         Raises:
             RecordError: The file cannot be read, or a line is not what `append_metrics` wrote.
@@ -256,15 +219,15 @@ class RunFolder:
         return _all_sound(sound_metrics(self.metrics_path))
 
     def read_numbers(self) -> list[dict[str, Any]]:
-        """As `read_metrics`, without what is no number, such as a text that a callback has logged.
+        """As `read_metrics`, without values that are no numbers, such as a text that a callback has logged.
 
         Raises:
-            RecordError: As `read_metrics`; or what is a number in one line is something else in another.
+            RecordError: As `read_metrics`; or a value is a number in one line and something else in another.
         """
         return _all_sound(sound_numbers(self.metrics_path))
 
     def truncate_metrics(self, after_step: int) -> None:
-        """Drop every line of a later step, and a torn last line."""
+        """Drop all lines of later steps, and a torn last line."""
         if self.metrics_path.exists():
             kept = [row for row in self.read_metrics() if row["step"] <= after_step]
             write_atomic(self.metrics_path, "".join(json_text(row) + "\n" for row in kept))
@@ -274,8 +237,8 @@ class RunFolder:
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
         """Write the rollouts of a step, in place of earlier ones. Equal records give equal bytes.
 
-        The rows are on the disk when this returns. With the last step of a block the files of the block are merged
-        (`gar.records.shards`); a step without rows leaves no trace there.
+        The rows are on the disk when this returns. After the last step of a block, the files of the block are merged
+        (`gar.records.shards`); a step without rows leaves no trace in the merged file.
 
         Raises:
             RecordError: The system refuses. Earlier rollouts of that step, and of all others, are intact.
@@ -289,7 +252,7 @@ class RunFolder:
             merge_rollouts(self.rollouts_folder)
 
     def rollout_reader(self) -> RolloutReader:
-        """Reads the rollouts of one step after the other without looking for the files each time."""
+        """A reader for many steps, which looks for the files once."""
         return RolloutReader(self.rollouts_folder)
 
     def rollout_steps(self) -> list[int]:
@@ -306,9 +269,9 @@ class RunFolder:
         """Rows of the given steps, or of all, one step after the other.
 
         Args:
-            steps: Which steps; None all of them.
-            columns: Which columns; None all of them. Leave out the texts where they are not needed.
-            optional: Columns that files of earlier versions may lack; they are null.
+            steps: Which steps; None for all.
+            columns: Which columns; None for all. Texts take most of the memory.
+            optional: Columns that files of earlier versions may lack; their values are null.
 
         Raises:
             RecordError: The rollouts of a step were not written, or a file is not what was written.
@@ -345,23 +308,11 @@ class RunFolder:
         return read_json(self.path / relative)
 
 
-def package_versions() -> dict[str, str | None]:
-    """Python and the packages that decide a run's numbers, with their versions; None for one not installed."""
-    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
-
-
 def _all_sound(read: tuple[list[dict[str, Any]], list[str]]) -> list[dict[str, Any]]:
     rows, faults = read
     if faults:
         raise RecordError(faults[0])
     return rows
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _now() -> str:

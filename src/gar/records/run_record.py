@@ -1,0 +1,69 @@
+"""`run.json`: how a run came about, on which machine, and how it ended."""
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from gar.errors import RecordError
+from gar.records.checked import checked
+from gar.records.files import read_json
+
+RunStatus = Literal["running", "finished", "failed", "interrupted"]
+
+_PACKAGES = ("gar-rl", "torch", "transformers", "trl", "numpy")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """What `run.json` says: how a run came about and how it ended.
+
+    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` is the
+    caller's. The version of a package that is not installed is None. `summary` holds the results of a finished run.
+    `settings` is the resolved configuration, None in runs of earlier versions. `overrides` has an entry for each resume
+    with changes: its time, the step, and the old and new value of everything that changed.
+    """
+
+    status: RunStatus
+    start_time: str
+    resume_times: Sequence[str] = ()
+    end_time: str | None = None
+    seed: int
+    command: str
+    config_hash: str
+    data_hash: str | None
+    versions: Mapping[str, str | None]
+    platform: str
+    cpu_count: int | None
+    summary: Mapping[str, Any]
+    settings: Mapping[str, Any] | None = None
+    overrides: Sequence[Mapping[str, Any]] = ()
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record in a `run.json`.
+
+    Raises:
+        RecordError: The file cannot be read, a field is missing, unknown or of another type.
+    """
+    values = read_json(path)
+    names = {field.name for field in fields(RunRecord)}
+    later = {"settings", "overrides"}  # missing in runs of earlier versions
+    if values.keys() | later != names:
+        odd = ", ".join(sorted(names ^ (values.keys() | later)))
+        raise RecordError(f"{path}: missing or unknown: {odd}. Was it written by another version of gar?")
+    return checked(RunRecord, values, str(path))
+
+
+def package_versions() -> dict[str, str | None]:
+    """Python and the packages that decide a run's numbers, with their versions; None for one not installed."""
+    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -224,3 +224,13 @@ def test_vectors_reach_only_a_method_that_compares_them():
         table = RewardTable(plan_shaping(SCORER, method), [r.facts for r in rows])
         assert bool(table.needed.all()) == expected  # no anchor: nothing to compare with, but with each other
         assert (table.shape(vectors=vectors).batch.vectors is not None) == expected
+
+
+def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared():
+    rows = [row(0), row(0), row(0)]
+    table = RewardTable(plan_shaping(SCORER, "gar-grpo"), [r.facts for r in rows])
+    plan = VectorPlan(rows, table.needed)
+    means = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    shaped = table.shape(plan.align(means).alignment)
+    assert shaped.batch.scored.tolist() == [False, True, False]
+    assert shaped.rewards.tolist() == [1.0, 1.0, 1.0]  # one scored member of three: no bonus

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from gar.core import gradient_activation_means, group_advantages
-from gar.errors import ConfigError, ModelError
+from gar.errors import CollapseError, ConfigError, ModelError
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
@@ -93,6 +94,11 @@ def refusals() -> list[str]:
     setting()
     with pytest.raises(ConfigError) as refusal:
         postprocess(make_arguments(), 0, {"tokens": []})
+    texts.append(str(refusal.value))
+    share = slime_standin.split_by_data_parallel_rank(make_data(), 1)[0]
+    share["prompt"] = [replace(p, facts=replace(p.facts, verified=False)) for p in share["prompt"]]
+    with pytest.raises(CollapseError) as refusal:
+        postprocess(make_arguments(gar={"watchdog": {"mode": "stop", "steps": 1}}), 4, share)
     texts.append(str(refusal.value))
     on_megatron_init(make_arguments())
     with pytest.raises(ModelError) as refusal:
@@ -303,6 +309,7 @@ def test_a_missing_hook_is_named(tmp_path: Path):
         texts,
         [
             "comes without GAR's payload: is --custom-convert-samples-to-train-data-path gar.integrations.slime",
+            "For 1 step (4 to 4) no response was right and well formatted. Groups without a right answer",
             "Megatron has wrapped no model in its DistributedDataParallel since gar.integrations.slime.on_mega",
             "Linear, the last pipeline stage, has no output_layer",
             "this slime is older than 0.3.0",

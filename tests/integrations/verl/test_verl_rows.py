@@ -41,9 +41,8 @@ ROWS = [
 class Table:
     """The path that verl's trainer takes, on given rows."""
 
-    def __init__(self, given: list[dict[str, Any]] = ROWS, *, method: str = "gar-grpo", context: int | None = None,
-                 **reward: object):  # fmt: skip
-        config = make_config({"method": method, "verify": {"format": "none"}, "reward": reward})
+    def __init__(self, given: list[dict[str, Any]] = ROWS, *, context: int | None = None):
+        config = make_config({"verify": {"format": "none"}})
         shaping = read_shaping(config)
         reader = SequenceReader.from_settings(TOKENIZER, shaping.signal, config.verify, context=context)
         self.rows: list[TableRow] = table_rows(given, reader, max_response_tokens=9)
@@ -66,22 +65,6 @@ def test_reward_table_needs_only_responses_that_may_earn_something():
     assert len(plan.anchors) == 2  # of two groups, each once
     assert plan.anchors[0].context_ids == PROMPT
     assert len(plan.sequences) == len(plan.keep_fractions) == 7
-
-
-def test_reward_table_needs_a_lone_response_where_its_own_cosine_counts():
-    assert Table(singleton="absolute").plan.members == [1, 2, 5, 9, 10, 11, 13]
-
-
-@pytest.mark.parametrize("clip", [True, False])
-def test_reward_table_pays_a_lone_response_its_own_cosine_without_centring(clip: bool):
-    table = Table(centre=False, clip=clip)
-    assert table.plan.members == [1, 2, 5, 9, 10, 11, 13]
-    means, anchors = vectors(len(ROWS), 1), vectors(4, 2)
-    shaped = table.shape(means, anchors).shaped
-    cosine = float(torch.nn.functional.cosine_similarity(means[1].double(), anchors[0].double(), dim=0))
-    assert abs(cosine) > 0.1
-    # 1e-6: the unit rows are float32.
-    assert float(shaped.bonuses[1]) == pytest.approx(0.5 * (max(0.0, cosine) if clip else cosine), abs=1e-6)
 
 
 def test_reward_table_shapes_rewards_as_the_core_does():
@@ -121,21 +104,6 @@ def test_resumed_job_gives_the_rewards_of_one_that_went_on():
     assert torch.equal(found.rewards, expected.rewards)
     assert found.metrics() == expected.metrics()
     assert len(set(found.rewards.tolist())) > 3
-
-
-def test_reward_table_of_a_method_without_alignment_asks_for_no_vector():
-    table = Table(method="grpo")
-    assert table.plan.sequences == []
-    shaped = table.table.shape()
-    assert shaped.rewards[[1, 7, 3]].tolist() == pytest.approx([1.0, 0.0, -0.6])
-
-
-def test_reward_table_counts_a_vector_that_is_zero_as_no_signal():
-    means = vectors(len(ROWS), 1)
-    means[[2, 5]] = 0.0
-    shaped = Table().shape(means, vectors(2, 2))
-    assert shaped.metrics()["gar/scored_fraction"] == pytest.approx(3 / 14)
-    assert shaped.rewards[[2, 5, 9]].tolist() == [1.0, 1.0, 1.0]  # one scored member of three: no bonus
 
 
 def test_reader_scores_the_thinking_part_without_tokens_of_others():

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from gar.errors import DataError, RecordError
-from gar.evaluation.audit import (
-    AuditedSample,
-    ScoredSample,
-    audited,
-    plain_math_verify,
-    read_samples,
-    same_text,
-)
+from gar.evaluation.audit import AuditedSample, ScoredSample, audited, plain_math_verify, read_samples, same_text
 from gar.types import Status
 
 

@@ -14,11 +14,14 @@ from gar.settings import EvaluateSettings
 from gar.types import Problem, Status
 
 
-def evaluate(policy, tokenizer, problems, verifier, *, seed=3, max_new_tokens=10, **settings):
+def evaluate(
+    policy, tokenizer, problems, verifier, *, seed=3, max_new_tokens=10, template=None, **settings
+):
     settings = EvaluateSettings(**{"num_samples": 8, "ks": (1, 4), **settings})
     return evaluate_policy(
-        policy, tokenizer, problems, verifier, settings, seed=seed, max_new_tokens=max_new_tokens, progress=None
-    )
+        policy, tokenizer, problems, verifier, settings, seed=seed, max_new_tokens=max_new_tokens,
+        chat_template_kwargs=template, progress=None,
+    )  # fmt: skip
 
 
 def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(make_policy, tokenizer, problems, verifier):
@@ -33,13 +36,7 @@ def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(make_policy,
     assert result.mean_response_tokens == 7.0  # <think> work </think> <answer> 7 </answer> <eos>
     num_correct = sum(group.num_correct for group in result.groups)
     assert num_correct == round(2000 * result.pass_at[1])
-    assert result.status_counts == {
-        Status.OK: num_correct,
-        Status.WRONG: 2000 - num_correct,
-        Status.UNPARSED: 0,
-        Status.TIMEOUT: 0,
-        Status.ERROR: 0,
-    }
+    assert result.status_counts == dict.fromkeys(Status, 0) | {Status.OK: num_correct, Status.WRONG: 2000 - num_correct}
 
 
 def test_evaluate_policy_averages_pass_at_k_over_problems(make_policy, tokenizer, problems, verifier):
@@ -88,23 +85,14 @@ def test_evaluate_policy_samples_as_its_settings_say(make_policy, tokenizer, pro
     assert result.pass_at[1] == pytest.approx(expected, abs=0.012)
 
 
-def test_evaluate_policy_renders_messages_by_the_chat_template(make_policy, tokenizer, problems, verifier):
+@pytest.mark.parametrize("think", [True, False])
+def test_evaluate_policy_renders_messages_by_the_chat_template(make_policy, tokenizer, problems, verifier, think):
     tokenizer.chat_template = "{{ messages[0].content }}{% if think %} <think>{% endif %}"
     chat = [Problem(id=p.id, prompt=[{"role": "user", "content": str(p.prompt)}], answer="7") for p in problems[:2]]
-    settings = EvaluateSettings(num_samples=2, ks=(1,))
-    for think in (True, False):
-        result = evaluate_policy(
-            make_policy({"<answer>": {"7": 1.0}}),
-            tokenizer,
-            chat,
-            verifier,
-            settings,
-            seed=3,
-            max_new_tokens=10,
-            chat_template_kwargs={"think": think},
-        )
-        assert [group.prefilled for group in result.groups] == [think, think]
-        assert result.pass_at == {1: 1.0}
+    policy = make_policy({"<answer>": {"7": 1.0}})
+    result = evaluate(policy, tokenizer, chat, verifier, template={"think": think}, ks=(1,))
+    assert [group.prefilled for group in result.groups] == [think, think]
+    assert result.pass_at == {1: 1.0}
 
 
 def test_evaluate_policy_takes_the_first_problems_in_their_order(make_policy, tokenizer, problems, verifier):

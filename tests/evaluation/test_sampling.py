@@ -15,7 +15,7 @@ from gar.evaluation.engines import TransformersEngine, VllmEngine, load_engine
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
 from gar.models.embedded import load_embedded
-from tests.evaluation.published import ROWS, write_jsonl
+from tests.evaluation.published import ROWS, SHOTS, write_jsonl
 
 JOB = GenerateJob(model="embedded", benchmark=("arithmetic",))
 
@@ -78,13 +78,11 @@ def test_transformers_engine_is_greedy_at_temperature_0():
 def test_transformers_engine_repeats_itself_for_a_seed():
     engine = load_engine(JOB)
     prompts = [engine.tokenizer("3+4*7=")["input_ids"]] * 8
-
-    def texts(seed: int) -> list[str]:
-        written = engine.respond(prompts, max_new_tokens=30, temperature=1.0, top_p=1.0, seed=seed)
-        return [response.text for response in written]
-
-    assert texts(1) == texts(1) != texts(2)
-    assert len(set(texts(1))) > 1
+    first, again, other = (
+        engine.respond(prompts, max_new_tokens=30, temperature=1.0, top_p=1.0, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert len({response.text for response in first}) > 1
 
 
 def test_load_engine_refuses_a_device_that_is_not_there():
@@ -133,16 +131,10 @@ def test_generate_refuses_samples_of_another_problem(tmp_path):
 def test_generate_five_shot_is_greedy_and_keeps_to_the_context(tmp_path):
     # The embedded model's context of 512 tokens holds five short examples, each word of which it does not know.
     file = write_jsonl(tmp_path / "rows.jsonl", ROWS["mmlu-pro"][:1])
-    from tests.evaluation.published import SHOTS
-
     shots = write_jsonl(tmp_path / "shots.jsonl", SHOTS)
+    benchmark = (f"mmlu-pro={file}",)
     job = GenerateJob(
-        model="embedded",
-        benchmark=(f"mmlu-pro={file}",),
-        prompt="five-shot",
-        shots=shots,
-        out=tmp_path / "out",
-        limit=1,
+        model="embedded", benchmark=benchmark, prompt="five-shot", shots=shots, out=tmp_path / "out", limit=1
     )
     (folder,) = generate(job)
     identity = folder.identity()

@@ -52,11 +52,8 @@ def test_changes_of_several_seeds_pair_the_seeds(tmp_path):
 def test_equal_runs_show_no_difference(tmp_path):
     groups = groups_of(tmp_path, *((m, seed, AFTER) for m in ("grpo", "gar-grpo") for seed in (0, 1)))
     (contrast,) = contests(groups, [])
-    assert (contrast.result.difference, contrast.result.all_equal, contrast.result.verdict) == (
-        0,
-        True,
-        "no difference shown",
-    )
+    result = contrast.result
+    assert (result.difference, result.all_equal, result.verdict) == (0, True, "no difference shown")
     assert headline(groups, [], [contrast]) == "No difference between these groups of runs is shown."
     assert "does not show that there is none" in sentences(groups, [], [contrast])[-1]
 

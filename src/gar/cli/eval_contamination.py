@@ -75,10 +75,12 @@ def _contamination(
     console = Console(highlight=False)
     console.print(f"{report.num_rows:,} rows of {train}", markup=False, soft_wrap=True)
     for name in dict.fromkeys(target.benchmark for target in targets):
-        console.print(_table(name, [each for each in report.overlaps if each.target.benchmark == name], near))
+        console.print(_table(name, [overlap for overlap in report.overlaps if overlap.target.benchmark == name], near))
     if num_dropped := dropped.total():
         console.print(f"{num_dropped:,} rows of the training set hold no problem to train on, and were not looked at.")
-    worst = sorted((overlap for overlap in report.overlaps if overlap.place), key=lambda each: each.rank, reverse=True)
+    worst = sorted(
+        (overlap for overlap in report.overlaps if overlap.place), key=lambda overlap: overlap.rank, reverse=True
+    )
     for overlap in worst[:_NUM_EXAMPLES]:
         console.print(_example(overlap), markup=False, soft_wrap=True)
     if json is not None:
@@ -99,14 +101,18 @@ def _texts(source: str, options: SourceOptions, dropped: Counter[str]) -> Iterat
 def _table(benchmark: str, overlaps: "Sequence[Overlap]", near: float | None) -> Table:
     """How many problems of one benchmark stand in the training set, and how."""
     counts = {
-        "with an exact copy": sum(each.num_exact > 0 for each in overlaps),
-        "with all 13-grams in one row": sum(each.num_grams > 0 and each.shared_fraction == 1 for each in overlaps),
-        "with half of them in one row": sum(each.shared_fraction >= 0.5 for each in overlaps if each.num_grams),
-        "with any 13-gram": sum(each.num_sharing > 0 for each in overlaps),
-        "too short for a 13-gram": sum(not each.num_grams for each in overlaps),
+        "with an exact copy": sum(overlap.num_exact > 0 for overlap in overlaps),
+        "with all 13-grams in one row": sum(
+            overlap.num_grams > 0 and overlap.shared_fraction == 1 for overlap in overlaps
+        ),
+        "with half of them in one row": sum(
+            overlap.shared_fraction >= 0.5 for overlap in overlaps if overlap.num_grams
+        ),
+        "with any 13-gram": sum(overlap.num_sharing > 0 for overlap in overlaps),
+        "too short for a 13-gram": sum(not overlap.num_grams for overlap in overlaps),
     }
     if near is not None:
-        counts[f"with a near-duplicate, similarity {near:g}"] = sum(each.num_near > 0 for each in overlaps)
+        counts[f"with a near-duplicate, similarity {near:g}"] = sum(overlap.num_near > 0 for overlap in overlaps)
     table = Table(title=escape(benchmark), title_justify="left")
     table.add_column("problems")
     table.add_column(f"{len(overlaps):,}", justify="right")

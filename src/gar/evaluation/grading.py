@@ -75,15 +75,15 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
 
 def _require_all_samples(folder: EvaluationFolder, problems: Sequence[Line], num_samples: int) -> None:
     expected = {(problem["id"], sample) for problem in problems for sample in range(num_samples)}
-    there = Counter((line["problem"], line["sample"]) for line in folder.samples)
-    if odd := [key for key, count in there.items() if count > 1 or key not in expected]:
+    counts = Counter((line["problem"], line["sample"]) for line in folder.samples)
+    if odd := [key for key, count in counts.items() if count > 1 or key not in expected]:
         raise RecordError(
             f"{folder.samples.path}: sample {odd[0][1]} of problem {odd[0][0]!r} is there twice, or should not be. "
             "Was the file changed by hand?"
         )
-    if len(there) < len(expected):
+    if len(counts) < len(expected):
         raise RecordError(
-            f"{folder.path}: {len(there):,} of {len(expected):,} samples are there. The same `gar eval generate` goes "
+            f"{folder.path}: {len(counts):,} of {len(expected):,} samples are there. The same `gar eval generate` goes "
             "on with it."
         )
 

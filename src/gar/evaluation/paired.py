@@ -84,7 +84,9 @@ def compare_paired(
         ValueError: Rates that are not finite or not [seeds, problems], or fewer tests than p-values.
     """
     results = [_uncorrected(np.asarray(rates), np.asarray(reference), test_problems) for rates, reference in pairs]
-    holm = iter(holm_adjusted([each.holm_p_value for each in results if each.holm_p_value is not None], num_tests))
+    holm = iter(
+        holm_adjusted([result.holm_p_value for result in results if result.holm_p_value is not None], num_tests)
+    )
     corrected = [None if result.holm_p_value is None else next(holm) for result in results]
     return [
         replace(result, holm_p_value=p_value, verdict=verdict(result.difference, p_value))

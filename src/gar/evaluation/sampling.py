@@ -21,7 +21,7 @@ from gar.evaluation.job import GenerateJob, PromptForm
 from gar.models.load import load_tokenizer
 from gar.records.files import canonical_hash
 from gar.records.resumable import Line
-from gar.rollouts.generate import encode_prompt
+from gar.rollouts.generate import Response, encode_prompt
 from gar.spans import ends_in_thinking_tag, token_pieces
 from gar.types import Prompt, Tags
 
@@ -127,22 +127,29 @@ def _generate_set(
                 top_p=sampling["top_p"],
                 seed=seed,
             )
-            lines: list[Line] = [
-                {
-                    "problem": evaluation_set.loaded.problems[i].id,
-                    "sample": sample,
-                    "text": response.text,
-                    "tokens": response.ids,
-                    "stop": "length" if response.truncated else "end",
-                    "seed": seed,
-                    "prompt_hash": _prompt_hash(evaluation_set.prompts[i]),
-                    "prefilled_think": prefilled[i],
-                }
-                for (i, sample), response in zip(batch, responses, strict=True)
-                if (i, sample) not in done
+            lines = [
+                _sample_line(evaluation_set, sample, response, seed=seed, prefilled=prefilled[sample[0]])
+                for sample, response in zip(batch, responses, strict=True)
+                if sample not in done
             ]
             folder.samples.append(lines)
             bar.update(len(lines))
+
+
+def _sample_line(
+    evaluation_set: EvaluationSet, sample: Sample, response: Response, *, seed: int, prefilled: bool
+) -> Line:
+    place, number = sample
+    return {
+        "problem": evaluation_set.loaded.problems[place].id,
+        "sample": number,
+        "text": response.text,
+        "tokens": response.ids,
+        "stop": "length" if response.truncated else "end",
+        "seed": seed,
+        "prompt_hash": _prompt_hash(evaluation_set.prompts[place]),
+        "prefilled_think": prefilled,
+    }
 
 
 def _finished_samples(folder: EvaluationFolder, evaluation_set: EvaluationSet) -> set[Sample]:

@@ -85,7 +85,9 @@ def read_row(row: Row, columns: Columns, place: str) -> BenchmarkProblem:
 
 def problems_hash(problems: Sequence[BenchmarkProblem]) -> str:
     """SHA-256 of ids, questions, choices and answers: the same for a file and for the Hub."""
-    return canonical_hash([[each.id, each.question, list(each.choices), each.answer] for each in problems])
+    return canonical_hash(
+        [[problem.id, problem.question, list(problem.choices), problem.answer] for problem in problems]
+    )
 
 
 def _text(row: Row, name: str, place: str, *, several: bool = False) -> str:

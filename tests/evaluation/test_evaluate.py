@@ -14,9 +14,7 @@ from gar.settings import EvaluateSettings
 from gar.types import Problem, Status
 
 
-def evaluate(
-    policy, tokenizer, problems, verifier, *, seed=3, max_new_tokens=10, template=None, **settings
-):
+def evaluate(policy, tokenizer, problems, verifier, *, seed=3, max_new_tokens=10, template=None, **settings):
     settings = EvaluateSettings(**{"num_samples": 8, "ks": (1, 4), **settings})
     return evaluate_policy(
         policy, tokenizer, problems, verifier, settings, seed=seed, max_new_tokens=max_new_tokens,

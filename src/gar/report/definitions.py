@@ -1,4 +1,4 @@
-"""What every number on the page means, shown where a reader points at it. The words are those of docs/glossary.md."""
+"""The meaning of every number on the page, shown where a reader points at it. The words are those of the glossary."""
 
 DEFINITIONS = {
     "pass@k": "The chance that at least one of k responses to a problem is right and in format, estimated without bias "
@@ -7,8 +7,8 @@ DEFINITIONS = {
     "after": "Measured after the last step.",
     "difference": "The second value minus the first, as pass@k: +0.100 is ten more problems in a hundred.",
     "interval": "95 % bootstrap interval of the difference: where it may lie if other problems of the kind, and other "
-    "seeds where there are several, had been drawn. Few seeds make it too "
-    "narrow: the test decides. None where all differences are equal.",
+    "seeds where there are several, had been drawn. Few seeds make it too narrow: the test decides. None where all "
+    "differences are equal.",
     "p-value": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "
     "flipping signs over problems for a single run. Corrected (Holm) for all tests of one k in this report.",
     "detectable": "The true difference that so many pairs of this spread find four times in five. Smaller ones may be "
@@ -27,7 +27,7 @@ DEFINITIONS = {
     "silent": "A group is silent where all its rewards are equal, so that nothing is learned from it. First by the "
     "outcome alone, then with GAR's bonus.",
     "gar/silent_group_fraction_shaped": "Share of groups whose rewards are all equal with the bonus; dashed: by the "
-    "outcome alone. The space between the two lines is what the bonus wakes.",
+    "outcome alone. Between the lines: groups that gain a training signal from the bonus.",
     "step time": "Median wall time of an optimiser step, generation and scoring included.",
     "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
     "reward": "Base reward where right and in format, plus bonus and penalty.",
@@ -52,12 +52,3 @@ DEFINITIONS = {
     "config_hash": "SHA-256 of the resolved settings: equal hashes are equal settings.",
     "data_hash": "SHA-256 of the training problems with their anchors.",
 }
-
-
-def definition(term: str) -> str:
-    """The definition of a term or metric.
-
-    Raises:
-        KeyError: There is none: whatever the page shows must have one.
-    """
-    return DEFINITIONS["eval" if term.startswith("eval/") else term]

@@ -33,7 +33,8 @@ class Output:
         figure: None where there is nothing to draw.
         notes: What the output cannot show, and what is odd about the input.
         html: A page instead of a figure.
-    """Write `NAME.parquet`, and where the output has them `NAME.svg`, `.png`, `.html`, `.md` and `.json`.
+        text: Markdown, where there is more to say than the table holds.
+        numbers: All numbers as JSON, where the table rounds them.
     """
 
     name: str

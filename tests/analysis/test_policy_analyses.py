@@ -23,12 +23,12 @@ from gar.analysis.policies import load_policy_of, read_sequences, recorded_group
 from gar.analysis.propositions import ScoredGroups, reward_propositions
 from gar.analysis.theory import check_theory, mirrored_pair, theory_output, two_word_counterexample
 from gar.analysis.tokens import token_shares_of, tokens_output
-from gar.analysis.tokens_page import TokenPage, TokenShares, render_tokens
+from gar.analysis.tokens_page import TokenPage, render_tokens
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import DataError, RecordError
 from gar.models.embedded import embedded_path
 from gar.records.checkpoints import seal_checkpoint
-from gar.scoring import ResponseGroup
+from gar.scoring import ResponseGroup, ResponseScore, SignalStatus
 from tests.analysis.conftest import rollout
 
 PROBLEM = load_arithmetic("test")[0]
@@ -116,7 +116,7 @@ def test_tokens_of_a_run_add_up_to_the_alignment(write_run):
         (0, 1), key=lambda i: -{r.response_index: r.alignment for r in page.responses}[i]
     )
     for response in page.responses:
-        known = [share for share in response.shares if share is not None]
+        known = [share for share in response.token_shares if share is not None]
         assert sum(known) == pytest.approx(response.alignment, abs=1e-5)
     assert any("1 of 3 responses are not scored: no tokens" in note for note in page.notes)
     output = tokens_output(page)
@@ -136,9 +136,14 @@ def test_tokens_of_an_unknown_response_are_refused(write_run):
 
 def hostile(tokens, shares) -> TokenPage:
     text = "<script>alert(1)</script> ‮ </textarea>"
-    response = TokenShares(problem_id=text, response_index=0, prompt=text, eligible=True, alignment=0.5, tokens=tokens,
-                           shares=shares, expert=text)  # fmt: skip
-    return TokenPage(policy=text, origin=text, responses=[response], notes=[text])
+    response = ResponseScore(
+        id=text, group_index=0, response_index=0, status=None, answer=None, verified=True, well_formatted=True,
+        eligible=True, signal=SignalStatus.SCORED, alignment=0.5, signal_norm=1.0, bonus=0.0, penalty=0.0, reward=1.0,
+        advantage=0.0, num_tokens=len(tokens), num_scored_tokens=1, tokens=tokens, token_shares=shares,
+    )  # fmt: skip
+    return TokenPage(
+        policy=text, origin=text, problem_id=text, prompt=text, expert=text, responses=[response], notes=[text]
+    )
 
 
 def test_render_tokens_shows_hostile_text_as_text():
@@ -161,9 +166,10 @@ def test_render_tokens_shades_by_share_and_sign():
 
 
 def test_render_tokens_shows_equal_responses_once():
-    one = hostile(["a", "b"], [0.5, None]).responses[0]
-    responses = [one, replace(one, response_index=2, shares=[0.4, None]), replace(one, response_index=5)]
-    page = render_tokens(TokenPage(policy="p", origin="o", responses=responses, notes=[]))
+    page = hostile(["a", "b"], [0.5, None])
+    (one,) = page.responses
+    responses = [one, replace(one, response_index=2, token_shares=[0.4, None]), replace(one, response_index=5)]
+    page = render_tokens(replace(page, responses=responses))
     assert re.findall(r"<h2>(Responses? [^:]+):", page) == ["Responses 0, 5, all the same", "Response 2"]
 
 

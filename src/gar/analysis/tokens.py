@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from gar.analysis.outputs import Output
+from gar.analysis.outputs import Cell, Output
 from gar.analysis.policies import Policy, choose_groups
-from gar.analysis.tokens_page import TokenPage, TokenShares, render_tokens
+from gar.analysis.tokens_page import TokenPage, render_tokens, token_shares
 from gar.errors import DataError
 from gar.scoring import GarScorer, ResponseGroup, ResponseScore
 from gar.types import Problem
@@ -87,59 +87,42 @@ def _page(
     if len(scored) > max_responses:
         notes.append(f"{max_responses} of {len(scored)} scored responses are shown, correct ones first.")
     scored.sort(key=lambda score: (not score.eligible, -(score.alignment or 0.0)))
+    prompt = problem.prompt
     return TokenPage(
         policy=policy.name,
         origin=origin,
-        responses=[_response(score, problem) for score in scored[:max_responses]],
-        notes=notes,
-    )
-
-
-def _response(score: ResponseScore, problem: Problem) -> TokenShares:
-    prompt = problem.prompt
-    return TokenShares(
-        problem_id=score.id,
-        response_index=score.response_index,
+        problem_id=problem.id,
         prompt=prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt),
-        eligible=score.eligible,
-        alignment=score.alignment or 0.0,
-        tokens=score.tokens or (),
-        shares=score.token_shares or (),
         expert=problem.anchors[0].text,
+        responses=scored[:max_responses],
+        notes=notes,
     )
 
 
 def tokens_output(page: TokenPage) -> Output:
     """What the command writes and shows."""
-    rows = []
+    rows: list[Sequence[Cell]] = []
     for response in page.responses:
-        pairs = zip(response.shares, response.tokens, strict=True)
-        scored = [(share, token) for share, token in pairs if share is not None]
-        rows.append(
-            (
-                response.response_index, "yes" if response.eligible else "no", len(scored), response.alignment,
-                _named(max(scored)), _named(min(scored)),
-            )
-        )  # fmt: skip
+        scored = [(share, token) for token, share in token_shares(response) if share is not None]
+        correct = "yes" if response.eligible else "no"
+        ends = [f"{token.strip()!r} {share:+.3f}" for share, token in (max(scored), min(scored))]
+        rows.append((response.response_index, correct, len(scored), response.alignment, *ends))
+    tokens = [(r, i, *pair) for r in page.responses for i, pair in enumerate(token_shares(r))]
     table = pa.table(
         {
-            "problem_id": [r.problem_id for r in page.responses for _ in r.tokens],
-            "response_index": [r.response_index for r in page.responses for _ in r.tokens],
-            "position": [i for r in page.responses for i in range(len(r.tokens))],
-            "token": [token for r in page.responses for token in r.tokens],
-            "share": pa.array([share for r in page.responses for share in r.shares], pa.float64()),
+            "problem_id": [page.problem_id for _ in tokens],
+            "response_index": [response.response_index for response, *_ in tokens],
+            "position": [position for _, position, *_ in tokens],
+            "token": [token for _, _, token, _ in tokens],
+            "share": pa.array([share for *_, share in tokens], pa.float64()),
         }
     )
     return Output(
         name="tokens",
-        title=f"Token shares, {page.policy}, problem {page.responses[0].problem_id}: n = {len(rows)} responses",
+        title=f"Token shares, {page.policy}, problem {page.problem_id}: n = {len(rows)} responses",
         headings=("response", "correct", "scored tokens", "alignment", "most towards", "most away"),
         rows=rows,
         data=table,
         html=render_tokens(page),
         notes=page.notes,
     )
-
-
-def _named(scored: tuple[float, str]) -> str:
-    return f"{scored[1].strip()!r} {scored[0]:+.3f}"

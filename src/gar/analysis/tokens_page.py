@@ -1,11 +1,13 @@
 """The page of `gar analyze tokens`: each token of a response shaded by its share, beside the expert solution.
 
-One file that loads nothing: no script, no picture, no font. Light and dark as the reader's system is.
+The file loads nothing: no script, no picture, no font. It is light or dark as the reader's system is.
 """
 
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from gar.scoring import ResponseScore
 
 _MAX_SHOWN_TOKENS = 4000
 """A page with more spans than this is slow to open: the middle of a longer response is left out."""
@@ -13,38 +15,31 @@ _NUM_NAMED, _LEAST_NAMED, _NAMED_CHARACTERS = 5, 0.0005, 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TokenShares:
-    """A response token by token.
+class TokenPage:
+    """Responses to one problem, token by token.
 
     Attributes:
-        problem_id: Of its problem.
-        response_index: Its place in the group.
-        prompt: The problem, as text.
-        eligible: Right and in format.
-        alignment: Sum of the shares.
-        tokens: Text of each token.
-        shares: What each adds to the alignment; None outside the scored span.
+        policy: Name of the model or run.
+        origin: Where the responses come from, in words.
+        problem_id: The problem.
+        prompt: Its text.
         expert: The expert solution.
+        responses: Responses with tokens and their shares in the alignment.
+        notes: What the page cannot show.
     """
-
-    problem_id: str
-    response_index: int
-    prompt: str
-    eligible: bool
-    alignment: float
-    tokens: Sequence[str]
-    shares: Sequence[float | None]
-    expert: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TokenPage:
-    """Some responses token by token, and what cannot be shown."""
 
     policy: str
     origin: str
-    responses: Sequence[TokenShares]
+    problem_id: str
+    prompt: str
+    expert: str
+    responses: Sequence[ResponseScore]
     notes: Sequence[str]
+
+
+def token_shares(response: ResponseScore) -> list[tuple[str, float | None]]:
+    """Text and share of each token; the share is None outside the scored span."""
+    return list(zip(response.tokens or (), response.token_shares or (), strict=True))
 
 
 _STYLE = """
@@ -76,18 +71,17 @@ h1 { font-size: 1.25rem; overflow-wrap: anywhere; } h2 { font-size: 1rem; margin
 
 
 def render_tokens(page: TokenPage) -> str:
-    """The page: one self-contained HTML text. All text of the model and of the data is escaped."""
-    first = page.responses[0]
-    policy, problem, origin = (html.escape(text) for text in (page.policy, first.problem_id, page.origin))
+    """The page as one self-contained HTML text. All text of the model and of the data is escaped."""
+    policy, problem, origin = (html.escape(text) for text in (page.policy, page.problem_id, page.origin))
     notes = "".join(f"<p class=meta>{html.escape(note)}</p>" for note in page.notes)
-    shown = "".join(_pair(responses) for responses in _alike(page.responses))
+    shown = "".join(_pair(responses, page.expert) for responses in _alike(page.responses))
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport "
         "content='width=device-width,initial-scale=1'><meta http-equiv=Content-Security-Policy "
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>Tokens: {policy}, problem {problem}</title><style>{_STYLE}</style>"
         f"<h1>Share of each token in the alignment: <bdi>{policy}</bdi>, problem <bdi>{problem}</bdi></h1>"
-        f"<p class=text dir=auto>{html.escape(first.prompt)}</p>"
+        f"<p class=text dir=auto>{html.escape(page.prompt)}</p>"
         f"<p class=meta>{len(page.responses)} responses (<bdi>{origin}</bdi>). The alignment is the sum of the shares "
         "of the scored tokens. Shades are relative to the largest share of a response. Grey tokens are outside "
         "of the scored span. Point at a token to read its share; the largest stand below each response.</p>"
@@ -97,31 +91,31 @@ def render_tokens(page: TokenPage) -> str:
     )
 
 
-def _alike(responses: Sequence[TokenShares]) -> list[list[TokenShares]]:
-    """Responses with the same tokens and the same shares to four digits stand together, at the first one's place."""
-    groups: dict[object, list[TokenShares]] = {}
+def _alike(responses: Sequence[ResponseScore]) -> list[list[ResponseScore]]:
+    """Responses with equal tokens and equal shares to four digits stand together, at the place of the first one."""
+    groups: dict[object, list[ResponseScore]] = {}
     for response in responses:
-        shares = tuple(None if share is None else round(share, 4) for share in response.shares)
-        groups.setdefault((tuple(response.tokens), shares, response.eligible), []).append(response)
+        shares = tuple((token, share and round(share, 4)) for token, share in token_shares(response))
+        groups.setdefault((shares, response.eligible), []).append(response)
     return list(groups.values())
 
 
-def _pair(responses: Sequence[TokenShares]) -> str:
+def _pair(responses: Sequence[ResponseScore], expert: str) -> str:
     first = responses[0]
     verdict = "correct" if first.eligible else "not correct, or in bad format"
     numbers = ", ".join(str(response.response_index) for response in responses)
     which = f"Responses {numbers}, all the same" if len(responses) > 1 else f"Response {numbers}"
+    shares = token_shares(first)
     return (
-        f"<div class=pair><div><h2>{which}: {verdict}, alignment {first.alignment:.3f}</h2>"
-        f"<div class=text dir=auto>{_shaded(first.tokens, first.shares)}</div>{_largest(first)}</div>"
-        f"<div><h2>Expert solution</h2><div class=text dir=auto>{html.escape(first.expert)}</div></div></div>"
+        f"<div class=pair><div><h2>{which}: {verdict}, alignment {first.alignment or 0:.3f}</h2>"
+        f"<div class=text dir=auto>{_shaded(shares)}</div>{_largest(shares)}</div>"
+        f"<div><h2>Expert solution</h2><div class=text dir=auto>{html.escape(expert)}</div></div></div>"
     )
 
 
-def _largest(response: TokenShares) -> str:
-    """For readers without a pointer."""
-    pairs = zip(response.shares, response.tokens, strict=True)
-    scored = [(share, token) for share, token in pairs if share is not None and abs(share) >= _LEAST_NAMED]
+def _largest(shares: Sequence[tuple[str, float | None]]) -> str:
+    """The largest shares in words, for readers without a pointer."""
+    scored = [(share, token) for token, share in shares if share is not None and abs(share) >= _LEAST_NAMED]
     scored.sort(key=lambda pair: -abs(pair[0]))
     named = ", ".join(
         f"<span><bdi>{html.escape(repr(token[:_NAMED_CHARACTERS]))}</bdi> {share:+.3f}</span>"
@@ -130,9 +124,9 @@ def _largest(response: TokenShares) -> str:
     return f"<p class='meta named'>Largest shares: {named}</p>" if named else ""
 
 
-def _shaded(tokens: Sequence[str], shares: Sequence[float | None]) -> str:
-    largest = max((abs(share) for share in shares if share is not None), default=0.0) or 1.0
-    parts = [_token(token, share, largest) for token, share in zip(tokens, shares, strict=True)]
+def _shaded(shares: Sequence[tuple[str, float | None]]) -> str:
+    largest = max((abs(share) for _, share in shares if share is not None), default=0.0) or 1.0
+    parts = [_token(token, share, largest) for token, share in shares]
     if len(parts) > _MAX_SHOWN_TOKENS:
         half = _MAX_SHOWN_TOKENS // 2
         gap = f"<span class=out> [{len(parts) - 2 * half:,} tokens are not shown; the data has them] </span>"

@@ -17,10 +17,12 @@ class FinishedRun:
     """What `gar compare` kept of a run.
 
     Attributes:
-        label: Its row; `seed` and `settings` of the run.
-        pass_at: pass@k after training by set and k.
-        seconds_per_step: Medians, "step" and its parts.
-        group: Fields of `gar.models.cost.GroupShape`; None where it could not be counted, or by an older version.
+        label: Row of the comparison.
+        seed: Seed of the run.
+        settings: Settings of the run.
+        pass_at: pass@k after training, by set and k.
+        seconds_per_step: Median seconds of a step ("step") and of its parts.
+        group: Fields of `gar.cost.GroupShape`; None where they could not be counted, or in results of older versions.
     """
 
     label: str
@@ -32,10 +34,10 @@ class FinishedRun:
 
 
 def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]]:
-    """The finished runs of a comparison, and what to say of files that cannot be read.
+    """The finished runs of a comparison, and notes about files that cannot be read.
 
     Raises:
-        RecordError: There is no such folder, or no result in it can be read.
+        RecordError: The folder does not exist, or no result in it can be read.
     """
     path = Path(folder)
     if not path.is_dir():

@@ -43,7 +43,7 @@ class LabelledSolution:
 
 
 def embedded_solutions(policy: Policy, num_problems: int) -> list[LabelledSolution]:
-    """Each problem of the embedded task solved by each of its methods in each wording.
+    """Each problem of the embedded task, solved by each method in each wording.
 
     Raises:
         DataError: The policy's problems are of another task.

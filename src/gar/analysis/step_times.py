@@ -8,8 +8,8 @@ from typing import Any
 def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """Seconds of each generation's optimiser steps, "step" and every recorded part, averaged over its updates.
 
-    With several updates per generation only the first of them generates, so that a median over steps would tell of
-    neither kind: a generation counts as one. The first, which warms up, is left out where there are others.
+    With several updates per generation only the first one generates: a median over steps would describe neither kind,
+    so a generation counts as one. The first generation warms up and is left out where there are others.
     """
     generations: list[list[Mapping[str, Any]]] = []
     for row in metrics:

@@ -9,14 +9,14 @@ from rich.table import Table
 from gar.records import RunFolder
 
 _EDGE_FRACTION = 0.1
-"""Share of the steps that counts as the run's beginning, and as its end."""
+"""Share of the steps that counts as the beginning of a run, and as its end."""
 
 
 def summarise(folder: RunFolder) -> dict[str, Any]:
     """Evaluations before and after, alignment, silent groups and seconds per step.
 
     Returns:
-        Plain values; None where the run recorded nothing. Beginning and end are the first and last tenth of the steps.
+        Plain values, None where the run recorded nothing. Beginning and end are the first and last tenth of the steps.
     """
     rows = [row for row in folder.read_numbers() if "time/step_seconds" in row]
     edge = max(1, round(len(rows) * _EDGE_FRACTION))

@@ -1,7 +1,6 @@
 """`gar analyze`: what a run or a model does, as data, a figure and a short table."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +8,6 @@ from gar.cli.analyze_signals import HELP, add_signals_arguments, signals
 from gar.errors import ConfigError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction as _SubParsers
-
     from gar.analysis.outputs import Output
     from gar.analysis.policies import Policy
 
@@ -18,16 +15,16 @@ _MOVED = ("ablation", "sensitivity")
 _DESCRIPTION = """Analyse a run folder or a model:
   gar analyze NAME RUN_OR_MODEL [--out FOLDER] [options of NAME]
 
-Writes NAME.parquet and NAME.svg, NAME.png (tokens: NAME.html), and prints a short table. gar analyze NAME --help says
-what it takes. Of a run:
+Writes NAME.parquet and NAME.svg, NAME.png (tokens: NAME.html), and prints a short table. gar analyze NAME --help shows
+the options of NAME.
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Run one analysis.
+    """Run one analysis: write its files, print its table and what it cannot show.
 
     Returns:
-        0; what could not be shown is said.
+        0.
 
     Raises:
         GarError: There is nothing to analyse; its text is for the user.
@@ -38,26 +35,16 @@ def main(arguments: list[str]) -> int:
             f"python -m studies.{arguments[0]} RESULTS"
         )
     options = _parser().parse_args(arguments)
+    if "policy" in options:
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
     from gar.analysis.outputs import present
 
-    output: Output = _quietly(options.run, options)
-    present(output, options.out or _beside(options.subject, output.name))
+    output: Output = options.run(options)
+    beside = Path(options.subject) if Path(options.subject).is_dir() else Path()
+    present(output, options.out or beside / "analysis" / output.name)
     return 0
-
-
-def _beside(subject: str, name: str) -> Path:
-    """`RUN/analysis/NAME`; of what is no folder, `analysis/NAME` here."""
-    return (Path(subject) if Path(subject).is_dir() else Path()) / "analysis" / name
-
-
-def _quietly(run: "Callable[[argparse.Namespace], Output]", options: argparse.Namespace) -> "Output":
-    """Loading bars of transformers are noise."""
-    if "policy" not in options:
-        return run(options)
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    return run(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,22 +52,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="gar analyze", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     names = parser.add_subparsers(metavar="NAME", required=True)
-    _add_alignment(names)
-    _add_silent_groups(names)
-    _add_gradient_space(names)
-    _add_tokens(names)
-    _add_method_study(names)
-    _add_signals(names)
-    _add_theory(names)
-    _add_cost(names)
-    return parser
-
-
-def _add(names: "_SubParsers", name: str, subject: str, help: str, run: Callable) -> argparse.ArgumentParser:
-    parser = names.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
-    parser.add_argument("subject", metavar=subject)
-    parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: SUBJECT/analysis/NAME)")
-    parser.set_defaults(run=run)
+    for name, (subject, help, add_options, run) in _ANALYSES.items():
+        analysis = names.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        analysis.add_argument("subject", metavar=subject)
+        analysis.add_argument("--out", metavar="FOLDER", help="where the files go (default: SUBJECT/analysis/NAME)")
+        analysis.set_defaults(run=run)
+        add_options(analysis)
     return parser
 
 
@@ -91,11 +68,27 @@ def _positive(text: str) -> int:
     return number
 
 
-# ---------------------------------------------------------------------------------------------- one after the other
+def _add_policy(parser: argparse.ArgumentParser, num_samples: int | None = None, help: str = "") -> None:
+    """Add the options of every analysis that needs a model. The model of a run is its final one."""
+    parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic)")
+    parser.add_argument("--split", help="split of the data (default: the run's; of a model: test of arithmetic, else "
+                        "train)")  # fmt: skip
+    parser.set_defaults(policy=True)
+    if num_samples is not None:
+        parser.add_argument("--samples", type=int, default=num_samples, help=help)
+        parser.add_argument("--seed", type=int, default=0, help="seed of the sampling (default: %(default)s)")
 
 
-def _add_alignment(names: "_SubParsers") -> None:
-    parser = _add(names, "alignment", "RUN", "alignment of correct responses over training, as histograms", _alignment)
+def _policy(options: argparse.Namespace) -> "Policy":
+    from gar.analysis.policies import load_policy_of
+
+    return load_policy_of(options.subject, data=options.data, split=options.split)
+
+
+# ------------------------------------------------------------------------------- options and output of each analysis
+
+
+def _add_alignment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_positive, nargs="+", help="where histograms begin (default: four, evenly)")
     parser.add_argument("--window", type=_positive, help="recorded steps in a histogram (default: a tenth of the run)")
 
@@ -106,41 +99,18 @@ def _alignment(options: argparse.Namespace) -> "Output":
     return alignment_output(alignment_course(options.subject, at_steps=options.steps, window_steps=options.window))
 
 
-def _add_silent_groups(names: "_SubParsers") -> None:
-    _add(names, "silent-groups", "RUN", "groups without a signal, those that GAR rescues, and their advantages",
-         _silent_groups)  # fmt: skip
-
-
 def _silent_groups(options: argparse.Namespace) -> "Output":
     from gar.analysis.silent_groups import silent_groups, silent_groups_output
 
     return silent_groups_output(silent_groups(options.subject))
 
 
-def _add_policy(parser: argparse.ArgumentParser, num_samples: int | None = None, help: str = "") -> None:
-    """What every analysis takes that needs a model. Of a run it is the final model."""
-    parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic)")
-    parser.add_argument("--split", help="of the data (default: the run's; of a model: test of arithmetic, else train)")
-    parser.set_defaults(policy=True)
-    if num_samples is not None:
-        parser.add_argument("--samples", type=int, default=num_samples, help=help)
-        parser.add_argument("--seed", type=int, default=0, help="of the sampling (default: %(default)s)")
-
-
-def _policy(options: argparse.Namespace) -> "Policy":
-    from gar.analysis.policies import load_policy_of
-
-    return load_policy_of(options.subject, data=options.data, split=options.split)
-
-
-def _add_gradient_space(names: "_SubParsers") -> None:
-    parser = _add(names, "gradient-space", "RUN_OR_MODEL", "responses and anchor of one problem in two dimensions",
-                  _gradient_space)  # fmt: skip
+def _add_gradient_space(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 64, "fresh responses; 0: the recorded rollouts (default: %(default)s)")
     parser.add_argument(
         "--problem", metavar="ID", help="default: of a few, the one with most different correct responses"
     )
-    parser.add_argument("--step", type=_positive, help="of the recorded rollouts (default: the last)")
+    parser.add_argument("--step", type=_positive, help="step of the recorded rollouts (default: the last)")
 
 
 def _gradient_space(options: argparse.Namespace) -> "Output":
@@ -152,12 +122,11 @@ def _gradient_space(options: argparse.Namespace) -> "Output":
     return gradient_space_output(space)
 
 
-def _add_tokens(names: "_SubParsers") -> None:
-    parser = _add(names, "tokens", "RUN_OR_MODEL", "share of each token in the alignment, as an HTML heat map", _tokens)
+def _add_tokens(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 0, "fresh responses; 0: the recorded rollouts, of a model 8 (default: %(default)s)")
     parser.add_argument("--problem", metavar="ID", help="default: that with most different correct responses")
     parser.add_argument("--response", type=int, metavar="INDEX", help="only this response of the group, from 0")
-    parser.add_argument("--step", type=_positive, help="of the recorded rollouts (default: the last)")
+    parser.add_argument("--step", type=_positive, help="step of the recorded rollouts (default: the last)")
     parser.add_argument("--show", type=_positive, default=8, help="most responses to show (default: %(default)s)")
 
 
@@ -176,11 +145,11 @@ def _tokens(options: argparse.Namespace) -> "Output":
     return tokens_output(page)
 
 
-def _add_method_study(names: "_SubParsers") -> None:
-    parser = _add(names, "method-study", "RUN_OR_MODEL", "does alignment follow a solution's method or its wording",
-                  _method_study)  # fmt: skip
+def _add_method_study(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
-    parser.add_argument("--problems", type=_positive, default=200, help="of the embedded task (default: %(default)s)")
+    parser.add_argument(
+        "--problems", type=_positive, default=200, help="problems of the embedded task (default: %(default)s)"
+    )
     parser.add_argument("--solutions", metavar="FILE.jsonl", help="right solutions instead: prompt, solution, method, "
                         "and where known wording and id")  # fmt: skip
     parser.add_argument("--expert", metavar="METHOD", help="only pairs with a solution by this method (embedded task: "
@@ -188,25 +157,23 @@ def _add_method_study(names: "_SubParsers") -> None:
 
 
 def _method_study(options: argparse.Namespace) -> "Output":
-    from gar.analysis.method_study import embedded_solutions, method_study, method_study_output, read_solutions
+    from gar.analysis.method_study import method_study, method_study_output
+    from gar.analysis.solutions import embedded_solutions, read_solutions
 
     policy = _policy(options)
     if options.solutions:
-        study = method_study(policy, read_solutions(options.solutions), expert=options.expert)
+        solutions, expert = read_solutions(options.solutions), options.expert
     else:
-        solutions = embedded_solutions(policy, options.problems)
-        study = method_study(policy, solutions, expert=options.expert or "stepwise")
-    return method_study_output(study)
+        solutions, expert = embedded_solutions(policy, options.problems), options.expert or "stepwise"
+    return method_study_output(method_study(policy, solutions, expert=expert))
 
 
-def _add_signals(names: "_SubParsers") -> None:
-    parser = _add(names, "signals", "RUN_OR_MODEL", HELP, signals)
+def _add_signals(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 16, "fresh responses to each sampled problem (default: %(default)s)")
     add_signals_arguments(parser)
 
 
-def _add_theory(names: "_SubParsers") -> None:
-    parser = _add(names, "theory", "RUN_OR_MODEL", "the paper's statements, each computed on real rollouts", _theory)
+def _add_theory(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 8, "fresh responses to each problem (default: %(default)s)")
     parser.add_argument("--problems", type=_positive, default=40, help="how many (default: %(default)s)")
 
@@ -220,10 +187,7 @@ def _theory(options: argparse.Namespace) -> "Output":
     return theory_output(check)
 
 
-def _add_cost(names: "_SubParsers") -> None:
-    parser = _add(
-        names, "cost", "RUN_OR_RESULTS", "seconds per step by method and part, beside the counted cost", _cost
-    )
+def _add_cost(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("others", metavar="RUN_OR_RESULTS", nargs="*", help="more folders")
 
 
@@ -231,3 +195,20 @@ def _cost(options: argparse.Namespace) -> "Output":
     from gar.analysis.cost import cost_output, measured_cost
 
     return cost_output(measured_cost([options.subject, *options.others]))
+
+
+_ANALYSES = {
+    "alignment": ("RUN", "alignment of correct responses over training, as histograms", _add_alignment, _alignment),
+    "silent-groups": ("RUN", "groups without a signal, those that GAR rescues, and their advantages",
+                      lambda _: None, _silent_groups),
+    "gradient-space": ("RUN_OR_MODEL", "responses and anchor of one problem in two dimensions", _add_gradient_space,
+                       _gradient_space),
+    "tokens": ("RUN_OR_MODEL", "share of each token in the alignment, as an HTML heat map", _add_tokens, _tokens),
+    "method-study": ("RUN_OR_MODEL", "does alignment follow a solution's method or its wording", _add_method_study,
+                     _method_study),
+    "signals": ("RUN_OR_MODEL", HELP, _add_signals, signals),
+    "theory": ("RUN_OR_MODEL", "the paper's statements: do they hold for real responses, and in general", _add_theory,
+               _theory),
+    "cost": ("RUN_OR_RESULTS", "seconds per step by method and part, beside the counted cost", _add_cost, _cost),
+}  # fmt: skip
+"""Name -> subject, help, what adds its options, what makes its output."""

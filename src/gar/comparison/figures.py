@@ -21,7 +21,7 @@ from gar.comparison.tables import Cost
 
 Floats = NDArray[np.float64]
 
-# The first row is what the others are held against: dark and neutral. The rest are Okabe and Ito's, then Tol's.
+# The first row, the reference of the others, is dark and neutral. The rest are Okabe and Ito's, then Tol's.
 _PALETTE = (INK, *COLOURS, "#882255", "#999933", "#44AA99", "#332288")
 _PANELS = (
     ("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0),
@@ -36,10 +36,10 @@ _OTHER_PART = "#009E73"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MethodCurves:
-    """What the figure needs of a method.
+    """Curves and scores of a method.
 
     Attributes:
-        label: Its name.
+        label: Name of the method.
         curves: For each seed: metric -> "step" and "value"; a value may be None.
         pass_at_1: For each evaluation set, pass@1 of each seed after training.
     """
@@ -116,7 +116,7 @@ def cost_figure(costs: Sequence[Cost], stem: str | Path) -> list[Path]:
 
 
 def _draw_bands(axes: Axes, methods: Sequence[MethodCurves], metric: str, smallest: float) -> None:
-    """Bands end where no value can be: with two or three seeds an interval is wider than that."""
+    """Draw a mean with its band, cut off where no value can lie: an interval of few seeds is wider than the range."""
     drawn = False
     for i, method in enumerate(methods):
         steps, values = _table(method, metric)
@@ -157,7 +157,7 @@ def _table(method: MethodCurves, metric: str) -> tuple[Floats, Floats]:
 
 
 def _draw_pass_rates(axes: Axes, methods: Sequence[MethodCurves]) -> None:
-    """A row for each method; sets one below the other in it, the first filled, the others hollow."""
+    """Draw a row for each method, with its sets below each other: the first filled, the others hollow."""
     axes.set_title("pass@1 after training")
     names = list(dict.fromkeys(name for method in methods for name in method.pass_at_1))
     gap = 0.72 / len(names)
@@ -236,5 +236,5 @@ def _colour(number: int) -> str:
 
 
 def _dashes(number: int) -> Any:
-    """Solid; dashed where the colours begin anew."""
+    """Solid; dashed where the colours repeat."""
     return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))

@@ -1,6 +1,6 @@
-"""Tables of a comparison, from numbers that are ready: GitHub Markdown, LaTeX and CSV.
+"""Tables of a comparison as GitHub Markdown, LaTeX and CSV.
 
-Markdown and LaTeX show the same cells; CSV has every number in full.
+Markdown and LaTeX show the same rounded cells; CSV has every number in full.
 """
 
 import csv
@@ -71,8 +71,8 @@ class ComparisonNumbers:
     """Everything the tables show.
 
     Attributes:
-        name: Of the comparison.
-        num_seeds: Planned.
+        name: Name of the comparison.
+        num_seeds: Planned seeds.
         num_finished: By label, in the order of the rows; 0 is "not run".
         columns: (set, k) in the order of the columns.
         num_tests: Comparisons of one set and k that Holm's correction counts, those not run included.
@@ -128,15 +128,15 @@ def results_csv(numbers: ComparisonNumbers) -> str:
     )  # fmt: skip
     rows: list[Sequence[object]] = []
     for score in numbers.scores:
-        own = (score.label, score.set_name, score.k, score.num_seeds, score.mean, score.sd)
-        tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == own[:3]]
+        cells = (score.label, score.set_name, score.k, score.num_seeds, score.mean, score.sd)
+        tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == cells[:3]]
         rows += [
             (
-                *own, d.against, d.num_pairs, d.difference, d.relative, d.low, d.high, d.t_p_value,
+                *cells, d.against, d.num_pairs, d.difference, d.relative, d.low, d.high, d.t_p_value,
                 d.permutation_p_value, d.holm_p_value, d.minimum_detectable_effect, d.verdict,
             )
             for d in tests
-        ] or [own]  # fmt: skip
+        ] or [cells]  # fmt: skip
     rows += [(label, "", "", 0) for label, count in numbers.num_finished.items() if not count]
     return _csv(headings, rows)
 

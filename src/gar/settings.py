@@ -166,8 +166,9 @@ class SignalSettings(Settings):
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     limit_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
-    """Score at most this many tokens of the span; None scores all. auto is 768, except for g2rl, whose vector covers the
-    whole response."""
+    """Score at most this many tokens of the span; None scores all.
+
+    auto is 768, except for g2rl, whose vector covers the whole response."""
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0

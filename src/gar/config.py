@@ -2,18 +2,19 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, WrapValidator
 
 from gar.errors import ConfigError
 from gar.settings import (
     GROUP_DDOF,
     GROUP_EPS,
+    REGISTERED_METHODS,
     AdapterSettings,
     AdvantageSettings,
     DataSettings,
@@ -34,11 +35,15 @@ from gar.settings import (
 VariantName = Literal["paper", "paper-thresholds", "released"]
 
 
+def _or_registered(name: Any, check: Callable[[Any], Any]) -> Any:
+    return name if name in REGISTERED_METHODS else check(name)
+
+
 class RunConfig(Settings):
     """The configuration of a run. `trl` holds any field of `trl.GRPOConfig`, under its own name."""
 
-    method: MethodName = "gar-grpo"
-    """Reward and optimiser; docs/methods.md lists them, docs/equations.md has the formulas."""
+    method: Annotated[MethodName, WrapValidator(_or_registered)] = "gar-grpo"
+    """Which reward and optimiser; docs/equations.md has the formulas."""
     variant: VariantName = "paper"
     """Named defaults that the settings below override; docs/differences.md says what each changes."""
     seed: int = 0

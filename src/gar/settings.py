@@ -16,6 +16,8 @@ MethodName = Literal[
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # fmt: skip
 
+REGISTERED_METHODS: list[str] = []
+"""Names of further methods, which `gar.methods.register` adds; a configuration made in Python may hold them."""
 
 REMOVED: Mapping[str, float] = {"signal.sparse_threshold": 0.0, "signal.gate_threshold": 0.0}
 """Removed settings, each with the value at which it did nothing. Files of older runs may hold that value."""

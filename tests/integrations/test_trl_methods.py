@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gar.config import make_config
 from gar.core import k2_token_losses, maspo_token_losses, maspo_weights
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import CollapseError, ConfigError, DataError, ModelError
@@ -21,6 +22,7 @@ from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import (
+    REGISTERED_METHODS,
     AdvantageSettings,
     JudgeSettings,
     LossSettings,
@@ -511,5 +513,9 @@ def test_a_method_from_a_file_outside_the_package_trains(make_trainer: TrainerFa
             make_trainer(method="mine", args={"loss_type": "grpo"})
         with pytest.raises(ConfigError, match="method 'mine' does not run under slime: the method sets fields of TRL"):
             plan_shaping(SLIME, "mine")
+        assert make_config({"method": "mine"}).method == "mine"  # as slime and verl read it
+        with pytest.raises(ConfigError, match="unknown value 'min'"):
+            make_config({"method": "min"})
     finally:
         METHODS.pop("mine", None)
+        REGISTERED_METHODS.clear()

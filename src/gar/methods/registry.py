@@ -11,7 +11,7 @@ from gar.methods.grad2reward import GRAD2REWARD
 from gar.methods.grpo import DAPO, DR_GRPO, GRPO
 from gar.methods.maspo import MASPO
 from gar.methods.reinforce_pp import REINFORCE_PP, REINFORCE_PP_BASELINE
-from gar.settings import RewardSettings, SignalSettings
+from gar.settings import REGISTERED_METHODS, RewardSettings, SignalSettings
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -51,6 +51,7 @@ def register(method: Method) -> Method:
         if unknown:
             raise ConfigError(f"method '{method.name}': no such {what}: {', '.join(unknown)}")
     METHODS[method.name] = method
+    REGISTERED_METHODS.append(method.name)
     return method
 
 

@@ -88,7 +88,7 @@ def warn_of_unread(method: Method, sections: Mapping[str, Any], *, driver: str, 
     """Name the `unread_settings` in a warning, if there are any. `gar train` prints the same."""
     unread = unread_settings(method, sections, ignored=ignored)
     if unread:
-        warnings.warn(f"Not read by {method.name} under {driver}: {', '.join(unread)}.", stacklevel=3)
+        warnings.warn(f"Not read by {method.name} under {driver}: {', '.join(unread)}.", stacklevel=4)
 
 
 def _is_chosen(sections: Mapping[str, Any], section: str, name: str) -> bool:

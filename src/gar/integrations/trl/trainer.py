@@ -164,7 +164,7 @@ class GARTrainer(GRPOTrainer):
             if not any(problem.anchors for problem in usable.problems):
                 raise DataError(f"no problem is left with an expert solution that can be scored: {usable}")
             if str(usable):
-                warnings.warn(str(usable), stacklevel=4)
+                warnings.warn(str(usable), stacklevel=3)
             problems = usable.problems
             self._problems.replace_training(problems)
         self._anchors = AnchorReader(

@@ -153,7 +153,7 @@ class VerifySettings(Settings):
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     """After this a worker is killed, and the response has status timeout."""
     memory_bytes: Annotated[int, Field(ge=64 * 1024**2)] = 2 * 1024**3
-    """Memory limit of each of these processes. An answer that needs more has status error."""
+    """Memory limit of each of these processes, in bytes. An answer that needs more has status error."""
 
 
 LIMIT_TOKENS = 768
@@ -174,7 +174,7 @@ class SignalSettings(Settings):
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """tau_a: leave out dimensions of h_t below this share of its largest. Only for kind gradient-activation."""
+    """tau_a: dimensions of h_t below this share of its largest do not count. For gradient-activation alone."""
     anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """p_f: share of anchor tokens to average, those with the largest gradient."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
@@ -185,7 +185,7 @@ class SignalSettings(Settings):
     """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps its dtype.
     auto: storage for a large bfloat16 head on a GPU, else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
-    """Temporary-memory limit of the closed form, excluding hidden states and head, for any number of tokens."""
+    """Temporary-memory limit of the closed form in bytes, excluding hidden states and head."""
 
     @model_validator(mode="before")
     @classmethod
@@ -233,16 +233,16 @@ class AdvantageSettings(Settings):
     """Normalise within groups (group), or whiten over all tokens of the batch (reinforce-pp), after subtracting the
     group's mean (reinforce-pp-baseline). None: the method's own."""
     baseline: Literal["group", "none"] = "group"
-    """Subtract the group's mean and scale; or use the reward itself as advantage, as the released code does. Only for
-    the estimator group."""
+    """Subtract the group's mean and scale; or take the reward itself as advantage, as the released code does. For the
+    estimator group alone."""
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
     """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6. The estimators
     reinforce-pp add 1e-8 to the variance instead."""
     std_floor: Annotated[float, Field(ge=0)] = 0.0
-    """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
-    group, and only if it divides (trl.scale_rewards group)."""
+    """Smallest standard deviation to divide by: limits the amplification of small bonuses. For the estimator group,
+    where it divides (trl.scale_rewards group)."""
 
 
 class MaspoSettings(Settings):
@@ -278,16 +278,16 @@ class JudgeSettings(Settings):
     template: str = "default"
     """Its prompt: default, arithmetic (the embedded task), or a text file with {problem}, {response}, {criterion}."""
     verdict_true: Annotated[str, Field(min_length=1)] = " True"
-    """Continuation that means "criterion met", with its leading space."""
+    """The continuation that means "criterion met", leading space included."""
     verdict_false: Annotated[str, Field(min_length=1)] = " False"
-    """Continuation that means "criterion not met"."""
+    """The continuation that means "criterion not met"."""
     criteria: Annotated[tuple[tuple[str, float], ...], Field(min_length=1)] = (
         ("The response solves the problem correctly.", 1.0),
     )
     """Texts with weights, negative for a fault. With one criterion the verifier gives the verdict; several are a
     rubric, on which the judge decides."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """tau: divides the standardised scores of tokens; a large tau spreads the reward equally."""
+    """tau: divides the standardised scores of tokens. A large one spreads the reward evenly."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
     """Padded tokens per pass. A pass runs forward and backward, and needs the memory of a training step."""
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +27,8 @@ def verifier() -> Iterator[Verifier]:
 def test_verify_right_and_well_formatted_are_separate_facts(verifier: Verifier) -> None:
     texts = [response("7"), response("8"), "<answer> 7 </answer>", "<answer> 8 </answer>"]
     verdicts = verifier.verify(texts, ["7"] * 4)
-    assert [(v.verified, v.well_formatted) for v in verdicts] == [
-        (True, True),
-        (False, True),
-        (True, False),
-        (False,) * 2,
-    ]
+    facts = [(verdict.verified, verdict.well_formatted) for verdict in verdicts]
+    assert facts == [(True, True), (False, True), (True, False), (False, False)]
     assert verdicts[0] == Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7")
     assert verdicts[2].detail == "0 <think>, expected 1"
 
@@ -56,11 +51,7 @@ def test_verify_hostile_answers_have_a_status_and_delay_nobody(verifier: Verifie
         r"\frac{14}{2}": Status.OK,
         r"\frac{15}{2}": Status.WRONG,
     }
-    golds = [
-        "7^{7!}",
-        "7^{7!}",
-        *["7"] * (len(expected) - 2),
-    ]  # nothing is left undone where the gold answer has it too
+    golds = ["7^{7!}"] * 2 + ["7"] * (len(expected) - 2)  # nothing is undone if the gold answer has it too
     verdicts = verifier.verify([response(answer) for answer in expected], golds)
     assert [verdict.status for verdict in verdicts] == list(expected.values())
     timeout = verdicts[0]
@@ -101,20 +92,6 @@ def test_verify_plain_numbers_start_no_process(monkeypatch: pytest.MonkeyPatch) 
     assert [verdict.status for verdict in verdicts] == [Status.OK, Status.WRONG, Status.OK]
 
 
-def test_verify_bad_gold_is_an_error(verifier: Verifier) -> None:
-    verdicts = verifier.verify([response("7"), response("7")], ["", "x\u2208{1,2}"])
-    assert [verdict.status for verdict in verdicts] == [Status.ERROR] * 2
-    assert verdicts[0].detail == "the gold answer is empty"
-
-
-def test_verify_works_from_a_thread(verifier: Verifier) -> None:
-    verdicts: list[Verdict] = []
-    thread = threading.Thread(target=lambda: verdicts.extend(verifier.verify([response(r"\frac{14}{2}")], ["7"])))
-    thread.start()
-    thread.join(30)
-    assert [verdict.status for verdict in verdicts] == [Status.OK]
-
-
 def test_verify_prefilled_think_for_each_response(verifier: Verifier) -> None:
     texts = [response("7"), "some thought </think> <answer> 7 </answer>"]
     assert [v.well_formatted for v in verifier.verify(texts, ["7"] * 2, prefilled_think=[False, True])] == [True, True]
@@ -140,21 +117,16 @@ def test_verify_refuses_unequal_lengths(verifier: Verifier) -> None:
 
 
 def test_verify_custom_grader_gets_the_whole_text_and_grades() -> None:
-    with Verifier(custom="hostile_graders:length_share", pass_grade=0.5) as verifier:
-        verdicts = verifier.verify(["ab", "abcd", "a"], ["abcd"] * 3)
-    assert [(v.status, v.grade, v.verified) for v in verdicts] == [
-        (Status.OK, 0.5, True),
-        (Status.OK, 1.0, True),
-        (Status.WRONG, 0.25, False),
-    ]
-
-
-def test_verify_custom_function_keeps_the_form() -> None:
     import hostile_graders
 
     with Verifier(custom=hostile_graders.same) as verifier:
         (verdict,) = verifier.verify([response("7")], [response("7")])
     assert verdict == Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7")
+    with Verifier(custom="hostile_graders:length_share", pass_grade=0.5) as verifier:
+        verdicts = verifier.verify(["ab", "abcd", "a"], ["abcd"] * 3)
+    assert [(v.status, v.grade, v.verified) for v in verdicts] == [
+        (Status.OK, 0.5, True), (Status.OK, 1.0, True), (Status.WRONG, 0.25, False),
+    ]  # fmt: skip
 
 
 def test_verify_custom_result_that_is_no_grade_is_an_error() -> None:

@@ -21,6 +21,7 @@ from gar.verify.sentences import (
     plain_words,
     stated_value,
     unreadable,
+    without_full_stop,
     without_lead,
     without_unit,
 )
@@ -196,11 +197,11 @@ def _tidy(text: str) -> str:
     if text.count("**") == 1:  # half of a bold "**Answer: 7**"
         text = text.removeprefix("**").removesuffix("**").strip()
     for opening, closing in (("**", "**"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}")):
-        text = _without_full_stop(text)
+        text = without_full_stop(text)
         inner = text[len(opening) : -len(closing)]
         if text == opening + inner + closing and opening not in inner and closing not in inner:
             text = inner.strip()
-    return _without_full_stop(text)
+    return without_full_stop(text)
 
 
 def _is_same(answer: str, gold: str) -> bool:
@@ -210,10 +211,6 @@ def _is_same(answer: str, gold: str) -> bool:
 def _same_notation(text: str) -> str:
     """A text without its idle spaces and the size of its fractions and brackets."""
     return _IDLE_SPACE.sub("", _SIZE_COMMAND.sub("", _SIZED_FRACTION.sub(r"\\frac", text)))
-
-
-def _without_full_stop(text: str) -> str:
-    return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
 
 
 def _parse(text: str) -> "Parsed":

@@ -85,7 +85,12 @@ def without_lead(text: str) -> str:
     for lead in (_LEAD, _EQUALS):
         match = lead.match(rest)
         rest = rest[match.end() :] if match else rest
-    return rest.strip() or text
+    return without_full_stop(rest.strip()) or text
+
+
+def without_full_stop(text: str) -> str:
+    """A text without a full stop at its end. An ellipsis stays."""
+    return text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
 
 
 def without_unit(text: str) -> str:

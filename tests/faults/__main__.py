@@ -1,10 +1,10 @@
-"""Faults, and what becomes of the work: prints a table, and exits with 1 if anything was lost without a word.
+"""Inject faults into commands, and check that nothing is lost: prints a table, exits with 1 if anything is wrong.
 
 python -m tests.faults                      everything
 python -m tests.faults --kind "kill train"  one kind
 python -m tests.faults --kind "kill train" --name 57 --keep
                                             one try; its folder is kept
-python -m tests.faults --sample             one in so many, as `make test` does it
+python -m tests.faults --sample             the few tries of `make test`
 """
 
 import argparse
@@ -41,7 +41,7 @@ from tests.faults.lab import Lab, Try, Verdict, verdicts
 from tests.faults.plan import PLAN, tries
 
 SAMPLE = {"kill train": 1, "damage, then resume": 1}
-"""What `make test` tries: so many of each kind, evenly spaced."""
+"""Number of tries of each kind in `make test`, evenly spaced."""
 
 
 def main() -> int:
@@ -90,7 +90,7 @@ def _row(kind: str, ended: list[Verdict]) -> str:
 
 
 def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
-    """The sentences of those that were refused, then the table."""
+    """Print the sentences of refused tries, then the table."""
     sentences = Counter((attempt.kind, _plain(verdict)) for attempt, verdict in ended if verdict.outcome == "refused")
     print("\nRefused:")
     for (kind, sentence), count in sentences.items():
@@ -103,7 +103,7 @@ def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
 
 
 def _plain(verdict: Verdict) -> str:
-    """A sentence without what differs from try to try."""
+    """A sentence without numbers and folders, which differ from try to try."""
     return re.sub(r"\d+", "N", re.sub(r"\S*/", "", verdict.reason))
 
 

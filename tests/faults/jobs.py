@@ -1,4 +1,4 @@
-"""The commands that faults befall: tiny, and equal however often they are run."""
+"""The commands that are tried: tiny, and equal however often they are run."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a folder holds, apart from times, and in what it differs from another."""
+"""What a folder holds, apart from times, and how it differs from another."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ _NO_RESULTS = {".log", ".lock", ".db-wal", ".db-shm"}
 
 
 def contents(root: Path) -> dict[str, str]:
-    """Every file under a folder by name, as a hash of what must not depend on faults.
+    """Every file under a folder by name, with a hash of what must not depend on faults.
 
     JSON counts without times, the rollouts of a run as one table whatever files hold it, all else byte for byte.
     Hidden files, those of writers and locks, do not count.
@@ -45,7 +45,7 @@ def contents(root: Path) -> dict[str, str]:
 
 
 def differences(expected: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-    """In what two folders differ, in words; empty where they are equal."""
+    """How two folders differ, in words; empty if they are equal."""
     both = expected.keys() & there.keys()
     kinds = {
         "different": {name for name in both if expected[name] != there[name]},
@@ -63,7 +63,7 @@ def _by_folder(names: Collection[str]) -> Iterator[str]:
 
 
 def acknowledged(root: Path) -> dict[str, str]:
-    """The bytes of every file that a command which refuses its work must leave as they are: all but its own record."""
+    """Hashes of the files that a command must leave alone if it refuses its work: all but `run.json`."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("*")

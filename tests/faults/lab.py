@@ -1,4 +1,4 @@
-"""Tries: a command, what befalls it, how it goes on, and whether nothing was lost."""
+"""Tries: a command, a fault, a resume, and a verdict on whether anything was lost."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.faults.judge import acknowledged, contents, differences
 from tests.faults.process import Command, Ending, Fault, run
 
 _SECOND_SECONDS = 15.0
-"""How long a second writer is alone with a first one that is held. It may also wait for that one's end."""
+"""How long a second writer runs while the first is held. It may also wait until the first has ended."""
 
 Outcome = Literal["equal", "refused", "wrong"]
 Change = tuple[str, str]
@@ -31,11 +31,11 @@ class Try:
         kind: Row of the table.
         name: Says which try of this kind.
         job: The command.
-        base: Do not begin in an empty folder but in that of a run killed at this operation, and go on.
-        fault: What befalls the command.
-        changes: What is done to files after that.
+        base: Begin in the folder of a run killed at this operation, and resume it; None for an empty folder.
+        fault: The fault injected into the command.
+        changes: Damage done to files after that.
         second: A second writer, started while the first is held.
-        reads: Instead of going on: a command that reads what is there, and must show it or say why not.
+        reads: Instead of resuming: a command that reads the folder, and must show it or say why not.
     """
 
     kind: str
@@ -170,7 +170,7 @@ def verdicts(lab: Lab, tries: Sequence[Try], *, lanes: int, keep: bool = False) 
 
 
 def in_a_fork(function: Callable[[], Any]) -> Any:
-    """What a function returns that must not start threads in this process, which goes on forking."""
+    """Result of a function that may start threads, which this process must not have, since it forks again."""
     pid, result = _fork(function)
     os.waitpid(pid, 0)
     return _result(result)
@@ -209,7 +209,7 @@ def _run_whole(job: Job, folder: Path, fault: Fault | None, record: Path | None 
 
 
 def _unexplained(ended: Ending, fault: Fault | None) -> str:
-    """What is wrong with how a command ended that something befell; empty if nothing is."""
+    """What is wrong with the end of a command that met a fault; empty if nothing is."""
     if ended.status is None:
         return "it hangs"
     if "Traceback" in ended.text:
@@ -222,7 +222,7 @@ def _unexplained(ended: Ending, fault: Fault | None) -> str:
 
 
 def _refused(ended: Ending, before: dict[str, str], folder: Path) -> Verdict:
-    """A command that did not go on: it must say why, and leave everything as it was."""
+    """Verdict on a command that refused to resume: it must say why, and leave everything as it was."""
     after = acknowledged(folder)
     lost = [name for name in before if after.get(name) != before[name]]
     if ended.sentence is None:
@@ -233,7 +233,7 @@ def _refused(ended: Ending, before: dict[str, str], folder: Path) -> Verdict:
 
 
 def _shown(ended: Ending) -> Verdict:
-    """A command that reads: it shows what there is, or says why it cannot."""
+    """Verdict on a command that reads: it shows what there is, or says why it cannot."""
     if ended.status == 0 and "Traceback" not in ended.text:
         return Verdict(outcome="equal")
     if ended.sentence:

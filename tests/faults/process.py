@@ -1,8 +1,8 @@
-"""A `gar` command in a fork that has everything imported, and what can befall it at one of its writing operations.
+"""A `gar` command in a fork that has everything imported, with a fault at one of its writing operations.
 
-An operation is what changes a name under the command's folder: open for writing, rename, unlink, mkdir, rmdir,
-truncate, link. Python's audit events tell of each before it happens. Libraries that write below Python (safetensors,
-torch, pyarrow) do not show: what they wrote before an operation is listed with it.
+An operation changes a name under the command's folder: open for writing, rename, unlink, mkdir, rmdir, truncate, link.
+Python raises an audit event before each of them. Libraries that write below Python (safetensors, torch, pyarrow) raise
+none: what they wrote before an operation is listed with that operation.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class Command:
     Args:
         arguments: Of `gar`.
         folder: Its working folder, which exists.
-        fault: What befalls it.
+        fault: The fault to inject.
         record: File that gets one JSON line per operation.
     """
 
@@ -161,7 +161,7 @@ def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) 
 
 
 def _reseed() -> None:
-    """No two processes of a user begin with the same random state; what must be repeatable sets its own."""
+    """Give the fork a random state of its own, as new processes have: what must be repeatable sets its own seed."""
     seed = int.from_bytes(os.urandom(4))
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
@@ -169,7 +169,7 @@ def _reseed() -> None:
 
 
 class _Watch:
-    """An audit hook: counts operations, over this process and its forks, and lets the fault happen."""
+    """An audit hook: counts operations over this process and its forks, and injects the fault."""
 
     descriptors: ClassVar[set[int]] = set()  # that forks keep
 
@@ -186,7 +186,7 @@ class _Watch:
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         if self._busy or event not in _CHANGED:
             return
-        self._busy = True  # what happens in here is nobody's operation
+        self._busy = True  # operations of the hook itself do not count
         try:
             path = _CHANGED[event](*args)
             if path is not None and path.startswith(self._root):

@@ -39,7 +39,7 @@ def only_writer(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
     A lock whose process is gone is taken over. A process on another machine counts as gone when its heartbeat has been
     silent for 90 seconds; stderr then says whose lock it was. If that process was merely suspended, it finds its lock
-    lost, and stops.
+    lost, and stops. A lock file that a kill has cut short names nobody, and counts as one from another machine.
 
     Args:
         path: An existing folder, or a file that need not exist.

@@ -278,7 +278,7 @@ def cut_rollouts(folder: Path, after_step: int) -> None:
     reader = RolloutReader(folder)
     written = set(reader.steps)
     for file in files:
-        for step in written.intersection(range(file.first, after_step + 1)):
+        for step in sorted(written.intersection(range(file.first, after_step + 1))):
             write_parquet(RolloutFile(folder, step, step).path, reader.read_unchecked(step))
     # From the last step backwards: a kill leaves no gap, and the files that were split go last.
     _remove(sorted(files, key=lambda file: file.first, reverse=True))

@@ -36,7 +36,6 @@ _ENGINES = {
 }
 _EXTRAS = {
     "peft": "LoRA adapters",
-    "contamination": "near-duplicates in gar eval contamination",
     "docs": "building the documentation",
     "dev": "the tests: make test",
 }

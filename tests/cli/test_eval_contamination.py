@@ -55,7 +55,6 @@ def test_contamination_of_a_clean_set_is_zero(tmp_path: Path, wide: None, capsys
 
 
 def test_contamination_near_duplicates(tmp_path: Path, wide: None, capsys) -> None:
-    pytest.importorskip("datasketch", reason="datasketch is not installed: it comes with the extra contamination")
     train = write(tmp_path / "train.jsonl", PROBLEM.format(3, 5))
     benchmark = write(tmp_path / "own.jsonl", PROBLEM.format(3, 4))
     assert main([train, "--benchmark", benchmark, "--near", "0.4"]) == 0

@@ -58,7 +58,7 @@ def _contamination(
     Args:
         train: The training set.
         benchmark: Names of the benchmarks.
-        near: Also count near-duplicates of at least this similarity, 0 to 1. Needs datasketch, and takes longer.
+        near: Also count near-duplicates of at least this similarity, 0 to 1. Jaccard, of runs of 5 words.
         json: Also write the matches of every problem to this file.
         reading: How to read the training set.
     """

@@ -5,18 +5,15 @@ n-gram of 13 words follows Brown et al. 2020, "Language Models are Few-Shot Lear
 letters, digits and underscores in lower case, so that LaTeX, spaces and punctuation do not hide a copy.
 """
 
-import importlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gar.errors import ConfigError
 
 GRAM_WORDS = 13
 SHINGLE_WORDS = 5
-_NUM_PERMUTATIONS = 128
 _EXCERPT_CHARACTERS = 200
 
 _WORD = re.compile(r"\w+")
@@ -83,23 +80,22 @@ def find_overlaps(
     Args:
         rows: Place and text of each row.
         targets: The benchmarks' problems.
-        near_threshold: Also count rows with at least this Jaccard similarity of 5-word shingles. Needs the extra
-            `contamination` (datasketch), and takes several times as long. MinHash finds candidates, so that a few
-            pairs near the threshold may be missed; the similarity of those it finds is exact.
+        near_threshold: Also count rows with at least this Jaccard similarity of 5-word shingles.
 
     Returns:
         The overlap of each problem.
 
     Raises:
-        ConfigError: `near_threshold` lies outside (0, 1], or datasketch is not installed.
+        ConfigError: `near_threshold` lies outside (0, 1].
     """
-    near = None if near_threshold is None else _NearDuplicates(targets, near_threshold)
-    overlaps = [Overlap(target=target, num_grams=len(set(_grams(_words(target.text))))) for target in targets]
-    by_text, by_gram = defaultdict[str, list[int]](list), defaultdict[int, list[int]](list)
+    if near_threshold is not None and not 0 < near_threshold <= 1:
+        raise ConfigError(f"the similarity of near-duplicates must lie in (0, 1], got {near_threshold}.")
+    by_text = defaultdict[str, list[int]](list)
     for index, target in enumerate(targets):
         by_text[_plain(target.text)].append(index)
-        for gram in set(_grams(_words(target.text))):
-            by_gram[gram].append(index)
+    grams = _Runs(targets, GRAM_WORDS)
+    shingles = None if near_threshold is None else _Runs(targets, SHINGLE_WORDS)
+    overlaps = [Overlap(target=target, num_grams=grams.counts[index]) for index, target in enumerate(targets)]
     num_rows = 0
     for place, text in rows:
         num_rows += 1
@@ -109,68 +105,69 @@ def find_overlaps(
             overlap.num_exact += 1
             if overlap.num_exact == 1:
                 overlap.shared_fraction, overlap.place, overlap.excerpt = 1.0, place, _excerpt(words, 0)
-        _count_grams(words, by_gram, overlaps, place)
-        if near is not None:
-            near.count(words, overlaps, place)
+        _count_grams(words, grams, overlaps, place)
+        if shingles is not None and near_threshold is not None:
+            _count_near(words, shingles, overlaps, place, near_threshold)
     return OverlapReport(num_rows=num_rows, overlaps=overlaps, near_threshold=near_threshold)
 
 
-def _count_grams(words: list[str], by_gram: dict[int, list[int]], overlaps: list[Overlap], place: str) -> None:
-    shared: dict[int, set[int]] = defaultdict(set)
-    first: dict[int, int] = {}
-    for position, gram in enumerate(_grams(words)):
-        for index in by_gram.get(gram, ()):
-            shared[index].add(gram)
-            first.setdefault(index, position)
-    for index, grams in shared.items():
+class _Runs:
+    """The runs of so many words in each problem, to look up. Hashes are kept, which take less memory than texts."""
+
+    def __init__(self, targets: Sequence[Target], length: int) -> None:
+        self._length = length
+        self._problems = defaultdict[int, list[int]](list)
+        self.counts: list[int] = []
+        for index, target in enumerate(targets):
+            runs = set(self._hashes(_words(target.text)))
+            self.counts.append(len(runs))
+            for run in runs:
+                self._problems[run].append(index)
+
+    def shared(self, words: list[str]) -> tuple[Counter[int], dict[int, int], int]:
+        """What a row shares with the problems.
+
+        Returns:
+            By problem, how many of its runs the row has, and where in the row the first of them begins; and the number
+            of different runs in the row.
+        """
+        counts = Counter[int]()
+        first: dict[int, int] = {}
+        positions: dict[int, int] = {}
+        for position, run in enumerate(self._hashes(words)):
+            positions.setdefault(run, position)
+        for run, position in positions.items():
+            for index in self._problems.get(run, ()):
+                counts[index] += 1
+                first.setdefault(index, position)
+        return counts, first, len(positions)
+
+    def _hashes(self, words: list[str]) -> list[int]:
+        return [hash(" ".join(words[i : i + self._length])) for i in range(len(words) - self._length + 1)]
+
+
+def _count_grams(words: list[str], grams: _Runs, overlaps: list[Overlap], place: str) -> None:
+    counts, first, _ = grams.shared(words)
+    for index, count in counts.items():
         overlap = overlaps[index]
         overlap.num_sharing += 1
-        fraction = len(grams) / overlap.num_grams
+        fraction = count / overlap.num_grams
         if fraction > overlap.shared_fraction:
             overlap.shared_fraction, overlap.place = fraction, place
             overlap.excerpt = _excerpt(words, first[index])
 
 
-class _NearDuplicates:
-    """Candidates by MinHash and locality-sensitive hashing, then their exact similarity."""
-
-    def __init__(self, targets: Sequence[Target], threshold: float) -> None:
-        if not 0 < threshold <= 1:
-            raise ConfigError(f"the similarity of near-duplicates must lie in (0, 1], got {threshold}.")
-        try:
-            datasketch = importlib.import_module("datasketch")
-        except ImportError as error:
-            raise ConfigError(
-                "near-duplicates need the package datasketch, which is not installed: pip install "
-                "'gar-rl[contamination]'. Exact copies and shared 13-grams need nothing."
-            ) from error
-        self._sketch = lambda: datasketch.MinHash(num_perm=_NUM_PERMUTATIONS)
-        self._threshold = threshold
-        self._shingles = [_shingles(_words(target.text)) for target in targets]
-        self._lsh = datasketch.MinHashLSH(threshold=threshold, num_perm=_NUM_PERMUTATIONS)
-        for index, shingles in enumerate(self._shingles):
-            if shingles:
-                self._lsh.insert(index, self._sketch_of(shingles))
-
-    def count(self, words: list[str], overlaps: list[Overlap], place: str) -> None:
-        """Count one row for the problems that it nearly duplicates."""
-        shingles = _shingles(words)
-        if not shingles:
-            return
-        for index in self._lsh.query(self._sketch_of(shingles)):
-            overlap, target = overlaps[index], self._shingles[index]
-            jaccard = len(target & shingles) / len(target | shingles)
-            if jaccard < self._threshold:
-                continue
-            overlap.num_near += 1
-            if not overlap.place:
-                overlap.place, overlap.excerpt = place, _excerpt(words, 0)
-            overlap.jaccard = max(overlap.jaccard, jaccard)
-
-    def _sketch_of(self, shingles: set[str]) -> Any:
-        sketch = self._sketch()
-        sketch.update_batch([shingle.encode() for shingle in shingles])
-        return sketch
+def _count_near(words: list[str], shingles: _Runs, overlaps: list[Overlap], place: str, threshold: float) -> None:
+    counts, _, num_shingles = shingles.shared(words)
+    for index, count in counts.items():
+        jaccard = count / (shingles.counts[index] + num_shingles - count)
+        if jaccard < threshold:
+            continue
+        overlap = overlaps[index]
+        overlap.num_near += 1
+        if not overlap.place:
+            overlap.place, overlap.excerpt = place, _excerpt(words, 0)
+        overlap.jaccard = max(overlap.jaccard, jaccard)
 
 
 def _plain(text: str) -> str:
@@ -179,15 +176,6 @@ def _plain(text: str) -> str:
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
-
-
-def _grams(words: list[str]) -> list[int]:
-    """Hashes of all 13-grams. Kept instead of their text, which would take several times the memory."""
-    return [hash(" ".join(words[i : i + GRAM_WORDS])) for i in range(len(words) - GRAM_WORDS + 1)]
-
-
-def _shingles(words: list[str]) -> set[str]:
-    return {" ".join(words[i : i + SHINGLE_WORDS]) for i in range(len(words) - SHINGLE_WORDS + 1)}
 
 
 def _excerpt(words: list[str], start: int) -> str:

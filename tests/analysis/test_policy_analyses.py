@@ -79,9 +79,10 @@ def test_analyses_without_expert_solutions_say_what_needs_none(embedded):
             analyse(bare)
 
 
-def test_gradient_space_of_an_unknown_problem_names_some(embedded):
+@pytest.mark.parametrize("analyse", [gradient_space, token_shares_of])
+def test_analyses_of_an_unknown_problem_name_some(embedded, analyse):
     with pytest.raises(DataError, match=r"no problem 'x-1'.*try test-0"):
-        gradient_space(embedded, problem_id="x-1")
+        analyse(embedded, problem_id="x-1")
 
 
 # ------------------------------------------------------------------------------------------------------------- tokens

@@ -37,14 +37,14 @@ class Phase:
     """What plain rows look like for some steps: shares of the methods, errors per step, broken formats."""
 
     num_steps: int
-    method_share: dict[arithmetic.Method, float]
-    slip_fraction: dict[arithmetic.Method, float]
-    habit_fraction: dict[arithmetic.Method, float]
+    method_share: dict[arithmetic.SolutionMethod, float]
+    slip_fraction: dict[arithmetic.SolutionMethod, float]
+    habit_fraction: dict[arithmetic.SolutionMethod, float]
     format_error_fraction: float
     imitate_slips: bool
 
 
-HABIT_FRACTION: dict[arithmetic.Method, float] = {"stepwise": 0.0, "running": 0.97, "guess": 0.0}
+HABIT_FRACTION: dict[arithmetic.SolutionMethod, float] = {"stepwise": 0.0, "running": 0.97, "guess": 0.0}
 ARITHMETIC = Phase(  # first the arithmetic: slips are read and checked, never learned
     num_steps=3000,
     method_share={"stepwise": 0.5, "running": 0.5, "guess": 0.0},
@@ -161,7 +161,7 @@ def draw_response(rng: random.Random, phase: Phase, problem: Problem) -> Row:
 
 
 def draw_values(
-    rng: random.Random, problem: Problem, method: arithmetic.Method, slip_fraction: float, habit_fraction: float
+    rng: random.Random, problem: Problem, method: arithmetic.SolutionMethod, slip_fraction: float, habit_fraction: float
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """The values that a response of this method writes, and which are slips; a guess is a uniform digit."""
     if method == "guess":
@@ -169,7 +169,7 @@ def draw_values(
     return arithmetic.draw_values(problem, rng, slip_fraction=slip_fraction, habit_fraction=habit_fraction)
 
 
-def check(problem: Problem, method: arithmetic.Method, values: tuple[int, ...]) -> tuple[bool, ...]:
+def check(problem: Problem, method: arithmetic.SolutionMethod, values: tuple[int, ...]) -> tuple[bool, ...]:
     """Whether each value that a solution shows is right: it follows from the one before, or guesses the answer."""
     return (values[-1] == int(problem.answer),) if method == "guess" else arithmetic.right_steps(problem, values)
 

@@ -23,10 +23,10 @@ from gar.settings import GROUP_DDOF, GROUP_EPS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Kind = Literal["all correct", "all wrong", "equal otherwise", "mixed"]
+GroupKind = Literal["all correct", "all wrong", "equal otherwise", "mixed"]
 
 STD_FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
-KINDS: tuple[Kind, ...] = ("all correct", "all wrong", "equal otherwise", "mixed")
+KINDS: tuple[GroupKind, ...] = ("all correct", "all wrong", "equal otherwise", "mixed")
 
 _COLUMNS = ("step", "group_index", "eligible", "bonus", "reward")
 
@@ -62,8 +62,8 @@ class SilentGroups:
 
     run: str
     group_size: int
-    counts: dict[Kind, int]
-    num_rescued: dict[Kind, int]
+    counts: dict[GroupKind, int]
+    num_rescued: dict[GroupKind, int]
     advantages: dict[str, list[float]]
     normalisation: Normalisation
     data: pa.Table

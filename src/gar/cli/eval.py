@@ -15,7 +15,7 @@ from gar.settings import Settings
 
 if TYPE_CHECKING:
     from gar.evaluation.folder import EvaluationFolder
-    from gar.evaluation.model_comparison import Row
+    from gar.evaluation.model_comparison import ModelComparison
 
 _OTHERS = {"contamination": "gar.cli.eval_contamination", "audit": "gar.cli.eval_audit"}
 _USAGE = """usage: gar eval STAGE [ARGUMENTS]
@@ -217,7 +217,7 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
     return table
 
 
-def _comparison_table(rows: "list[Row]") -> Table:
+def _comparison_table(rows: "list[ModelComparison]") -> Table:
     """All measures of one model on one benchmark."""
     first, result = rows[0], rows[0].result
     seeds = f", {result.num_seeds} seeds" if result.num_seeds > 1 else ""

@@ -23,9 +23,9 @@ from gar.errors import DataError
 from gar.types import Anchor, Problem
 
 Split = Literal["train", "test", "harder"]
-Method = Literal["stepwise", "running", "guess"]
+SolutionMethod = Literal["stepwise", "running", "guess"]
 Wording = Literal["symbols", "words"]
-METHODS: tuple[Method, ...] = get_args(Method)
+METHODS: tuple[SolutionMethod, ...] = get_args(SolutionMethod)
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
 
 NUM_PROBLEMS: dict[Split, int] = {"train": 2000, "test": 200, "harder": 200}
@@ -40,7 +40,7 @@ WORD_OF = {"[": "ok", "]": "so", ";": "then", "=": "is", "?": "maybe", "+": "plu
 _SYMBOL_OF = {word: symbol for symbol, word in WORD_OF.items()}
 _CHAIN = re.compile(r"\d(?:[-+*]\d)+=")
 _TOKEN = re.compile(r"</?[a-z]+>|[a-z]+|\S")
-_FORM_OF: dict[Method, re.Pattern[str]] = {
+_FORM_OF: dict[SolutionMethod, re.Pattern[str]] = {
     "stepwise": re.compile(r"\[?\d[-+*]\d=\d(?:;\d[-+*]\d=\d)*\]?"),
     "running": re.compile(r"\[?=\d(?:;=\d)*\]?"),
     "guess": re.compile(r"\[?\?=\d\]?"),
@@ -56,13 +56,13 @@ class ParsedSolution:
     Example: ParsedSolution(method="running", wording="words", values=(7, 9, 7), answer="7")
     """
 
-    method: Method | None
+    method: SolutionMethod | None
     wording: Wording | None
     values: tuple[int, ...]
     answer: str | None
 
 
-def load_arithmetic(split: Split, expert: Method = "stepwise") -> list[Problem]:
+def load_arithmetic(split: Split, expert: SolutionMethod = "stepwise") -> list[Problem]:
     """Load the problems of one split. They are always the same, and no problem is in two splits.
 
     Args:
@@ -84,7 +84,7 @@ def load_arithmetic(split: Split, expert: Method = "stepwise") -> list[Problem]:
     return list(problems) if expert == "stepwise" else [_rewritten(problem, expert) for problem in problems]
 
 
-def _rewritten(problem: Problem, expert: Method) -> Problem:
+def _rewritten(problem: Problem, expert: SolutionMethod) -> Problem:
     wording = parse_solution(problem.anchors[0].text).wording
     assert wording is not None
     return replace(problem, anchors=(Anchor(text=write_solution(problem, expert, wording)),))
@@ -174,7 +174,9 @@ def right_steps(problem: Problem, values: Sequence[int]) -> tuple[bool, ...]:
     return tuple(value == _apply(left, operator, int(digit)) for left, operator, digit, value in steps)
 
 
-def write_solution(problem: Problem, method: Method, wording: Wording, *, values: Sequence[int] | None = None) -> str:
+def write_solution(
+    problem: Problem, method: SolutionMethod, wording: Wording, *, values: Sequence[int] | None = None
+) -> str:
     """Write a full response with tags: `<think> [ = 7 ; = 9 ; = 7 ] </think> <answer> 7 </answer>`.
 
     Args:

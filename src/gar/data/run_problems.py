@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import cast
 
-from gar.data.arithmetic import Method, Split, load_arithmetic
+from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.problems import LoadedProblems, ProblemReader, load_problems
 from gar.errors import DataError
 from gar.settings import DataSettings
@@ -46,7 +46,7 @@ def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str,
 
 
 def _embedded(settings: DataSettings) -> list[Problem]:
-    return load_arithmetic(cast(Split, settings.split), cast(Method, settings.subset or "stepwise"))
+    return load_arithmetic(cast(Split, settings.split), cast(SolutionMethod, settings.subset or "stepwise"))
 
 
 def _skip(error: DataError) -> None:

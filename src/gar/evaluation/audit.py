@@ -17,8 +17,8 @@ from gar.verify import Graded, parse_response
 from gar.verify.answers import WARM_UP, grade_answer
 from gar.verify.workers import WorkerPool
 
-Kind = Literal["same text", "math-verify alone", "ours alone", "undecided", "changed"]
-KINDS: dict[Kind, str] = {
+CaseKind = Literal["same text", "math-verify alone", "ours alone", "undecided", "changed"]
+KINDS: dict[CaseKind, str] = {
     "same text": "not right for us, though the answer is the gold answer's text",
     "math-verify alone": "right for math-verify, wrong for us",
     "ours alone": "right for us, wrong for math-verify, and the text differs",
@@ -80,7 +80,7 @@ class AuditedSample:
         return self.now is not None and (self.now is Status.OK) != self.sample.verified
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> CaseKind | None:
         """The disagreement between graders that deserves a look; None where there is none."""
         sample = self.sample
         if self.same_text and not sample.verified:
@@ -94,9 +94,9 @@ class AuditedSample:
         return None
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[CaseKind]:
         """All reasons why the response deserves a look."""
-        kinds: list[Kind] = ["changed"] if self.changed else []
+        kinds: list[CaseKind] = ["changed"] if self.changed else []
         return [self.kind, *kinds] if self.kind else kinds
 
 

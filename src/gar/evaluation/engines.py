@@ -19,7 +19,7 @@ GREEDY_TOP_P = 1e-9
 """A nucleus of the most likely token alone, which is greedy sampling."""
 
 
-class Engine(Protocol):
+class SamplingEngine(Protocol):
     """Writes one response to each prompt of a batch, all from one random stream."""
 
     tokenizer: Any
@@ -37,7 +37,7 @@ class Engine(Protocol):
         ...
 
 
-def load_engine(job: GenerateJob) -> Engine:
+def load_engine(job: GenerateJob) -> SamplingEngine:
     """The engine that a job names, with its model.
 
     Raises:
@@ -66,7 +66,7 @@ class TransformersEngine:
     def respond(
         self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
     ) -> list[Response]:
-        """As `Engine.respond`.
+        """As `SamplingEngine.respond`.
 
         Raises:
             ModelError: The device's memory does not suffice, or as `generate_responses`.
@@ -122,7 +122,7 @@ class VllmEngine:
     def respond(
         self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
     ) -> list[Response]:
-        """As `Engine.respond`. Each prompt has its own random stream, from the seed and its place in the batch."""
+        """As `SamplingEngine.respond`. Each prompt has a random stream, from the seed and its place in the batch."""
         params = [
             self._params(
                 n=1, temperature=temperature, top_p=top_p, max_tokens=max_new_tokens, seed=(seed + place) % 2**48

@@ -61,7 +61,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ModelComparison:
     """One model against the first, on one benchmark, by pass@k or maj@k.
 
     p-values are corrected for all models and benchmarks of this measure and k.
@@ -112,7 +112,7 @@ def load_model(argument: str) -> Model:
     )
 
 
-def compare(models: Sequence[Model], *, ks: Sequence[int] = ()) -> list[Row]:
+def compare(models: Sequence[Model], *, ks: Sequence[int] = ()) -> list[ModelComparison]:
     """Compare every model with the first, on every benchmark.
 
     Args:
@@ -139,7 +139,7 @@ def compare(models: Sequence[Model], *, ks: Sequence[int] = ()) -> list[Row]:
     for (measure, k), members in cells.items():
         pairs = [(model.rates(name, measure, k), first.rates(name, measure, k)) for name, model in members]
         rows += [
-            Row(benchmark=name, measure=measure, k=k, label=model.label, against=first.label, result=result)
+            ModelComparison(benchmark=name, measure=measure, k=k, label=model.label, against=first.label, result=result)
             for (name, model), result in zip(members, compare_paired(pairs), strict=True)
         ]
     order = list(first.evaluations)

@@ -15,7 +15,7 @@ from gar import __version__
 from gar.errors import DataError, RecordError
 from gar.evaluation.benchmarks import LoadedBenchmark, load_benchmark, load_shots, response_format
 from gar.evaluation.benchmarks.prompts import benchmark_prompt, default_form, policy_prompt
-from gar.evaluation.engines import Engine, load_engine
+from gar.evaluation.engines import SamplingEngine, load_engine
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob, PromptForm
 from gar.models.load import load_tokenizer
@@ -98,7 +98,11 @@ def generate(job: GenerateJob) -> list[EvaluationFolder]:
 
 
 def _generate_set(
-    job: GenerateJob, evaluation_set: EvaluationSet, folder: EvaluationFolder, engine: Engine, model: dict[str, Any]
+    job: GenerateJob,
+    evaluation_set: EvaluationSet,
+    folder: EvaluationFolder,
+    engine: SamplingEngine,
+    model: dict[str, Any],
 ) -> None:
     """Draw the missing samples of one benchmark."""
     chat = bool(engine.tokenizer.chat_template)

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from gar.errors import RecordError
 
-Kind = TypeVar("Kind")
+Checked = TypeVar("Checked")
 
 
-def checked(kind: type[Kind], value: Any, place: str) -> Kind:
+def checked(kind: type[Checked], value: Any, place: str) -> Checked:
     """The value as an instance of a dataclass. Every field must have its annotated type; nothing is converted.
 
     Raises:
@@ -39,7 +39,7 @@ def sound_fields(kind: type, values: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 # Parsed values go through JSON once more: strict validation of Python values takes only instances of a dataclass.
 @cache
-def _adapter(kind: type[Kind]) -> TypeAdapter[Kind]:
+def _adapter(kind: type[Checked]) -> TypeAdapter[Checked]:
     return TypeAdapter(kind)
 
 

@@ -10,7 +10,7 @@ from gar.report.definitions import DEFINITIONS
 from gar.report.figures import chart_note, charts, pictures
 from gar.report.groups import RunGroup, differences_table, group_runs, run_facts
 from gar.report.options import ReportOptions
-from gar.report.page import MAX_BYTES, Report, Rollouts, page
+from gar.report.page import MAX_BYTES, Report, ShownRollouts, page
 from gar.report.read import ReadRun, read_run
 from gar.report.rollouts import browser_rollouts
 from gar.report.summary import summary_tables, tiles, verdict_counts
@@ -67,7 +67,7 @@ def make_report(read: Sequence[ReadRun], options: ReportOptions) -> Report:
         tables=summary_tables(groups, counts, before_after, against),
         charts=charts(groups),
         chart_note=chart_note(groups),
-        rollouts=Rollouts(groups=[], formulas=[], notes=[]),
+        rollouts=ShownRollouts(groups=[], formulas=[], notes=[]),
         pictures=drawn_pictures,
         runs=run_facts(groups),
         settings=differences_table(runs),

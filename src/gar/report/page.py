@@ -129,7 +129,7 @@ class ShownGroup:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rollouts:
+class ShownRollouts:
     """The rollout browser. `notes` say how its groups were drawn, and what is missing."""
 
     groups: Sequence[ShownGroup]
@@ -161,7 +161,7 @@ class Report:
     tables: Sequence[Table]
     charts: Sequence[Chart]
     chart_note: str
-    rollouts: Rollouts
+    rollouts: ShownRollouts
     pictures: Sequence[Picture]
     runs: Sequence[RunFacts]
     settings: Table | None

@@ -11,7 +11,7 @@ from pathlib import Path
 from gar.data.run_problems import EMBEDDED, find_run_problems
 from gar.errors import DataError
 from gar.report.options import ReportOptions
-from gar.report.page import Rollouts, ShownGroup, ShownResponse, ShownText, content_json
+from gar.report.page import ShownGroup, ShownResponse, ShownRollouts, ShownText, content_json
 from gar.report.read import ReadRun
 from gar.report.sample import SEED, DrawnGroup, Experts, draw_groups, drawing_words, verdict_word
 from gar.report.shares import add_shares
@@ -29,7 +29,7 @@ _SHARE_BYTES = 24
 _DIGITS = 5
 
 
-def browser_rollouts(runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int) -> Rollouts:
+def browser_rollouts(runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int) -> ShownRollouts:
     """Draw groups, keep what fits into so many bytes, and add what must be looked up or computed."""
     most = options.max_rollouts // max(1, sum(bool(run.num_rows) for run in runs))
     drawn = [group for number, run in enumerate(runs) if run.num_rows for group in draw_groups(run, number, most)]
@@ -43,7 +43,7 @@ def browser_rollouts(runs: Sequence[ReadRun], options: ReportOptions, max_bytes:
         add_shares(shown, runs, drawn, experts, options.token_shares, notes)
     elif shown:
         notes.append("Token shares were not asked for: --token-shares computes them from a model.")
-    return Rollouts(groups=list(shown.values()), formulas=formulas.rows, notes=notes)
+    return ShownRollouts(groups=list(shown.values()), formulas=formulas.rows, notes=notes)
 
 
 # Expert solutions.

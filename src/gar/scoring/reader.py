@@ -27,7 +27,7 @@ _NO_SEQUENCE = TokenSequence(context_ids=(), ids=(), positions=())
 
 
 @dataclass(kw_only=True)
-class Row:
+class ReadResponse:
     """One response, with its state in the scorer."""
 
     group_index: int
@@ -59,13 +59,13 @@ class GroupReader:
         self._vocab = min(model.get_input_embeddings().num_embeddings, head_rows)
         self._context = context_length(model)
 
-    def read_group(self, group: ResponseGroup, index: int) -> list["Row"]:
+    def read_group(self, group: ResponseGroup, index: int) -> list["ReadResponse"]:
         """Token ids, text, scored positions and faults of each response."""
         prompt_ids = self._prompt_ids(group.prompt)
         prefilled = ends_in_thinking_tag(self._known(prompt_ids), self.pieces, self._tags)
         rows = []
         for number, response in enumerate(group.responses):
-            row = Row(group_index=index, response_index=number, prefilled=prefilled)
+            row = ReadResponse(group_index=index, response_index=number, prefilled=prefilled)
             if isinstance(response, str):
                 ids = self._tokenizer.encode(response, add_special_tokens=False)
                 row.text = response
@@ -86,7 +86,7 @@ class GroupReader:
             rows.append(row)
         return rows
 
-    def read_anchors(self, group: ResponseGroup, rows: Sequence["Row"]) -> list[TokenSequence]:
+    def read_anchors(self, group: ResponseGroup, rows: Sequence["ReadResponse"]) -> list[TokenSequence]:
         """The usable anchors of a group. Where there are none, the notes of its responses say why."""
         prompt_ids = rows[0].sequence.context_ids if rows else []
         if not rows or len(self._known(prompt_ids)) < len(prompt_ids):

@@ -11,7 +11,7 @@ from gar.methods import Engine, Method
 from gar.models.families import find_parts
 from gar.scoring.anchors import best_likeness
 from gar.scoring.forward import signal_means, token_shares
-from gar.scoring.reader import GroupReader, Row
+from gar.scoring.reader import GroupReader, ReadResponse
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.shaping import ResponseFacts, RewardTable, ShapedTable, TableRow, VectorPlan, plan_shaping
@@ -97,7 +97,7 @@ class GarScorer:
             ValueError: A group has neither `eligible` nor, with a verifier, an `answer`, or its lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
         """
-        rows: list[Row] = []
+        rows: list[ReadResponse] = []
         anchors: list[list[TokenSequence]] = []
         for index, group in enumerate(groups):
             _check_group(group, index, has_verifier=self._verifier is not None)
@@ -150,7 +150,7 @@ class GarScorer:
         """Which responses have an alignment or, where the method compares responses, a vector."""
         return norms >= NORM_FLOOR if self._shaping.method.compares_responses else shaped.batch.scored
 
-    def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[Row]) -> None:
+    def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse]) -> None:
         """A verdict for each response: the group's own, or the verifier's."""
         open_rows = []
         for row in rows:
@@ -172,7 +172,7 @@ class GarScorer:
         for row, verdict in zip(open_rows, verdicts, strict=True):
             row.verdict = verdict
 
-    def _attribute(self, rows: Sequence[Row], scored: Tensor, best: BestAlignment, vectors: Tensor) -> None:
+    def _attribute(self, rows: Sequence[ReadResponse], scored: Tensor, best: BestAlignment, vectors: Tensor) -> None:
         members = scored.nonzero()[:, 0].tolist()
         shares = token_shares(
             self._parts.gathered(),
@@ -185,13 +185,13 @@ class GarScorer:
             by_position = dict(zip(positions, values, strict=True))
             rows[i].shares = [by_position.get(position) for position in range(len(rows[i].sequence.ids))]
 
-    def _name_tokens(self, rows: Sequence[Row]) -> None:
+    def _name_tokens(self, rows: Sequence[ReadResponse]) -> None:
         for row in rows:
             if row.fault is not SignalStatus.UNKNOWN_TOKENS:
                 row.tokens = self._reader.pieces(row.sequence.ids)
 
     def _scores(
-        self, groups: Sequence[ResponseGroup], rows: Sequence[Row], table: ShapedTable, norms: Tensor
+        self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse], table: ShapedTable, norms: Tensor
     ) -> list[ResponseScore]:
         shaped, facts = table.shaped, table.batch
         advantages, eligible = table.advantages().tolist(), table.eligible.tolist()
@@ -239,7 +239,7 @@ def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> Non
         raise ValueError(f"{name}: no gold answer to verify against. Give `answer`, or `eligible`.")
 
 
-def _table_row(row: Row, anchors: Sequence[TokenSequence]) -> TableRow:
+def _table_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> TableRow:
     facts = ResponseFacts(
         group_index=row.group_index,
         status=str(row.verdict.status),
@@ -251,7 +251,7 @@ def _table_row(row: Row, anchors: Sequence[TokenSequence]) -> TableRow:
     return TableRow(facts=facts, sequence=row.sequence, anchors=anchors)
 
 
-def _note_outcome(rows: Sequence[Row], needed: Tensor, scored: Tensor, norms: Tensor) -> None:
+def _note_outcome(rows: Sequence[ReadResponse], needed: Tensor, scored: Tensor, norms: Tensor) -> None:
     """How the signal of each response ended; `norms` are those of the mean vectors, NaN where none was computed."""
     for i, row in enumerate(rows):
         if row.fault is not None:

@@ -14,7 +14,7 @@ LETTERS = "ABCDEFGHIJ"
 PERMUTATION_SEED = 0
 """Seed of the order of GPQA's choices; part of every prompt hash."""
 
-Row = Mapping[str, Any]
+BenchmarkRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,10 +53,10 @@ class Columns:
     answer: str
     id: str = ""
     category: str = ""
-    finish: Callable[[BenchmarkProblem, Row, str], BenchmarkProblem] = lambda problem, row, place: problem
+    finish: Callable[[BenchmarkProblem, BenchmarkRow, str], BenchmarkProblem] = lambda problem, row, place: problem
 
 
-def read_row(row: Row, columns: Columns, place: str) -> BenchmarkProblem:
+def read_row(row: BenchmarkRow, columns: Columns, place: str) -> BenchmarkProblem:
     """Read one row as a problem.
 
     Raises:
@@ -90,7 +90,7 @@ def problems_hash(problems: Sequence[BenchmarkProblem]) -> str:
     )
 
 
-def _text(row: Row, name: str, place: str, *, several: bool = False) -> str:
+def _text(row: BenchmarkRow, name: str, place: str, *, several: bool = False) -> str:
     """A value as stripped text, "" where there is none. Numbers are fine, as many an answer is stored as one."""
     value = row.get(name)
     if value is None:
@@ -104,7 +104,7 @@ def _text(row: Row, name: str, place: str, *, several: bool = False) -> str:
     return str(value).strip()
 
 
-def _shuffle_choices(problem: BenchmarkProblem, row: Row, place: str) -> BenchmarkProblem:
+def _shuffle_choices(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -> BenchmarkProblem:
     """GPQA: the choices in a fixed order that depends on the question alone, not on where its row stands."""
     choices = [problem.answer, *(_text(row, name, place) for name in _GPQA_WRONG)]
     order = list(range(len(choices)))
@@ -112,7 +112,7 @@ def _shuffle_choices(problem: BenchmarkProblem, row: Row, place: str) -> Benchma
     return replace(problem, answer=LETTERS[order.index(0)], choices=tuple(choices[index] for index in order))
 
 
-def _check_options(problem: BenchmarkProblem, row: Row, place: str) -> BenchmarkProblem:
+def _check_options(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -> BenchmarkProblem:
     """MMLU-Pro: the answer is a letter and, once more, the index of an option."""
     options = row["options"]
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
@@ -124,7 +124,7 @@ def _check_options(problem: BenchmarkProblem, row: Row, place: str) -> Benchmark
     return replace(problem, choices=choices, working=_text(row, "cot_content", place))
 
 
-def _after_hashes(problem: BenchmarkProblem, row: Row, place: str) -> BenchmarkProblem:
+def _after_hashes(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -> BenchmarkProblem:
     """GSM8K: the number after #### is the answer."""
     _, hashes, answer = problem.answer.rpartition("####")
     if not hashes:

@@ -10,17 +10,9 @@ import torch
 
 from gar.analysis.gradient_space import anchored_plane, gradient_space, gradient_space_output
 from gar.analysis.head_gradients import separating_threshold, token_gradients
-from gar.analysis.method_study import (
-    OTHER,
-    SAME,
-    LabelledSolution,
-    embedded_solutions,
-    method_study,
-    method_study_output,
-    read_solutions,
-)
 from gar.analysis.policies import load_policy_of, read_sequences, recorded_groups
 from gar.analysis.propositions import ScoredGroups, reward_propositions
+from gar.analysis.solutions import read_solutions
 from gar.analysis.theory import check_theory, mirrored_pair, theory_output, two_word_counterexample
 from gar.analysis.tokens import token_shares_of, tokens_output
 from gar.analysis.tokens_page import TokenPage, render_tokens
@@ -180,48 +172,7 @@ def test_render_tokens_leaves_out_the_middle_of_a_huge_response_and_says_so():
     assert "96,000 tokens are not shown; the data has them" in page
 
 
-# ------------------------------------------------------------------------------------------------------- method study
-
-
-def test_method_study_of_the_embedded_task(embedded):
-    study = method_study(embedded, embedded_solutions(embedded, 3), expert="stepwise")
-    assert (study.num_problems, study.num_pairs) == (3, 27)
-    by_name = {row.similarity: row for row in study.rows}
-    counts = {cell: mean.num_values for cell, mean in by_name["text"].cells.items()}
-    assert counts == {
-        (SAME, True): 0, (SAME, False): 3, (OTHER, True): 12, (OTHER, False): 12,
-        ("guess", True): 6, ("guess", False): 6, ("running", True): 6, ("running", False): 6,
-    }  # fmt: skip
-    row = by_name["gradient"]
-    expected = row.cells[SAME, False].mean - row.cells["running", False].mean
-    assert row.contrasts["running"].method_effect.mean == pytest.approx(expected)
-    wording = row.cells["running", True].mean - row.cells["running", False].mean
-    assert row.contrasts["running"].wording_effect.mean == pytest.approx(wording)
-    ratio = row.cells[SAME, False].mean / np.mean([row.cells["running", same].mean for same in (True, False)])
-    assert row.contrasts["running"].ratio[0] == pytest.approx(ratio)
-    output = method_study_output(study)
-    assert "n = 27 pairs of right solutions to 3 problems, one of each pair by stepwise" in output.title
-
-
-def test_method_study_has_no_ratio_where_a_mean_is_negative(embedded):
-    study = method_study(embedded, embedded_solutions(embedded, 3), expert="stepwise")
-    assert np.isnan({row.similarity: row for row in study.rows}["gradient-activation"].contrasts["guess"].ratio[0])
-
-
-def test_method_study_without_wordings_says_so(embedded):
-    texts = {method: write_solution(PROBLEM, method, "words") for method in ("stepwise", "running")}
-    solutions = [
-        LabelledSolution(problem_id="p", prompt=PROBLEM.prompt, text=text, method=method)
-        for method, text in texts.items()
-    ]
-    notes = method_study(embedded, solutions).notes
-    assert any("method and wording cannot be told apart" in note for note in notes)
-
-
-def test_method_study_needs_pairs(embedded):
-    one = embedded_solutions(embedded, 1)[:1]
-    with pytest.raises(DataError, match="no pair of solutions to one problem with one by 'guess' among 1"):
-        method_study(embedded, one, expert="guess")
+# -------------------------------------------------------------------------------------------------- labelled solutions
 
 
 def test_read_solutions_names_the_line_that_lacks_a_column(tmp_path):

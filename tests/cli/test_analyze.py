@@ -48,7 +48,7 @@ def test_analyze_explains_what_it_cannot_read(tmp_path, capsys):
 def test_analyze_help_names_every_analysis_and_imports_no_torch():
     code = "import sys; from gar.cli.analyze import _parser; _parser().print_help(); assert 'torch' not in sys.modules"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for name in ("method-study", "alignment", "gradient-space", "silent-groups", "tokens",
+    for name in ("signals", "alignment", "gradient-space", "silent-groups", "tokens",
                  "theory", "cost"):  # fmt: skip
         assert f"    {name}" in shown
 
@@ -57,3 +57,15 @@ def test_analyze_help_names_every_analysis_and_imports_no_torch():
 def test_analyze_says_where_the_studies_went(name, results, capsys):
     assert main(["analyze", name, str(results)]) == 1
     assert f"python -m studies.{name} RESULTS" in capsys.readouterr().err
+
+
+def test_analyze_method_study_is_signals_by_its_old_name(tmp_path, capsys):
+    few = ["--problems", "2", "--sampled-problems", "0", "--out"]
+    assert main(["analyze", "method-study", "embedded", *few, str(tmp_path / "old")]) == 0
+    assert "method-study is part of: gar analyze signals" in capsys.readouterr().err
+    assert main(["analyze", "signals", "embedded", *few, str(tmp_path / "new")]) == 0
+    old, new = ((tmp_path / name / "signals.json").read_text() for name in ("old", "new"))
+    assert old == new
+    with pytest.raises(SystemExit):
+        main(["analyze", "signals", "embedded", "--problems", "-1"])
+    assert "must not be negative, got -1" in capsys.readouterr().err

@@ -11,7 +11,7 @@ SMALL = {
     "silent-groups": ["RUN"],
     "gradient-space": ["embedded", "--samples", "8"],
     "tokens": ["RUN", "--step", "1"],
-    "method-study": ["embedded", "--problems", "3"],
+    "signals": ["embedded", "--problems", "3", "--sampled-problems", "2"],
     "theory": ["embedded", "--problems", "2", "--samples", "8"],
     "cost": ["RUN"],
 }

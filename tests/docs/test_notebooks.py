@@ -69,5 +69,5 @@ def test_analysis_shows_four_figures_of_a_run(tmp_path):
     assert sum(int(count) for _, count, _ in counts) == 8 * 4  # steps x problems
     assert len(re.findall(r"^steps \d to \d: -?\d\.\d\d \[", printed, re.MULTILINE)) == 4
     assert re.search(r"^\d+ of 32 responses are correct$", printed, re.MULTILINE)
-    assert re.search(r"^ +same method  other words +0\.\d\d$", printed, re.MULTILINE)
+    assert re.search(r"^gradient +1\.00 +1\.00$", printed, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gar.cli.analyze_signals import HELP, add_signals_arguments, signals
+from gar.cli.analyze_signals import HELP, add_signals_arguments, signals, with_todays_name
 from gar.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
             f"{arguments[0]} is no longer part of the package. In a clone of its repository: "
             f"python -m studies.{arguments[0]} RESULTS"
         )
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(with_todays_name(arguments))
     if "policy" in options:
         import transformers
 
@@ -145,29 +145,6 @@ def _tokens(options: argparse.Namespace) -> "Output":
     return tokens_output(page)
 
 
-def _add_method_study(parser: argparse.ArgumentParser) -> None:
-    _add_policy(parser)
-    parser.add_argument(
-        "--problems", type=_positive, default=200, help="problems of the embedded task (default: %(default)s)"
-    )
-    parser.add_argument("--solutions", metavar="FILE.jsonl", help="right solutions instead: prompt, solution, method, "
-                        "and where known wording and id")  # fmt: skip
-    parser.add_argument("--expert", metavar="METHOD", help="only pairs with a solution by this method (embedded task: "
-                        "stepwise; file: all pairs)")  # fmt: skip
-
-
-def _method_study(options: argparse.Namespace) -> "Output":
-    from gar.analysis.method_study import method_study, method_study_output
-    from gar.analysis.solutions import embedded_solutions, read_solutions
-
-    policy = _policy(options)
-    if options.solutions:
-        solutions, expert = read_solutions(options.solutions), options.expert
-    else:
-        solutions, expert = embedded_solutions(policy, options.problems), options.expert or "stepwise"
-    return method_study_output(method_study(policy, solutions, expert=expert))
-
-
 def _add_signals(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 16, "fresh responses to each sampled problem (default: %(default)s)")
     add_signals_arguments(parser)
@@ -204,8 +181,6 @@ _ANALYSES = {
     "gradient-space": ("RUN_OR_MODEL", "responses and anchor of one problem in two dimensions", _add_gradient_space,
                        _gradient_space),
     "tokens": ("RUN_OR_MODEL", "share of each token in the alignment, as an HTML heat map", _add_tokens, _tokens),
-    "method-study": ("RUN_OR_MODEL", "does alignment follow a solution's method or its wording", _add_method_study,
-                     _method_study),
     "signals": ("RUN_OR_MODEL", HELP, _add_signals, signals),
     "theory": ("RUN_OR_MODEL", "the paper's statements: do they hold for real responses, and in general", _add_theory,
                _theory),

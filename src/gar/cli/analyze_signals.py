@@ -1,6 +1,7 @@
 """`gar analyze signals`: which similarity of a response and an anchor sees what."""
 
 import argparse
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,24 @@ if TYPE_CHECKING:
 HELP = "which similarity sees method, wording, the own problem and a wrong step"
 
 
+def with_todays_name(arguments: list[str]) -> list[str]:
+    """`signals` took over `method-study`, all of whose options it has; it says so on stderr."""
+    if arguments[:1] != ["method-study"]:
+        return arguments
+    print("method-study is part of: gar analyze signals", file=sys.stderr)
+    return ["signals", *arguments[1:]]
+
+
 def add_signals_arguments(parser: argparse.ArgumentParser) -> None:
     """The options beside those of every analysis that needs a model."""
     parser.add_argument("--solutions", metavar="FILE.jsonl", help="labelled solutions (prompt, solution, method, and "
                         "where known wording and id), or rated ones (question, ground_truth, and columns with solution "
                         "and is_correct)")  # fmt: skip
     parser.add_argument("--expert", metavar="METHOD", help="the method of anchors among labelled solutions")
-    parser.add_argument("--problems", type=int, default=60, metavar="N", help="how many (default: %(default)s)")
-    parser.add_argument("--skip", type=int, default=0, metavar="N", help="problems to leave out before those")
+    parser.add_argument("--problems", type=_count, default=60, metavar="N", help="how many (default: %(default)s)")
+    parser.add_argument("--skip", type=_count, default=0, metavar="N", help="problems to leave out before those")
     parser.add_argument(
-        "--sampled-problems", type=int, default=60, metavar="N",
+        "--sampled-problems", type=_count, default=60, metavar="N",
         help="problems that the policy answers itself; 0: none (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--initial", metavar="MODEL", help="the policy that the model started from (default: the "
@@ -57,3 +66,10 @@ def _policy(options: argparse.Namespace) -> "Policy":
     if options.split is None and policy.run is not None and policy.config.data.source == EMBEDDED:
         return replace(policy, problems=load_arithmetic("test"))
     return policy
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, got {number}")
+    return number

@@ -182,7 +182,7 @@ def _means(share: Share) -> str:
 
 
 def signals_figure(study: SignalStudy) -> Figure:
-    """Similarities by questions: each share in its cell, its interval below; blue is right, orange is wrong."""
+    """Similarities by questions: each share in its cell, its interval below; purple is right, orange is wrong."""
     shares = study.bench.shares
     columns = list(next(iter(shares.values())))
     values = np.array([[row[column].share for column in columns] for row in shares.values()])
@@ -191,7 +191,7 @@ def signals_figure(study: SignalStudy) -> Figure:
         figure = Figure(figsize=(PAGE_WIDTH, 1.1 + 0.26 * len(shares)))
         figure.set_layout_engine("constrained")
         axes = figure.subplots()
-        axes.imshow(values, cmap="PuOr", vmin=0, vmax=1, aspect="auto", alpha=0.75)
+        axes.imshow(values, cmap="PuOr", vmin=-0.7, vmax=1.7, aspect="auto")
         for y, row in enumerate(shares.values()):
             for x, share in enumerate(row.values()):
                 if share.num_triples:

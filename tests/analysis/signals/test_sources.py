@@ -93,14 +93,24 @@ def test_questions_for_labelled_solutions_are_those_of_the_task(embedded, tmp_pa
     assert asked(task)
 
 
-def test_for_text_gives_problems_as_a_chat_and_no_tags(embedded):
-    assert for_text(embedded) is embedded
+def with_chat_template(policy: Policy, source: str) -> Policy:
     tokenizer = type("Tokenizer", (), {"chat_template": "{{ messages }}"})()
-    data = embedded.config.data.model_copy(update={"source": "file.jsonl"})
-    other = replace(embedded, tokenizer=tokenizer, config=embedded.config.model_copy(update={"data": data}))
-    policy = for_text(other)
+    data = policy.config.data.model_copy(update={"source": source})
+    return replace(policy, tokenizer=tokenizer, config=policy.config.model_copy(update={"data": data}))
+
+
+def test_for_text_gives_problems_as_a_chat_and_no_tags(embedded):
+    assert for_text(embedded, None) is embedded
+    policy = for_text(with_chat_template(embedded, "file.jsonl"), None)
     assert policy.problems[0].prompt == [{"role": "user", "content": embedded.problems[0].prompt}]
     assert policy.signal.span == "response"
+
+
+@pytest.mark.parametrize(("text", "span"), [("7 = 7", "response"), ("<think> 7 </think>", "think")])
+def test_for_text_looks_for_tags_in_the_solutions(embedded, tmp_path, text, span):
+    path = tmp_path / "labelled.jsonl"
+    path.write_text(json.dumps({"prompt": "1+1=", "solution": text, "method": "guess"}) + "\n")
+    assert for_text(embedded, path).signal.span == span
 
 
 def test_sample_questions_of_the_embedded_policy(embedded):

@@ -67,3 +67,12 @@ def test_signal_study_refuses_a_start_with_another_tokenizer(embedded):
     other = replace(embedded, tokenizer=SimpleNamespace(get_vocab=dict), name="other")
     with pytest.raises(ConfigError, match="other and embedded have different tokenizers"):
         signal_study(embedded, SMALL, other)
+
+
+def test_signal_study_of_a_file_samples_no_problems_that_nobody_named(embedded, tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    rows = [{"prompt": "1+1=", "solution": f"[ = {i} ]", "method": "ab"[i // 2], "id": "p"} for i in range(4)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    study = signal_study(embedded, Scope(solutions=path))
+    assert set(study.bench.shares["text"]) == {"equal-wording: a", "equal-wording: b"}
+    assert not any(note.startswith("sampled:") for note in study.notes)

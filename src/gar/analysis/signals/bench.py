@@ -18,8 +18,7 @@ Floats = NDArray[np.float64]
 EQUAL_LENGTH = 0.05
 """Solutions whose numbers of tokens differ by no more, relative to the longer, are equally long."""
 _TIE = 1e-9
-"""Similarities closer than this are equal: ten times float32's rounding of a sum of two cosines is above it, but only
-identical solutions come that close."""
+"""Similarities closer than this are equal. Far below the rounding of float32: only equal inputs tie."""
 _NUM_RESAMPLES = 2000
 
 

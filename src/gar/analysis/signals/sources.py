@@ -91,12 +91,19 @@ def read_rated(path: str | Path, policy: Policy) -> list[RatedSolutions]:
     return rated
 
 
-def for_text(policy: Policy) -> Policy:
-    """A model's policy as it reads problems in plain text: no tags in responses, and a chat's prompts where it has one.
+def for_text(policy: Policy, solutions: str | Path | None) -> Policy:
+    """A model's policy as it reads plain text: no tags in responses, and a chat's prompts where it has one.
 
-    A run keeps the format it was trained on.
+    A run keeps the format it was trained on, and so do the embedded task and solutions with thinking tags.
+
+    Raises:
+        RecordError: The file of solutions cannot be read.
     """
-    if policy.run is not None or policy.config.data.source == EMBEDDED:
+    if solutions is None:
+        tagged = policy.config.data.source == EMBEDDED
+    else:
+        tagged = policy.tags.think_open in str(next(iter(read_jsonl(solutions)), ""))
+    if policy.run is not None or tagged:
         return policy
     verify = policy.config.verify.model_copy(update={"format": "none"})
     limit = {"max_completion_length": _MOST_RESPONSE_TOKENS} | dict(policy.config.trl)

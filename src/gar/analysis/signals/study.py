@@ -18,6 +18,7 @@ from gar.analysis.signals.similarities import CONTROLS, all_similarities
 from gar.analysis.signals.sources import for_text, questions_for, sample_questions
 from gar.analysis.signals.tokens import read_solutions_as
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
+from gar.data.run_problems import EMBEDDED
 from gar.errors import ConfigError
 
 
@@ -72,13 +73,14 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
             f"{initial.name} and {policy.name} have different tokenizers. Name the model that the run started from "
             "with --initial."
         )
-    policy = for_text(policy)
+    policy = for_text(policy, scope.solutions)
     questions = questions_for(
         policy, solutions=scope.solutions, expert=scope.expert, num_problems=scope.num_problems, skip=scope.skip,
         seed=scope.seed,
     )  # fmt: skip
     notes = list(policy.notes)
-    if scope.sampled_problems:
+    # Solutions from a file and problems from nowhere: the embedded task is the default, not what was asked for.
+    if scope.sampled_problems and (scope.solutions is None or policy.config.data.source != EMBEDDED):
         notes.append(
             sample_questions(
                 questions, policy, skip=scope.skip, num_problems=scope.sampled_problems, num_samples=scope.num_samples,

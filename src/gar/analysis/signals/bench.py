@@ -11,7 +11,6 @@ from tqdm import tqdm
 from gar.analysis.signals.questions import NEAREST, QUESTIONS, Triple
 from gar.analysis.signals.similarities import Similarity
 from gar.analysis.signals.tokens import SolutionTokens
-from gar.errors import DataError
 
 Floats = NDArray[np.float64]
 
@@ -64,15 +63,10 @@ def run_bench(
     """Ask every similarity every question.
 
     Args:
-        triples: What is asked.
+        triples: What is asked; at least one.
         tokens: Of the solutions that the triples name.
         similarities: By name.
-
-    Raises:
-        DataError: There is nothing to ask.
     """
-    if not triples:
-        raise DataError("no question can be asked of these solutions: there are no two to compare with one anchor.")
     values = {
         name: _values(triples, tokens, similarity)
         for name, similarity in tqdm(similarities.items(), desc="similarities", delay=2, disable=None)

@@ -19,7 +19,7 @@ from gar.analysis.signals.sources import for_text, questions_for, sample_questio
 from gar.analysis.signals.tokens import read_solutions_as
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
 from gar.data.run_problems import EMBEDDED
-from gar.errors import ConfigError
+from gar.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +87,11 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
                 seed=scope.seed,
             )
         )  # fmt: skip
+    if not questions.triples:
+        raise DataError(
+            f"{policy.name}: no question can be asked, since no two solutions are to be compared with one anchor. "
+            + " ".join(notes)
+        )
     anchors = {pair[1] for triple in questions.triples for pair in (triple.better, triple.worse)}
     tokens = read_solutions_as(policy, questions.solutions, anchors, initial)
     bench = run_bench(questions.triples, tokens, all_similarities(with_start=initial is not None))

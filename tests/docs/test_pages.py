@@ -20,7 +20,7 @@ HOOK = runpy.run_path(str(DOCS / "site" / "results.py"))
 FORMULAS = runpy.run_path(str(DOCS / "site" / "formulas.py"))
 DRAWN = {ROOT / "results" / name / "curves.png" for name in HOOK["SHOWN"]}
 """Figures that are in the site alone."""
-INTEGRATIONS = sorted((ROOT / "src/gar/integrations").rglob("*.py"))
+ENGINES = [ROOT / "src/gar/shaping.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
 
 
 def templates() -> list[str]:
@@ -131,7 +131,7 @@ def test_a_formula_in_a_page_of_the_site_is_replaced():
 
 
 def test_the_glossary_defines_every_metric():
-    logged = set(re.findall(r'"((?:gar|time)/[a-z_]+)"[]:]', "\n".join(map(Path.read_text, INTEGRATIONS))))
+    logged = set(re.findall(r'"((?:gar|time)/[a-z_]+)"[]:]', "\n".join(map(Path.read_text, ENGINES))))
     assert {"gar/outcome_mean", "gar/seconds"} <= logged
     glossary = (DOCS / "glossary.md").read_text()
     assert not {name for name in logged if f"`{name}`" not in glossary}

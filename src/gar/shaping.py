@@ -72,7 +72,7 @@ class Shaping:
 
     @property
     def ddof(self) -> int:
-        """Denominator of the variance (0 population, 1 Bessel): the run\'s, or else the engine\'s."""
+        """Denominator of the variance (0 population, 1 Bessel): the run's, or else the engine's."""
         return self.engine.ddof if self.advantage.ddof is None else self.advantage.ddof
 
     @property

@@ -36,6 +36,7 @@ from gar.methods import (
     Method,
     ScoredBatch,
     ShapedRewards,
+    check_declaration,
     check_settings,
     eligible_responses,
     find_method,
@@ -135,11 +136,11 @@ def plan_shaping(
         quiet: Do not warn of settings that this method does not read: the driver has said it already.
 
     Raises:
-        ConfigError: An unknown method, one that needs what the engine lacks, or a setting that another one switches
-            off.
+        ConfigError: An unknown method, one that declares what does not exist or needs what the engine lacks, or a
+            setting that another one switches off.
     """
     sections = sections or {}
-    chosen = find_method(method) if isinstance(method, str) else method
+    chosen = find_method(method) if isinstance(method, str) else check_declaration(method)
     shaping = Shaping(
         method=chosen,
         engine=engine,
@@ -253,7 +254,8 @@ def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBa
         settings: `centre` and `singleton` decide whether the only such response of a group may earn a bonus: its
             centred alignment is 0, its own cosine is not.
         facts: Verdicts and groups of the responses of all ranks; `alignment`, `scored` and `vectors` are not read.
-        can_score: Bool [responses]: has tokens to score and, for a method with an alignment, an anchor.
+        can_score: Bool [responses]: has tokens to score and, for a method that compares it with anchors alone, an
+            anchor.
 
     References:
         GAR, arXiv 2609.03342, eqs. 6 and 9.
@@ -289,9 +291,9 @@ class RewardTable:
     @cached_property
     def needed(self) -> Tensor:
         """Which responses need a vector, or whatever else the method takes for their alignment."""
-        without_anchor = self._shaping.method.alignment is None
-        can_score = [fact.num_scored_tokens > 0 and (without_anchor or fact.num_anchors > 0) for fact in self.facts]
         shaping = self._shaping
+        without_anchor = shaping.method.compares_responses or not shaping.method.needs_alignment
+        can_score = [fact.num_scored_tokens > 0 and (without_anchor or fact.num_anchors > 0) for fact in self.facts]
         return responses_to_score(shaping.method, shaping.reward, self._batch(), torch.tensor(can_score).bool())
 
     def shape(self, alignment: Tensor | None = None, *, vectors: Tensor | None = None) -> "ShapedTable":

@@ -125,6 +125,8 @@ def test_the_kernel_reads_what_the_signal_settings_say():
         ("gar-grpo", {"kind": "hidden", "temperature": 2}, "'hidden' has no logits"),
         ("gar-grpo", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("g2rl", {"limit_from": "start"}, "no token is left out"),
+        ("length", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
+        ("text-similarity", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("g2rl", {"span": "think"}, "span is 'think', but g2rl is defined by 'response'"),
         ("hidden-cosine", {"kind": "gradient"}, "kind is 'gradient', but hidden-cosine is defined by 'hidden'"),
     ],

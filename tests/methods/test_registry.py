@@ -6,6 +6,8 @@ import pytest
 
 from gar.errors import ConfigError
 from gar.methods import METHODS, Method, find_method, outcome_rewards, register
+from gar.scoring.scorer import SCORER
+from gar.shaping import plan_shaping
 
 
 @pytest.mark.parametrize(
@@ -16,6 +18,10 @@ from gar.methods import METHODS, Method, find_method, outcome_rewards, register
         ({"reward": ("base", "bta")}, "method 'mine': no such reward setting: bta"),
         ({"alignment": "expert"}, "method 'mine': no such alignment: expert"),
         ({"estimator": "ppo"}, "method 'mine': no such estimator: ppo"),
+        (
+            {"alignment": "text", "compares_responses": True},
+            "method 'mine': alignment 'text' takes no vectors of anchors, and compares_responses does not",
+        ),
     ],
 )
 def test_register_refuses_what_no_driver_could_serve(declared: dict[str, Any], text: str):
@@ -23,6 +29,11 @@ def test_register_refuses_what_no_driver_could_serve(declared: dict[str, Any], t
     with pytest.raises(ConfigError, match=text):
         register(Method(**{"name": "mine", "summary": "", "shape": outcome_rewards, **declared}))
     assert before == METHODS
+
+
+def test_a_record_that_is_not_registered_is_held_to_the_same():
+    with pytest.raises(ConfigError, match="method 'mine': no such alignment: expert"):
+        plan_shaping(SCORER, Method(name="mine", summary="", shape=outcome_rewards, alignment="expert"))  # type: ignore[arg-type]
 
 
 def test_an_unknown_name_is_refused_with_those_that_there_are():

@@ -596,6 +596,45 @@ def test_grpo_scores_are_the_outcome_alone(embedded, verifier, groups):
     assert {score.signal for score in scores} <= {SignalStatus.SKIPPED, SignalStatus.NO_TOKENS}
 
 
+@pytest.mark.parametrize("method", ["grpo", "g2rl", "length", "alignment-only"])
+def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, groups, method):
+    """A method without alignment has nothing to score: it was reported as NaN from the model."""
+    some, every = (
+        GarScorer(*embedded, method=method, verifier=verifier, score_all=all_of_them).score(groups[:1])
+        for all_of_them in (False, True)
+    )
+    assert [score.reward for score in every] == pytest.approx([score.reward for score in some], abs=CLOSE)
+    assert SignalStatus.NOT_FINITE not in {score.signal for score in every}
+
+
+def test_g2rl_names_a_response_for_which_the_model_gives_infinity(embedded, verifier, groups, monkeypatch):
+    def overflowing(parts, sequences, settings, **_):
+        return torch.cat([torch.full((1, 4), torch.inf), torch.eye(len(sequences) - 1, 4)])
+
+    monkeypatch.setattr("gar.scoring.scorer.signal_means", overflowing)
+    scores = GarScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
+    assert (scores[0].signal, scores[0].signal_norm) == (SignalStatus.NOT_FINITE, None)
+    assert scores[1].signal is SignalStatus.SCORED
+
+
+def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(embedded, verifier, groups):
+    seen: list[ScoredBatch] = []
+
+    def shape(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
+        seen.append(batch)
+        return outcome_rewards(batch, settings)
+
+    both = Method(name="both", summary="", shape=shape, alignment="anchor", compares_responses=True)
+    pair = [groups[0], replace(groups[1], anchors=())]
+    for score_all in (False, True):
+        scores = GarScorer(*embedded, method=both, verifier=verifier, score_all=score_all).score(pair)
+        vectors = seen[-1].vectors
+        assert vectors is not None
+        assert bool((vectors != 0).any(-1).all())
+        assert seen[-1].scored.tolist() == [True] * 8 + [False] * 8
+        assert {score.signal for score in scores[8:]} == {SignalStatus.NO_ANCHOR}
+
+
 def test_a_method_of_ones_own_is_scored(embedded, verifier, groups):
     half = Method(name="half", summary="half the outcome", shape=half_the_outcome)
     scores = GarScorer(*embedded, method=half, verifier=verifier).score(groups[:1])

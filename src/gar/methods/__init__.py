@@ -11,7 +11,7 @@ from gar.methods.base import (
 )
 from gar.methods.engine import Engine
 from gar.methods.gar import gradient_aligned_shape
-from gar.methods.registry import METHODS, find_method, register
+from gar.methods.registry import METHODS, check_declaration, find_method, register
 from gar.methods.settings import check_settings, resolve_signal, unread_settings, warn_of_unread
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Method",
     "ScoredBatch",
     "ShapedRewards",
+    "check_declaration",
     "check_settings",
     "eligible_responses",
     "find_method",

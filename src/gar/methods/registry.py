@@ -41,6 +41,21 @@ def register(method: Method) -> Method:
     """
     if method.name in METHODS:
         raise ConfigError(f"a method named '{method.name}' is registered already. Give yours another name.")
+    check_declaration(method)
+    METHODS[method.name] = method
+    REGISTERED_METHODS.append(method.name)
+    return method
+
+
+def check_declaration(method: Method) -> Method:
+    """Refuse a method that declares what no engine could serve.
+
+    Returns:
+        The method.
+
+    Raises:
+        ConfigError: The declaration names something that does not exist, or two things that exclude each other.
+    """
     for what, names, known in (
         ("signal setting", method.signal, SignalSettings.model_fields),
         ("reward setting", method.reward, RewardSettings.model_fields),
@@ -50,8 +65,11 @@ def register(method: Method) -> Method:
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ConfigError(f"method '{method.name}': no such {what}: {', '.join(unknown)}")
-    METHODS[method.name] = method
-    REGISTERED_METHODS.append(method.name)
+    if method.compares_responses and method.alignment in ("random-anchor", "text", "length"):
+        raise ConfigError(
+            f"method '{method.name}': alignment '{method.alignment}' takes no vectors of anchors, and "
+            "compares_responses does not go with it. Expected alignment anchor, shuffled-anchor, or none."
+        )
     return method
 
 

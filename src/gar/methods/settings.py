@@ -49,8 +49,7 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
     resolved = signal.model_copy(update=update)
     if resolved.limit_tokens == "auto":
         resolved = resolved.model_copy(update={"limit_tokens": LIMIT_TOKENS})
-    if method.reads_vectors:
-        _refuse(_signal_faults(signal, resolved))
+    _refuse(_signal_faults(method, signal, resolved))
     return resolved
 
 
@@ -123,7 +122,7 @@ def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "signal", ("anchor_keep_fraction",)
     if method.reads_vectors and method.signal.get("kind") in ("gradient", "hidden"):
         yield "signal", ("activation_threshold", *(("temperature",) if method.signal["kind"] == "hidden" else ()))
-    if not method.compares_responses and method.alignment is None:
+    if not _reads_span(method):
         yield "signal", _SPANS
     yield "reward", tuple(name for name in RewardSettings.model_fields if name not in method.reward)
     if method.gate is None:
@@ -132,16 +131,20 @@ def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "judge", ("template", "verdict_true", "verdict_false", "criteria", "temperature")
 
 
-def _signal_faults(signal: SignalSettings, resolved: SignalSettings) -> Iterator[str]:
-    if signal.activation_threshold and signal.kind != "gradient-activation":
+def _signal_faults(method: Method, signal: SignalSettings, resolved: SignalSettings) -> Iterator[str]:
+    if method.reads_vectors and signal.activation_threshold and signal.kind != "gradient-activation":
         yield (
             f"signal.activation_threshold is {signal.activation_threshold}, but signal.kind {signal.kind!r} multiplies "
             "no activations. Set it to 0."
         )
-    if signal.temperature != 1 and signal.kind == "hidden":
+    if method.reads_vectors and signal.temperature != 1 and signal.kind == "hidden":
         yield f"signal.temperature is {signal.temperature}, but signal.kind 'hidden' has no logits. Set it to 1."
-    if resolved.limit_from == "start" and resolved.limit_tokens is None:
+    if _reads_span(method) and resolved.limit_from == "start" and resolved.limit_tokens is None:
         yield "signal.limit_from is 'start', but no token is left out: signal.limit_tokens sets no limit here."
+
+
+def _reads_span(method: Method) -> bool:
+    return method.compares_responses or method.needs_alignment
 
 
 def _reward_faults(method: Method, reward: RewardSettings) -> Iterator[str]:

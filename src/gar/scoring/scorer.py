@@ -1,6 +1,7 @@
 """`GarScorer`: gradient-aligned scores for any causal language model, in any training loop."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -75,8 +76,8 @@ class GarScorer:
         self._verifier = verifier
         chosen = {"signal": signal, "reward": reward, "advantage": advantage}
         sections = {name: section for name, section in chosen.items() if section is not None}
-        self._shaping = plan_shaping(SCORER, method, sections)
-        self._score_all = score_all
+        shaping = plan_shaping(SCORER, method, sections)
+        self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
         tags = verifier.tags if verifier else Tags()
         rule = SpanRule.from_settings(
             self._shaping.signal, format=verifier.format if verifier else "none", tags=tags, tokenizer=tokenizer
@@ -109,25 +110,24 @@ class GarScorer:
         self._verify(groups, rows)
         members = [_table_row(row, anchors[row.group_index]) for row in rows]
         table = RewardTable(self._shaping, [member.facts for member in members])
-        needed = torch.tensor([row.fault is None for row in rows]) if self._score_all else table.needed
         norms = torch.full((len(rows),), torch.nan, dtype=torch.float64)
         if self._shaping.method.reads_vectors:
-            shaped, best, norms = self._with_vectors(table, members, needed)
+            shaped, best, norms = self._with_vectors(table, members)
             if tokens:
                 self._attribute(rows, shaped.batch.scored, *best)
         else:
-            shaped = table.shape(self._likenesses(members, needed))
-        _note_outcome(rows, needed, self._is_scored(shaped, norms), norms)
+            shaped = table.shape(self._likenesses(members, table.needed))
+        _note_outcome(rows, table.needed, self._is_scored(shaped, norms), norms)
         if tokens:
             self._name_tokens(rows)
         return self._scores(groups, rows, shaped, norms)
 
     def _with_vectors(
-        self, table: RewardTable, members: Sequence[TableRow], needed: Tensor
+        self, table: RewardTable, members: Sequence[TableRow]
     ) -> tuple[ShapedTable, tuple[BestAlignment, Tensor], Tensor]:
         """Rewards; best alignments with the anchors' unit vectors; norms of the means, NaN where none was computed."""
         signal = self._shaping.signal
-        plan = VectorPlan(members, needed, anchor_keep_fraction=signal.anchor_keep_fraction)
+        plan = VectorPlan(members, table.needed, anchor_keep_fraction=signal.anchor_keep_fraction)
         means = signal_means(self._parts.gathered(), plan.sequences, signal, keep_fractions=plan.keep_fractions)
         norms = torch.full((len(members),), torch.nan, dtype=torch.float64)
         norms[plan.members] = means[: len(plan.members)].double().norm(dim=-1).cpu()
@@ -147,8 +147,10 @@ class GarScorer:
         return torch.tensor(values, dtype=torch.float64)
 
     def _is_scored(self, shaped: ShapedTable, norms: Tensor) -> Tensor:
-        """Which responses have an alignment or, where the method compares responses, a vector."""
-        return norms >= NORM_FLOOR if self._shaping.method.compares_responses else shaped.batch.scored
+        """Which responses have an alignment or, for a method without any, a vector."""
+        if self._shaping.method.needs_alignment:
+            return shaped.batch.scored
+        return norms.isfinite() & (norms >= NORM_FLOOR)
 
     def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse]) -> None:
         """A verdict for each response: the group's own, or the verifier's."""
@@ -240,13 +242,14 @@ def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> Non
 
 
 def _table_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> TableRow:
+    can_be_read = row.fault in (None, SignalStatus.NO_ANCHOR)
     facts = ResponseFacts(
         group_index=row.group_index,
         status=str(row.verdict.status),
         verified=row.verdict.verified,
         well_formatted=row.verdict.well_formatted,
         num_anchors=len(anchors),
-        num_scored_tokens=len(row.sequence.positions) if row.fault is None else 0,
+        num_scored_tokens=len(row.sequence.positions) if can_be_read else 0,
     )
     return TableRow(facts=facts, sequence=row.sequence, anchors=anchors)
 

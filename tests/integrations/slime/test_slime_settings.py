@@ -99,6 +99,13 @@ def test_check_supported_passes_each_estimator_with_its_flag():
             {"advantage_estimator": "reinforce_plus_plus"},
             "is reinforce_plus_plus, but gar-grpo with estimator 'group' goes with grpo or gspo or cispo",
         ),
+        (
+            {
+                "gar": {"method": "reinforce-pp", "advantage": {"ddof": 1}},
+                "advantage_estimator": "reinforce_plus_plus",
+            },
+            "gar.advantage.ddof is 1, but slime whitens over the batch by itself",
+        ),
         ({"compute_advantages_and_returns": False}, "trains without advantages, so that no reward has an effect"),
         ({"custom_reward_post_process_path": "my.module"}, "is my.module, but GAR sets the rewards"),
         (

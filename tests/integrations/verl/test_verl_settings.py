@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import torch
 
 from gar.errors import ConfigError
-from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
+from gar.integrations.verl.settings import VERL, check_supported, read_settings, read_shaping
+from gar.methods import Method, outcome_rewards
+from gar.shaping import plan_shaping
 
 
 def verl_config(**flags: Any) -> dict[str, Any]:
@@ -87,6 +90,14 @@ def test_check_supported_refuses(flags, text):
     config = verl_config(**flags) if flags != {"gar": None} else verl_config() | flags
     with pytest.raises(ConfigError, match=text):
         check(config)
+
+
+def test_another_gate_than_maspos_is_refused():
+    """The one loss would weigh its tokens by MASPO's."""
+    gated = Method(name="gated", summary="", shape=outcome_rewards, gate=lambda *_: torch.ones(()))
+    loss = {"actor_rollout_ref__actor__policy_loss__loss_mode": "gar_maspo"}
+    with pytest.raises(ConfigError, match="gated has a gate of its own, and GAR's policy loss under verl knows that"):
+        check_supported(verl_config(**loss), plan_shaping(VERL, gated))
 
 
 def test_read_settings_takes_the_methods_own_signal():

@@ -7,6 +7,7 @@ from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
 from gar.methods import Engine
 from gar.methods.base import Estimator
+from gar.settings import GROUP_DDOF
 from gar.shaping import Shaping, plan_shaping
 
 HOOKS = {
@@ -168,6 +169,12 @@ def _check_log_prob_pass(args: Any) -> None:
 
 
 def _check_estimator(args: Any, shaping: Shaping) -> None:
+    ddof = shaping.advantage.ddof
+    if shaping.estimator != "group" and ddof not in (None, GROUP_DDOF):  # the latter is the variant paper's
+        raise ConfigError(
+            f"gar.advantage.ddof is {ddof}, but slime whitens over the batch by itself, so that nothing would read it. "
+            "Leave it out."
+        )
     expected = ESTIMATORS[shaping.estimator]
     if args.advantage_estimator in expected:
         return

@@ -8,7 +8,7 @@ from typing import Any
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
-from gar.methods import Engine, Method
+from gar.methods import METHODS, Engine, Method
 from gar.shaping import Shaping, plan_shaping
 
 TRAINER = "gar_sync"
@@ -144,6 +144,8 @@ def _check_method(verl: Mapping[str, Any], method: Method) -> None:
         raise ConfigError(f"{flag} is {value}, but {method.name} goes with {expected}. Change the flag or gar.method.")
     if method.gate is None:
         return
+    if method.gate is not METHODS["maspo"].gate:
+        raise ConfigError(f"{method.name} has a gate of its own, and GAR's policy loss under verl knows that of maspo")
     flag = "actor_rollout_ref.actor.policy_loss.loss_mode"
     value = _value(verl, flag)
     if value != MASPO_LOSS:

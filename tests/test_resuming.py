@@ -302,6 +302,20 @@ def test_other_versions_of_packages_are_named(begun: RunFolder):
     assert note.startswith("Other versions than at the start: torch was 1.0, is 2.")
 
 
+@pytest.mark.parametrize(
+    ("method", "limit", "is_named"), [("g2rl", 768, True), ("g2rl", 512, False), ("gar-grpo", 768, False)]
+)
+def test_a_number_that_was_a_default_without_effect_is_named(tmp_path: Path, method: str, limit: int, is_named: bool):
+    """Before `auto`, every file held 768, and g2rl took it for all tokens."""
+    config = tiny(tmp_path, "former", signal={"limit_tokens": limit}).model_copy(update={"method": method})
+    run = RunFolder.create(tmp_path, "former")
+    values = config.model_dump(mode="json")
+    run.write_run(seed=0, command=["gar"], config=values, config_text=dump_config(config), data_hash="d" * 64)
+    notes = read_resumption(run).notes
+    assert len(notes) == is_named
+    assert all(note.startswith("signal.limit_tokens is 768, which was the default of older versions") for note in notes)
+
+
 def test_every_default_setting_survives_the_file(tmp_path: Path):
     """What is written and read back has the hash of what was meant."""
     values = RunConfig().model_dump(mode="json")

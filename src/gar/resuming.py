@@ -10,10 +10,12 @@ from safetensors import SafetensorError
 
 from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, DataError, GarError, RecordError
+from gar.methods import METHODS
 from gar.records import RunFolder, canonical_hash
 from gar.records.checkpoints import find_checkpoint
 from gar.records.dotted import differences
 from gar.records.run_record import package_versions
+from gar.settings import FORMER_DEFAULTS
 
 _MOST_SHOWN = 8
 
@@ -127,9 +129,8 @@ def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
             changes = {name: list(pair) for name, pair in differences(record.settings, values).items()}
         if not override:
             raise ConfigError(_edited(path, changes))
-    return Resumption(
-        folder=folder, config=config, override=override, changes=changes, notes=_other_versions(record.versions)
-    )
+    notes = [*_other_versions(record.versions), *_former_defaults(config)]
+    return Resumption(folder=folder, config=config, override=override, changes=changes, notes=notes)
 
 
 def _edited(path: Any, changes: Mapping[str, Any]) -> str:
@@ -148,6 +149,17 @@ def _other_versions(before: Mapping[str, str | None]) -> list[str]:
     if not changed:
         return []
     return [f"Other versions than at the start: {', '.join(changed)}. The result may differ from an uninterrupted run."]
+
+
+def _former_defaults(config: RunConfig) -> list[str]:
+    """Older versions took their default for the method's own value; today it is a number like any other."""
+    defined = {f"signal.{name}": value for name, value in METHODS[config.method].signal.items()}
+    return [
+        f"{name} is {former}, which was the default of older versions and then stood for {config.method}'s value, "
+        f"{defined[name]}. If one of them began this run, set {name} to auto in config.yaml and add --override."
+        for name, former in FORMER_DEFAULTS.items()
+        if defined.get(name, former) != former and getattr(config.signal, name.removeprefix("signal.")) == former
+    ]
 
 
 def _lacking(whole: Mapping[str, Any], part: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -99,9 +99,13 @@ def test_output_writes_what_belongs_to_the_identity_before_it(output, tmp_path, 
     assert written == ["problems.jsonl", "set.json"]
 
 
-def test_lines_without_an_identity_do_not_count(output, samples):
+def test_lines_without_an_identity_are_refused_until_overwritten(output, samples):
     samples.append([FIRST])
-    output.begin(IDENTITY, overwrite=False)
+    for attempt in (output.refuse_other, lambda identity: output.begin(identity, overwrite=False)):
+        with pytest.raises(ConfigError, match=r"samples\.jsonl: finished work, but set\.json .* is missing\."):
+            attempt(IDENTITY)
+    assert list(samples) == [FIRST]
+    output.begin(IDENTITY, overwrite=True)
     assert list(samples) == []
     output.remove()
     output.remove()

@@ -443,6 +443,17 @@ def test_score_file_refuses_to_go_on_with_other_settings(write, score, interrupt
     assert "add --overwrite to begin anew" in refused
 
 
+def test_score_file_refuses_to_lose_the_unfinished_output_of_an_earlier_version(write, score, tmp_path):
+    file = write(*rows_of(1))
+    partial = tmp_path / "scores.partial.jsonl"
+    partial.write_text('{"gar": "0.9.0", "input": {}, "settings": {}}\n{"line": 1, "rows": []}\n')  # identity first
+    before = partial.read_bytes()
+    refused = refusal(ConfigError, lambda: score(file, model=str(tmp_path / "nowhere")))
+    assert "scores.partial.jsonl: finished work, but scores.partial.json beside it" in refused
+    assert partial.read_bytes() == before
+    assert len(read(score(file, overwrite=True))) == RESPONSES
+
+
 def test_score_file_refuses_to_go_on_with_another_input_or_model_until_told(
     write, score, interrupt, nan_model, tmp_path
 ):

@@ -84,9 +84,16 @@ class ResumableOutput:
             identity: Of this run, or as much of it as is known yet.
 
         Raises:
-            ConfigError: The output was begun with another identity; says in what they differ.
+            ConfigError: The output was begun with another identity, and the error says in what they differ; or there
+                are finished lines without an identity.
             RecordError: The identity cannot be read.
         """
+        if stray := self._stray_lines():
+            raise ConfigError(
+                f"{stray}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. Was "
+                "it left by an earlier version of gar, or was a file removed? Choose another --out, or add --overwrite "
+                "to remove the work and begin anew."
+            )
         if changes := self._changes(identity):
             raise ConfigError(
                 f"{self.identity_path}: this output was begun with other settings, input or model: {changes}. Repeat "
@@ -98,7 +105,7 @@ class ResumableOutput:
 
         Args:
             identity: Of this run, complete.
-            overwrite: Remove what another run began, or what cannot be read.
+            overwrite: Remove what another run began, or what cannot be read or has no identity.
             files: Texts that belong to the identity. They are written before it, where the output begins.
 
         Raises:
@@ -116,7 +123,7 @@ class ResumableOutput:
         write_atomic(self.identity_path, json_text(identity, indent=2) + "\n")
 
     def remove(self) -> None:
-        """Remove identity, results and lines, in this order: lines without an identity do not count.
+        """Remove identity, results and lines, in this order: lines without an identity are never resumed.
 
         Raises:
             RecordError: The system refuses.
@@ -126,6 +133,10 @@ class ResumableOutput:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise io_error(path, "removed", error) from error
+
+    def _stray_lines(self) -> Path | None:
+        """A file of finished lines, where no identity says what they belong to."""
+        return None if self.exists() else next((lines.path for lines in self.lines if lines.path.exists()), None)
 
     def _changes(self, identity: Mapping[str, Any]) -> str:
         return changes_text(read_json(self.identity_path), identity, ignored=self.ignored) if self.exists() else ""

@@ -66,6 +66,8 @@ PARSED_RIGHT = [
     ("\\sqrt{2}", "1.414214 | 1.41421356"),
     ("0.000001", "1e-6"),
     ("18 \\text{ km}", "18"),
+    ("ab+bc+ac", "ab+bc+ca | $ca + ab + bc$"),
+    ("\\frac{ac}{b}", "\\frac{ca}{b}"),
 ]
 # Notation that must not be taken for the same: numbers run together, or a list for a thousands separator.
 NOT_THE_SAME = [("a 1 2", "a 12 | a1 2"), ("1, 234, x", "1,234, x"), ("\\pi r", "\\pir"), ("odd n", "oddn")]
@@ -115,12 +117,18 @@ HEDGES = [
         "78",
         "The answer is about 78. | I think 78 | 78 km, ... | 78 or | 39 squared | 78 minus something | 78 plus some",
     ),
+    (
+        "78",
+        "It isn\u2019t 78 | hardly 78 | 78, presumably | apparently 78 | close to 78 | up to 78 | I suppose 78 | ca 78 m",
+    ),
+    ("78", "supposedly 78 | barely 78 | seemingly 78 | a ballpark 78"),
     ("18", "1.8 dozen | 18 and half | 18 squared | 18 apples or twenty | 18 and a half"),
     ("2", "All powers of 2 | half of 2"),
     ("\\frac{1}{2}", "about \\frac{1}{2} | \\frac{1}{2} or so | \\frac{1}{2}\\text{ or so} | not \\frac{1}{2}"),
     ("3.5", "about 3.5 | 3.5 or so | 3.5 ish"),
     ("n+1", "about n+1 | perhaps n+1 | n+1\\text{ perhaps} | n+1\\text{ (approx.)} | not n+1 | n+1 or so"),
     ("(3, 7)", "about (3, 7) | (3, 7) or so | (3, 7) ish"),
+    ("1 if triangle is isoceles, otherwise 2", "1 if triangle is isoceles, otherwise 2 \\text{ perhaps}"),
     ("\\text{Evelyn}", "perhaps Evelyn | not Evelyn | Evelyn or Tom"),
 ]
 UNPARSED = [

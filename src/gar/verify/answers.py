@@ -246,6 +246,8 @@ def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
         return _unparsed(error_text(error))
     if words and _as_words(answer) == _as_words(gold):
         return _right_if(True)
+    if words and (word := changing_word(answer, gold)):
+        return _unparsed(f"the answer does not state one value: {word!r}")
     if parsed.value is None or gold_parsed.value is None:
         if parsed.text and parsed.text.casefold() == gold_parsed.text.casefold():
             return _right_if(True)
@@ -253,8 +255,7 @@ def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
             return Graded(status=Status.ERROR, detail=f"the gold answer {gold!r} cannot be parsed")
         return _unparsed("not a mathematical expression")
     if words and words != _prose_words(answer):  # the parser would multiply the letters of words, in any order
-        word = changing_word(answer, gold)
-        return _unparsed(f"the answer does not state one value: {word!r}") if word else _right_if(False)
+        return _right_if(False)
     return _grade_parsed(answer, parsed, gold, gold_parsed, prompt)
 
 

@@ -17,10 +17,10 @@ _CHANGES = re.compile(
     rf"\b(?:{_NUMBER_WORDS}|or|nor|not|no|never|neither|without|except|but|minus|plus|divided|multiplied|squared|cubed"
     "|factorial|mod|modulo|pi|sqrt|log|ln|sin|cos|tan|root|power|powers|multiple|multiples|divisors?|doubled?|twice"
     "|tripled?|thrice|negative|reciprocal|inverse|opposite|than|least|most|over|under|above|below|between|almost|nearly"
-    "|about|around|approximately|approx|roughly|circa|ca|ish|odd|even|primes?|if|unless|otherwise|depends|instead|wrong"
+    "|about|around|approximately|approx|roughly|circa|ish|odd|even|primes?|if|unless|otherwise|depends|instead|wrong"
     "|incorrect|false|something|maybe|perhaps|probably|possibly|likely|unlikely|guess|think|believe|hope|assume|assuming"
-    "|estimated?|might|may|could|unsure|unclear|unknown|cannot"
-    r"|(?<!in )all|[a-z]+n't)\b|\bc\. "
+    "|estimated?|might|may|could|unsure|unclear|unknown|cannot|suppose|supposedly|presumably|apparently|seemingly|hardly"
+    r"|barely|ballpark|(?:close|up) to|(?<!in )all|[a-z]+n['\u2019]t)\b|\bca?\. |\bca(?= +[,$0-9])"
 )
 _JOINS = {"or", "and"}
 _KINDS = {"all", "odd", "even", "prime", "primes"}

@@ -119,9 +119,9 @@ HEDGES = [
     ),
     (
         "78",
-        "It isn\u2019t 78 | hardly 78 | 78, presumably | apparently 78 | close to 78 | up to 78 | I suppose 78 | ca 78 m",
+        "It isn\u2019t 78 | hardly 78 | 78, presumably | apparently 78 | close to 78 | up to 78 | ca 78 m",
     ),
-    ("78", "supposedly 78 | barely 78 | seemingly 78 | a ballpark 78"),
+    ("78", "I suppose 78 | supposedly 78 | barely 78 | seemingly 78 | a ballpark 78"),
     ("18", "1.8 dozen | 18 and half | 18 squared | 18 apples or twenty | 18 and a half"),
     ("2", "All powers of 2 | half of 2"),
     ("\\frac{1}{2}", "about \\frac{1}{2} | \\frac{1}{2} or so | \\frac{1}{2}\\text{ or so} | not \\frac{1}{2}"),

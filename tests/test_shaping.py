@@ -172,6 +172,12 @@ def test_whitening_weighs_responses_by_their_tokens(estimator: str):
     assert torch.equal(shaping.advantages(rewards, groups, token_counts=counts), expected)
 
 
+def test_whitening_without_token_counts_is_refused():
+    shaping = plan_shaping(TRL, "reinforce-pp")
+    with pytest.raises(ValueError, match="token_counts is None, expected one number per response: reinforce-pp weighs"):
+        shaping.advantages(torch.tensor([1.0, 0.0]).double(), torch.tensor([0, 0]))
+
+
 def test_no_baseline_takes_the_reward_itself():
     shaping = plan_shaping(SCORER, "gar-grpo", {"advantage": AdvantageSettings(baseline="none")})
     rewards = torch.tensor([1.0, 0.2]).double()

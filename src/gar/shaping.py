@@ -102,12 +102,19 @@ class Shaping:
             group_index: Which problem a response answers.
             token_counts: Tokens of each response that enter the loss; for estimators that whiten over tokens.
             scale: Whether the group's standard deviation divides; for the estimator "group".
+
+        Raises:
+            ValueError: `token_counts` is missing under an estimator that whitens.
         """
         if self.advantage.baseline == "none":
             return rewards
         if self.estimator == "group":
             return self.normalised(rewards, group_index, scale=scale)
-        assert token_counts is not None, f"{self.estimator} weighs responses by their tokens"
+        if token_counts is None:
+            raise ValueError(
+                f"token_counts is None, expected one number per response: {self.estimator} weighs responses by their "
+                "tokens in the loss"
+            )
         return reinforce_plus_plus_advantages(
             rewards,
             token_counts,

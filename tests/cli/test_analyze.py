@@ -59,6 +59,21 @@ def test_analyze_says_where_the_studies_went(name, results, capsys):
     assert f"python -m studies.{name} RESULTS" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "words"),
+    [
+        ("theory", "0", "--samples: must be at least 1, got 0"),
+        ("signals", "0", "--samples: must be at least 1, got 0"),
+        ("tokens", "-1", "--samples: must not be negative, got -1"),
+        ("gradient-space", "-1", "--samples: must not be negative, got -1"),
+    ],
+)
+def test_analyze_refuses_to_sample_too_few(name, number, words, capsys):
+    with pytest.raises(SystemExit):
+        main(["analyze", name, "embedded", "--samples", number])
+    assert words in capsys.readouterr().err
+
+
 def test_analyze_method_study_is_signals_by_its_old_name(tmp_path, capsys):
     few = ["--problems", "2", "--sampled-problems", "0", "--out"]
     assert main(["analyze", "method-study", "embedded", *few, str(tmp_path / "old")]) == 0

@@ -1,10 +1,11 @@
 """`gar analyze`: what a run or a model does, as data, a figure and a short table."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gar.cli.analyze_signals import HELP, add_signals_arguments, signals, with_todays_name
+from gar.cli.analyze_signals import HELP, add_signals_arguments, not_negative, signals, with_todays_name
 from gar.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,14 +69,19 @@ def _positive(text: str) -> int:
     return number
 
 
-def _add_policy(parser: argparse.ArgumentParser, num_samples: int | None = None, help: str = "") -> None:
+def _add_policy(
+    parser: argparse.ArgumentParser,
+    num_samples: int | None = None,
+    help: str = "",
+    count: Callable[[str], int] = _positive,
+) -> None:
     """Add the options of every analysis that needs a model. The model of a run is its final one."""
     parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic)")
     parser.add_argument("--split", help="split of the data (default: the run's; of a model: test of arithmetic, else "
                         "train)")  # fmt: skip
     parser.set_defaults(policy=True)
     if num_samples is not None:
-        parser.add_argument("--samples", type=int, default=num_samples, help=help)
+        parser.add_argument("--samples", type=count, default=num_samples, help=help)
         parser.add_argument("--seed", type=int, default=0, help="seed of the sampling (default: %(default)s)")
 
 
@@ -106,7 +112,7 @@ def _silent_groups(options: argparse.Namespace) -> "Output":
 
 
 def _add_gradient_space(parser: argparse.ArgumentParser) -> None:
-    _add_policy(parser, 64, "fresh responses; 0: the recorded rollouts (default: %(default)s)")
+    _add_policy(parser, 64, "fresh responses; 0: the recorded rollouts (default: %(default)s)", not_negative)
     parser.add_argument(
         "--problem", metavar="ID", help="default: of a few, the one with most different correct responses"
     )
@@ -123,7 +129,9 @@ def _gradient_space(options: argparse.Namespace) -> "Output":
 
 
 def _add_tokens(parser: argparse.ArgumentParser) -> None:
-    _add_policy(parser, 0, "fresh responses; 0: the recorded rollouts, of a model 8 (default: %(default)s)")
+    _add_policy(
+        parser, 0, "fresh responses; 0: the recorded rollouts, of a model 8 (default: %(default)s)", not_negative
+    )
     parser.add_argument("--problem", metavar="ID", help="default: that with most different correct responses")
     parser.add_argument("--response", type=int, metavar="INDEX", help="only this response of the group, from 0")
     parser.add_argument("--step", type=_positive, help="step of the recorded rollouts (default: the last)")

@@ -26,10 +26,12 @@ def add_signals_arguments(parser: argparse.ArgumentParser) -> None:
                         "where known wording and id), or rated ones (question, ground_truth, and columns with solution "
                         "and is_correct)")  # fmt: skip
     parser.add_argument("--expert", metavar="METHOD", help="the method of anchors among labelled solutions")
-    parser.add_argument("--problems", type=_count, default=60, metavar="N", help="how many (default: %(default)s)")
-    parser.add_argument("--skip", type=_count, default=0, metavar="N", help="problems to leave out before those")
     parser.add_argument(
-        "--sampled-problems", type=_count, default=60, metavar="N",
+        "--problems", type=not_negative, default=60, metavar="N", help="how many (default: %(default)s)"
+    )
+    parser.add_argument("--skip", type=not_negative, default=0, metavar="N", help="problems to leave out before those")
+    parser.add_argument(
+        "--sampled-problems", type=not_negative, default=60, metavar="N",
         help="problems that the policy answers itself; 0: none (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--initial", metavar="MODEL", help="the policy that the model started from (default: the "
@@ -68,7 +70,8 @@ def _policy(options: argparse.Namespace) -> "Policy":
     return policy
 
 
-def _count(text: str) -> int:
+def not_negative(text: str) -> int:
+    """The value of an option that counts something, possibly nothing."""
     number = int(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"must not be negative, got {number}")

@@ -131,3 +131,12 @@ def test_find_overlaps_near_duplicates_without_a_13_gram_in_common() -> None:
 def test_find_overlaps_refuses_a_similarity_out_of_range(near: float) -> None:
     with pytest.raises(ConfigError, match=rf"must lie in \(0, 1\], got {near}"):
         look([], LONG, near=near)
+
+
+def test_find_overlaps_names_the_nearest_duplicate_and_not_the_first():
+    words = [f"w{i}" for i in range(12)]  # too short for a 13-gram
+    target = Target(benchmark="set", id="1", text=" ".join(words))
+    rows = [("far", " ".join([*words[:9], "x", "y", "z"])), ("near", " ".join([*words[:11], "x"]))]
+    (overlap,) = find_overlaps(rows, [target], near_threshold=0.3).overlaps
+    assert (overlap.num_near, overlap.place) == (2, "near")
+    assert overlap.excerpt.endswith("w10 x")

@@ -165,7 +165,7 @@ def _count_near(words: list[str], shingles: _Runs, overlaps: list[Overlap], plac
             continue
         overlap = overlaps[index]
         overlap.num_near += 1
-        if not overlap.place:
+        if jaccard > overlap.jaccard and not (overlap.num_exact or overlap.num_sharing):
             overlap.place, overlap.excerpt = place, _excerpt(words, 0)
         overlap.jaccard = max(overlap.jaccard, jaccard)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gar.comparison import child
+from gar.comparison.result import USAGE
 from gar.config import RunConfig, dump_config, parse_yaml
 from gar.errors import ConfigError, DataError, RecordError
 from gar.records import RunFolder
@@ -108,6 +109,7 @@ def test_a_run_of_a_comparison_goes_on_after_its_last_step(whole: RunFolder, tmp
     source.write_text(dump_config(config))
     assert in_process(child._run, str(source), 0.0) == 0
     assert len(run.read_run().resume_times) == 1
+    (run.path / USAGE).unlink()  # a run on its own has none
     assert_equal_runs(run, whole)
     (run.path / "model" / "model.safetensors").unlink()
     shutil.rmtree(run.checkpoints / "checkpoint-5")
@@ -115,6 +117,7 @@ def test_a_run_of_a_comparison_goes_on_after_its_last_step(whole: RunFolder, tmp
     (run.checkpoints / "checkpoint-4" / "optimizer.pt").write_bytes(b"")
     assert in_process(child._run, str(source), 0.0) == 0  # nothing whole to go on from: anew, and not refused for ever
     assert run.read_run().resume_times == []
+    (run.path / USAGE).unlink()  # a run on its own has none
     assert_equal_runs(run, whole)
 
 

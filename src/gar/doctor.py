@@ -238,7 +238,7 @@ def probe_training() -> dict[str, str]:
     """Import what `gar train` needs, then run the embedded model once."""
     import torch
 
-    import gar.integrations.trl.trainer  # noqa: F401
+    import gar.integrations.trl.trainer  # noqa: F401  whether it can be imported is the probe
     from gar.models.embedded import load_embedded
 
     model, tokenizer = load_embedded()

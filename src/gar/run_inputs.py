@@ -131,13 +131,13 @@ class RunInputs:
         if not (folder.path / relative).exists():
             return False
         try:
-            there = folder.read_json(relative)
+            recorded = folder.read_json(relative)
         except RecordError as error:
             self.say(f"[yellow]{escape(str(error))} It is measured again.[/]")
             return False
-        if {name: there.get(name) for name in head} != head:
+        if {name: recorded.get(name) for name in head} != head:
             return False
-        if there.get("sets_hash") == _sets_hash(there.get("sets")):
+        if recorded.get("sets_hash") == _sets_hash(recorded.get("sets")):
             return True
         self.say(f"[yellow]{escape(str(folder.path / relative))} is not what was written. It is measured again.[/]")
         return False

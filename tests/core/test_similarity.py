@@ -15,25 +15,7 @@ from gar.core.similarity import (
     unit_tokens,
 )
 from gar.core.token_match import ordered_match, token_match
-
-WIDTH = 7
-INDEX = torch.tensor([1, 0, 1, 2, 0, 1, 1])  # response 3 has no token
-
-
-def group(seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[ResponseTokens, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    vectors = torch.randn(len(INDEX), WIDTH, generator=generator, dtype=torch.float64).to(dtype)
-    anchor = torch.randn(5, WIDTH, generator=generator, dtype=torch.float64).to(dtype)
-    return ResponseTokens(vectors, INDEX, 4), anchor
-
-
-def cosine(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float(torch.nn.functional.cosine_similarity(one.double(), other.double(), dim=0, eps=0))
-
-
-def tokens_of(responses: ResponseTokens, i: int) -> torch.Tensor:
-    return responses.vectors[responses.response_index == i].double()
-
+from tests.core.token_groups import INDEX, WIDTH, cosine, group, tokens_of
 
 # --------------------------------------------------------------------------------------------------- token vectors
 
@@ -186,7 +168,7 @@ def test_similarities_refuse_what_does_not_fit(unchecked):
     with pytest.raises(ValueError, match="one entry per token, expected 7, got 6"):
         mean_similarity(responses._replace(response_index=INDEX[:-1]), anchor)
     with pytest.raises(ValueError, match="weighting must be one of norm, unit, got 'square'"):
-        mean_similarity(responses, anchor, weighting="square")  # type: ignore[arg-type]
+        mean_similarity(responses, anchor, weighting="square")
     with pytest.raises(ValueError, match="memory_bytes must be at least 280 for one token against 7, got 279"):
         token_match(responses, anchor, memory_bytes=279)
     with pytest.raises(ValueError, match=r"anchor_hidden must have the shape of its gradients, \(5, 7\), got \(4, 7\)"):

@@ -223,8 +223,8 @@ def _draw_memory(axes: Axes, costs: Sequence[Cost]) -> None:
 def _parts(costs: Sequence[Cost]) -> list[str]:
     """Parts of a step in the order of a step."""
     order = [*_PARTS]
-    there = {part for cost in costs for part in cost.seconds_per_step if part != "step"}
-    return sorted(there, key=lambda part: (order.index(part) if part in order else len(order), part))
+    measured = {part for cost in costs for part in cost.seconds_per_step if part != "step"}
+    return sorted(measured, key=lambda part: (order.index(part) if part in order else len(order), part))
 
 
 def _part_colour(part: str) -> str:

@@ -192,8 +192,8 @@ def kernel_similarity(
     Args:
         gradients: g_t of a group's tokens.
         hidden: h_t of the same tokens.
-        anchor_gradients: Of the anchor.
-        anchor_hidden: Of the same tokens.
+        anchor_gradients: Gradients of the anchor's tokens.
+        anchor_hidden: Hidden states of the same tokens.
         memory_bytes: Temporary-memory limit for products of tokens with tokens.
 
     Returns:

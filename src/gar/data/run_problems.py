@@ -34,15 +34,15 @@ def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str,
     Raises:
         DataError: The source cannot be read at all.
     """
-    found: dict[str, Problem] = {}
+    by_id: dict[str, Problem] = {}
     if settings.source == EMBEDDED:
         return {problem.id: problem for problem in _embedded(settings) if problem.id in ids}
     for _, item in ProblemReader(settings.source, settings, on_error=_skip):
         if isinstance(item, Problem) and item.id in ids:
-            found[item.id] = item
-            if len(found) == len(ids):
+            by_id[item.id] = item
+            if len(by_id) == len(ids):
                 break
-    return found
+    return by_id
 
 
 def _embedded(settings: DataSettings) -> list[Problem]:

@@ -146,9 +146,9 @@ def _loading_faults(name: str, source: ModelSource, what: tuple[str, str] = _MOD
 def _loading_fault(name: str, source: ModelSource, what: tuple[str, str], error: Exception) -> str:
     if source.gguf_file is not None:
         return _gguf_fault(name, error)
-    here = "" if Path(source.path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
+    hint = "" if Path(source.path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
     return (
-        f"cannot load {what[0]} from '{name}': {str(error).partition(chr(10))[0]}\n{here}"
+        f"cannot load {what[0]} from '{name}': {str(error).partition(chr(10))[0]}\n{hint}"
         f"Expected a folder with {what[1]}, or a Hub id that can be reached."
     )
 

@@ -81,7 +81,7 @@ class ResumableOutput:
         """Refuse to continue what another run began.
 
         Args:
-            identity: Of this run, or as much of it as is known yet.
+            identity: Identity of this run, or as much of it as is known yet.
 
         Raises:
             ConfigError: The output was begun with another identity, and the error says in what they differ; or there
@@ -104,7 +104,7 @@ class ResumableOutput:
         """Begin, or resume what the same run began.
 
         Args:
-            identity: Of this run, complete.
+            identity: Complete identity of this run.
             overwrite: Remove what another run began, or what cannot be read or has no identity.
             files: Texts that belong to the identity. They are written before it, where the output begins.
 

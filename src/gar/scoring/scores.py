@@ -58,7 +58,7 @@ class ResponseScore:
     """What GAR says of one response.
 
     Attributes:
-        id: Of its group.
+        id: Identifier of its group.
         group_index: Position of its group in the call.
         response_index: Position in its group.
         status: How verification ended; None where `ResponseGroup.eligible` took its place.

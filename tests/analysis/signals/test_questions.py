@@ -63,7 +63,10 @@ def test_ask_labelled_without_wordings_asks_at_equal_wording():
 def test_ask_chain_asks_everything_in_the_words_that_the_anchor_does_not_use():
     questions = Questions()
     ask_chain(questions, load_arithmetic("test")[:6])
-    words = lambda text: "is" in text.split()  # noqa: E731
+
+    def words(text: str) -> bool:
+        return "is" in text.split()
+
     rows = asked(questions)
     assert {row[0] for row in rows} == {"equal-wording", "over-wording", "own", "sound"}
     for question, _, better, worse, common in rows:

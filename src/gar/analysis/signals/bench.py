@@ -27,7 +27,7 @@ class Share:
 
     Attributes:
         share: NaN without triples.
-        low: Of the 95 % interval by bootstrap over problems, `high` the upper end.
+        low: Lower end of the 95 % interval by bootstrap over problems; `high` is the upper end.
         mean_better: Mean similarity of the pairs that should be the more alike, `mean_worse` of the others.
         num_triples: n, without those where a solution has no token.
         num_problems: Among them.
@@ -64,7 +64,7 @@ def run_bench(
 
     Args:
         triples: What is asked; at least one.
-        tokens: Of the solutions that the triples name.
+        tokens: Tokens of the solutions that the triples name.
         similarities: By name.
     """
     values = {

@@ -21,7 +21,7 @@ def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.
     Args:
         problem: The problem.
         other: A problem with as many operations, whose work is shown instead.
-        wording: Of all of them.
+        wording: Wording of all solutions.
         rng: Where wrong digits and places come from.
     """
     right, foreign = running_values(problem), running_values(other)

@@ -95,8 +95,8 @@ def ask_labelled(
         questions: Receives the triples.
         solutions: Several to a problem. Where wordings are unknown, all count as equal.
         expert: The method of anchors; None: every solution is the anchor once.
-        length: Of a solution, to find another problem's anchor that is as long.
-        seed: Of the draw of other problems.
+        length: Gives the length of a solution, to find another problem's anchor that is as long.
+        seed: Seed for drawing other problems.
     """
     rng = random.Random(seed)
     by_problem: dict[str, list[LabelledSolution]] = defaultdict(list)
@@ -202,7 +202,7 @@ def ask_sampled(
         problem: Its first anchor is the anchor.
         right: Responses that are verified and well formatted.
         soundness: "sound", or how a response is not.
-        most_pairs: Of a sound and an unsound response; an even choice of more.
+        most_pairs: Largest number of pairs of a sound and an unsound response; of more, an even choice.
     """
 
     def solution(text: str) -> LabelledSolution:

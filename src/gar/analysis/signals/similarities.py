@@ -15,7 +15,7 @@ from gar.core.similarity import ResponseTokens, Weighting, kernel_similarity, me
 from gar.core.token_match import TokenMatch, ordered_match, token_match
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]
-"""Of a response and an anchor. NaN where one of them has no token."""
+"""Number for a response and an anchor. NaN where one of them has no token."""
 
 
 def printed(response: SolutionTokens, anchor: SolutionTokens) -> float:

@@ -43,7 +43,7 @@ def questions_for(
         expert: The method of anchors; None: stepwise of the embedded task, every method of a file.
         num_problems: At most so many.
         skip: Problems to leave out before those.
-        seed: Of the draws of other problems and flaws.
+        seed: Seed for drawing other problems and flaws.
 
     Raises:
         RecordError: The file cannot be read.

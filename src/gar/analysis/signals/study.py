@@ -33,7 +33,7 @@ class Scope:
         skip: Problems to leave out.
         sampled_problems: Problems that the policy answers itself; 0 leaves `sampled` out.
         num_samples: Responses to each of those.
-        seed: Of the draws of other problems, flaws and samples.
+        seed: Seed for drawing other problems, flaws and samples.
     """
 
     solutions: str | Path | None = None
@@ -61,7 +61,7 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
 
     Args:
         policy: Whose gradients, problems and samples.
-        scope: Of how much.
+        scope: What to ask, and how much of it.
         initial: The policy that the run started from, for the similarities that keep to it; None: there is no other.
 
     Raises:

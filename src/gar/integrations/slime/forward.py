@@ -65,7 +65,7 @@ def sequence_means(
     Args:
         args: slime's arguments.
         chunks: The policy, from `policy_chunks`.
-        sequences: Of this data-parallel rank; the same ones on its tensor, pipeline and context ranks.
+        sequences: Sequences of this data-parallel rank; the same ones on its tensor, pipeline and context ranks.
         signal: Signal kind and thresholds.
         device: Where slime keeps tokens.
 

@@ -133,8 +133,8 @@ class _Batch:
         """Best cosine of each needed response of all ranks with its anchors, float64 on the CPU; NaN elsewhere.
 
         Args:
-            response_means: Of `needed_here`, in that order.
-            anchor_means: Of `anchor_rows_here`, in that order.
+            response_means: Mean vectors of `needed_here`, in that order.
+            anchor_means: Mean vectors of `anchor_rows_here`, in that order.
         """
         groups, _ = self.anchor_rows()
         anchors = response_means.new_zeros(len(groups), response_means.shape[1])

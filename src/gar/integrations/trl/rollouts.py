@@ -83,7 +83,7 @@ class RolloutBatch:
         """Take in the tokens as they are: texts, scored positions, and which responses were cut off.
 
         Args:
-            reader: Of the policy's tokenizer.
+            reader: A reader of the policy's tokenizer.
             prompt_ids: As the model read them.
             completion_ids: As the model wrote them.
             token_mask: Per response, 0 for tokens that the policy did not write; None where it wrote all.

@@ -55,7 +55,7 @@ def maspo_policy_loss(
 
     Args:
         old_log_prob: [responses, tokens], of the policy that made the rollouts.
-        log_prob: Of the policy that is trained.
+        log_prob: Log-probabilities under the policy that is trained.
         advantages: One per token.
         response_mask: True for the policy's own tokens.
         loss_agg_mode: How verl averages; MASPO's is "token-mean", verl's default.

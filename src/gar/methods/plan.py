@@ -1,0 +1,138 @@
+"""A method on an engine, with the settings in force: the plan with which every driver begins."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from torch import Tensor
+
+from gar.core import group_advantages, reinforce_plus_plus_advantages
+from gar.methods import (
+    METHODS,
+    Engine,
+    Method,
+    check_declaration,
+    check_settings,
+    find_method,
+    resolve_signal,
+    warn_of_unread,
+)
+from gar.methods.base import Estimator
+from gar.settings import AdvantageSettings, RewardSettings, Settings, SignalSettings
+
+_WHITENING_EPS = 1e-8
+"""Added to the variance over a batch, as verl and slime do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shaping:
+    """A method on an engine, with the settings in force. `plan_shaping` makes one and refuses what does not fit."""
+
+    method: Method
+    engine: Engine
+    signal: SignalSettings
+    reward: RewardSettings
+    advantage: AdvantageSettings
+
+    def outcome_alone(self) -> "Shaping":
+        """The same with the outcome as the whole reward, as in evaluations."""
+        return replace(self, method=METHODS["grpo"])
+
+    @property
+    def estimator(self) -> Estimator:
+        """How rewards become advantages: the run's choice, or else the method's."""
+        return self.advantage.estimator or self.method.estimator
+
+    @property
+    def ddof(self) -> int:
+        """Denominator of the variance (0 population, 1 Bessel): the run's, or else the engine's."""
+        return self.engine.ddof if self.advantage.ddof is None else self.advantage.ddof
+
+    @property
+    def eps(self) -> float:
+        """Added to the standard deviation: the run's, or else the engine's."""
+        return self.engine.eps if self.advantage.eps is None else self.advantage.eps
+
+    def normalised(self, rewards: Tensor, group_index: Tensor, *, scale: Literal["std", "none"] = "std") -> Tensor:
+        """Rewards minus their group's mean and, with scale "std", divided by its spread; float64 [responses]."""
+        return group_advantages(
+            rewards, group_index, scale=scale, ddof=self.ddof, eps=self.eps, std_floor=self.advantage.std_floor
+        )
+
+    def advantages(
+        self,
+        rewards: Tensor,
+        group_index: Tensor,
+        *,
+        token_counts: Tensor | None = None,
+        scale: Literal["std", "none"] = "std",
+    ) -> Tensor:
+        """Advantages of the responses of all ranks, float64 [responses], by the run's estimator.
+
+        Args:
+            rewards: Float64 [responses].
+            group_index: Which problem a response answers.
+            token_counts: Tokens of each response that enter the loss; for estimators that whiten over tokens.
+            scale: Whether the group's standard deviation divides; for the estimator "group".
+
+        Raises:
+            ValueError: `token_counts` is missing under an estimator that whitens.
+        """
+        if self.advantage.baseline == "none":
+            return rewards
+        if self.estimator == "group":
+            return self.normalised(rewards, group_index, scale=scale)
+        if token_counts is None:
+            raise ValueError(
+                f"token_counts is None, expected one number per response: {self.estimator} weighs responses by their "
+                "tokens in the loss"
+            )
+        return reinforce_plus_plus_advantages(
+            rewards,
+            token_counts,
+            group_index,
+            baseline=self.estimator == "reinforce-pp-baseline",
+            ddof=self.ddof,
+            eps=_WHITENING_EPS,
+        )
+
+
+def plan_shaping(
+    engine: Engine,
+    method: str | Method,
+    sections: Mapping[str, Settings] | None = None,
+    *,
+    divides: bool = True,
+    quiet: bool = False,
+) -> Shaping:
+    """Settings in force for a method on an engine. Every driver begins with this.
+
+    Args:
+        engine: What the engine can do.
+        method: Name of a registered method, or the method itself.
+        sections: The sections of settings that the engine takes, by name; a missing one is at its defaults.
+        divides: Whether the group's standard deviation divides where rewards are normalised in groups.
+        quiet: Do not warn of settings that this method does not read: the driver has said it already.
+
+    Raises:
+        ConfigError: An unknown method, one that declares what does not exist or needs what the engine lacks, or a
+            setting that another one switches off.
+    """
+    sections = sections or {}
+    chosen = find_method(method) if isinstance(method, str) else check_declaration(method)
+    shaping = Shaping(
+        method=chosen,
+        engine=engine,
+        signal=resolve_signal(chosen, _section(sections, "signal", SignalSettings)),
+        reward=_section(sections, "reward", RewardSettings),
+        advantage=_section(sections, "advantage", AdvantageSettings),
+    )
+    engine.check(chosen, shaping.estimator)
+    check_settings(chosen, reward=shaping.reward, advantage=shaping.advantage, divides=divides)
+    if not quiet:
+        warn_of_unread(chosen, sections, driver=engine.name, ignored=engine.ignores)
+    return shaping
+
+
+def _section(sections: Mapping[str, Any], name: str, kind: Any) -> Any:
+    return sections.get(name) or kind()

@@ -7,22 +7,39 @@ rises from about 0.4 to more than 1.1: more answers become correct, and correct 
 solution earn more. All of GAR is in `scorer.score`; the model, data, sampler and loss can be your own.
 """
 
-import argparse
 import os
 import random
 from statistics import mean
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
+import tyro
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from gar import GarScorer, ResponseGroup
 from gar.data.arithmetic import load_arithmetic
+from gar.data.problems import Problem
 from gar.models.embedded import load_embedded
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.verify import Verifier
+
+
+def sample(model: Any, tokenizer: Any, problems: list[Problem], *, seed: int) -> list[ResponseGroup]:
+    """Eight responses to each problem, as the exact tokens that were sampled."""
+    prompts = [encode_prompt(tokenizer, problem.prompt) for problem in problems]
+    written = generate_responses(model, tokenizer, prompts, num_samples=8, max_new_tokens=48, seed=seed)
+    return [
+        ResponseGroup(
+            prompt=prompt,
+            responses=[response.ids for response in responses],
+            anchors=[anchor.text for anchor in problem.anchors],
+            answer=problem.answer,
+        )
+        for problem, prompt, responses in zip(problems, prompts, written, strict=True)
+    ]
 
 
 def policy_gradient_loss(model: torch.nn.Module, groups: list[ResponseGroup], advantages: Tensor) -> Tensor:
@@ -38,12 +55,17 @@ def policy_gradient_loss(model: torch.nn.Module, groups: list[ResponseGroup], ad
     return -(advantages[:, None] * log_probs)[is_response].mean()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=30, help="optimiser steps of 8 problems x 8 responses")
-    steps = parser.parse_args().steps
-    torch.set_num_threads(1)  # the model is so small that a second thread costs more than it gives
+def take_step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One optimiser step, with gradients clipped to norm 1."""
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 1.0)
+    optimizer.step()
 
+
+def main(steps: int = 30) -> None:
+    """Train for this many steps of 8 problems with 8 responses each, and print the rewards."""
+    torch.set_num_threads(1)  # the model is so small that a second thread costs more than it gives
     model, tokenizer = load_embedded()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
     problems, rng = load_arithmetic("train"), random.Random(0)
@@ -51,25 +73,10 @@ def main() -> None:
         # One scorer serves the whole run: it reads the model's current weights.
         scorer = GarScorer(model, tokenizer, verifier=verifier)
         for step in range(1, steps + 1):
-            batch = rng.sample(problems, 8)
-            prompts = [encode_prompt(tokenizer, problem.prompt) for problem in batch]
-            written = generate_responses(model, tokenizer, prompts, num_samples=8, max_new_tokens=48, seed=step)
-            groups = [
-                ResponseGroup(
-                    prompt=prompt,
-                    responses=[response.ids for response in responses],  # the exact tokens, never encoded again
-                    anchors=[anchor.text for anchor in problem.anchors],
-                    answer=problem.answer,
-                )
-                for problem, prompt, responses in zip(batch, prompts, written, strict=True)
-            ]
+            groups = sample(model, tokenizer, rng.sample(problems, 8), seed=step)
             scores = scorer.score(groups)
-
-            loss = policy_gradient_loss(model, groups, torch.tensor([score.advantage for score in scores]))
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            advantages = torch.tensor([score.advantage for score in scores])
+            take_step(optimizer, policy_gradient_loss(model, groups, advantages))
 
             reward, correct = mean(score.reward for score in scores), mean(score.verified for score in scores)
             bonus = mean(score.bonus for score in scores)
@@ -77,4 +84,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

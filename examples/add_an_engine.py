@@ -5,10 +5,10 @@
 The engine is the loop of plain_pytorch_loop.py: its sampler, its loss. docs/add-an-engine.md goes through `shape`.
 """
 
+import argparse
 import random
 
 import torch
-import tyro
 from plain_pytorch_loop import policy_gradient_loss, sample, take_step
 
 from gar import ResponseGroup
@@ -49,7 +49,7 @@ def shape(groups: list[ResponseGroup], model, reader: SequenceReader, verifier: 
     return table.shape(aligned.alignment, vectors=aligned.vectors)
 
 
-def main(steps: int = 30, method: str = "gar-grpo") -> None:
+def main(steps: int, method: str) -> None:
     """Train for this many steps of 8 problems with 8 responses each, and print the rewards."""
     torch.set_num_threads(1)
     model, tokenizer = load_embedded()
@@ -70,4 +70,7 @@ def main(steps: int = 30, method: str = "gar-grpo") -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=30, help="optimiser steps of 8 problems x 8 responses")
+    parser.add_argument("--method", default="gar-grpo", help=f"one of {', '.join(LOOP.methods())}")
+    main(**vars(parser.parse_args()))

@@ -7,6 +7,7 @@ rises from about 0.4 to more than 1.1: more answers become correct, and correct 
 solution earn more. All of GAR is in `scorer.score`; the model, data, sampler and loss can be your own.
 """
 
+import argparse
 import os
 import random
 from statistics import mean
@@ -15,7 +16,6 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
-import tyro
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -63,7 +63,7 @@ def take_step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.step()
 
 
-def main(steps: int = 30) -> None:
+def main(steps: int) -> None:
     """Train for this many steps of 8 problems with 8 responses each, and print the rewards."""
     torch.set_num_threads(1)  # the model is so small that a second thread costs more than it gives
     model, tokenizer = load_embedded()
@@ -84,4 +84,6 @@ def main(steps: int = 30) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=30, help="optimiser steps of 8 problems x 8 responses")
+    main(**vars(parser.parse_args()))

@@ -158,7 +158,6 @@ def key_of(words: list[str]) -> str:
 def understood(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the program takes these words."""
     monkeypatch.chdir(folder)
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     for word in words:
         if word.endswith(".yaml"):
             (folder / word).write_text("")
@@ -174,6 +173,7 @@ def understood(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) 
             return rest[1:] == []
         if program == "python":
             monkeypatch.setattr(sys, "argv", rest)
+            monkeypatch.syspath_prepend(str((ROOT / rest[0]).parent))  # as Python does
             runpy.run_path(str(ROOT / rest[0]), run_name="__main__")
         elif program == "torchrun":
             get_args_parser().parse_args(rest)

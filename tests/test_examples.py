@@ -55,8 +55,9 @@ def test_every_example_states_its_command():
         assert f"\n\n    python examples/{path.name} [" in path.read_text()
 
 
-def test_plain_pytorch_loop_raises_the_reward():
-    steps = printed_steps(run("plain_pytorch_loop.py", "--steps", "10"))
+def test_plain_pytorch_loop_raises_the_reward(capsys):
+    load_example("plain_pytorch_loop").main(steps=10)
+    steps = printed_steps(capsys.readouterr().out)
     rewards = [reward for _, reward, _, _ in steps]
     assert len(rewards) == 10
     assert mean(rewards[:5]) < 0.5  # seen: 0.38
@@ -64,9 +65,10 @@ def test_plain_pytorch_loop_raises_the_reward():
     assert all(bonus > 0 for *_, bonus in steps)
 
 
-def test_an_engine_of_ones_own_gives_what_the_scorer_gives():
+def test_an_engine_of_ones_own_gives_what_the_scorer_gives(capsys):
     """Two routes to the same rewards: the parts of the path by hand, and `GarScorer`."""
-    assert run("add_an_engine.py", "--steps", "3") == run("plain_pytorch_loop.py", "--steps", "3")
+    load_example("plain_pytorch_loop").main(steps=3)
+    assert run("add_an_engine.py", "--steps", "3") == capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -56,6 +56,7 @@ def content(run: RunFolder) -> dict[str, bytes]:
 # Killed.
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_every_file_of_its_end_trains_no_step_too_many(whole: RunFolder, run: RunFolder):
     for file in ("/model", "learning-curve.png", "learning-curve.svg"):
         resume_until(run, file)

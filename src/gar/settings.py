@@ -177,6 +177,9 @@ class SignalSettings(Settings):
     """tau_a: dimensions of h_t below this share of its largest do not count. For gradient-activation alone."""
     anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """p_f: share of anchor tokens to average, those with the largest gradient."""
+    weighting: Literal["norm", "unit"] = "norm"
+    """norm averages the tokens' vectors as they are (the paper). unit scales each to length 1 first, so that tokens
+    that the policy is sure of count as much as the others."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits inside the signal; not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096

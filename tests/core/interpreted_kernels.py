@@ -46,12 +46,14 @@ def means_errors() -> dict[str, float]:
     targets = torch.randint(300, (45,), generator=generator)
     index = torch.randint(4, (45,), generator=generator)  # of 5 responses: one has no token
 
-    def means(signal: str) -> torch.Tensor:
+    def means(name: str) -> torch.Tensor:
+        signal, _, weighting = name.partition(", ")
         return gradient_activation_means(
-            hidden, weight.t().contiguous().t(), targets, index, num_responses=5, signal=signal, logit_scale=0.9
-        )
+            hidden, weight.t().contiguous().t(), targets, index, num_responses=5, signal=signal, logit_scale=0.9,
+            weighting=weighting or "norm",
+        )  # fmt: skip
 
-    truths = {signal: means(signal) for signal in ("gradient-activation", "gradient")}
+    truths = {name: means(name) for name in ("gradient-activation", "gradient", "gradient-activation, unit")}
 
     def with_triton(hidden: torch.Tensor, head: Head, _: Budget) -> head_module.Plan:
         plan = make_plan(hidden, head, Budget(chunk_tokens=16, precision="storage"))
@@ -61,12 +63,14 @@ def means_errors() -> dict[str, float]:
     # A CPU rounds the products to bfloat16: here they are float32, as on a GPU.
     head_module.product = lambda a, b, plan, out=None: torch.mm(a.float(), b.float(), out=out)
     errors = {}
-    for signal, truth in truths.items():
-        found = means(signal)
-        assert torch.equal(found, means(signal)), "the same call twice gave two results"
+    for name, truth in truths.items():
+        found = means(name)
+        assert torch.equal(found, means(name)), "the same call twice gave two results"
         assert not found[4].any()
         cosines = (unit_rows(found).double() * unit_rows(truth).double()).sum(-1)[:4]
-        errors[signal] = float((1 - cosines).max())
+        errors[name] = float((1 - cosines).max())
+        lengths, expected = found.norm(dim=-1), truth.norm(dim=-1)
+        errors[f"{name}, length"] = float((lengths - expected).abs().max() / expected.max())
     return errors
 
 

@@ -23,6 +23,7 @@ HEADS: dict[str, dict[str, Any]] = {
     "gradient": {"signal": "gradient"},
     "hidden": {"signal": "hidden"},
     "thresholds": {"activation_threshold": 0.3, "keep_fraction": [0.3, 1.0, 0.5, 0.01]},
+    "unit": {"weighting": "unit", "logit_softcap": 3.0, "keep_fraction": [0.3, 1.0, 0.5, 0.01]},
 }
 
 
@@ -33,6 +34,7 @@ def from_logits(
     signal: str = "gradient-activation",
     activation_threshold: float = 0.0,
     keep_fraction: Any = 1.0,
+    weighting: Any = "norm",
     chunk_tokens: int | None = None,
     context_group: Any = None,
     **head: Any,
@@ -49,7 +51,7 @@ def from_logits(
         raw_logits,
         positions,
         Head(case.weight, **head),
-        Signal(signal, activation_threshold, torch.as_tensor(keep_fraction, dtype=torch.float64)),
+        Signal(signal, activation_threshold, torch.as_tensor(keep_fraction, dtype=torch.float64), weighting),
         chunk_tokens=chunk_tokens,
         context_group=context_group,
     )

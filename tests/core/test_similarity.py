@@ -5,14 +5,13 @@ import torch
 
 from gar.core import gradient_activation_vectors
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
+from gar.core.closed_form import unit_tokens
 from gar.core.similarity import (
     ResponseTokens,
     dimension_sizes,
     kernel_similarity,
     mean_similarity,
-    mean_similarity_shares,
     token_vectors,
-    unit_tokens,
 )
 from gar.core.token_match import ordered_match, token_match
 from tests.core.token_groups import INDEX, WIDTH, cosine, group, tokens_of
@@ -46,9 +45,11 @@ def test_token_vectors_of_certain_tokens_keep_their_direction():
     torch.testing.assert_close(unit_tokens(u), torch.tensor([[-1.0, 0.5]]) / 1.25**0.5)
 
 
-def test_unit_tokens_without_direction_are_zero():
-    vectors = torch.tensor([[1e-31, 0.0], [torch.nan, 1.0], [torch.inf, 1.0], [0.0, 0.0], [-1e-29, 0.0]])
-    torch.testing.assert_close(unit_tokens(vectors), torch.tensor([[0.0, 0.0]] * 4 + [[-1.0, 0.0]]))
+def test_unit_tokens_without_direction_are_zero_and_not_finite_ones_nan():
+    vectors = torch.tensor([[1e-31, 0.0], [0.0, 0.0], [-1e-29, 0.0], [torch.nan, 1.0], [torch.inf, 1.0]])
+    found = unit_tokens(vectors)
+    torch.testing.assert_close(found[:3], torch.tensor([[0.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]))
+    assert found[3:].isnan().any(-1).all()
 
 
 def test_dimension_sizes_by_hand():
@@ -82,15 +83,6 @@ def test_mean_similarity_of_norms_is_the_paper_s_alignment():
     u = token_vectors(ScoredTokens(hidden, targets, index, 3), Head(weight), Signal(), Budget())
     found = mean_similarity(ResponseTokens(u[:7], index[:7], 2), u[7:])
     torch.testing.assert_close(found, rows[:2] @ rows[2])
-
-
-@pytest.mark.parametrize("weighting", ["norm", "unit"])
-def test_mean_similarity_shares_add_up(weighting):
-    responses, anchor = group()
-    shares = mean_similarity_shares(responses, anchor, weighting=weighting)
-    found = torch.zeros(4).index_add_(0, INDEX, shares)
-    # float32: seven shares of order one
-    torch.testing.assert_close(found, mean_similarity(responses, anchor, weighting=weighting), atol=1e-6, rtol=0)
 
 
 def test_mean_similarity_of_a_certain_token_counts_only_under_unit():

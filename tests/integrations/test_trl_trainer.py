@@ -408,13 +408,13 @@ def test_prompt_holding_tags_does_not_change_the_spans(make_trainer: TrainerFact
 
 
 def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
-    alignments = []
-    for signal in (SignalSettings(), SignalSettings(limit_tokens=2), SignalSettings(kind="hidden")):
+    alignments: list[list[float]] = []
+    for setting in ({}, {"limit_tokens": 2}, {"kind": "hidden"}, {"weighting": "unit"}):
+        signal = SignalSettings(**setting)
         trainer, records = make_trainer(signal=signal, args={"learning_rate": 0.0})
         trainer.train()
         alignments.append([r.alignment for r in records if r.alignment is not None])
-    assert alignments[0] != alignments[1]
-    assert alignments[0] != alignments[2]
+    assert all(other != alignments[0] for other in alignments[1:])
 
 
 def refusal(make_trainer: TrainerFactory, match: str, **options) -> None:

@@ -17,8 +17,8 @@ from gar.spans import TokenSequence
 OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
         "kind": ["gradient", "hidden"], "span": ["think", "response"], "limit_tokens": [5, None],
-        "limit_from": ["start"], "activation_threshold": [0.1], "anchor_keep_fraction": [0.5], "temperature": [2.0],
-        "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
+        "limit_from": ["start"], "activation_threshold": [0.1], "anchor_keep_fraction": [0.5], "weighting": ["unit"],
+        "temperature": [2.0],        "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
     },
     "reward": {
         "beta": [0.25], "base": [2.0], "penalty": [-1.0], "centre": [False], "clip": [False],
@@ -114,7 +114,7 @@ def test_the_kernel_reads_what_the_signal_settings_say():
     parts = ModelParts(backbone=head, head=head, logit_scale=1.0, logit_softcap=None)
     sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=[0, 1])
     means_from_hidden(parts, torch.ones(1, 3, 3), [sequence], [1], spy)  # type: ignore[arg-type]
-    assert spy.read == {"kind", "temperature", "activation_threshold", "precision", "memory_bytes"}
+    assert spy.read == {"kind", "temperature", "activation_threshold", "weighting", "precision", "memory_bytes"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,12 @@ from gar.spans import TokenSequence
 
 
 def own_means(
-    model: Any, sequences: Sequence[TokenSequence], *, kind: str = "gradient-activation", temperature: float = 1.0
+    model: Any,
+    sequences: Sequence[TokenSequence],
+    *,
+    kind: str = "gradient-activation",
+    temperature: float = 1.0,
+    weighting: str = "norm",
 ) -> Tensor:
     """For each sequence alone, unpadded and whole: dL/dh of its scored tokens' mean cross-entropy, times h, summed.
 
@@ -35,7 +40,8 @@ def own_means(
         loss = F.cross_entropy(logits[at - 1].double() / temperature, ids[0, at])
         hidden = leaves[-1]
         (gradient,) = torch.autograd.grad(loss, hidden)
-        rows.append(((gradient * hidden.detach()) if kind == "gradient-activation" else gradient).sum((0, 1)))
+        u = (gradient * hidden.detach() if kind == "gradient-activation" else gradient)[0, at - 1]  # over n
+        rows.append((u / u.norm(dim=-1, keepdim=True)).mean(0) if weighting == "unit" else u.sum(0))
     return torch.stack(rows)
 
 

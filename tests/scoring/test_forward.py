@@ -87,11 +87,17 @@ def test_signal_means_equal_autograd_through_the_models_own_loss(model, scorable
 
 @pytest.mark.parametrize(
     "settings",
-    [SignalSettings(kind="gradient"), SignalSettings(temperature=0.5), SignalSettings(kind="gradient", temperature=2)],
-    ids=["gradient", "cold", "warm gradient"],
+    [
+        SignalSettings(kind="gradient"),
+        SignalSettings(temperature=0.5),
+        SignalSettings(kind="gradient", temperature=2),
+        SignalSettings(weighting="unit"),
+    ],
+    ids=["gradient", "cold", "warm gradient", "unit"],
 )
 def test_signal_means_equal_autograd_under_other_settings(model, scorable, settings):
-    expected = own_means(model, scorable, kind=settings.kind, temperature=settings.temperature)
+    chosen = settings.model_dump(include={"kind", "temperature", "weighting"})
+    expected = own_means(model, scorable, **chosen)
     assert largest_distance(signal_means(find_parts(model), scorable, settings), expected) < CLOSE
 
 

@@ -280,9 +280,13 @@ def test_token_shares_add_up_to_the_alignment(embedded, scorer, groups):
         assert max(map(abs, shares)) > 0.01
 
 
-def test_token_shares_follow_the_best_anchor(scorer, groups):
+@pytest.mark.parametrize("setting", [{}, {"weighting": "unit"}], ids=str)
+def test_token_shares_follow_the_best_anchor(embedded, verifier, groups, setting):
+    scorer = GarScorer(*embedded, verifier=verifier, signal=SignalSettings(**setting))
     group = replace(groups[0], anchors=groups[0].responses[:6:2])
-    for score in scorer.score([group], tokens=True):
+    scores = scorer.score([group], tokens=True)
+    assert any(score.token_shares for score in scores)
+    for score in scores:
         if score.token_shares is not None:
             shares = [share for share in score.token_shares if share is not None]
             assert sum(shares) == pytest.approx(score.alignment, abs=CLOSE)

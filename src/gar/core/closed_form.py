@@ -8,7 +8,13 @@ W has the factor dz_v / d(W h)_v, its slope.
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
+
+from gar.core.arguments import Weighting
+
+TOKEN_NORM_FLOOR = 1e-30
+"""A token vector shorter than this has no direction that float32 can tell."""
 
 
 class SoftmaxSums(NamedTuple):
@@ -44,3 +50,35 @@ class SoftmaxSums(NamedTuple):
     def hidden_gradients(self, target_rows: Tensor) -> Tensor:
         """`dCE/dh_t`, [tokens, hidden], in the dtype of the sums. `target_rows` is W_y of each token."""
         return self.complement[:, None] * (self.others - self.target_slopes[:, None] * target_rows)
+
+    def unit_factors(self, target_rows: Tensor, activations: Tensor | None) -> Tensor:
+        """What scales `(others - slope_y W_y) * h` to the unit vector of u_t, [tokens]: `unit_tokens` without p_y.
+
+        Args:
+            target_rows: W_y of each token.
+            activations: h, or None for the gradient alone.
+        """
+        directions = self.others - self.target_slopes[:, None] * target_rows
+        if activations is not None:
+            directions *= activations
+        norms = directions.norm(dim=-1, dtype=torch.float64)
+        return torch.where(self.complement * norms < TOKEN_NORM_FLOOR, 0.0, 1.0 / norms).to(directions.dtype)
+
+
+def unit_tokens(vectors: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
+    """Each token's vector scaled to unit length; a zero row where its norm is under 1e-30, NaN where it is not finite.
+
+    Example:
+        >>> unit_tokens(torch.tensor([[3e-25, 4e-25], [0.0, 0.0]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    largest = torch.linalg.vector_norm(vectors, torch.inf, dim=-1, keepdim=True)
+    scaled = vectors / largest.clamp(min=torch.finfo(vectors.dtype).tiny)  # or a certain token's squares underflow
+    norms = scaled.norm(dim=-1, keepdim=True)
+    return scaled.div_(norms).masked_fill_(norms * largest < TOKEN_NORM_FLOOR, 0.0)
+
+
+def weighted_tokens(vectors: Float[Tensor, "tokens hidden"], weighting: Weighting) -> Float[Tensor, "tokens hidden"]:
+    """What the mean is taken of: u_t, or with weighting "unit" its direction."""
+    return unit_tokens(vectors) if weighting == "unit" else vectors

@@ -21,9 +21,10 @@ from gar.core.arguments import (
     ScoredTokens,
     Signal,
     SignalKind,
+    Weighting,
     check_arguments,
 )
-from gar.core.closed_form import SoftmaxSums
+from gar.core.closed_form import SoftmaxSums, weighted_tokens
 from gar.core.head import (
     REFERENCE_MARGIN,
     Plan,
@@ -52,6 +53,7 @@ def gradient_activation_vectors(
     logit_softcap: float | None = None,
     activation_threshold: float = 0.0,
     keep_fraction: float | Float[Tensor, " responses"] = 1.0,
+    weighting: Weighting = "norm",
     precision: Precision = "auto",
     chunk_tokens: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -75,6 +77,7 @@ def gradient_activation_vectors(
         activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
         keep_fraction: p_f: only this share of a response's tokens, those with the largest `||u_t||`, is averaged.
             One number, or one per response.
+        weighting: "norm" averages u_t as they are (the paper); "unit" scales each to unit length first (ours).
         precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
             uses a bfloat16 W as it is, with float32 results on CUDA and bfloat16 results on a CPU. "auto" is storage
             for a large bfloat16 head on CUDA, else float32.
@@ -103,7 +106,7 @@ def gradient_activation_vectors(
     means = response_means(
         ScoredTokens(hidden, target_ids, response_index, num_responses),
         Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
-        Signal(signal, activation_threshold, keep_fraction),
+        Signal(signal, activation_threshold, keep_fraction, weighting),
         Budget(memory_bytes, chunk_tokens, precision),
     )
     return unit_rows(means)
@@ -123,6 +126,7 @@ def gradient_activation_means(
     logit_softcap: float | None = None,
     activation_threshold: float = 0.0,
     keep_fraction: float | Float[Tensor, " responses"] = 1.0,
+    weighting: Weighting = "norm",
     precision: Precision = "auto",
     chunk_tokens: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -137,7 +141,7 @@ def gradient_activation_means(
     return response_means(
         ScoredTokens(hidden, target_ids, response_index, num_responses),
         Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
-        Signal(signal, activation_threshold, keep_fraction),
+        Signal(signal, activation_threshold, keep_fraction, weighting),
         Budget(memory_bytes, chunk_tokens, precision),
     )
 
@@ -158,14 +162,15 @@ def response_means(tokens: ScoredTokens, head: Head, signal: Signal, budget: Bud
     norms = torch.zeros(len(hidden), dtype=plan.dtype, device=hidden.device)
     for rows, u in head_contributions(tokens, head, signal, plan):
         norms[rows] = u.norm(dim=-1)
-        sums.index_add_(0, index[rows], u.double().masked_fill(competes[rows][:, None], 0.0))
+        weighted = weighted_tokens(u, signal.weighting)
+        sums.index_add_(0, index[rows], weighted.double().masked_fill(competes[rows][:, None], 0.0))
     chosen = torch.ones_like(competes)
     if bool(competes.any()):
         chosen = strongest_tokens(norms, index, kept)
         again = (chosen & competes).nonzero()[:, 0]
         for rows in again.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
             ((_, u),) = head_contributions(tokens.at(rows), head, signal, plan)
-            sums.index_add_(0, index[rows], u.double())
+            sums.index_add_(0, index[rows], weighted_tokens(u, signal.weighting).double())
     return mean_rows(sums, torch.bincount(index[chosen], minlength=num_responses))
 
 
@@ -253,6 +258,8 @@ def _add_fused(sums: Tensor, tokens: ScoredTokens, head: Head, signal: Signal, p
         with torch.autocast(h.device.type, enabled=False):
             chunk = softmax_sums(h, targets, head, plan)
         activations = h if signal.kind == "gradient-activation" else None
+        if signal.weighting == "unit":
+            chunk = chunk._replace(complement=chunk.unit_factors(head.weight[targets].to(h.dtype), activations))
         add_response_sums(sums, chunk, activations, head, targets, tokens.response_index[rows])
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast, get_args
 import torch
 from torch import Tensor
 
-from gar.core.arguments import Budget, Head, Precision
+from gar.core.arguments import Budget, Head, Precision, check_choice
 
 REFERENCE_MARGIN = 20.0
 """Exponentials are taken relative to z_y + this margin, which saves the pass for the maximum."""
@@ -51,8 +51,7 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
         ValueError: The budget is unknown or out of range, or its memory is too little for a single token.
     """
     memory_bytes, chunk_tokens, precision = budget
-    if precision not in get_args(Precision):
-        raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}")
+    check_choice("precision", precision, get_args(Precision))
     if chunk_tokens is not None and chunk_tokens < 1:
         raise ValueError(f"chunk_tokens must be at least 1 or None, got {chunk_tokens}")
     on_cpu = hidden.device.type == "cpu"

@@ -5,21 +5,27 @@ vectors as they are or scaled to unit length), and a kernel of gradients and hid
 by token. Token vectors of one group exist at a time, and products of tokens with tokens within a limit of memory.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
 from gar.core.alignment import alignment_scores
-from gar.core.arguments import DEFAULT_MEMORY_BYTES, Budget, Head, ScoredTokens, Signal, check_arguments, check_range
+from gar.core.arguments import (
+    DEFAULT_MEMORY_BYTES,
+    Budget,
+    Head,
+    ScoredTokens,
+    Signal,
+    Weighting,
+    check_arguments,
+    check_choice,
+    check_range,
+)
+from gar.core.closed_form import unit_tokens, weighted_tokens
 from gar.core.gradients import NORM_FLOOR, head_contributions, unit_rows
 from gar.core.head import exact_products, make_plan
-
-Weighting = Literal["norm", "unit"]
-
-TOKEN_NORM_FLOOR = 1e-30
-"""A token vector shorter than this has no direction that float32 can tell."""
 
 _CHUNK_TOKENS = 1024
 """Token vectors that exist in float64 at one time."""
@@ -65,21 +71,6 @@ def token_vectors(tokens: ScoredTokens, head: Head, signal: Signal, budget: Budg
     return vectors
 
 
-def unit_tokens(vectors: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
-    """Each token's vector scaled to unit length; a zero row where its norm is under 1e-30 or not finite.
-
-    Example:
-        >>> unit_tokens(torch.tensor([[3e-25, 4e-25], [0.0, 0.0]]))
-        tensor([[0.6000, 0.8000],
-                [0.0000, 0.0000]])
-    """
-    largest = vectors.abs().amax(-1, keepdim=True)
-    usable = largest.isfinite() & (largest > 0)
-    scaled = vectors / largest.where(usable, 1.0)  # or the squares of a certain token's entries underflow
-    norms = scaled.norm(dim=-1, keepdim=True)
-    return torch.where(usable & (norms * largest >= TOKEN_NORM_FLOOR), scaled / norms, 0.0)
-
-
 def dimension_sizes(vectors: Float[Tensor, "tokens hidden"]) -> Float32[Tensor, " hidden"]:
     """Root mean square of each dimension over the tokens, by which vectors may be divided before they are compared.
 
@@ -122,29 +113,11 @@ def mean_similarity(
         >>> mean_similarity(group, anchor), mean_similarity(group, anchor, weighting="unit")
         (tensor([0.2425]), tensor([0.7071]))
     """
+    check_choice("weighting", weighting, get_args(Weighting))
     check_tokens(responses, anchor)
     means = unit_rows(_sums(responses, weighting) / token_counts(responses))
     direction = _direction(anchor, weighting)
     return alignment_scores(means, direction.expand_as(means))
-
-
-def mean_similarity_shares(
-    responses: ResponseTokens, anchor: Float[Tensor, "anchor_tokens hidden"], *, weighting: Weighting = "norm"
-) -> Float32[Tensor, " tokens"]:
-    """Share of each token in its response's `mean_similarity`: `(u_t . v_a) / (n ||s||)`, u_t weighted as there.
-
-    Returns:
-        float32; the shares of a response's tokens add up to its similarity. 0 where it has no usable direction.
-
-    Raises:
-        ValueError: As `mean_similarity`.
-    """
-    check_tokens(responses, anchor)
-    index, sums = responses.response_index, _sums(responses, weighting)
-    norms = sums.norm(dim=-1)
-    usable = norms.isfinite() & (norms >= NORM_FLOOR * token_counts(responses)[:, 0])
-    projections = _weighted(responses.vectors, weighting).double() @ _direction(anchor, weighting)[0].double()
-    return torch.where(usable[index], projections / norms.where(usable, 1.0)[index], 0.0).float()
 
 
 def _direction(anchor: Tensor, weighting: Weighting) -> Tensor:
@@ -157,14 +130,8 @@ def _sums(responses: ResponseTokens, weighting: Weighting) -> Tensor:
     vectors, index, num_responses = responses
     sums = torch.zeros(num_responses, vectors.shape[1], dtype=torch.float64, device=vectors.device)
     for rows in torch.arange(len(vectors), device=vectors.device).split(_CHUNK_TOKENS):
-        sums.index_add_(0, index[rows], _weighted(vectors[rows], weighting).double())
+        sums.index_add_(0, index[rows], weighted_tokens(vectors[rows], weighting).double())
     return sums
-
-
-def _weighted(vectors: Tensor, weighting: Weighting) -> Tensor:
-    if weighting not in get_args(Weighting):
-        raise ValueError(f"weighting must be one of {', '.join(get_args(Weighting))}, got {weighting!r}")
-    return unit_tokens(vectors) if weighting == "unit" else vectors
 
 
 def token_counts(responses: ResponseTokens) -> Tensor:

@@ -8,8 +8,9 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from gar.core.arguments import DEFAULT_MEMORY_BYTES
+from gar.core.closed_form import unit_tokens
 from gar.core.head import exact_products
-from gar.core.similarity import ResponseTokens, check_tokens, rows_at_once, unit_tokens
+from gar.core.similarity import ResponseTokens, check_tokens, rows_at_once
 
 
 class TokenMatch(NamedTuple):

@@ -25,7 +25,7 @@ from gar.settings import (
 _DEFINING = ("kind", "span")
 """Signal settings that make a method what it is. Its others are defaults of its own."""
 
-_SIGNAL_MEANS = ("kind", "activation_threshold", "anchor_keep_fraction", "temperature")
+_SIGNAL_MEANS = ("kind", "activation_threshold", "anchor_keep_fraction", "weighting", "temperature")
 _SPANS = ("span", "limit_tokens", "limit_from")
 _COLUMNS = ("layout", "prompt_field", "answer_field", "anchor_fields")
 

@@ -87,7 +87,7 @@ def token_shares(
             _scored_tokens(hidden, batch, [len(sequence.context_ids) for sequence in batch]),
             _head(parts, settings),
             anchors[members],
-            Signal(settings.kind, settings.activation_threshold),
+            _signal(settings),
             _budget(settings),
         ).split([len(sequence.positions) for sequence in batch])
         for i, own_values in zip(members, values, strict=True):
@@ -157,7 +157,7 @@ def means_from_hidden(
     return response_means(
         _scored_tokens(hidden, sequences, starts),
         _head(parts, settings),
-        Signal(settings.kind, settings.activation_threshold, keep_fraction),
+        _signal(settings, keep_fraction),
         _budget(settings),
     )
 
@@ -174,6 +174,10 @@ def _scored_tokens(hidden: Tensor, sequences: Sequence[TokenSequence], starts: S
 
 def _head(parts: ModelParts, settings: SignalSettings) -> Head:
     return Head(parts.weight, parts.bias, settings.temperature, parts.logit_scale, parts.logit_softcap)
+
+
+def _signal(settings: SignalSettings, keep_fraction: float | Tensor = 1.0) -> Signal:
+    return Signal(settings.kind, settings.activation_threshold, keep_fraction, settings.weighting)
 
 
 def _budget(settings: SignalSettings) -> Budget:

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from gar.config import make_config
 from gar.core import gradient_aligned_rewards
-from gar.integrations.verl.exchange import rows_of_rank, scored_rows
+from gar.integrations.verl.exchange import SignalRequest, rows_of_rank, scored_rows
 from gar.integrations.verl.rows import table_rows
 from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
+from gar.settings import SignalSettings
 from gar.shaping import RewardTable, ShapedTable, TableRow, VectorPlan
 from gar.spans import SequenceReader
 
@@ -163,3 +164,11 @@ def test_rows_of_all_ranks_are_all_rows_once():
         whole = (part.positions + 4 * rank).tolist()
         assert whole == [p for p in rows.positions.tolist() if p // 4 == rank]
     assert torch.equal(torch.cat([part.target_ids for part in parts]), rows.target_ids)
+
+
+def test_a_request_says_all_that_the_workers_must_know_of_the_signal():
+    settings = SignalSettings(kind="gradient", temperature=2.0, activation_threshold=0.0, weighting="unit")
+    assert SignalRequest.from_settings(settings, keep_fraction=0.5) == {
+        "signal": "gradient", "temperature": 2.0, "activation_threshold": 0.0, "keep_fraction": 0.5,
+        "weighting": "unit",
+    }  # fmt: skip

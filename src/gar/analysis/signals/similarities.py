@@ -11,7 +11,8 @@ from rapidfuzz import fuzz
 from torch import Tensor
 
 from gar.analysis.signals.tokens import SolutionTokens
-from gar.core.similarity import ResponseTokens, Weighting, kernel_similarity, mean_similarity
+from gar.core.arguments import Weighting
+from gar.core.similarity import ResponseTokens, kernel_similarity, mean_similarity
 from gar.core.token_match import TokenMatch, ordered_match, token_match
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]

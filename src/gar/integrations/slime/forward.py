@@ -213,6 +213,7 @@ def _micro_batch_means(
         temperature=signal.temperature,
         activation_threshold=signal.activation_threshold,
         keep_fraction=torch.tensor([sequence.keep_fraction for sequence in batch], device=hidden.device),
+        weighting=signal.weighting,
         context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
     )
 

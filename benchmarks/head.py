@@ -5,7 +5,7 @@
 The same hidden states, targets and head for all ways, interleaved (A B C A B C), random peaked softmax, one thread:
 
 * two products: `h W^T` and `P W`, nothing between them: what no exact way without logits can beat;
-* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head;
+* ours: `gradient_activation_means`, in the precision it chooses, and in float32 for a bfloat16 head;
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
   makes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
@@ -32,6 +32,7 @@ from common import machine, peak_memory, spread, write_json
 from torch import Tensor
 
 from gar.core import gradient_activation_means
+from gar.core.head import cpu_has_bfloat16_products
 
 SHAPES = {"256x4096": 4096, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
 """Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""
@@ -147,8 +148,7 @@ def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
         ways[BARE] = two_products
     ways[OURS] = ours
     if case.weight.dtype == torch.bfloat16 and not slow:
-        other = "float32" if case.hidden.is_cuda else "storage"
-        ways[f"{OURS}, {other}"] = lambda case: ours(case, other)
+        ways[f"{OURS}, float32"] = lambda case: ours(case, "float32")
     ways["autograd"] = lambda case: autograd(case, head_gradient=False)
     ways["autograd with dW"] = lambda case: autograd(case, head_gradient=True)
     if hasattr(F, "linear_cross_entropy"):
@@ -163,7 +163,7 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    return device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return device.type != "cpu" or cpu_has_bfloat16_products()
 
 
 def seconds(way: Callable[[Case], Tensor], case: Case) -> float:

@@ -186,7 +186,7 @@ class SignalSettings(Settings):
     """Padded tokens per forward pass, if gar needs a pass of its own."""
     precision: Literal["auto", "float32", "storage"] = "auto"
     """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps its dtype.
-    auto: storage for a large bfloat16 head on a GPU, else float32."""
+    auto: storage for a large bfloat16 head on a GPU, or on a CPU with bfloat16 products; else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
     """Temporary-memory limit of the closed form in bytes, excluding hidden states and head."""
 

@@ -105,13 +105,12 @@ def test_gradient_activation_vectors_are_not_worse_than_the_plain_route(kind, dt
 
 
 @pytest.mark.parametrize("kind", BATCHES)
-def test_gradient_activation_vectors_in_storage_precision_are_not_worse_than_the_plain_route(kind):
-    """On a CPU the products then round to bfloat16, logits included: 8 bits, as the plain route has them."""
+def test_gradient_activation_vectors_in_storage_precision_keep_float32_logits(kind):
+    """Exponentials and the sums of a tile are rounded to bfloat16, the logits are not: these would cost 6e-4."""
     batch = make_batch(BATCHES[kind], torch.bfloat16)
     truth = true_vectors(batch)
     ours = largest_angle(gradient_activation_vectors(*batch, num_responses=RESPONSES, precision="storage"), truth)
-    plain = largest_angle(plain_vectors(batch, upcast_logits=True), truth)
-    assert ours <= 1.5 * plain
+    assert ours <= 2e-6  # 4e-7 to 7e-7 measured: 2^-9 on each of many exponentials, which partly cancel
 
 
 def test_gradient_activation_vectors_in_float32_ignore_what_a_trainer_allows():

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def test_gradient_activation_means_stay_within_their_memory(memory_bytes, tokens
     assert int(done.stdout) <= memory_bytes
 
 
-def plan_on(device: str, **settings: int):
+def plan_on(device: str, **settings: Any):
     """A plan for Qwen3-8B's head and 5,000 tokens."""
     head = Head(torch.empty(151_936, 4096, dtype=torch.bfloat16, device="meta"))
     return make_plan(torch.empty(5000, 4096, dtype=torch.bfloat16, device=device), head, Budget(**settings))
@@ -44,4 +45,18 @@ def test_make_plan_keeps_to_full_chunks_while_the_memory_allows():
 
 def test_make_plan_shrinks_tiles_first_then_chunks():
     assert plan_on("meta", memory_bytes=2**27)[2:4] == (512, 2048)
-    assert plan_on("cpu", memory_bytes=2**22)[2:4] == (8, 128)
+    assert plan_on("cpu", memory_bytes=2**22, precision="float32")[2:4] == (8, 128)
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"avx2": True}, {"avx512_bf16": True}, {"amx_bf16": True}], ids=str)
+def test_precision_auto_is_storage_on_a_cpu_that_multiplies_bfloat16(capabilities, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    narrow = torch.bfloat16 if {"avx512_bf16", "amx_bf16"} & set(capabilities) else torch.float32
+    assert plan_on("cpu").products == narrow
+    assert plan_on("cpu", precision="storage").products == torch.bfloat16
+    assert plan_on("cpu", precision="float32").products == torch.float32
+
+
+def test_precision_auto_is_float32_where_torch_does_not_say_what_the_cpu_can_do(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert plan_on("cpu").products == torch.float32

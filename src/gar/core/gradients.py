@@ -79,8 +79,8 @@ def gradient_activation_vectors(
             One number, or one per response.
         weighting: "norm" averages u_t as they are (the paper); "unit" scales each to unit length first (ours).
         precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
-            uses a bfloat16 W as it is, with float32 results on CUDA and bfloat16 results on a CPU. "auto" is storage
-            for a large bfloat16 head on CUDA, else float32.
+            uses a bfloat16 W as it is, with float32 logits. "auto" is storage for a large bfloat16 head where the
+            device has bfloat16 products (a GPU; a CPU with avx512_bf16 or amx_bf16), else float32.
         chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses; the result does not depend
             on it.
         memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.

@@ -59,12 +59,14 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
     products = dtype
     # float16 is left out: exp(z_v - z_y - 20) underflows there.
     if dtype == torch.float32 and head.weight.dtype == torch.bfloat16 and precision != "float32":
-        narrow = precision == "storage" or (not on_cpu and head.weight.numel() >= _LARGE_HEAD)
+        able = not on_cpu or cpu_has_bfloat16_products()
+        narrow = precision == "storage" or (able and head.weight.numel() >= _LARGE_HEAD)
         products = torch.bfloat16 if narrow else dtype
+    widens = head.weight.dtype != products or (on_cpu and products != dtype)
     triton = products != dtype and hidden.device.type == "cuda" and head.logit_softcap is None and _has_triton()
     chunk = chunk_tokens or (_CPU_TOKENS if on_cpu else _GPU_TOKENS)
     tile = max(1, min(_CPU_TILE, len(head.weight)) if on_cpu else len(head.weight))
-    while (needed := _bytes(chunk, tile, head, dtype, products)) > memory_bytes:
+    while (needed := _bytes(chunk, tile, head, dtype, products, widens)) > memory_bytes:
         if tile > _CPU_TILE:
             tile = max(_CPU_TILE, tile // 2 // _SMALLEST_TILE * _SMALLEST_TILE)
         elif chunk > 16:
@@ -81,12 +83,12 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
     return Plan(dtype, products, chunk, tile, triton)
 
 
-def _bytes(chunk: int, tile: int, head: Head, dtype: torch.dtype, products: torch.dtype) -> int:
+def _bytes(chunk: int, tile: int, head: Head, dtype: torch.dtype, products: torch.dtype, widens: bool) -> int:
     """Temporary memory of a chunk."""
     width = head.weight.shape[1]
     narrow = products.itemsize if products != dtype else 0
     logits = chunk * tile * (dtype.itemsize + narrow) * (3 if head.logit_softcap is not None else 1)
-    widened_tile = tile * width * products.itemsize if head.weight.dtype != products else 0
+    widened_tile = tile * width * dtype.itemsize if widens else 0
     vectors = chunk * width * (6 * dtype.itemsize + 8)  # h, W_y, their sums and products, and one float64 copy
     return logits + widened_tile + vectors
 
@@ -132,7 +134,9 @@ def exponential_sums(
         if plan.products == plan.dtype:
             weighted.addmm_(exponentials, tile)
         else:
-            weighted += product(exponentials.to(plan.products), tile, plan)
+            narrow = exponentials.to(plan.products)
+            # Sums of a tile may be rounded; logits may not, whose errors would be those of exponentials.
+            weighted += product(narrow, tile, plan) if h.is_cuda else narrow @ tile
     return total, at_target, weighted if head.logit_softcap is not None else weighted.mul_(head.slope)
 
 
@@ -165,13 +169,13 @@ def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
 
 
 def product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tensor:
-    """a b in the dtype of the sums. CPUs have no bfloat16 product with a float32 result: they round it first."""
+    """a b in the dtype of the sums. A CPU gives it for float32 inputs alone, which oneDNN may narrow again: exact."""
     if plan.products == plan.dtype:
         return torch.mm(a, b, out=out)
     if a.is_cuda:
         return torch.mm(a, b, out_dtype=plan.dtype, out=out)
-    product = (a @ b).to(plan.dtype)
-    return product if out is None else out.copy_(product)
+    with _float32_products("bf16", cast(Any, torch.backends.mkldnn).matmul):
+        return torch.mm(a.to(plan.dtype), b.to(plan.dtype), out=out)
 
 
 def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]:
@@ -184,10 +188,15 @@ def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]
 @contextmanager
 def exact_products() -> Iterator[None]:
     """Run matrix products in full float32, even where a trainer allows TF32 (CUDA) or bfloat16 (CPU)."""
-    backends = (torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul)
+    with _float32_products("ieee", torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul):
+        yield
+
+
+@contextmanager
+def _float32_products(precision: str, *backends: Any) -> Iterator[None]:
     before = [backend.fp32_precision for backend in backends]
     for backend in backends:
-        backend.fp32_precision = "ieee"
+        backend.fp32_precision = precision
     try:
         yield
     finally:
@@ -198,6 +207,12 @@ def exact_products() -> Iterator[None]:
 def _raw(h: Tensor, tile: Tensor, bias: Tensor | None, plan: Plan, out: Tensor | None = None) -> Tensor:
     raw = product(h, tile.T, plan, out)
     return raw if bias is None else raw.add_(bias)
+
+
+def cpu_has_bfloat16_products() -> bool:
+    """Whether this CPU multiplies bfloat16 matrices faster than float32 ones."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch does not say
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def _has_triton() -> bool:

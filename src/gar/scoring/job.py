@@ -37,7 +37,7 @@ class ScoreJob(ResponseColumns):
     """Score only responses that could earn a bonus, as training does. Rewards stay the same."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Read only the first rows, this many."""
-    window: Annotated[int, Field(ge=1)] = 2048
+    window: Annotated[int, Field(ge=1)] = 256
     """Responses to score at one time. More need less padding; fewer need less memory and lose less if killed."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""

@@ -15,7 +15,7 @@ from trl import GRPOConfig
 from gar.config import RunConfig
 from gar.data.arithmetic import Split
 from gar.data.prompts import drop_long_prompts, render_problems
-from gar.data.run_problems import EMBEDDED, load_run_problems
+from gar.data.run_problems import EMBEDDED, GENERATED, load_run_problems
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
@@ -155,8 +155,10 @@ class RunInputs:
         return problems
 
     def _load_set(self, source: str) -> list[Problem]:
-        embedded = source in get_args(Split) and not Path(source).exists()
-        place = {"source": EMBEDDED, "split": source} if embedded else {"source": source}
+        place = {"source": source}
+        if source in get_args(Split) and not Path(source).exists():
+            own = self.config.data.source
+            place = {"source": own if own in GENERATED else EMBEDDED, "split": source}
         most = self.config.evaluate.max_problems
         return self._load(self.config.data.model_copy(update={**place, "max_problems": most}))
 

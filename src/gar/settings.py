@@ -89,12 +89,13 @@ class DataSettings(Settings):
     """The problems to train on."""
 
     source: str = "arithmetic"
-    """A .jsonl or .parquet file, a Hub id, or "arithmetic" for the task inside the package."""
+    """A .jsonl or .parquet file, a Hub id, or a task that the package generates: arithmetic, word-problems."""
     split: str = "train"
-    """Split of a Hub data set or of the embedded task."""
+    """Split of a Hub data set or of a generated task."""
     subset: str | None = None
-    """Configuration of a Hub data set, for example main of openai/gsm8k. For the embedded task the method of the
-    expert solutions: stepwise (default), or a worse one, running or guess."""
+    """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of the
+    expert solutions: stepwise (default), running or guess of arithmetic, steps (default) or expression of
+    word-problems."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set; pin it."""
     layout: str | None = None

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from gar.config import RunConfig
 from gar.data.prompts import render_problems
-from gar.data.run_problems import EMBEDDED, load_run_problems
+from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import DataError, RecordError
 from gar.models.families import ModelParts, find_parts
 from gar.models.load import load_policy
@@ -117,7 +117,7 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     config = (run.config if run else None) or RunConfig()
     source, replaced = _model_path(run, config, subject)
     notes += replaced
-    changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, EMBEDDED) else "train"}
+    changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, *GENERATED) else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})

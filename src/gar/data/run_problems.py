@@ -5,23 +5,27 @@ from typing import cast
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.problems import LoadedProblems, ProblemReader, load_problems
+from gar.data.word_problems import WORD_PROBLEMS, load_word_problems
 from gar.errors import DataError
 from gar.settings import DataSettings
 from gar.types import Problem
 
 EMBEDDED = "arithmetic"
-"""The name of the source that is part of the package."""
+"""The task of the embedded model."""
+
+GENERATED = (EMBEDDED, WORD_PROBLEMS)
+"""Sources that the package generates: they need no file."""
 
 
 def load_run_problems(settings: DataSettings) -> LoadedProblems:
     """Load the first `max_problems` problems of a run, not yet rendered as prompts.
 
     Raises:
-        DataError: As `load_problems`; or the embedded task has no such split or expert.
+        DataError: As `load_problems`; or a generated task has no such split or expert.
     """
-    if settings.source == EMBEDDED:
-        problems = _embedded(settings)[: settings.max_problems]
-        return LoadedProblems(problems=problems, dropped=[], layout=EMBEDDED, notes=[])
+    if settings.source in GENERATED:
+        problems = _generated(settings)[: settings.max_problems]
+        return LoadedProblems(problems=problems, dropped=[], layout=settings.source, notes=[])
     return load_problems(settings.source, options=settings, max_problems=settings.max_problems)
 
 
@@ -35,8 +39,8 @@ def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str,
         DataError: The source cannot be read at all.
     """
     by_id: dict[str, Problem] = {}
-    if settings.source == EMBEDDED:
-        return {problem.id: problem for problem in _embedded(settings) if problem.id in ids}
+    if settings.source in GENERATED:
+        return {problem.id: problem for problem in _generated(settings) if problem.id in ids}
     for _, item in ProblemReader(settings.source, settings, on_error=_skip):
         if isinstance(item, Problem) and item.id in ids:
             by_id[item.id] = item
@@ -45,7 +49,9 @@ def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str,
     return by_id
 
 
-def _embedded(settings: DataSettings) -> list[Problem]:
+def _generated(settings: DataSettings) -> list[Problem]:
+    if settings.source == WORD_PROBLEMS:
+        return load_word_problems(settings.split, settings.subset)
     return load_arithmetic(cast(Split, settings.split), cast(SolutionMethod, settings.subset or "stepwise"))
 
 

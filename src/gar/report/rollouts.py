@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from gar.data.run_problems import EMBEDDED, find_run_problems
+from gar.data.run_problems import GENERATED, find_run_problems
 from gar.errors import DataError
 from gar.report.options import ReportOptions
 from gar.report.page import ShownGroup, ShownResponse, ShownRollouts, ShownText, content_json
@@ -85,7 +85,7 @@ def _expert_problems(
 
 def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> dict[str, Problem]:
     source = problems or data.source
-    if source != EMBEDDED and not Path(source).exists():
+    if source not in GENERATED and not Path(source).exists():
         raise DataError(f"there is no '{source}' here, and a report fetches nothing. Name a file with --problems.")
     return find_run_problems(data.model_copy(update={"source": source}), ids)
 

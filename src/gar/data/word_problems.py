@@ -1,0 +1,184 @@
+"""A generated task for a real language model: short English word problems of two or three steps.
+
+    Ana has 4 bags with 6 pens in each. Ana gives away 5 pens. Then Ana sells every pen for 3 dollars.
+    How many dollars does Ana get?
+
+Two *methods* reach the answer, each in two *wordings*, with units and without:
+
+    steps, units        4 * 6 = 24 pens. 24 - 5 = 19 pens. 19 * 3 = 57 dollars.
+    steps, bare         4 * 6 = 24. 24 - 5 = 19. 19 * 3 = 57.
+    expression, units   (4 * 6 - 5) * 3 = 57 dollars.
+    expression, bare    (4 * 6 - 5) * 3 = 57.
+
+Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, get_args
+
+from gar.errors import DataError
+from gar.types import Anchor, Problem
+
+WORD_PROBLEMS = "word-problems"
+"""The name of the task as `data.source`."""
+
+Method = Literal["steps", "expression"]
+Wording = Literal["units", "bare"]
+METHODS: tuple[Method, ...] = get_args(Method)
+WORDINGS: tuple[Wording, ...] = get_args(Wording)
+
+NUM_PROBLEMS = {"train": 2000, "test": 200, "harder": 200}
+NUM_STEPS = {"train": (2, 3), "test": (2, 3), "harder": (4,)}
+SEED = 19
+
+_NAMES = ("Ana", "Ben", "Cara", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivan", "Jane", "Kofi", "Lea", "Mia", "Noah")
+_THINGS = ("apple", "pen", "book", "shell", "stamp", "card", "coin", "marble", "flower", "sticker", "cookie", "button")
+_HOLDERS = ("box", "bag", "basket", "jar")
+_GAINS = ("{name} buys {n} more {things}.", "{name} finds {n} {things}.", "A friend gives {name} {n} more {things}.")
+_LOSSES = ("{name} gives away {n} {things}.", "{name} loses {n} {things}.", "Then {n} {things} break.")
+_LARGEST = 99
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation on the value so far: `- 5` leaves `pens`. Units are plural."""
+
+    operator: str
+    number: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A word problem with its solution: a first number, and the steps from it to the answer."""
+
+    text: str
+    first: int
+    steps: tuple[Step, ...]
+
+    def values(self) -> tuple[int, ...]:
+        """The value after each step; the last one is the answer.
+
+        Example:
+            >>> Story("", 4, (Step("*", 6, "pens"), Step("-", 5, "pens"))).values()
+            (24, 19)
+        """
+        values = [self.first]
+        for step in self.steps:
+            values.append(_apply(values[-1], step))
+        return tuple(values[1:])
+
+
+def load_word_problems(split: str, expert: str | None = None) -> list[Problem]:
+    """Load the problems of one split. They are always the same, and no problem is in two splits.
+
+    Args:
+        split: `train` (2,000 problems) and `test` (200) have 2 or 3 steps, `harder` (200) has 4.
+        expert: The method of the expert solutions: `steps` (default) or `expression`.
+
+    Returns:
+        Problems `train-0`, `train-1`, ... with one anchor each, whose random wording does not depend on the method.
+
+    Raises:
+        DataError: There is no such split, or no such method.
+    """
+    method = expert or METHODS[0]
+    for name, value, known in (("split", split, NUM_PROBLEMS), ("expert", method, METHODS)):
+        if value not in known:
+            raise DataError(f"{WORD_PROBLEMS} has no {name} {value!r}, expected one of {', '.join(known)}.")
+    return [
+        Problem(
+            id=f"{split}-{index}",
+            prompt=story.text,
+            answer=str(story.values()[-1]),
+            anchors=(Anchor(text=write_solution(story, method, wording)),),
+            source=WORD_PROBLEMS,
+        )
+        for index, (story, wording) in enumerate(load_stories()[split])
+    ]
+
+
+@cache
+def load_stories() -> dict[str, list[tuple[Story, Wording]]]:
+    """The stories of every split, with the wording of their expert solutions."""
+    rng = random.Random(SEED)
+    seen: set[str] = set()
+    stories: dict[str, list[tuple[Story, Wording]]] = {split: [] for split in NUM_PROBLEMS}
+    for split, drawn in stories.items():
+        while len(drawn) < NUM_PROBLEMS[split]:
+            story = draw_story(rng, rng.choice(NUM_STEPS[split]))
+            if story.text not in seen:
+                seen.add(story.text)
+                drawn.append((story, rng.choice(WORDINGS)))
+    return stories
+
+
+def draw_story(rng: random.Random, num_steps: int) -> Story:
+    """Draw a problem of at least two steps whose values all lie between 2 and 99."""
+    while True:
+        story = _draw(rng, num_steps)
+        if all(2 <= value <= _LARGEST for value in story.values()):
+            return story
+
+
+def _draw(rng: random.Random, num_steps: int) -> Story:
+    name, things = rng.choice(_NAMES), f"{rng.choice(_THINGS)}s"
+    grouped = rng.random() < 0.5
+    sold = rng.random() < 0.5 and (num_steps > 2 or not grouped)
+    first, steps, sentences = rng.randint(3, 40), [], []
+    if grouped:
+        first, each, holder = rng.randint(2, 9), rng.randint(2, 9), rng.choice(_HOLDERS)
+        holders = "boxes" if holder == "box" else f"{holder}s"
+        sentences.append(f"{name} has {first} {holders} with {each} {things} in each.")
+        steps.append(Step("*", each, things))
+    else:
+        sentences.append(f"{name} has {first} {things}.")
+    while len(steps) < num_steps - sold:
+        gains, number = rng.random() < 0.5, rng.randint(2, 20)
+        sentences.append(rng.choice(_GAINS if gains else _LOSSES).format(name=name, n=number, things=things))
+        steps.append(Step("+" if gains else "-", number, things))
+    question = f"How many {things} does {name} have now?"
+    if sold:
+        price = rng.randint(2, 9)
+        sentences.append(f"Then {name} sells all the {things} for {price} dollars each.")
+        steps.append(Step("*", price, "dollars"))
+        question = f"How many dollars does {name} get?"
+    return Story(" ".join([*sentences, question]), first, tuple(steps))
+
+
+def write_solution(story: Story, method: Method, wording: Wording) -> str:
+    """Write a full response with tags, by one of the two methods.
+
+    Example:
+        >>> story = Story("", 4, (Step("*", 6, "pens"), Step("-", 5, "pens"), Step("*", 3, "dollars")))
+        >>> write_solution(story, "expression", "units")
+        '<think>(4 * 6 - 5) * 3 = 57 dollars.</think><answer>57</answer>'
+    """
+    values = story.values()
+    if method == "steps":
+        lines = zip((story.first, *values), story.steps, values, strict=False)
+        working = " ".join(
+            _sentence(f"{left} {step.operator} {step.number}", value, step.unit, wording) for left, step, value in lines
+        )
+    else:
+        working = _sentence(_expression(story), values[-1], story.steps[-1].unit, wording)
+    return f"<think>{working}</think><answer>{values[-1]}</answer>"
+
+
+def _sentence(left: str, value: int, unit: str, wording: Wording) -> str:
+    return f"{left} = {value} {unit}." if wording == "units" else f"{left} = {value}."
+
+
+def _expression(story: Story) -> str:
+    text, is_sum = str(story.first), False
+    for step in story.steps:
+        multiplies = step.operator == "*"
+        text = f"({text})" if multiplies and is_sum else text
+        text, is_sum = f"{text} {step.operator} {step.number}", not multiplies
+    return text
+
+
+def _apply(value: int, step: Step) -> int:
+    return {"+": value + step.number, "-": value - step.number, "*": value * step.number}[step.operator]

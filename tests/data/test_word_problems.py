@@ -1,0 +1,83 @@
+import itertools
+import re
+
+import pytest
+
+from gar.data.run_problems import find_run_problems, load_run_problems
+from gar.data.word_problems import (
+    METHODS,
+    NUM_PROBLEMS,
+    NUM_STEPS,
+    WORDINGS,
+    load_stories,
+    load_word_problems,
+    write_solution,
+)
+from gar.errors import DataError
+from gar.settings import DataSettings, VerifySettings
+from gar.verify import Verifier
+
+
+def test_load_word_problems_gives_splits_that_share_no_problem():
+    prompts = {split: [problem.prompt for problem in load_word_problems(split)] for split in NUM_PROBLEMS}
+    assert {split: len(texts) for split, texts in prompts.items()} == NUM_PROBLEMS
+    every = list(itertools.chain(*prompts.values()))
+    assert len(set(every)) == len(every)
+
+
+def test_load_word_problems_never_changes():
+    problem = load_word_problems("train")[0]
+    assert (problem.id, problem.prompt, problem.answer, problem.anchors[0].text) == (
+        "train-0",
+        "Mia has 6 baskets with 4 flowers in each. Mia finds 15 flowers. How many flowers does Mia have now?",
+        "39",
+        "<think>6 * 4 = 24. 24 + 15 = 39.</think><answer>39</answer>",
+    )
+
+
+@pytest.mark.parametrize(("method", "wording"), itertools.product(METHODS, WORDINGS))
+def test_write_solution_states_what_python_computes_from_the_story(method, wording):
+    """Each equation holds; the numbers are those of the text, in its order; the answer is the last value."""
+    for split, stories in load_stories().items():
+        for story, _ in stories[:100]:
+            text = write_solution(story, method, wording)
+            equations = re.findall(r"([-+*\d () ]+) = (\d+)", text)
+            assert len(equations) == (len(story.steps) if method == "steps" else 1)
+            assert len(story.steps) in NUM_STEPS[split]
+            assert all(eval(left) == int(right) for left, right in equations)
+            assert [int(number) for number in re.findall(r"\d+", story.text)] == [
+                story.first,
+                *(step.number for step in story.steps),
+            ]
+            assert all(2 <= value <= 99 for value in story.values())
+            assert text.endswith(f"<answer>{equations[-1][1]}</answer>")
+            assert (f" {story.steps[-1].unit}." in text) == (wording == "units")
+
+
+def test_expert_solutions_are_verified_and_have_the_method_asked_for():
+    steps, expression = (load_word_problems("harder", method) for method in METHODS)
+    for one, other in zip(steps[:20], expression[:20], strict=True):
+        assert one.anchors != other.anchors
+        assert (one.prompt, one.answer) == (other.prompt, other.answer)
+        assert ("s." in one.anchors[0].text) == ("s." in other.anchors[0].text)  # the same wording
+    some = [*steps[:5], *expression[:5]]
+    with Verifier.from_settings(VerifySettings(num_workers=1)) as verifier:
+        verdicts = verifier.verify(
+            [problem.anchors[0].text for problem in some],
+            [problem.answer for problem in some],
+            prefilled_think=[False] * len(some),
+        )
+    assert all(verdict.verified and verdict.well_formatted for verdict in verdicts)
+
+
+def test_run_problems_of_the_task_need_no_file():
+    settings = DataSettings(source="word-problems", split="test", subset="expression", max_problems=3)
+    loaded = load_run_problems(settings)
+    assert loaded.problems == load_word_problems("test", "expression")[:3]
+    assert find_run_problems(settings, ["test-1"]) == {"test-1": loaded.problems[1]}
+
+
+@pytest.mark.parametrize("wrong", [{"split": "trian"}, {"expert": "guess"}], ids=str)
+def test_load_word_problems_refuses_what_it_does_not_have(wrong):
+    with pytest.raises(DataError, match="expected one of"):
+        load_word_problems(**{"split": "train", **wrong})

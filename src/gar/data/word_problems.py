@@ -16,7 +16,7 @@ Everything is drawn with a fixed seed: the same version of this file gives the s
 import random
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from gar.errors import DataError
 from gar.types import Anchor, Problem
@@ -93,7 +93,7 @@ def load_word_problems(split: str, expert: str | None = None) -> list[Problem]:
             id=f"{split}-{index}",
             prompt=story.text,
             answer=str(story.values()[-1]),
-            anchors=(Anchor(text=write_solution(story, method, wording)),),
+            anchors=(Anchor(text=write_solution(story, cast(Method, method), wording)),),
             source=WORD_PROBLEMS,
         )
         for index, (story, wording) in enumerate(load_stories()[split])

@@ -1,5 +1,6 @@
 """Analyses that need a model, on the embedded one."""
 
+import copy
 import re
 import shutil
 from dataclasses import replace
@@ -10,17 +11,19 @@ import torch
 
 from gar.analysis.gradient_space import anchored_plane, gradient_space, gradient_space_output
 from gar.analysis.head_gradients import separating_threshold, token_gradients
-from gar.analysis.policies import load_policy_of, read_sequences, recorded_groups
+from gar.analysis.policies import load_policy_of, read_sequences, recorded_groups, sampled_groups
 from gar.analysis.propositions import ScoredGroups, reward_propositions
 from gar.analysis.solutions import read_solutions
 from gar.analysis.theory import check_theory, mirrored_pair, theory_output, two_word_counterexample
 from gar.analysis.tokens import token_shares_of, tokens_output
 from gar.analysis.tokens_page import TokenPage, render_tokens
 from gar.data.arithmetic import load_arithmetic, write_solution
-from gar.errors import DataError, RecordError
+from gar.data.prompts import format_instruction
+from gar.errors import ConfigError, DataError, RecordError
 from gar.models.embedded import embedded_path
 from gar.records.checkpoints import seal_checkpoint
 from gar.scoring import ResponseGroup, ResponseScore, SignalStatus
+from gar.types import Problem
 from tests.analysis.conftest import rollout
 
 PROBLEM = load_arithmetic("test")[0]
@@ -114,6 +117,34 @@ def test_tokens_of_a_run_add_up_to_the_alignment(write_run):
     assert any("1 of 3 responses are not scored: no tokens" in note for note in page.notes)
     output = tokens_output(page)
     assert output.data.num_rows == sum(len(response.tokens) for response in page.responses)
+
+
+def test_a_model_is_analysed_with_the_template_and_the_format_asked_for():
+    """Without them no response of a real model to a bare problem is in the think-answer format."""
+    policy = load_policy_of(
+        "embedded",
+        settings={
+            "data": {"template": "boxed"}, "verify": {"format": "boxed"}, "trl": {"max_completion_length": 7},
+            "model": {"dtype": "bfloat16"},
+        },
+    )  # fmt: skip
+    assert all(str(problem.prompt).endswith(f"{format_instruction('boxed')}\n\n") for problem in policy.problems)
+    assert policy.signal.span == "response"  # what the format boxed implies
+    assert policy.model.dtype == torch.bfloat16
+    with pytest.raises(ConfigError, match="options: unknown key 'data.temlpate'"):
+        load_policy_of("embedded", settings={"data": {"temlpate": "boxed"}})
+
+
+def test_sampled_groups_answer_what_the_runs_chat_template_gives(embedded):
+    tokenizer = copy.deepcopy(embedded.tokenizer)
+    tokenizer.chat_template = "{% if short %}3+4={% else %}3+4*7={% endif %}"
+    config = embedded.config.model_copy(
+        update={"trl": {"chat_template_kwargs": {"short": True}, "max_completion_length": 2}}
+    )
+    problem = Problem(id="one", prompt=[{"role": "user", "content": "?"}], answer="7")
+    group = sampled_groups(replace(embedded, tokenizer=tokenizer, config=config), [problem], num_samples=1)[0]
+    assert group.prompt == embedded.encode("3+4=")
+    assert len(group.responses[0]) <= 2
 
 
 def test_recorded_groups_of_a_model_are_refused(embedded):

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from gar.cli.analyze import _parser
+from gar.cli.analyze_signals import asked_settings
 from gar.cli.main import main
 from gar.records import RunFolder
 
@@ -51,6 +53,18 @@ def test_analyze_help_names_every_analysis_and_imports_no_torch():
     for name in ("signals", "alignment", "gradient-space", "silent-groups", "tokens",
                  "theory", "cost"):  # fmt: skip
         assert f"    {name}" in shown
+
+
+@pytest.mark.parametrize("name", ["gradient-space", "tokens", "signals", "theory"])
+def test_analyze_takes_settings_for_a_model_without_a_run(name):
+    given = ["--template", "boxed", "--format", "none", "--max-tokens", "9", "--dtype", "bfloat16"]
+    assert asked_settings(_parser().parse_args([name, "model", *given])) == {
+        "data": {"template": "boxed"},
+        "verify": {"format": "none"},
+        "trl": {"max_completion_length": 9},
+        "model": {"dtype": "bfloat16"},
+    }
+    assert asked_settings(_parser().parse_args([name, "model"])) == {}
 
 
 @pytest.mark.parametrize("name", ["ablation", "sensitivity"])

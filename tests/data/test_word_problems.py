@@ -29,7 +29,7 @@ def test_load_word_problems_never_changes():
     problem = load_word_problems("train")[0]
     assert (problem.id, problem.prompt, problem.answer, problem.anchors[0].text) == (
         "train-0",
-        "Mia has 6 baskets with 4 flowers in each. Mia finds 15 flowers. How many flowers does Mia have now?",
+        "Mia has 6 baskets with 4 flowers in each. Mia finds 15 flowers. How many flowers does Mia have now?\n",
         "39",
         "<think>6 * 4 = 24. 24 + 15 = 39.</think><answer>39</answer>",
     )

@@ -1,13 +1,13 @@
 """A model with the problems it answers, and groups of its responses: fresh ones, or those a run has recorded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
-from gar.config import RunConfig
+from gar.config import RunConfig, make_config, merge
 from gar.data.prompts import render_problems
 from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import DataError, RecordError
@@ -20,7 +20,7 @@ from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
 from gar.settings import SignalSettings
 from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_pieces
-from gar.types import Problem, Tags
+from gar.types import Problem, Prompt, Tags
 from gar.verify import Verifier
 
 _COLUMNS = ("step", "group_index", "response_index", "problem_id", "prompt", "response", "gold", "eligible")
@@ -67,6 +67,10 @@ class Policy:
             self.signal, format=self.config.verify.format, tags=self.tags, tokenizer=self.tokenizer
         )
 
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of a prompt, as the run has them."""
+        return encode_prompt(self.tokenizer, prompt, chat_template_kwargs=self.config.trl.get("chat_template_kwargs"))
+
     def with_anchors(self) -> list[Problem]:
         """The problems that have an expert solution.
 
@@ -101,13 +105,16 @@ class SequenceGroup:
     anchor: TokenSequence
 
 
-def load_policy_of(subject: str, *, data: str | None = None, split: str | None = None) -> Policy:
+def load_policy_of(
+    subject: str, *, data: str | None = None, split: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Policy:
     """The policy of a run (its final model and its problems), or a model as `gar train --model.path` takes it.
 
     Args:
         subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
         data: Problems as `gar train --data.source` takes them; None: the run's own, else the embedded task.
         split: Split of the data; None: the run's own, else test of the embedded task, else train.
+        settings: Values by section, as in a configuration file. They take the place of the run's, or of the defaults.
 
     Raises:
         GarError: The folder, the model or the problems cannot be read.
@@ -115,14 +122,17 @@ def load_policy_of(subject: str, *, data: str | None = None, split: str | None =
     run = read_run(subject) if is_run_folder(subject) else None
     notes = list(run.notes) if run else []
     config = (run.config if run else None) or RunConfig()
+    if settings:
+        config = make_config(merge(config.model_dump(mode="json"), settings), source="options")
     source, replaced = _model_path(run, config, subject)
     notes += replaced
     changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, *GENERATED) else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})
-    settings = config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
-    model, tokenizer = load_policy(settings)
+    model, tokenizer = load_policy(
+        config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
+    )
     tags = config.verify.tags.as_tags()
     problems = render_problems(load_run_problems(config.data).problems, config.data.template, tokenizer, tags)
     return Policy(
@@ -157,7 +167,7 @@ def sampled_groups(
 ) -> list[ResponseGroup]:
     """Fresh responses to each problem, verified. The id of a group is that of its problem."""
     pieces = token_pieces(policy.tokenizer)
-    prompts = [encode_prompt(policy.tokenizer, problem.prompt) for problem in problems]
+    prompts = [policy.encode(problem.prompt) for problem in problems]
     written = generate_responses(
         policy.model, policy.tokenizer, prompts, num_samples=num_samples, seed=seed, tags=policy.tags,
         max_new_tokens=policy.config.trl.get("max_completion_length", 64), progress="responses",
@@ -209,7 +219,7 @@ def recorded_groups(policy: Policy, step: int | None = None) -> tuple[int, list[
         groups.append(
             ResponseGroup(
                 id=rows[0]["problem_id"],
-                prompt=encode_prompt(policy.tokenizer, problem.prompt) if problem else rows[0]["prompt"],
+                prompt=policy.encode(problem.prompt) if problem else rows[0]["prompt"],
                 responses=[row["response"] for row in rows],
                 anchors=[anchor.text for anchor in problem.anchors] if problem else [],
                 eligible=[row["eligible"] for row in rows],

@@ -3,10 +3,19 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from gar.cli.analyze_signals import HELP, add_signals_arguments, not_negative, signals, with_todays_name
+from gar.cli.analyze_signals import (
+    HELP,
+    add_signals_arguments,
+    asked_settings,
+    not_negative,
+    signals,
+    with_todays_name,
+)
+from gar.data.prompts import PromptTemplate
 from gar.errors import ConfigError
+from gar.types import ResponseFormat
 
 if TYPE_CHECKING:
     from gar.analysis.outputs import Output
@@ -79,6 +88,13 @@ def _add_policy(
     parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic)")
     parser.add_argument("--split", help="split of the data (default: the run's; of a model: test of arithmetic, else "
                         "train)")  # fmt: skip
+    parser.add_argument("--template", choices=get_args(PromptTemplate), help="of the prompts (default: the run's; of "
+                        "a model: plain)")  # fmt: skip
+    parser.add_argument("--format", choices=get_args(ResponseFormat), help="of the responses (default: the run's; of a "
+                        "model: think-answer)")  # fmt: skip
+    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="longest fresh response (default: the run's; "
+                        "of a model: 64)")  # fmt: skip
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="of the weights (default: the checkpoint's)")
     parser.set_defaults(policy=True)
     if num_samples is not None:
         parser.add_argument("--samples", type=count, default=num_samples, help=help)
@@ -88,7 +104,7 @@ def _add_policy(
 def _policy(options: argparse.Namespace) -> "Policy":
     from gar.analysis.policies import load_policy_of
 
-    return load_policy_of(options.subject, data=options.data, split=options.split)
+    return load_policy_of(options.subject, data=options.data, split=options.split, settings=asked_settings(options))
 
 
 # ------------------------------------------------------------------------------- options and output of each analysis

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gar.analysis.outputs import Output
@@ -45,7 +45,7 @@ def signals(options: argparse.Namespace) -> "Output":
 
     policy = _policy(options)
     start = options.initial or (policy.config.model.path if policy.run else None)
-    initial = load_policy_of(start) if start and start != policy.source else None
+    initial = load_policy_of(start, settings=asked_settings(options)) if start and start != policy.source else None
     scope = Scope(
         solutions=options.solutions,
         expert=options.expert,
@@ -64,10 +64,22 @@ def _policy(options: argparse.Namespace) -> "Policy":
     from gar.data.arithmetic import load_arithmetic
     from gar.data.run_problems import EMBEDDED
 
-    policy = load_policy_of(options.subject, data=options.data, split=options.split)
+    policy = load_policy_of(options.subject, data=options.data, split=options.split, settings=asked_settings(options))
     if options.split is None and policy.run is not None and policy.config.data.source == EMBEDDED:
         return replace(policy, problems=load_arithmetic("test"))
     return policy
+
+
+def asked_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The settings that the options of a policy name, by section."""
+    asked = {
+        "data": {"template": options.template},
+        "verify": {"format": options.format},
+        "trl": {"max_completion_length": options.max_tokens},
+        "model": {"dtype": options.dtype},
+    }
+    chosen = {section: {k: v for k, v in values.items() if v is not None} for section, values in asked.items()}
+    return {section: values for section, values in chosen.items() if values}
 
 
 def not_negative(text: str) -> int:

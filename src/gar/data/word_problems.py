@@ -3,6 +3,8 @@
     Ana has 4 bags with 6 pens in each. Ana gives away 5 pens. Then Ana sells every pen for 3 dollars.
     How many dollars does Ana get?
 
+A prompt ends in a line break: byte-pair tokenizers would merge `?` with the `<` of a response's first tag.
+
 Two *methods* reach the answer, each in two *wordings*, with units and without:
 
     steps, units        4 * 6 = 24 pens. 24 - 5 = 19 pens. 19 * 3 = 57 dollars.
@@ -145,7 +147,7 @@ def _draw(rng: random.Random, num_steps: int) -> Story:
         sentences.append(f"Then {name} sells all the {things} for {price} dollars each.")
         steps.append(Step("*", price, "dollars"))
         question = f"How many dollars does {name} get?"
-    return Story(" ".join([*sentences, question]), first, tuple(steps))
+    return Story(" ".join([*sentences, question]) + "\n", first, tuple(steps))
 
 
 def write_solution(story: Story, method: Method, wording: Wording) -> str:

@@ -1,0 +1,73 @@
+"""Teach a real language model the format of the word problems, so that reinforcement learning has something to start from.
+
+    python examples/warm_start.py [--model smollm2] [--out runs/warm-start] [--examples 320] [--learning-rate 5e-5]
+
+Supervised fine-tuning with TRL's SFTTrainer on solutions to problems that no split contains: a few by the expert's method,
+the rest by the other one. Then `gar train --model.path runs/warm-start --data.source word-problems` has right and wrong
+responses from its first step on.
+"""
+
+import argparse
+import random
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl import SFTConfig, SFTTrainer
+
+from gar.core.head import cpu_has_bfloat16_products
+from gar.data.word_problems import METHODS, NUM_STEPS, WORDINGS, draw_story, load_stories, write_solution
+from gar.models.load import load_policy
+from gar.settings import ModelSettings
+
+
+def solutions(number: int, steps_share: float, seed: int) -> list[dict[str, str]]:
+    """Problems outside of every split, each with one solution; `steps_share` of them by the expert's method."""
+    rng = random.Random(seed)
+    taken = {story.text for stories in load_stories().values() for story, _ in stories}
+    rows: list[dict[str, str]] = []
+    while len(rows) < number:
+        story = draw_story(rng, rng.choice(NUM_STEPS["train"]))
+        if story.text not in taken:
+            method = METHODS[0] if rng.random() < steps_share else METHODS[1]
+            rows.append({"prompt": story.text, "completion": write_solution(story, method, rng.choice(WORDINGS))})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="smollm2", help="as gar train --model.path")
+    parser.add_argument("--out", default="runs/warm-start")
+    parser.add_argument("--examples", type=int, default=320)
+    parser.add_argument("--learning-rate", type=float, default=5e-5)
+    parser.add_argument("--steps-share", type=float, default=0.5, help="share of solutions by the expert's method")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    model, tokenizer = load_policy(ModelSettings(path=options.model))
+    arguments = SFTConfig(
+        output_dir=options.out,
+        learning_rate=options.learning_rate,
+        num_train_epochs=1,
+        per_device_train_batch_size=16,
+        gradient_checkpointing=False,
+        bf16=torch.cuda.is_available() or cpu_has_bfloat16_products(),
+        use_cpu=not torch.cuda.is_available(),
+        logging_steps=5,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        seed=options.seed,
+    )
+    rows = solutions(options.examples, options.steps_share, options.seed)
+    trainer = SFTTrainer(model, args=arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    for entry in trainer.state.log_history:
+        if "loss" in entry:
+            print(f"step {entry['step']:>3}   loss {entry['loss']:.3f}")
+    trainer.save_model(options.out)
+    print(f"Model in {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -42,7 +42,7 @@ imports: install
 	PYTHONPATH=src $(BIN)/lint-imports
 
 test: lint types imports
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not browser"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not browser and not model"
 
 # Each engine in a folder of its own: Megatron beside the main environment; verl, whose pins differ, in an environment of its own.
 MEGATRON := .venv-megatron

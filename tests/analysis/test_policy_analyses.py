@@ -242,6 +242,17 @@ def test_check_theory_on_the_embedded_model(embedded):
     assert all(bool(p.counterexample) == p.in_general.startswith("false") for p in check.propositions)
 
 
+def test_check_theory_counts_the_responses_that_it_leaves_out(embedded, monkeypatch):
+    """An instruction-tuned model answers a bare problem with its end token."""
+    group = sampled_groups(embedded, embedded.problems[:1], num_samples=1)[0]
+    end = embedded.tokenizer.eos_token_id
+    with_empty = replace(group, responses=[*group.responses, [end]], eligible=[False, False])
+    monkeypatch.setattr("gar.analysis.theory.sampled_groups", lambda *args, **options: [with_empty])
+    check = check_theory(embedded, num_problems=1, num_samples=2)
+    assert check.num_responses == 1
+    assert any("1 of 2 responses are left out: they are empty" in note for note in check.notes)
+
+
 def test_theory_output_says_of_theorem_2_that_it_holds_here_and_is_false_in_general(embedded):
     check = check_theory(embedded, num_problems=3, num_samples=4)
     output = theory_output(check)

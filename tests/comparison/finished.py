@@ -2,7 +2,7 @@
 
     python finished.py CONFIG.yaml        as `python -m gar.comparison.child CONFIG.yaml`, in a second
 
-`seed` 13 fails, 14 is killed, 15 sleeps until it is interrupted, 16 sees other problems.
+`seed` 13 fails, 14 is killed, 15 sleeps the first time until it is interrupted, 16 sees other problems.
 """
 
 import os
@@ -90,7 +90,9 @@ def main(source: str) -> int:
         return 3
     if config.seed == 14:
         os.kill(os.getpid(), signal.SIGKILL)
-    if config.seed == 15:
+    asleep = Path(config.records.folder) / f"{config.records.name}.asleep"
+    if config.seed == 15 and not asleep.exists():
+        asleep.write_text(str(os.getpid()))
         os.read(0, 1)
         (Path(config.records.folder) / f"{config.records.name}.interrupted").touch()
         return 130

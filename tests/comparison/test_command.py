@@ -67,8 +67,43 @@ def test_compare_overwrite_starts_anew_what_has_other_settings(comparison, plan,
 
 
 @pytest.mark.parametrize(
+    ("flags", "titles"),
+    [
+        (["--only", "gar-grpo", "--seed", "1"], ["gar-grpo, seed 1"]),
+        (["--only", "gar-grpo"], ["gar-grpo, seed 0", "gar-grpo, seed 1"]),
+        (["--seed", "1"], ["grpo, seed 1", "gar-grpo, seed 1"]),
+    ],
+)
+def test_compare_only_and_seed_run_their_cells_and_write_no_tables(comparison, flags, titles, capsys):
+    planned, started = comparison
+    planned[0].result_path.parent.mkdir(parents=True)
+    planned[0].result_path.write_text("another cell's, and torn")
+    assert main(["compare", "tiny.yaml", *flags]) == 1
+    assert [run.title for run in started] == titles
+    for run in started:
+        write_result(run, result(run, {"test": [1, 2]}))
+    assert main(["compare", "tiny.yaml", *flags]) == 0
+    counts = f"{len(titles)} of {len(titles)} runs have a result."
+    assert f"{counts} Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
+    assert not planned[0].result_path.with_name("table.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--only", "gar-gpro"], "tiny has no row 'gar-gpro'. Did you mean 'gar-grpo'?"),
+        (["--seed", "7"], "tiny has no seed 7. Its seeds: 0, 1."),
+    ],
+)
+def test_compare_refuses_a_cell_that_is_not_there(comparison, flags, text, capsys):
+    assert main(["compare", "tiny.yaml", *flags]) == 1
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["tiny.yaml", "--report", "--seed", "1"], "--report is of the whole comparison; leave --only and --seed out"),
         ([], "the following arguments are required: CONFIG.yaml"),
         (["tiny.yaml", "--workers", "0"], "argument --workers: must be at least 1, got 0"),
         (["tiny.yaml", "--report", "--dry-run"], "argument --dry-run: not allowed with argument --report"),

@@ -1,9 +1,13 @@
 """Processes side by side, with a stand-in for training that ends in every way a run can end."""
 
 import os
+import shutil
+import signal
+import socket
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +15,16 @@ import pytest
 
 from gar.comparison import child, runner
 from gar.comparison.plan import planned_runs
+from gar.comparison.report import write_report
 from gar.comparison.result import result_of
 from gar.comparison.runner import run_side_by_side
 from gar.comparison.settings import read_comparison
-from gar.comparison.store import failures, finished_results
+from gar.comparison.store import failures, finished_results, write_result
 from gar.config import dump_config
 from gar.errors import LockedError, RecordError
+from gar.records import lock
 from gar.records.lock import only_writer
-from tests.comparison.finished import write_run
+from tests.comparison.finished import result, write_run
 from tests.ranks import FORKSERVER, SECONDS
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("finished.py")))
@@ -56,6 +62,7 @@ class Events:
 def stand_in(monkeypatch):
     monkeypatch.setattr(runner, "_CHILD", STAND_IN)
     monkeypatch.setattr(runner, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.05)
     monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
 
 
@@ -112,10 +119,11 @@ def test_results_that_are_not_paired_stop_the_comparison(plan):
     assert "seed-17" not in ORDER.read_text()
 
 
-def compare_in(folder: Path, said: str) -> None:
-    """One of two `gar compare` in one folder, with the stand-in for training."""
+def compare_in(folder: Path, said: str, machine: str = "", silent_seconds: float = 90.0) -> None:
+    """A `gar compare` in a process of its own, on a machine of its own if that has a name."""
     os.chdir(folder)
-    runner._CHILD, runner._POLL_SECONDS = STAND_IN, 0.02
+    lock._machine, lock._SILENT_SECONDS = (lambda: machine), silent_seconds
+    runner._CHILD, runner._POLL_SECONDS, runner._LOOK_SECONDS = STAND_IN, 0.02, 0.05
     os.environ["PYTHONPATH"] = PYTHONPATH
     events = Events()
     run(planned_runs(read_comparison("tiny.yaml"), "tiny.yaml"), events, workers=1)
@@ -136,6 +144,39 @@ def test_two_comparisons_of_one_name_share_the_runs(plan):
     assert finished == [sorted(f"finished {r.title}" for r in planned)] * 2
     assert any(line.startswith("elsewhere") for lines in seen for line in lines)
     assert [path.name for path in comparison.results_folder.iterdir() if "lock" in path.name] == []
+
+
+def test_a_comparison_whose_machine_died_goes_on_on_another_to_the_same_table(plan, tmp_path):
+    here, there, whole = (tmp_path / name for name in ("here", "there", "whole"))
+    here.mkdir()
+    os.chdir(here)
+    comparison, planned = plan(seeds=[15])
+    write_result(planned[0], result(planned[0], {"test": [1, 2]}))
+    first = FORKSERVER.Process(target=compare_in, args=(here, "said", "a"))
+    first.start()
+    asleep = planned[1].folder.with_suffix(".asleep")
+    while not asleep.exists() or not asleep.read_text():
+        time.sleep(0.01)
+    for process in (first.pid, int(asleep.read_text())):  # the whole machine: nobody ends anybody's run
+        os.kill(process, signal.SIGKILL)
+    first.join()
+    shutil.copytree(here, there, dirs_exist_ok=True)
+    assert (there / "results/tiny/.gar-grpo-seed-15.json.lock").exists()
+    second = FORKSERVER.Process(target=compare_in, args=(there, "said", "b", 0.5))
+    second.start()
+    second.join(SECONDS)
+    assert (second.exitcode, (there / "said").read_text().splitlines()[-1]) == (0, "finished gar-grpo, seed 15")
+
+    os.chdir(there)
+    write_report(comparison, planned, finished_results(planned), [])
+    kept = "".join(path.read_text() for path in comparison.results_folder.glob("*.json"))
+    assert not [word for word in (str(tmp_path), socket.gethostname()) if word in kept]
+    whole.mkdir()
+    os.chdir(whole)
+    write_report(comparison, planned, {(r.label, r.seed): result(r, {"test": [1, 2]}) for r in planned}, [])
+    for name in ("table.md", "table.tex", "table.csv", "cost.csv"):
+        paths = [folder / comparison.results_folder / name for folder in (there, whole)]
+        assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def test_a_run_that_failed_elsewhere_is_tried_here(plan):
@@ -163,15 +204,6 @@ def test_the_child_waits_for_the_run_of_a_comparison_that_was_killed(plan, monke
     assert child.main([str(config_path)]) == 0
 
 
-def test_the_child_does_not_remove_what_a_hand_resumed(plan):
-    _, planned = plan(seeds=[0], runs=["grpo"])
-    planned[0].folder.mkdir(parents=True)
-    with only_writer(planned[0].folder), pytest.raises(LockedError, match="grpo-seed-0 is being written"):
-        child._remove(planned[0].folder)
-    child._remove(planned[0].folder)
-    assert not planned[0].folder.exists()
-
-
 @pytest.fixture
 def finished(plan, monkeypatch):
     """A run that was trained to its end and has no result yet; training it again is noted."""
@@ -187,6 +219,21 @@ def finished(plan, monkeypatch):
 
     monkeypatch.setattr("gar.training.train", train)
     return planned[0], str(config_path), trained
+
+
+def test_the_child_waits_for_what_a_hand_resumed(finished, monkeypatch):
+    planned, source, trained = finished
+    (planned.folder / "evaluation" / "after.json").unlink()
+    monkeypatch.setattr(child, "_WAIT_SECONDS", 0.0)
+    with only_writer(planned.folder), pytest.raises(LockedError, match="grpo-seed-0 is being written"):
+        child._run(source, time.perf_counter())
+    assert trained == []
+    monkeypatch.setattr(child, "_WAIT_SECONDS", 30.0)
+    with ExitStack() as held:
+        held.enter_context(only_writer(planned.folder))
+        threading.Timer(0.1, held.close).start()
+        child._run(source, time.perf_counter())
+    assert trained == ["grpo-seed-0"]
 
 
 def test_the_child_does_not_train_a_finished_run_again(finished):

@@ -3,7 +3,8 @@
     python -m gar.comparison.child CONFIG.yaml
 
 Standard input is a pipe from the comparison. When that closes, be it by kill -9, the run is interrupted as by Ctrl-C:
-it keeps its last whole checkpoint. Until it has ended, it holds the lock of CONFIG.yaml, and its successor waits.
+it keeps its last whole checkpoint. Until it has ended, it holds the lock of CONFIG.yaml, and its successor waits; so
+does one on another machine, where a lock counts for as long as its heartbeat may be late.
 A run that was killed goes on; one that was finished and has no result yet is not trained again.
 """
 
@@ -54,6 +55,7 @@ def main(arguments: list[str]) -> int:
 def _run(source: str, start: float) -> None:
     config = make_config(read_config(source), source=source)
     planned = PlannedRun(label=config.method, config=config, result_path=Path(source))
+    refuse_writer(planned.folder, wait_seconds=_WAIT_SECONDS)  # a predecessor, or a `gar train --resume` by hand
     if _is_finished(planned, start):
         return
     if _can_go_on(planned):
@@ -98,7 +100,6 @@ def _can_go_on(planned: PlannedRun) -> bool:
 
 
 def _remove(path: Path) -> None:
-    refuse_writer(path)  # a `gar train --resume` by hand
     try:
         if path.exists():
             shutil.rmtree(path)

@@ -27,36 +27,57 @@ class Comparison:
     Args:
         source: A YAML file, or the name of a comparison that ships with the package.
         workers: Runs side by side; None for what its file says, or one per core.
+        only: Run this row alone, by its label.
+        seed: Run this seed alone.
         console: Where to print.
 
     Raises:
         ConfigError: The comparison, its base run or one of its rows is wrong.
     """
 
-    def __init__(self, source: str, *, workers: int | None = None, console: Console | None = None):
+    def __init__(
+        self,
+        source: str,
+        *,
+        workers: int | None = None,
+        only: str | None = None,
+        seed: int | None = None,
+        console: Console | None = None,
+    ):
+        self._source = source
         self.settings: ComparisonSettings = read_comparison(source)
+        self.settings.check_cell(only, seed)
         self.planned = planned_runs(self.settings, source)
+        self._chosen = [run for run in self.planned if only in (None, run.label) and seed in (None, run.seed)]
         self.workers = workers or self.settings.workers or _num_cores()
         self._console = console or Console(highlight=False)
 
     def run(self) -> bool:
-        """Run what is not finished, then write the report.
+        """Run what is not finished, then write the report; of some rows or seeds alone, write none.
 
         Returns:
-            Whether every run has a result.
+            Whether every run that was chosen has a result.
 
         Raises:
             RecordError: A result was made under other settings, the results are not paired, or a file cannot be
                 written.
         """
-        results = finished_results(self.planned)
-        waiting = [run for run in self.planned if (run.label, run.seed) not in results]
+        results = finished_results(self._chosen)
+        waiting = [run for run in self._chosen if (run.label, run.seed) not in results]
+        num_runs = len(self._chosen)
         progress = ComparisonProgress(
-            len(self.planned), len(results), self.workers, _wall_seconds(results), console=self._console
+            num_runs, num_runs - len(waiting), self.workers, _wall_seconds(results), console=self._console
         )
         with progress:
             run_side_by_side(waiting, results, workers=self.workers, threads=self.settings.threads, progress=progress)
-        return self.report()
+        if num_runs == len(self.planned):
+            return self.report()
+        finished = len(finished_results(self._chosen))
+        self._console.print(
+            f"{finished} of {num_runs} runs have a result. Tables: gar compare {escape(self._source)} --report",
+            soft_wrap=True,
+        )
+        return finished == num_runs
 
     def report(self) -> bool:
         """Write tables and figures from the results so far. Nothing is run.
@@ -78,7 +99,7 @@ class Comparison:
 
     def remove_others(self) -> None:
         """Remove results that were made under other settings, so that `run` makes them anew."""
-        for run in remove_others(self.planned):
+        for run in remove_others(self._chosen):
             self._console.print(f"{escape(run.title)}: removed, made under other settings", soft_wrap=True)
 
     def show_plan(self) -> None:
@@ -88,13 +109,13 @@ class Comparison:
             RecordError: A result was made under other settings.
         """
         results = finished_results(self.planned)
-        self._console.print(f"{escape(self.planned[0].title)}:\n", style="bold")
-        self._console.print(dump_config(self.planned[0].config), markup=False)
+        self._console.print(f"{escape(self._chosen[0].title)}:\n", style="bold")
+        self._console.print(dump_config(self._chosen[0].config), markup=False)
         self._console.print(self._rows(results, failures(self.planned)))
-        to_do = len(self.planned) - len(results)
+        to_do = sum((run.label, run.seed) not in results for run in self._chosen)
         left = estimate(to_do, self.workers, _wall_seconds(results))
         expected = f"about {left}" if left else "no estimate before one has finished" if to_do else "nothing to do"
-        self._console.print(f"{to_do} of {len(self.planned)} runs to do, {self.workers} side by side: {expected}.")
+        self._console.print(f"{to_do} of {len(self._chosen)} runs to do, {self.workers} side by side: {expected}.")
 
     def _rows(self, results: Results, failed: Mapping[tuple[str, int], Any]) -> Table:
         """Table of what is finished and what failed, by row."""

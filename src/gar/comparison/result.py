@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gar.analysis.counted_cost import mean_group
 from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
 from gar.errors import GarError, RecordError
@@ -233,6 +232,8 @@ def thinned(
 
 
 def _group(run: RunContents) -> Mapping[str, Any] | None:
+    from gar.analysis.counted_cost import mean_group  # imports torch, which nothing else of a comparison needs
+
     try:
         return mean_group(run)._asdict()
     except GarError:  # nothing else of the result needs it, and the run folder says why

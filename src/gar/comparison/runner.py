@@ -22,6 +22,7 @@ from gar.records.lock import only_writer
 
 _CHILD = (sys.executable, "-m", "gar.comparison.child")
 _POLL_SECONDS = 0.2
+_LOOK_SECONDS = 2.0  # between two looks at what others do, who may share the folder over a network
 _STOP_SECONDS = 30.0
 _LAST_LINES = 15
 
@@ -55,31 +56,66 @@ def run_side_by_side(
             interrupted, as by Ctrl-C.
     """
     check_paired(finished)
-    results, waiting, running = dict(finished), deque(planned), list[_Child]()
+    runs = _Runs(planned, finished, workers, threads, progress)
     try:
-        while waiting or running:
-            for run in [waiting.popleft() for _ in range(len(waiting))]:
-                elsewhere = finished_results([run])
-                if elsewhere:
-                    results |= elsewhere
-                    check_paired(results)
-                    progress.finished(run, elsewhere[run.label, run.seed])
-                elif len(running) < workers and (child := _start(run, threads, progress)):
-                    running.append(child)
-                else:
-                    waiting.append(run)
-            time.sleep(_POLL_SECONDS)
-            for child in [child for child in running if child.process.poll() is not None]:
-                running.remove(child)
-                with child.lock:
-                    _close(child)
-                    result = _record(child, progress)
-                if result is not None:
-                    results[result.label, result.seed] = result
-                    check_paired(results)
-            progress.tick([child.run for child in running])
+        runs.go_on_to_the_end()
     finally:
-        _stop(running)
+        _stop(runs.running)
+
+
+class _Runs:
+    """Runs that wait, those that run here, and the results of all that have ended."""
+
+    def __init__(
+        self,
+        planned: Sequence[PlannedRun],
+        finished: Results,
+        workers: int,
+        threads: int,
+        progress: ComparisonProgress,
+    ):
+        self._waiting, self.running, self._results = deque(planned), list[_Child](), dict(finished)
+        self._workers, self._threads, self._progress = workers, threads, progress
+
+    def go_on_to_the_end(self) -> None:
+        """Start runs as others end, until none is left."""
+        next_look = 0.0
+        while self._waiting or self.running:
+            if time.monotonic() >= next_look:
+                self._look()
+                next_look = time.monotonic() + _LOOK_SECONDS
+            time.sleep(_POLL_SECONDS)
+            if self._collect():
+                next_look = 0.0
+            self._progress.tick([child.run for child in self.running])
+
+    def _look(self) -> None:
+        """Take what has finished elsewhere, and start what can start."""
+        for run in [self._waiting.popleft() for _ in range(len(self._waiting))]:
+            elsewhere = finished_results([run])
+            if elsewhere:
+                self._add(elsewhere[run.label, run.seed])
+                self._progress.finished(run, elsewhere[run.label, run.seed])
+            elif len(self.running) < self._workers and (child := _start(run, self._threads, self._progress)):
+                self.running.append(child)
+            else:
+                self._waiting.append(run)
+
+    def _collect(self) -> bool:
+        """Record the children that have ended; whether there were any."""
+        ended = [child for child in self.running if child.process.poll() is not None]
+        for child in ended:
+            self.running.remove(child)
+            with child.lock:
+                _close(child)
+                result = _record(child, self._progress)
+            if result is not None:
+                self._add(result)
+        return bool(ended)
+
+    def _add(self, result: RunResult) -> None:
+        self._results[result.label, result.seed] = result
+        check_paired(self._results)
 
 
 def _start(run: PlannedRun, threads: int, progress: ComparisonProgress) -> _Child | None:

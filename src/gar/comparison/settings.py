@@ -89,6 +89,18 @@ class ComparisonSettings(Settings):
             return row.against
         return () if row is self.runs[0] else (self.runs[0].label,)
 
+    def check_cell(self, label: str | None, seed: int | None) -> None:
+        """Refuse a row or seed that is not there; None stands for all of them.
+
+        Raises:
+            ConfigError: Names the nearest label, or the seeds.
+        """
+        labels = [row.label for row in self.runs]
+        if label is not None and label not in labels:
+            raise ConfigError(f"{self.name} has no row {label!r}. {_near(label, labels)}")
+        if seed is not None and seed not in self.seeds:
+            raise ConfigError(f"{self.name} has no seed {seed}. Its seeds: {', '.join(map(str, self.seeds))}.")
+
     @property
     def results_folder(self) -> Path:
         """Where the small JSON files and the tables lie."""

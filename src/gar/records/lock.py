@@ -64,16 +64,22 @@ def only_writer(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
                     lock_path.unlink()
 
 
-def refuse_writer(path: Path) -> None:
+def refuse_writer(path: Path, *, wait_seconds: float = 0.0) -> None:
     """Check that no other process is writing a file or folder at this moment.
+
+    Args:
+        path: As in `only_writer`.
+        wait_seconds: How long to wait for another writer to end.
 
     Raises:
         LockedError: Another process writes there.
         RecordError: The lock file cannot be read.
     """
-    holder = _holder(path, _lock_path(path))
-    if holder is not None and not holder.gone:
-        raise LockedError(holder.refusal)
+    deadline = time.monotonic() + wait_seconds
+    while (holder := _holder(path, _lock_path(path))) is not None and not holder.gone:
+        if time.monotonic() >= deadline:
+            raise LockedError(holder.refusal)
+        time.sleep(_POLL_SECONDS)
 
 
 def _lock_path(path: Path) -> Path:

@@ -6,7 +6,7 @@ import pytest
 from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
 from gar.report.groups import differing_settings, group_runs
 from gar.report.read import read_run
-from gar.report.verdicts import changes, contests, headline, p_text, sentences
+from gar.report.verdicts import changes, contests, headline, p_sentence, sentences
 from tests.report.runs import EVALUATION, make_run, rollout
 
 AFTER = np.array(EVALUATION["after"])
@@ -128,6 +128,6 @@ def test_a_method_has_the_colour_that_it_has_in_every_figure(tmp_path):
     assert group.colour == "#56B4E9"
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.0004, "< 0.001"), (0.031, "= 0.031"), (0.25, "= 0.25")])
-def test_p_text_never_says_zero(value, text):
-    assert p_text(value).replace("\u00a0", " ") == text
+@pytest.mark.parametrize(("value", "text"), [(0.0004, "p < 0.001"), (0.25, "p = 0.250")])
+def test_p_sentence_never_says_zero(value, text):
+    assert p_sentence(value).replace("\u00a0", " ") == text

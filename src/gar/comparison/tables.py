@@ -8,6 +8,8 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gar.evaluation.paired import p_text
+
 _NONE = "-"
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -199,9 +201,9 @@ def _difference_table(numbers: ComparisonNumbers) -> _Table:
             f"{d.difference:+.3f}",
             f"{d.low:+.3f} to {d.high:+.3f}",
             _percent(d.relative),
-            _p_value(d.t_p_value),
-            _p_value(d.permutation_p_value),
-            _p_value(d.holm_p_value),
+            p_text(d.t_p_value),
+            p_text(d.permutation_p_value),
+            p_text(d.holm_p_value),
             _NONE if d.minimum_detectable_effect is None else f"{d.minimum_detectable_effect:.3f}",
             d.verdict,
         ]
@@ -258,12 +260,6 @@ def _score(score: Score | None, relative: float | None) -> str:
         return _NONE
     spread = "" if score.sd is None else f" ± {score.sd:.3f}"
     return f"{score.mean:.3f}{spread}" + ("" if relative is None else f" ({_percent(relative)})")
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return _NONE
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _percent(value: float | None) -> str:

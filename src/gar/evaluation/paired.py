@@ -109,6 +109,13 @@ def verdict(mean_difference: float, p_value: float | None, *, alpha: float = 0.0
     return "better" if mean_difference > 0 else "worse"
 
 
+def p_text(p_value: float | None) -> str:
+    """A p-value with three digits, never as zero: `0.031`, `<0.001`; `-` without a test."""
+    if p_value is None:
+        return "-"
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
 def _uncorrected(rates: Rates, reference: Rates, test_problems: bool) -> PairedComparison:
     """A comparison that stands alone: its own p-value, no verdict yet."""
     differences = rates - reference

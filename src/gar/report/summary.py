@@ -4,11 +4,12 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
+from gar.evaluation.paired import p_text
 from gar.report.groups import RunGroup
 from gar.report.page import Column, Table, Tile
 from gar.report.read import ReadRun
 from gar.report.sample import verdict_word
-from gar.report.verdicts import Contrast, p_text, signed
+from gar.report.verdicts import Contrast, signed
 
 _NONE = "–"
 _EDGE_FRACTION = 0.1
@@ -172,7 +173,7 @@ def _contrast_cells(contrast: Contrast) -> list[str]:
         f"{result.score:.3f}",
         signed(result.difference),
         _NONE if result.all_equal else f"{signed(result.low)} to {signed(result.high)}",
-        _NONE if result.holm_p_value is None else p_text(result.holm_p_value).removeprefix("=\u00a0"),
+        _NONE if result.holm_p_value is None else p_text(result.holm_p_value),
         _text(result.minimum_detectable_effect, 2),
         str(result.num_seeds),
         str(result.num_problems),

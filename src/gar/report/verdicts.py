@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gar.evaluation.paired import PairedComparison, Rates, compare_paired
+from gar.evaluation.paired import PairedComparison, Rates, compare_paired, p_text
 from gar.report.groups import RunGroup
 from gar.report.read import ReadRun, RecordedSet
 
@@ -110,10 +110,10 @@ def sentences(groups: Sequence[RunGroup], changes: Sequence[Contrast], contests:
     return lines + _contest_reach(contests)
 
 
-def p_text(value: float) -> str:
-    """A p-value as it is written, on one line: `= 0.03`, `< 0.001`."""
-    text = "< 0.001" if value < 0.001 else f"= {value:.3f}" if value < 0.1 else f"= {value:.2f}"
-    return text.replace(" ", "\u00a0")
+def p_sentence(value: float) -> str:
+    """A p-value within a sentence, on one line: `p = 0.031`, `p < 0.001`."""
+    text = p_text(value)
+    return f"p\u00a0<\u00a0{text[1:]}" if text.startswith("<") else f"p\u00a0=\u00a0{text}"
 
 
 def signed(value: float) -> str:
@@ -229,7 +229,7 @@ def _numbers(contrast: Contrast) -> str:
         if result.all_equal
         else f"95 % interval {signed(result.low)} to {signed(result.high)}"
     )
-    test = "" if result.holm_p_value is None else f", p\u00a0{p_text(result.holm_p_value)}"
+    test = "" if result.holm_p_value is None else f", {p_sentence(result.holm_p_value)}"
     values = (
         f"{result.reference:.3f} before, {result.score:.3f} after"
         if contrast.against == "before"

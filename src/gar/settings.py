@@ -89,7 +89,8 @@ class DataSettings(Settings):
     """The problems to train on."""
 
     source: str = "arithmetic"
-    """A .jsonl or .parquet file, a Hub id, or a task that the package generates: arithmetic, word-problems."""
+    """A .jsonl, .parquet, .csv or .json file, a Hub id, or a task that the package generates: arithmetic,
+    word-problems."""
     split: str = "train"
     """Split of a Hub data set or of a generated task."""
     subset: str | None = None

@@ -103,6 +103,35 @@ def test_check_counts_and_names_examples(write_rows, capsys):
 
 
 @pytest.mark.parametrize(
+    ("rows", "status", "verdict"),
+    [
+        ([ours(1), ours(2)], 0, "Usable: 2 problems, 2 with an expert solution."),
+        (
+            [ours(1), ours(2, expert_solution="The answer is 9."), ours(3, expert_solution=None)],
+            0,
+            "Usable: 3 problems, 2 with an expert solution. But look at the 50% of expert solutions that disagree with "
+            "the gold answer.",
+        ),
+        (
+            [ours(1, expert_solution="")],
+            3,
+            "Usable for GRPO only: no problem has an expert solution. Name their column with --anchor-fields.",
+        ),
+        ([ours(1), ours(2, prompt=5)], 1, "Not usable: 1 errors, the first: {path}:2: column 'prompt' must be text"),
+        (
+            [ours(1, answer="He has 2 eggs. Then 3. And so on, we see")],
+            1,
+            "Not usable: most gold answers cannot be read",
+        ),
+    ],
+)
+def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys, rows, status, verdict):
+    path = write_rows(*rows)
+    assert main(["check", path]) == status
+    assert capsys.readouterr().out.splitlines()[-1].startswith(verdict.format(path=path))
+
+
+@pytest.mark.parametrize(
     ("solution", "gold", "label"),
     [
         ("<think> 3 + 4 </think> <answer> x^2 </answer>", "x^2", "agree with"),

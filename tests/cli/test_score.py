@@ -167,9 +167,9 @@ def test_score_summary_of_a_large_file_fits_80_columns(capsys):
     assert sum("12,345,678 │ -0.123 │ -0.500 │" in line for line in lines) == 3
 
 
-def test_score_exits_with_1_where_no_response_gets_an_alignment(tmp_path, capsys):
+def test_score_exits_with_3_where_no_response_gets_an_alignment(tmp_path, capsys):
     file = write_rows(tmp_path / "rows.jsonl", row_of(0) | {"responses": ["", [99]]})
-    assert main(["score", "embedded", file, "--out", str(tmp_path / "scores.jsonl")]) == 1
+    assert main(["score", "embedded", file, "--out", str(tmp_path / "scores.jsonl")]) == 3
     assert "signal: unknown tokens" in capsys.readouterr().out
     assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 2
 

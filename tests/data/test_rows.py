@@ -30,7 +30,8 @@ def test_iter_rows_reads_a_byte_order_mark_and_windows_line_ends(tmp_path):
         (b'{"a": 1}\nnull\n', r"rows.jsonl:2: expected a JSON object with named columns, got null\."),
         (b'{"a": 1}\n' + b"[" * 100_000, r"rows.jsonl:2: not readable JSON: nested too deeply\."),
         (b'{"a": 1}\n{"a": "b', r"rows.jsonl:2: not valid JSON: Unterminated .*was the file cut off\?"),
-        (b'[\n  {"a": 1}\n]\n', "Write one object a line instead"),
+        (b'[{"a": 1}, 7]', r"rows.jsonl row 2: expected a JSON object with named columns, got a number\."),
+        (b'[\n  {"a": 1},\n', r"rows.jsonl: cannot be read as one JSON array: .* Was the file cut off\?"),
         (b'{"a": 1}\n{"a": "caf\xe9"}\n', r"rows.jsonl:2: not UTF-8 text \(.* at byte 10 of the line\)"),
     ],
 )
@@ -44,9 +45,58 @@ def test_iter_rows_refuses_a_folder_with_the_name_of_a_file_and_a_file_of_no_kno
     (tmp_path / "rows.jsonl").mkdir()
     with pytest.raises(DataError, match=r"rows.jsonl: cannot be read: Is a directory"):
         list(iter_rows(str(tmp_path / "rows.jsonl")))
-    (tmp_path / "rows.csv").write_text("a,b\n")
-    with pytest.raises(DataError, match=r"rows.csv: cannot tell what kind of file this is\. Expected \.jsonl"):
+    (tmp_path / "rows.xlsx").write_text("a,b\n")
+    with pytest.raises(DataError, match=r"rows.xlsx: cannot tell what kind of file this is\. Expected \.jsonl"):
+        list(iter_rows(str(tmp_path / "rows.xlsx")))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.json", '[\n  {"a": "x, \\"y\\"\\nz", "b": "3"},\n  {"a": "", "b": "4"}\n]'),
+        ("rows.json", '{"a": "x, \\"y\\"\\nz", "b": "3"}\n{"a": "", "b": "4"}'),  # lines, as many such files hold
+        ("rows.jsonl", '[{"a": "x, \\"y\\"\\nz", "b": "3"}, {"a": "", "b": "4"}]'),
+        ("rows.csv", '\ufeffa,b\r\n"x, ""y""\nz",3\r\n,4\r\n'),
+        ("rows.tsv", 'a\tb\n"x, ""y""\nz"\t3\n\t4\n'),
+    ],
+)
+def test_iter_rows_reads_arrays_and_tables(tmp_path, name, content):
+    (tmp_path / name).write_text(content, newline="")
+    assert list(iter_rows(str(tmp_path / name))) == [(1, {"a": 'x, "y"\nz', "b": "3"}), (2, {"a": "", "b": "4"})]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a,b\n1\n", r"rows.csv row 1: expected 2 values as in the first line\."),
+        (b"a,b\n1,2\n1,2,3\n", r"rows.csv row 2: expected 2 values as in the first line\."),
+        (b'a,b\n1,"2\n', r"rows.csv: cannot be read as CSV: unexpected end of data\."),
+        (b"a,b\n1,caf\xe9\n", r"rows.csv: cannot be read as CSV: 'utf-8' codec can't decode.* Expected UTF-8 text"),
+    ],
+)
+def test_iter_rows_names_file_and_row_of_a_bad_table(tmp_path, content, message):
+    (tmp_path / "rows.csv").write_bytes(content)
+    with pytest.raises(DataError, match=message):
         list(iter_rows(str(tmp_path / "rows.csv")))
+
+
+def test_iter_rows_refuses_runs(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "run.json").write_text("{}")
+    with pytest.raises(DataError, match=r"a folder of runs, for example one, not a data set\. .* --resume .*/one$"):
+        list(iter_rows(str(tmp_path)))
+    with pytest.raises(
+        DataError, match=r"/one: a run folder, not a data set\. To go on with a run: gar train --resume"
+    ):
+        list(iter_rows(str(tmp_path / "one")))
+
+
+def test_iter_rows_refuses_a_folder_of_thousands_of_files(tmp_path):
+    (tmp_path / "inner").mkdir()
+    for number in range(1001):
+        (tmp_path / "inner" / f"{number}.py").touch()
+    with pytest.raises(DataError, match=r"more than 1,000 files \(the first of them: 1,001 x \.py\)\. Which of them"):
+        list(iter_rows(str(tmp_path)))
 
 
 @pytest.mark.parametrize("damage", ["cut off", "in the middle"])

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gar.data.check import UNCLEAR, DataReport, check_problems
+from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
+from gar.data.check import UNCLEAR, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
 from gar.data.problems import LoadedProblems, SourceOptions, load_problems
 from gar.data.prompts import PromptTemplate
@@ -25,6 +26,8 @@ from gar.types import Problem, Status
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
 Reading = tyro.conf.OmitArgPrefixes[SourceOptions]
 JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")]
+
+_STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
 _DETECTED = SourceOptions()
 _TAGS = TagSettings()
@@ -46,7 +49,7 @@ def main(args: list[str]) -> int:
         args: The arguments after `gar data`.
 
     Returns:
-        0, or 1 where `check` found errors.
+        0; of `check` what its verdict says.
 
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
@@ -69,10 +72,10 @@ def check(
 ) -> int:
     """Report what a source holds: problems, anchors, dropped rows, duplicates, lengths, doubtful expert solutions.
 
-    Exit status 1 where training would refuse the source.
+    The last line is the verdict: usable (exit status 0), usable for GRPO only (3), or not usable (1).
 
     Args:
-        source: A .jsonl or .parquet file, a folder of such files, or a Hub id (owner/name).
+        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
         reading: How to read the source.
         tokenizer: Measure prompts and anchors with the tokenizer of this folder, Hub id or "embedded".
         json_path: Also write the report to this file.
@@ -84,7 +87,7 @@ def check(
     _print_report(report)
     if json_path is not None:
         write_atomic(json_path, json_text(dataclasses.asdict(report), indent=2) + "\n")
-    return 1 if report.errors.count else 0
+    return _STATUSES[report.verdict()[0]]
 
 
 def prepare(
@@ -105,7 +108,7 @@ def prepare(
     seed is the beginning of a larger one. Repeated prompts are taken once.
 
     Args:
-        source: A .jsonl or .parquet file, a folder of such files, or a Hub id (owner/name).
+        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
         out: Where to write: .jsonl or .parquet.
         num_problems: Size of the subset.
         seed: Which subset.
@@ -146,7 +149,7 @@ def slime(
     """Write problems as rows for slime's --prompt-data, with the expert solutions in their metadata.
 
     Args:
-        source: A .jsonl or .parquet file, a folder of such files, or a Hub id (owner/name).
+        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
         out: Where to write: .jsonl.
         reading: How to read the source.
         template: Which response format the prompts ask for.
@@ -169,7 +172,7 @@ def verl(
     """Write problems for verl's data.train_files or data.val_files, with the expert solutions in their extra_info.
 
     Args:
-        source: A .jsonl or .parquet file, a folder of such files, or a Hub id (owner/name).
+        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
         out: Where to write: .parquet.
         reading: How to read the source.
         template: Which response format the prompts ask for.
@@ -234,6 +237,9 @@ def _print_report(report: DataReport) -> None:
             console.print(f"\n{label}, for example:", markup=False)
             for example in finding.examples:
                 console.print(f"  {example}", markup=False, soft_wrap=True)
+    usability, reason = report.verdict()
+    style = "bold green" if usability == "usable" else "bold red"
+    console.print(f"\n{usability[0].upper()}{usability[1:]}: {reason}", style=style, markup=False, soft_wrap=True)
 
 
 def _print_written(loaded: LoadedProblems, out: Path) -> None:

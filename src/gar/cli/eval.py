@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from gar.cli.outcomes import DEGENERATE, DONE, GradedResponses, degenerate
 from gar.errors import ConfigError
 from gar.evaluation.job import GenerateJob, ScoreSettings
 from gar.settings import Settings
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> int:
     """Run one stage. Parse first; torch is imported only where a model answers.
 
     Returns:
-        0; or what `contamination` and `audit` return; 2 for wrong usage.
+        0; 3 where every sample failed in the same way; or what `contamination` and `audit` return; 2 for wrong usage.
 
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
@@ -102,11 +103,10 @@ def main(arguments: list[str]) -> int:
         return 2
     stage, kind, description = stages[name]
     try:
-        stage(tyro.cli(kind, args=rest, prog=f"gar eval {name}", description=description))
+        return stage(tyro.cli(kind, args=rest, prog=f"gar eval {name}", description=description)) or DONE
     except KeyboardInterrupt:
         print("\ngar eval: interrupted; the same command goes on from here.", file=sys.stderr)
         raise
-    return 0
 
 
 def _generate(job: GenerateJob) -> None:
@@ -114,16 +114,16 @@ def _generate(job: GenerateJob) -> None:
         print(f"Samples  {folder.samples.path}")
 
 
-def _run(job: _RunArguments) -> None:
-    _score_folders(_generated(job), job.score)
+def _run(job: _RunArguments) -> int:
+    return _score_folders(_generated(job), job.score)
 
 
-def _score(settings: _ScoreArguments) -> None:
+def _score(settings: _ScoreArguments) -> int:
     if not settings.folders:
         raise ConfigError("name a folder that `gar eval generate` wrote, for example evals/MODEL.")
     from gar.evaluation.folder import evaluation_folders
 
-    _score_folders([folder for path in settings.folders for folder in evaluation_folders(path)], settings)
+    return _score_folders([folder for path in settings.folders for folder in evaluation_folders(path)], settings)
 
 
 def _compare(arguments: _CompareArguments) -> None:
@@ -174,16 +174,34 @@ def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
     return generate(job)
 
 
-def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> None:
+def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> int:
     from gar.evaluation.grading import score
 
     console = Console(highlight=False)
+    faults = []
     for folder in folders:
         metrics = score(folder, settings)
+        if fault := _fault(metrics):
+            faults.append(fault)
+            console.print(fault, style="bold red", markup=False, soft_wrap=True)
         console.print(_metrics_table(metrics))
         for note in metrics["notes"]:
             console.print(f"Note: {note}", style="yellow", soft_wrap=True)
         print(f"Numbers  {folder.metrics_path}\n")
+    return DEGENERATE if faults and not settings.allow_degenerate else DONE
+
+
+def _fault(metrics: dict[str, Any]) -> str:
+    total = sum(metrics["status_counts"].values())
+    return degenerate(
+        GradedResponses(
+            total=total,
+            format=metrics["format"],
+            well_formatted=round(metrics["well_formatted_fraction"] * total),
+            statuses=metrics["status_counts"],
+            truncated=round(metrics["truncated_fraction"] * total),
+        )
+    )
 
 
 def _metrics_table(metrics: dict[str, Any]) -> Table:

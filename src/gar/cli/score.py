@@ -8,6 +8,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from gar.cli.outcomes import DEGENERATE, DONE, GradedResponses, degenerate
 from gar.scoring.job import ScoreJob
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Killed at any moment, the same command goes on where it stopped.
   FILE             a row per problem: prompt, responses, answer, expert_solution
   OUT              a row per response: verdict, alignment, bonus, reward, ...
   --format FORMAT  short for --verify.format; none for text without tags
-  exit status      1 where no response got an alignment
+  exit status      3 where every response failed in the same way
 """
 
 
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
     """Run `gar score`. Arguments are parsed before torch is imported.
 
     Returns:
-        0, or 1 where no response got an alignment; the output then says why.
+        0, or 3 where every response failed in the same way; the output then says how.
 
     Raises:
         GarError: The command cannot do its work; the text is for the user.
@@ -56,8 +57,8 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("\ngar score: interrupted; the same command goes on from here.", file=sys.stderr)
         raise
-    _print_summary(scored)
-    return 0 if scored.summary["alignment"]["scored"]["count"] else 1
+    fault = _print_summary(job, scored)
+    return DEGENERATE if fault and not job.allow_degenerate else DONE
 
 
 def _in_full(argument: str) -> str:
@@ -65,9 +66,22 @@ def _in_full(argument: str) -> str:
     return f"--verify.format{equals}{value}" if name == "--format" else argument
 
 
-def _print_summary(scored: "ScoredFile") -> None:
+def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
+    """Print the counts. Returns what makes them say nothing, which stands above them; "" for an ordinary result."""
     summary = scored.summary
     console = Console(highlight=False)
+    fault = degenerate(
+        GradedResponses(
+            total=summary["responses"],
+            format=job.verify.format,
+            well_formatted=summary["well_formatted"],
+            statuses={} if job.eligible_fields else summary["verification"],
+            aligned=summary["alignment"]["scored"]["count"],
+            unknown_fraction=summary["unknown_token_fraction"],
+        )
+    )
+    if fault:
+        console.print(fault, style="bold red", markup=False, soft_wrap=True)
     console.print(_counts_table(summary))
     console.print(_alignment_table(summary["alignment"]))
     if summary["repeated_prompts"]:
@@ -83,6 +97,7 @@ def _print_summary(scored: "ScoredFile") -> None:
     if summary["bad_rows"]:
         console.print(f"Rows left out  {scored.files.errors}", soft_wrap=True)
     console.print(f"Scores         {scored.files.out}\nRun            {scored.files.run}", soft_wrap=True)
+    return fault
 
 
 def _counts_table(summary: Mapping[str, Any]) -> Table:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.errors import DataError
 from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
 from gar.verify import Verifier
+
+Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 NUM_EXAMPLES = 5
 UNCLEAR = "unclear"
@@ -80,6 +82,26 @@ class DataReport:
     comparisons: dict[str, Occurrences] = field(default_factory=dict)
     prompt_tokens: Lengths | None = None
     anchor_tokens: Lengths | None = None
+
+    def verdict(self) -> tuple[Usability, str]:
+        """What the source is good for, and why."""
+        num_compared = sum(finding.count for finding in self.comparisons.values())
+        unreadable, wrong = (self.comparisons.get(status, Occurrences()) for status in (Status.ERROR, Status.WRONG))
+        if self.errors.count:
+            return "not usable", f"{self.errors.count:,} errors, the first: {self.errors.examples[0]}"
+        if unreadable.count > num_compared / 2:
+            return "not usable", (
+                f"most gold answers cannot be read, for example {unreadable.examples[0]}. Is it their column "
+                "(--answer-field)? A grader of your own (--verify.verifier) may read them."
+            )
+        if not self.num_anchors:
+            return "usable for GRPO only", "no problem has an expert solution. Name their column with --anchor-fields."
+        anchored = self.num_problems - self.without_anchor.count
+        reason = f"{self.num_problems:,} problems, {anchored:,} with an expert solution."
+        if wrong.count:
+            share = wrong.count / num_compared
+            reason += f" But look at the {share:.0%} of expert solutions that disagree with the gold answer."
+        return "usable", reason
 
 
 def check_problems(

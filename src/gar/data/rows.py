@@ -1,13 +1,17 @@
-"""Rows of a data source, one at a time: a JSONL file, a Parquet file, a data set on the Hub or its folder on disk.
+"""Rows of a data source, one at a time: a file, a data set on the Hub or its folder on disk.
 
-Memory holds only the current row (for Parquet a batch of rows). Every row keeps its number in the source, so that an
-error can say `anchors.jsonl:412`.
+Memory holds only the current row (for Parquet a batch of rows, for one JSON array all of it). Every row keeps its
+number in the source, so that an error can say `anchors.jsonl:412`.
 """
 
+import csv
 import difflib
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,12 @@ from gar.errors import DataError
 Row = dict[str, Any]
 OnError = Callable[[DataError], None]
 
-_JSONL_SUFFIXES = (".jsonl", ".ndjson")
+_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _PARQUET_SUFFIXES = (".parquet", ".pq")
+_CSV_SUFFIXES = (".csv", ".tsv")
+FILE_SUFFIXES = _JSON_SUFFIXES + _PARQUET_SUFFIXES + _CSV_SUFFIXES
+"""Endings of the files that `iter_rows` reads."""
+_MOST_FILES = 1_000
 _PARQUET_BATCH_ROWS = 256
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
@@ -33,13 +41,13 @@ def raise_error(error: DataError) -> None:
 
 def row_place(source: str, number: int) -> str:
     """The place of a row, as errors name it: `anchors.jsonl:412`, or `train.parquet row 412`. Counts from 1."""
-    return f"{source}:{number}" if source.endswith(_JSONL_SUFFIXES) else f"{source} row {number}"
+    return f"{source}:{number}" if source.endswith((".jsonl", ".ndjson")) else f"{source} row {number}"
 
 
 def source_name(source: str) -> str:
     """The short name of a source: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5."""
     path = Path(source)
-    return path.stem if path.suffix in _JSONL_SUFFIXES + _PARQUET_SUFFIXES else path.name
+    return path.stem if path.suffix in FILE_SUFFIXES else path.name
 
 
 def iter_rows(
@@ -53,7 +61,8 @@ def iter_rows(
     """Read `source` row by row.
 
     Args:
-        source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id (`owner/name`).
+        source: A `.jsonl`, `.parquet`, `.csv` or `.json` file, a folder that `datasets` can load, or a Hub id
+            (`owner/name`).
         split: Split of a Hub data set or folder; a file has no splits.
         subset: Configuration of a Hub data set, for example "main" of openai/gsm8k.
         revision: Commit or tag of a Hub data set. None takes the newest, which may change.
@@ -65,30 +74,70 @@ def iter_rows(
     Raises:
         DataError: The source does not exist, cannot be reached, or is not of the kind that its name says.
     """
+    check_source(source)
     path = Path(source)
-    if source.endswith(_JSONL_SUFFIXES):
-        yield from _jsonl_rows(path, source, on_error)
+    if source.endswith(_JSON_SUFFIXES):
+        yield from _json_rows(path, source, on_error)
     elif source.endswith(_PARQUET_SUFFIXES):
         yield from _parquet_rows(path, source)
+    elif source.endswith(_CSV_SUFFIXES):
+        yield from _csv_rows(path, source, on_error)
+    else:
+        yield from _dataset_rows(source, split=split, subset=subset, revision=revision)
+
+
+def check_source(source: str) -> None:
+    """Refuse what cannot be a data source by its name and kind, without reading it.
+
+    Raises:
+        DataError: There is no such file; a file of an unknown kind; a folder of runs, without data files, or of so many
+            files that one cannot be sure what would be read.
+    """
+    path = Path(source)
+    if path.is_dir():
+        _check_folder(path, source)
+    elif source.endswith(FILE_SUFFIXES):
+        if not path.exists():
+            raise _no_such_file(path, source)
     elif path.is_file():
         raise DataError(
-            f"{source}: cannot tell what kind of file this is. Expected .jsonl (one JSON object a line), .parquet, "
-            "a folder of such files, or the id of a data set on the Hub."
+            f"{source}: cannot tell what kind of file this is. Expected {', '.join(FILE_SUFFIXES)}, a folder of such "
+            "files, or the id of a data set on the Hub."
         )
-    elif path.is_dir() or _HUB_ID.fullmatch(source):
-        yield from _dataset_rows(source, split=split, subset=subset, revision=revision)
-    else:
+    elif not _HUB_ID.fullmatch(source):
         raise _no_such_file(path, source)
 
 
-def _jsonl_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
+def _check_folder(path: Path, source: str) -> None:
+    if source.endswith(FILE_SUFFIXES):
+        raise DataError(f"{source}: cannot be read: Is a directory.")
+    runs = [record.parent for record in (path / "run.json", *sorted(path.glob("*/run.json"))) if record.is_file()]
+    if runs:
+        what = "a run folder" if runs[0] == path else f"a folder of runs, for example {runs[0].name}"
+        raise DataError(f"{source}: {what}, not a data set. To go on with a run: gar train --resume {runs[0]}")
+    names = list(islice((name for *_, names in os.walk(path) for name in names), _MOST_FILES + 1))
+    kinds = Counter(Path(name).suffix for name in names)
+    if len(names) > _MOST_FILES:
+        most = ", ".join(f"{count:,} x {kind or 'no ending'}" for kind, count in kinds.most_common(3))
+        raise DataError(
+            f"{source}: more than {_MOST_FILES:,} files (the first of them: {most}). Which of them are the data? Name "
+            "one file, or a folder of the data alone."
+        )
+    if not names:
+        raise DataError(f"{source}: an empty folder. It doesn't contain any data files.")
+
+
+def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
+    """One object a line, or one array of objects."""
     try:
         file = path.open("rb")
-    except FileNotFoundError:
-        raise _no_such_file(path, source) from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}.") from error
     with file:
+        if file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+            yield from _array_rows(path, source, on_error)
+            return
+        file.seek(0)
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -100,6 +149,39 @@ def _jsonl_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[in
                 yield number, row
 
 
+def _array_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{source}: cannot be read as one JSON array: {error}. Was the file cut off?") from error
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            kind = json_type(row)
+            on_error(DataError(f"{source} row {number}: expected a JSON object with named columns, got {kind}."))
+
+
+def _csv_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
+    """Rows of text under the names of the first line. Lines in quotes belong to one row."""
+    csv.field_size_limit(2**31 - 1)  # a solution may be longer than the default of 131,072 characters
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, delimiter="\t" if source.endswith(".tsv") else ",", strict=True)
+            for number, row in enumerate(reader, start=1):
+                if None in row or None in row.values():
+                    expected = len(reader.fieldnames or ())
+                    on_error(
+                        DataError(f"{row_place(source, number)}: expected {expected} values as in the first line.")
+                    )
+                else:
+                    yield number, dict(row)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(
+            f"{source}: cannot be read as CSV: {error}. Expected UTF-8 text, its first line names."
+        ) from error
+
+
 def _json_object(line: bytes, number: int) -> Row:
     hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
     try:
@@ -107,8 +189,6 @@ def _json_object(line: bytes, number: int) -> Row:
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 text ({error.reason} at byte {error.start} of the line).{hint}") from None
     except json.JSONDecodeError as error:
-        if number == 1 and line.lstrip().startswith(b"["):
-            hint = " The file starts with '[': is it one JSON array? Write one object a line instead."
         raise ValueError(f"not valid JSON: {error.msg} at column {error.colno}.{hint}") from None
     except RecursionError:
         raise ValueError("not readable JSON: nested too deeply.") from None
@@ -128,8 +208,6 @@ def _parquet_rows(path: Path, source: str) -> Iterator[tuple[int, Row]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except FileNotFoundError:
-        raise _no_such_file(path, source) from None
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{row_place(source, number + 1)}: cannot be read as Parquet: {error}") from error
 

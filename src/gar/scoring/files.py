@@ -35,6 +35,8 @@ from gar.scoring.summary import ScoreTally
 from gar.types import Prompt, Tags
 from gar.verify import Verifier
 
+_FIRST_ROWS = 100
+"""Rows that are looked at for tokens that the tokenizer does not know."""
 _PACKAGES = ("torch", "transformers", "tokenizers", "math-verify", "numpy")
 
 
@@ -95,7 +97,12 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     tally = ScoreTally(base=job.reward.base)
     finished = (line["rows"] for line in files.finished)
     write_scores(files.out, tally.counting(finished), score_schema(tokens=job.tokens))
-    counts = {"rows": survey.num_rows, "bad_rows": len(work.errors), "repeated_prompts": survey.num_repeated}
+    counts: dict[str, Any] = {
+        "rows": survey.num_rows,
+        "bad_rows": len(work.errors),
+        "repeated_prompts": survey.num_repeated,
+        "unknown_token_fraction": _unknown_fraction(job, tokenizer),
+    }
     summary = counts | tally.summary() | work.speed()
     run = {
         "command": shlex.join(command),
@@ -174,6 +181,16 @@ def _score_window(job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[Respo
         {"line": row.line, "rows": [output_row(row, score, schema) for score in islice(scores, len(row.responses))]}
         for row, _ in window
     ]
+
+
+def _unknown_fraction(job: ScoreJob, tokenizer: Any) -> float:
+    """Share of unknown tokens in the first responses that are text; 0 where the tokenizer can write everything."""
+    readable = (row for row in islice(_rows(job), _FIRST_ROWS) if isinstance(row, ResponseRow))
+    texts = [response for row in readable for response in row.responses if isinstance(response, str)]
+    if tokenizer.unk_token_id is None or not texts:
+        return 0.0
+    ids = [token for encoded in tokenizer(texts, add_special_tokens=False)["input_ids"] for token in encoded]
+    return ids.count(tokenizer.unk_token_id) / max(len(ids), 1)
 
 
 def _windows(

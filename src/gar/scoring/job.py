@@ -11,7 +11,9 @@ from gar.settings import AdvantageSettings, ModelSettings, RewardSettings, Signa
 
 # The output depends on these by rounding alone, or they are compared by content, not by name.
 _INDIFFERENT: dict[str, Any] = {
-    **dict.fromkeys(["model", "revision", "file", "out", "window", "attention", "device", "overwrite"], True),
+    **dict.fromkeys(
+        ["model", "revision", "file", "out", "window", "attention", "device", "overwrite", "allow_degenerate"], True
+    ),
     "verify": {"num_workers"},
     "signal": {"max_batch_tokens"},
 }
@@ -49,6 +51,8 @@ class ScoreJob(ResponseColumns):
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
     """Replace a finished output, and remove an unfinished one with other settings, input or model."""
+    allow_degenerate: bool = False
+    """Exit with 0 even where every response failed in the same way."""
     verify: VerifySettings = VerifySettings()
     signal: SignalSettings = SignalSettings()
     reward: RewardSettings = RewardSettings()

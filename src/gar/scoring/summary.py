@@ -51,6 +51,7 @@ class ScoreTally:
         self._counts["silent_after"] += len(set(rewards)) == 1
         for row in rows:
             self._counts["verified"] += row["verified"]
+            self._counts["well_formatted"] += row["well_formatted"]
             self._counts["eligible"] += row["eligible"]
             self._counts["tokens"] += row["num_tokens"]
             self._statuses[row["status"] or GIVEN] += 1
@@ -72,6 +73,7 @@ class ScoreTally:
             "tokens": counts["tokens"],
             "verification": {name: self._statuses[name] for name in (*Status, GIVEN) if self._statuses[name]},
             "verified": counts["verified"],
+            "well_formatted": counts["well_formatted"],
             "eligible": counts["eligible"],
             "signal": {name: self._signals[name] for name in SignalStatus if self._signals[name]},
             "alignment": {

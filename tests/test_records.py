@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from gar.records import (
 )
 from gar.records.dotted import differences
 from gar.records.files import whole_objects
+from gar.records.samples import SampleRecord, read_samples, write_samples
 from gar.types import Status
 
 RECORD = RolloutRecord(
@@ -500,3 +502,18 @@ def test_differences_are_of_what_the_second_says_alone():
     there = {"a": {"b": 1, "c": [2]}, "d": 3}
     assert differences(there, {"a": {"b": 1, "c": (2,)}}) == {}
     assert differences(there, {"a": {"b": 0}, "e": 4}) == {"a.b": (1, 0), "e": (None, 4)}
+
+
+def test_read_samples_gives_what_was_written_and_refuses_another_table(tmp_path):
+    path = tmp_path / "evaluation" / "before.parquet"
+    assert read_samples(path).to_pylist() == []
+    row: dict[str, Any] = {
+        "set_name": "test", "problem_id": "p", "group_index": 0, "response_index": 1, "prompt": "1+1=", "response": "2",
+        "gold": "2", "answer": None, "status": Status.UNPARSED, "verified": False, "well_formatted": True,
+        "num_tokens": 2, "truncated": False,
+    }  # fmt: skip
+    write_samples(path, [SampleRecord(**row)])
+    assert read_samples(path).to_pylist() == [row]
+    write_parquet(path, read_samples(path).drop_columns(["gold"]))
+    with pytest.raises(RecordError, match=r"before\.parquet: expected \['set_name'.* Did another tool write it"):
+        read_samples(path)

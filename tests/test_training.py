@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from gar.config import dump_config, make_config, read_preset
 from gar.errors import RecordError
 from gar.records import RunFolder
 from gar.records.lock import only_writer
+from gar.records.samples import read_samples
 from gar.training import _status_of
 
 FAST = [
@@ -79,6 +81,13 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
         sets = finished.read_json(f"evaluation/{name}.json")["sets"]
         assert set(sets) == {"test", "harder"}
         assert set(sets["test"]["pass_at"]) == {"1", "4"}
+        correct = Counter(
+            (row["set_name"], row["problem_id"])
+            for row in read_samples(finished.path / "evaluation" / f"{name}.parquet").to_pylist()
+            if row["verified"] and row["well_formatted"]
+        )
+        counts = {(part, row["id"]): row["num_correct"] for part in sets for row in sets[part]["problems"]}
+        assert correct == Counter(counts)
     assert (finished.path / "figures" / "learning-curve.png").stat().st_size > 10_000
 
 

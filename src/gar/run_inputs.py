@@ -6,16 +6,14 @@ Also what is measured with them alone: the preflight and the evaluations. `gar.t
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from rich.markup import escape
 from trl import GRPOConfig
 
 from gar.config import RunConfig
-from gar.data.arithmetic import Split
 from gar.data.prompts import drop_long_prompts, render_problems
-from gar.data.run_problems import EMBEDDED, GENERATED, load_run_problems
+from gar.data.run_problems import evaluation_data, load_run_problems, set_name
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
@@ -25,6 +23,7 @@ from gar.models.adapters import check_adapter, lora_config
 from gar.models.load import load_policy
 from gar.records import RunFolder, canonical_hash
 from gar.records.files import json_text
+from gar.records.samples import write_samples
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
 from gar.settings import DataSettings
@@ -95,14 +94,18 @@ class RunInputs:
             report.raise_if_stop()
 
     def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
-        """Measure the policy and write `evaluation/MOMENT.json`, unless that file holds the same measurement."""
+        """Measure the policy and write numbers and samples to `evaluation/`, unless the same measurement is there."""
         if not self.evaluation_sets:
             return
         ids = [[problem.id for problem in problems] for problems in self.evaluation_sets.values()]
         head = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *ids])}
         if self._is_measured(folder, f"evaluation/{moment}.json", head):
             return
-        sets = {name: result.to_json() for name, result in self._results()}
+        results = dict(self._results())
+        sets = {name: result.to_json() for name, result in results.items()}
+        if self.config.records.rollouts:  # before the numbers, whose file says that the measurement is whole
+            samples = [sample for name, result in results.items() for sample in result.samples(name)]
+            write_samples(folder.path / "evaluation" / f"{moment}.parquet", samples)
         folder.write_json(f"evaluation/{moment}.json", {**head, "sets_hash": _sets_hash(sets), "sets": sets})
 
     def evaluation_metrics(self) -> dict[str, float]:
@@ -155,12 +158,8 @@ class RunInputs:
         return problems
 
     def _load_set(self, source: str) -> list[Problem]:
-        place = {"source": source}
-        if source in get_args(Split) and not Path(source).exists():
-            own = self.config.data.source
-            place = {"source": own if own in GENERATED else EMBEDDED, "split": source}
         most = self.config.evaluate.max_problems
-        return self._load(self.config.data.model_copy(update={**place, "max_problems": most}))
+        return self._load(evaluation_data(self.config.data, source).model_copy(update={"max_problems": most}))
 
     def _check_lengths(self) -> None:
         """Refuse prompts beyond the model's context, and leave out anchors that could not be scored."""
@@ -180,11 +179,6 @@ class RunInputs:
         self.problems = usable.problems
         if str(usable):
             self.say(f"[yellow]{escape(str(usable))}[/]")
-
-
-def set_name(source: str) -> str:
-    """Short name of a data source, for files and tables."""
-    return Path(source).stem if source.endswith((".jsonl", ".parquet")) else source.rpartition("/")[2]
 
 
 def _sets_hash(sets: Any) -> str:

@@ -356,7 +356,9 @@ class RecordSettings(Settings):
     """Parent of the run folders."""
     name: str | None = None
     """Name of the run folder; None makes one from method, data and time."""
+    tags: tuple[str, ...] = ()
+    """Words to find the run by in `gar report`."""
     rollouts: bool = True
-    """Write every rollout to Parquet."""
+    """Write every rollout, and every sample of the evaluations, to Parquet."""
     trackio: bool = True
     """Also log to trackio, a local dashboard (`trackio show`)."""

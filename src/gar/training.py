@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 
 from gar.config import RunConfig, dump_config
+from gar.data.run_problems import set_name
 from gar.errors import RecordError
 from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments
@@ -33,7 +34,7 @@ from gar.records.checkpoints import last_checkpoint, remove_later
 from gar.records.folders import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import only_writer
 from gar.resuming import Resumption, checkpoint_errors, read_resumption
-from gar.run_inputs import RunInputs, Say, set_name
+from gar.run_inputs import RunInputs, Say
 
 
 def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print) -> RunFolder:

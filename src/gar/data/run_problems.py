@@ -1,7 +1,8 @@
 """The problems that the data section of a run's settings names, for training, analyses and reports."""
 
 from collections.abc import Collection
-from typing import cast
+from pathlib import Path
+from typing import cast, get_args
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.problems import LoadedProblems, ProblemReader, load_problems
@@ -47,6 +48,18 @@ def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str,
             if len(by_id) == len(ids):
                 break
     return by_id
+
+
+def evaluation_data(data: DataSettings, source: str) -> DataSettings:
+    """Where the problems of an evaluation set are: as those of the run, but for the source, or a generated split."""
+    if source not in get_args(Split) or Path(source).exists():
+        return data.model_copy(update={"source": source})
+    return data.model_copy(update={"source": data.source if data.source in GENERATED else EMBEDDED, "split": source})
+
+
+def set_name(source: str) -> str:
+    """Short name of a data source, for files and tables."""
+    return Path(source).stem if source.endswith((".jsonl", ".parquet")) else source.rpartition("/")[2]
 
 
 def _generated(settings: DataSettings) -> list[Problem]:

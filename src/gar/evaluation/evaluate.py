@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
 from gar.evaluation.metrics import mean, pass_at_k
+from gar.records.samples import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
 from gar.settings import EvaluateSettings
 from gar.spans import ends_in_thinking_tag, token_pieces
@@ -109,6 +110,28 @@ class SetResult:
                 for group in self.groups
             ],
         }
+
+    def samples(self, set_name: str) -> list[SampleRecord]:
+        """Every response with its verdict, as `evaluation/MOMENT.parquet` holds it."""
+        return [
+            SampleRecord(
+                set_name=set_name,
+                problem_id=group.problem.id,
+                group_index=number,
+                response_index=index,
+                prompt=group.problem.prompt if isinstance(group.problem.prompt, str) else str(group.problem.prompt),
+                response=response.text,
+                gold=group.problem.answer,
+                answer=verdict.answer,
+                status=verdict.status,
+                verified=verdict.verified,
+                well_formatted=verdict.well_formatted,
+                num_tokens=response.num_tokens,
+                truncated=response.truncated,
+            )
+            for number, group in enumerate(self.groups)
+            for index, (response, verdict) in enumerate(zip(group.responses, group.verdicts, strict=True))
+        ]
 
 
 def evaluate_policy(

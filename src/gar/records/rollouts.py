@@ -4,7 +4,7 @@ import types
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -68,28 +68,34 @@ class RolloutRecord:
     prompt_tokens: int
 
 
-def _schema_of_records() -> pa.Schema:
+def record_schema(kind: type) -> pa.Schema:
+    """Columns that follow from the types of a record, so that an empty column has its type, too."""
     arrow_types = {str: pa.string(), Status: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     columns = []
-    for field in fields(RolloutRecord):
+    for field in fields(kind):
         nullable = isinstance(field.type, types.UnionType)
         kind = get_args(field.type)[0] if nullable else field.type
         columns.append(pa.field(field.name, arrow_types[kind], nullable=nullable))
     return pa.schema(columns)
 
 
-ROLLOUT_SCHEMA = _schema_of_records()
-"""Columns of a rollout file. They follow from the record's types, so that an empty column has its type, too."""
+ROLLOUT_SCHEMA = record_schema(RolloutRecord)
+"""Columns of a rollout file."""
 
 
 def rollout_table(records: Sequence[RolloutRecord]) -> pa.Table:
-    """The records as a table with `ROLLOUT_SCHEMA`, in their order.
+    """The records as a table with `ROLLOUT_SCHEMA`, as `record_table` makes it."""
+    return record_table(records, ROLLOUT_SCHEMA)
+
+
+def record_table(records: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    """The records as a table with the schema of their class, in their order.
 
     Raises:
         ValueError: A value has the wrong type, or is None in a column without nulls; names column and row.
     """
     columns = []
-    for field in ROLLOUT_SCHEMA:
+    for field in schema:
         values = [getattr(record, field.name) for record in records]
         try:
             columns.append(pa.array(values, field.type))
@@ -97,7 +103,7 @@ def rollout_table(records: Sequence[RolloutRecord]) -> pa.Table:
             raise ValueError(f"rollout records: column {field.name!r} must hold {field.type}: {error}") from error
         if not field.nullable and columns[-1].null_count:
             raise ValueError(f"rollout records: {field.name!r} must not be None, got None in row {values.index(None)}")
-    return pa.table(columns, schema=ROLLOUT_SCHEMA)
+    return pa.table(columns, schema=schema)
 
 
 _KEY = ("step", "group_index", "response_index")

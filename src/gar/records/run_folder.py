@@ -6,6 +6,7 @@
       metrics.jsonl                 one object per logged step
       rollouts/step-000112.parquet  one row per response, see `gar.records.shards`
       evaluation/before.json        pass@k; also after.json
+      evaluation/before.parquet     every sample of it, see `gar.records.samples`; also after.parquet
       checkpoints/                  see checkpoints.py
       model/                        the final model; of an adapter the merged one, and itself in adapter/
 

@@ -79,8 +79,8 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
     sampled = len(problems) * num_samples
     if len(rows) < sampled:
         notes.append(
-            f"{sampled - len(rows)} of {sampled} responses are left out: they are empty, or nothing of them or of their "
-            "expert solution can be scored. --template, --format and --max-tokens change how a model answers."
+            f"{sampled - len(rows)} of {sampled} responses are left out: they are empty, or nothing of them or of "
+            "their expert solution can be scored. --template, --format and --max-tokens change how a model answers."
         )
     if not data["eligible"].any():
         notes.append("No response is correct: statements about correct ones are not tested.")

@@ -59,7 +59,7 @@ def evaluation_data(data: DataSettings, source: str) -> DataSettings:
 
 def set_name(source: str) -> str:
     """Short name of a data source, for files and tables."""
-    return Path(source).stem if source.endswith((".jsonl", ".parquet")) else source.rpartition("/")[2]
+    return Path(source).stem if source.endswith((".jsonl", ".parquet", ".csv", ".json")) else source.rpartition("/")[2]
 
 
 def _generated(settings: DataSettings) -> list[Problem]:

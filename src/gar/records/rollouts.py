@@ -74,8 +74,8 @@ def record_schema(kind: type) -> pa.Schema:
     columns = []
     for field in fields(kind):
         nullable = isinstance(field.type, types.UnionType)
-        kind = get_args(field.type)[0] if nullable else field.type
-        columns.append(pa.field(field.name, arrow_types[kind], nullable=nullable))
+        value_type: Any = get_args(field.type)[0] if nullable else field.type
+        columns.append(pa.field(field.name, arrow_types[value_type], nullable=nullable))
     return pa.schema(columns)
 
 

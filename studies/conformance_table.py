@@ -19,7 +19,7 @@ _HEAD = """\
 
 <!-- Written by studies/conformance_table.py from results/conformance. -->
 
-Six groups of four responses of the embedded model, one group of every kind that a reward may meet, go through each
+Seven groups of four responses of the embedded model, one group of every kind that a reward may meet, go through each
 engine: the same token ids, the same weights. The rewards are the same: those of `gar.core` on one process, where the
 model in float64 sees one sequence at a time. The advantages differ by each library's own rule for a group's spread, and
 by nothing else.
@@ -31,7 +31,7 @@ _RULES = """\
 ## Rules
 
 An advantage is (reward - mean of the group) / (standard deviation of the group + eps). "Error" is the largest over the
-24 responses; that of advantages is multiplied by what the group was divided by, which makes it one of rewards. The
+28 responses; that of advantages is multiplied by what the group was divided by, which makes it one of rewards. The
 tests allow {tolerance:.0e}.
 """
 
@@ -41,6 +41,9 @@ _NOTES = """\
   their own rules: a bare `GARTrainer`, slime with `gar.advantage.ddof` and `eps` null, verl always.
 * **A response that is alone in its group** gets 0 from GAR, and its own reward from verl's `grpo`; a test holds verl to
   it. No group here is of that kind.
+* **Tool output** is neither graded nor scored: `called` has a tool's tags and answer amid its thought, `echoed` a wrong
+  answer, and after it the right one from a tool. TRL's tool mask, slime's loss mask and verl's response mask say
+  which tokens the policy wrote.
 * **Silent groups**: where all rewards are equal, the advantages are exactly 0 in every engine.
 
 ## What ran

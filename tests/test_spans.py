@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from gar.settings import SignalSettings
 from gar.spans import (
+    SequenceReader,
     SpanRule,
     TokenSequence,
     anchor_sequence,
@@ -244,6 +245,34 @@ def test_scored_positions_leave_out_masked_tokens_before_the_limit_applies(words
     assert scored(words, text, mask=mask) == ["a", "d", "e"]
     assert scored(words, text, mask=mask, limit_tokens=2, limit_from="start") == ["a", "d"]
     assert scored(words, text, mask=[0] * 7) == []
+
+
+TURNS = "<think> a <eos> | <think> 7 </think> <answer> 7 </answer> | b </think> c <eos> | d"
+"""Own turns and, in the second and the fourth place, what a tool wrote."""
+
+
+def turns_of(tokenizer: PreTrainedTokenizerFast, text: str) -> tuple[list[int], list[int]]:
+    turns = [encode(tokenizer, turn) for turn in text.split(" | ")]
+    mask = [int(place % 2 == 0) for place, turn in enumerate(turns) for _ in turn]
+    return [token for turn in turns for token in turn], mask
+
+
+def test_reader_reads_the_policy_s_own_turns_alone(words):
+    reader = SequenceReader(words, rule_for(words))
+    ids, mask = turns_of(words, TURNS)
+    assert reader.text(ids, mask) == "<think> a\nb </think> c"
+    assert reader.text(ids) != reader.text(ids, mask)
+    assert not reader.is_empty(ids, mask)
+    assert reader.is_empty(*turns_of(words, "<eos> | a"))
+    assert reader.text(*turns_of(words, "<eos> | a")) == ""
+
+
+def test_scored_positions_take_no_tags_from_others(words, bpe):
+    ids, mask = turns_of(words, TURNS)
+    found = scored_positions(ids, token_pieces(words), rule_for(words), mask=mask)
+    assert texts(words, [ids[i] for i in found]) == ["a", "<eos>", "b"]
+    ids, mask = turns_of(bpe, "<think>ab</thi | c | nk>")
+    assert len(scored_positions(ids, token_pieces(bpe), rule_for(bpe), mask=mask)) == sum(mask)  # no tag across turns
 
 
 def test_span_rule_follows_the_format_unless_told(words):

@@ -88,7 +88,7 @@ def read_facts(
         num_scored_tokens=len(sequence.positions) if fault is None else 0,
         too_long=fault == "too long",
         num_anchors_too_long=num_anchors_too_long,
-        empty=reader.is_empty(sequence.ids),
+        empty=reader.is_empty(sequence.ids, sequence.mask),
         truncated=truncated,
     )
 

@@ -6,12 +6,16 @@ tokens, decoded one by one. A token that holds a character of a tag belongs to t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from gar.settings import LIMIT_TOKENS, SignalSettings, VerifySettings
 from gar.types import Tags
 
 TokenPieces = Callable[[Sequence[int]], list[str]]
+
+_BREAK = "\n"
+"""Stands between two turns of the policy, so that no tag or number forms across them."""
 
 
 def token_pieces(tokenizer: Any) -> TokenPieces:
@@ -81,6 +85,19 @@ def without_trailing_special(ids: Sequence[int], special_ids: frozenset[int]) ->
     return list(ids[:end])
 
 
+def own_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
+    """The runs of ids that the policy wrote.
+
+    Args:
+        ids: Token ids of a response.
+        mask: 0 for ids that the policy did not write (tool output, environment); None where it wrote all of them.
+    """
+    if mask is None:
+        return [list(ids)]
+    runs = groupby(zip(ids, mask, strict=True), key=lambda pair: bool(pair[1]))
+    return [[token for token, _ in run] for written, run in runs if written]
+
+
 def thinking_span(pieces: Sequence[str], tags: Tags, *, prefilled: bool = False) -> range | None:
     """Find the positions strictly between the thinking tags.
 
@@ -124,13 +141,14 @@ def scored_positions(
         pieces: The function from `token_pieces`.
         rule: The span and its limit.
         prefilled: The prompt ends in the opening thinking tag.
-        mask: 0 for tokens that the policy did not write (tool output, environment); None counts all tokens.
+        mask: As in `own_turns`. Tags that the policy did not write are none.
 
     Returns:
         Ascending positions in `ids`; empty if there is nothing to score.
     """
     body = without_trailing_special(ids, rule.special_ids)
-    span = thinking_span(pieces(body), rule.tags, prefilled=prefilled) if rule.thinking else None
+    written = [piece if mask is None or mask[i] else _BREAK for i, piece in enumerate(pieces(body))]
+    span = thinking_span(written, rule.tags, prefilled=prefilled) if rule.thinking else None
     positions = [i for i in (range(len(body)) if span is None else span) if mask is None or mask[i]]
     if rule.limit_tokens is None or len(positions) <= rule.limit_tokens:
         return positions
@@ -154,6 +172,8 @@ class TokenSequence:
     context_ids: Sequence[int]
     ids: Sequence[int]
     positions: Sequence[int]
+    mask: Sequence[int] | None = None
+    """As in `own_turns`."""
 
     @property
     def scored_ids(self) -> list[int]:
@@ -224,21 +244,29 @@ class SequenceReader:
         """Whether the prompt opens the thinking part."""
         return ends_in_thinking_tag(prompt_ids, self.pieces, self.rule.tags)
 
-    def text(self, ids: Sequence[int]) -> str:
-        """A response as the verifier reads it: without its trailing special tokens."""
-        body = without_trailing_special(ids, self.rule.special_ids)
-        return str(self._tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    def text(self, ids: Sequence[int], mask: Sequence[int] | None = None) -> str:
+        """A response as the verifier reads it: the policy's own turns, each without its trailing special tokens.
 
-    def is_empty(self, ids: Sequence[int]) -> bool:
-        """Whether a response says nothing but blanks and special tokens."""
-        return not "".join(self.pieces(without_trailing_special(ids, self.rule.special_ids))).strip()
+        What others wrote (`mask`, as in `own_turns`) is not read: an answer that a tool echoes is not the policy's.
+        """
+        return _BREAK.join(
+            str(self._tokenizer.decode(turn, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+            for turn in self._turns(ids, mask)
+        )
+
+    def is_empty(self, ids: Sequence[int], mask: Sequence[int] | None = None) -> bool:
+        """Whether the policy wrote nothing but blanks and special tokens."""
+        return not any("".join(self.pieces(turn)).strip() for turn in self._turns(ids, mask))
+
+    def _turns(self, ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
+        return [without_trailing_special(turn, self.rule.special_ids) for turn in own_turns(ids, mask)]
 
     def response(
         self, prompt_ids: Sequence[int], ids: Sequence[int], *, mask: Sequence[int] | None = None
     ) -> TokenSequence:
-        """A response after its prompt; `mask` is that of `scored_positions`."""
+        """A response after its prompt; `mask` is that of `own_turns`."""
         positions = scored_positions(ids, self.pieces, self.rule, prefilled=self.prefilled(prompt_ids), mask=mask)
-        return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions)
+        return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions, mask=mask)
 
     def anchor(self, prompt_ids: Sequence[int], text: str) -> TokenSequence:
         """An expert solution after the prompt that it answers."""

@@ -1,4 +1,4 @@
-"""Six groups of rollouts of the embedded model, one of every kind that a reward may meet, as every engine gets them."""
+"""Seven groups of rollouts of the embedded model, one of every kind a reward may meet, as every engine gets them."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,8 +18,10 @@ GROUPS = {
     "bad format": ("right", "right", "unopened", "wrong"),
     "missing anchor": ("right", "right", "right", "wrong"),
     "a response without signal": ("right", "right", "unthinking", "wrong"),
+    "tool output": ("right", "called", "echoed", "wrong"),
 }
-"""The kinds of the responses to one problem: right or wrong; right without the opening tag; right without a thought."""
+"""The kinds of the responses to one problem: right or wrong; right without the opening tag; right without a thought;
+right with a tool's answer amid the thought; wrong with a tool's right answer after it."""
 
 _WAYS = (("stepwise", "symbols"), ("running", "words"), ("guess", "symbols"), ("guess", "words"))
 
@@ -43,7 +45,7 @@ class Rollout:
 
     @property
     def verified(self) -> bool:
-        return self.kind != "wrong"
+        return self.kind not in ("wrong", "echoed")
 
     @property
     def well_formatted(self) -> bool:
@@ -58,6 +60,8 @@ def make_rollouts() -> list[Rollout]:
         for kind, way in zip(kinds, _WAYS, strict=True):
             text = _response(problem, kind, way)
             sequence = encode(problem.prompt, text, ending=[tokenizer().eos_token_id])
+            if kind in ("called", "echoed"):
+                sequence, text = with_tool(problem, kind, sequence)
             rollouts.append(Rollout(group=group, kind=kind, problem=problem, text=text, sequence=sequence))
     return rollouts
 
@@ -85,9 +89,24 @@ def encode(prompt: str, text: str, *, ending: list[int] | None = None) -> TokenS
     return TokenSequence(context_ids=tokenizer().encode(prompt), ids=[*ids, *(ending or [])], positions=thinking)
 
 
+def with_tool(problem: Problem, kind: str, sequence: TokenSequence) -> tuple[TokenSequence, str]:
+    """A response with what a tool wrote, tags included, amid its thought or after its end; and its text without it."""
+    output = tokenizer().encode(f"<think> </think> <answer> {problem.answer} </answer>")
+    place = sequence.positions[len(sequence.positions) // 2] if kind == "called" else len(sequence.ids)
+    before, after = sequence.ids[:place], sequence.ids[place:]
+    whole = TokenSequence(
+        context_ids=sequence.context_ids,
+        ids=[*before, *output, *after],
+        positions=[i if i < place else i + len(output) for i in sequence.positions],
+        mask=[1] * len(before) + [0] * len(output) + [1] * len(after),
+    )
+    turns = [[token for token in turn if token != tokenizer().eos_token_id] for turn in (before, after)]
+    return whole, "\n".join(tokenizer().decode(turn) for turn in turns if turn)
+
+
 def _response(problem: Problem, kind: str, way: tuple) -> str:
     text = write_solution(problem, *way)
-    if kind == "wrong":
+    if kind in ("wrong", "echoed"):
         return text.replace(f"<answer> {problem.answer} ", f"<answer> {(int(problem.answer) + 1) % 10} ")
     if kind == "unopened":
         return text.removeprefix("<think> ")

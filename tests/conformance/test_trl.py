@@ -1,4 +1,4 @@
-"""The six groups through the real GARTrainer on TRL, for one step; only what is sampled is given."""
+"""The seven groups through the real GARTrainer on TRL, for one step; only what is sampled is given."""
 
 from typing import Any
 
@@ -14,16 +14,18 @@ from tests.conformance.groups import GROUP_SIZE, make_problems, make_rollouts
 from tests.integrations.conftest import SMALL
 
 
-class Replay(GARTrainer):
-    """Answers each prompt with the responses of its group, in turn."""
-
-    def _generate_single_turn(self, prompt_ids: list, *args: Any, **kwargs: Any) -> tuple:
-        assert self._batch is not None
-        groups = self._batch.group_index
-        places = [GROUP_SIZE * group + groups[:i].count(group) for i, group in enumerate(groups)]
-        answers = [make_rollouts()[place].sequence for place in places]
-        assert prompt_ids == [answer.context_ids for answer in answers]
-        return [answer.ids for answer in answers], None
+def replay(prompts: list[str], trainer: Any) -> dict[str, Any]:
+    """Answers each prompt with the responses of its group, in turn; in TRL's form of a rollout function."""
+    groups = trainer._batch.group_index
+    places = [GROUP_SIZE * group + groups[:i].count(group) for i, group in enumerate(groups)]
+    answers = [make_rollouts()[place].sequence for place in places]
+    assert trainer._tokenize_prompts(prompts)[0] == [answer.context_ids for answer in answers]
+    return {
+        "prompt_ids": [list(answer.context_ids) for answer in answers],
+        "completion_ids": [list(answer.ids) for answer in answers],
+        "logprobs": None,
+        "env_mask": [answer.mask or [1] * len(answer.ids) for answer in answers],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +35,13 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[RolloutRecord]:
     size = {"per_device_train_batch_size": len(make_rollouts()), "num_generations": GROUP_SIZE}
     folder = tmp_path_factory.mktemp("conformance")
     found: list[RolloutRecord] = []
-    Replay(
-        model, problems=make_problems(), verifier=Verifier(num_workers=1), processing_class=tokenizer,
-        args=trl.GRPOConfig(output_dir=str(folder), **(SMALL | size)),
-        on_rollouts=lambda _, rows: found.extend(rows),
-    ).train()  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout functions are
+        GARTrainer(
+            model, problems=make_problems(), verifier=Verifier(num_workers=1), processing_class=tokenizer,
+            args=trl.GRPOConfig(output_dir=str(folder), **(SMALL | size)),
+            on_rollouts=lambda _, rows: found.extend(rows), rollout_func=replay,
+        ).train()  # fmt: skip
     return sorted(found, key=lambda row: (row.group_index, row.response_index))
 
 

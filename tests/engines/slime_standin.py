@@ -30,6 +30,7 @@ class Sample:
     label: str | None = None
     reward: float | None = None
     loss_mask: list[int] | None = None
+    remove_sample: bool = False
     metadata: dict = field(default_factory=dict)
 
 
@@ -40,13 +41,16 @@ class RolloutManager:
         if self.custom_convert_samples_to_train_data_func is not None:
             return self.custom_convert_samples_to_train_data_func(self.args, samples)
         assert self.custom_reward_post_process_func is None
-        masks = [sample.loss_mask or [1] * sample.response_length for sample in samples]
+        for sample in samples:
+            sample.loss_mask = sample.loss_mask or [1] * sample.response_length
+            if sample.remove_sample:
+                sample.loss_mask = [0] * sample.response_length
         return {
             "tokens": [sample.tokens for sample in samples],
             "response_lengths": [sample.response_length for sample in samples],
             "rewards": [sample.reward for sample in samples],
             "raw_reward": [sample.reward for sample in samples],
-            "loss_masks": masks,
+            "loss_masks": [sample.loss_mask for sample in samples],
             "rollout_ids": [sample.index if sample.rollout_id is None else sample.rollout_id for sample in samples],
         }
 

@@ -1,4 +1,4 @@
-"""The six groups of `tests/conformance` through slime's hooks, on Megatron's GPTModel with the embedded weights.
+"""The seven groups of `tests/conformance` through slime's hooks, on Megatron's GPTModel with the embedded weights.
 
 Two data-parallel ranks, so that groups lie on both. slime's side is the stand-in of `tests/engines/slime_standin.py`.
 """
@@ -72,7 +72,7 @@ def samples() -> list[Any]:
         Sample(
             group_index=rollout.group_index, index=i, prompt=rollout.problem.prompt, label=rollout.problem.answer,
             tokens=[*rollout.sequence.context_ids, *rollout.sequence.ids], response=rollout.text,
-            response_length=len(rollout.sequence.ids), reward=0.0,
+            response_length=len(rollout.sequence.ids), reward=0.0, loss_mask=rollout.sequence.mask,
             metadata={"anchors": [anchor.text for anchor in rollout.problem.anchors]},
         )
         for i, rollout in enumerate(make_rollouts())

@@ -1,5 +1,6 @@
 """The middle of a step of verl's own trainer on given rollouts: from what its agent loop leaves to advantages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, Ra
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from gar.integrations.verl.exchange import REQUEST
+from gar.integrations.verl.exchange import OWN_MASK, REQUEST
 from tests.engines.verl.workers import CpuActor
 
 
@@ -28,17 +29,25 @@ class Rollouts:
     tags: list[dict[str, Any]] = field(default_factory=list)
 
     def add(
-        self, group: str, prompt: list[int], ids: list[int], *, anchors: list[str], score: float, verdict: dict
+        self,
+        group: str,
+        prompt: list[int],
+        ids: list[int],
+        *,
+        anchors: list[str],
+        score: float,
+        verdict: dict,
+        mask: Sequence[int] | None = None,
     ) -> None:
         number = sum(other["uid"] == group for other in self.fields)
-        mask, scores = torch.ones(len(ids), dtype=torch.long), torch.zeros(len(ids))
+        own, scores = torch.tensor(mask or [1] * len(ids)), torch.zeros(len(ids))
         scores[-1] = score
         whole = torch.tensor([*prompt, *ids])
         self.keys.append(f"{group}_{number}_0")
         self.fields.append(
             {
                 "uid": group, "prompts": whole[: len(prompt)], "responses": whole[len(prompt) :],
-                "response_mask": mask, "loss_mask": mask, "input_ids": whole, "position_ids": torch.arange(len(whole)),
+                "response_mask": own, "loss_mask": own, "input_ids": whole, "position_ids": torch.arange(len(whole)),
                 "rm_scores": scores, "extra_info": {"anchors": anchors},
                 "extra_fields": {"reward_extra_info": verdict}, "num_turns": 2, "session_id": number,
             }
@@ -83,13 +92,14 @@ def read_field(name: str, keys: list[str], partition: str) -> list[Tensor]:
     return list(tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=[name])[name].unbind(0))
 
 
-def trajectory(prompt: list[int], ids: list[int], gold: str) -> DataProto:
-    """What verl's agent loop sends to a reward worker."""
+def trajectory(prompt: list[int], ids: list[int], gold: str, *, mask: Sequence[int] | None = None) -> DataProto:
+    """What verl's agent loop sends to a reward worker, with ours."""
     return DataProto(
         batch=TensorDict({"prompts": torch.tensor([prompt]), "responses": torch.tensor([ids])}, batch_size=1),
         non_tensor_batch={
             "prompt_len": np.array([len(prompt)]),
             "response_len": np.array([len(ids)]),
             "reward_model": np.array([{"ground_truth": gold}], dtype=object),
+            "tool_extra_fields": np.array([{OWN_MASK: mask or [1] * len(ids)}], dtype=object),
         },
     )

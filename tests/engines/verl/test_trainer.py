@@ -3,6 +3,7 @@
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,14 +16,16 @@ if importlib.util.find_spec("verl") is None:
 
 import ray
 from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils.import_utils import load_class_from_fqn
 
 from gar.core import group_advantages, reinforce_plus_plus_advantages
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.exchange import MEANS
 from gar.integrations.verl.reward import GarRewardManager
-from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
 from gar.integrations.verl.transfer import OUTCOME_SCORES, read_rows
 from gar.shaping import RewardTable, TableRow, VectorPlan
 from gar.spans import TokenSequence
@@ -187,6 +190,36 @@ def test_reward_manager_says_what_the_trainer_reads(text, gold, expected, tied):
     verdict = found["reward_extra_info"]
     assert found["reward_score"] == pytest.approx(expected[0])
     assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
+
+
+TURNS = [("3+4=7<answer>8</answer>", 1), ("<answer>7</answer>", 0)]
+"""The policy answers wrong, and a tool right."""
+
+
+def test_agent_loop_tells_the_reward_manager_what_the_policy_wrote(step, tied):
+    assert step.trainer.config.actor_rollout_ref.rollout.agent.agent_loop_manager_class == AGENT_LOOP_MANAGER
+    config, tokenizer = compose_config(tied, "gar.verify.format=none"), AutoTokenizer.from_pretrained(tied)
+    manager = GarRewardManager(config, tokenizer, compute_score=None)
+    agents = load_class_from_fqn(AGENT_LOOP_MANAGER)(config, None)
+    worker = object.__new__(agents.agent_loop_workers_class.__ray_metadata__.modified_class)
+    worker.processor, worker.mm_processor_kwargs = None, {}
+    worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=manager.run_single))]
+    turns = [(tokenizer.encode(text), own) for text, own in TURNS]
+    output = AgentLoopOutput(
+        prompt_ids=tokenizer.encode("3+4="), response_ids=[token for ids, _ in turns for token in ids],
+        response_mask=[own for ids, own in turns for _ in ids], metrics={},
+    )  # fmt: skip
+    manager.loop.run_until_complete(worker._compute_score([output], {"reward_model": {"ground_truth": "7"}}))
+    assert output.extra_fields.pop("reward_extra_info")["status"] == "wrong"
+    assert output.extra_fields == {}
+
+
+def test_reward_manager_refuses_a_response_without_the_mask(tied):
+    sent = trajectory([5], [6], "7")
+    sent.non_tensor_batch["tool_extra_fields"][0] = {}
+    manager = GarRewardManager(compose_config(tied), AutoTokenizer.from_pretrained(tied), compute_score=None)
+    with pytest.raises(ConfigError, match="without the mask of the policy's own tokens"):
+        manager.loop.run_until_complete(manager.run_single(sent))
 
 
 @pytest.mark.usefixtures("cluster")

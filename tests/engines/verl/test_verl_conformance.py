@@ -1,4 +1,4 @@
-"""The six groups of `tests/conformance` through verl's reward manager and a step of its own trainer, on Ray."""
+"""The seven groups of `tests/conformance` through verl's reward manager and a step of its own trainer, on Ray."""
 
 import importlib.util
 from importlib.metadata import version
@@ -27,14 +27,15 @@ PARTITION = "conformance"
 
 
 def verified(manager: GarRewardManager) -> Rollouts:
-    """The six groups with the scores and verdicts of GAR's reward manager."""
+    """The seven groups with the scores and verdicts of GAR's reward manager."""
     rollouts = Rollouts()
     for rollout in make_rollouts():
-        prompt, ids = list(rollout.sequence.context_ids), list(rollout.sequence.ids)
-        found = manager.loop.run_until_complete(manager.run_single(trajectory(prompt, ids, rollout.problem.answer)))
+        prompt, ids, mask = list(rollout.sequence.context_ids), list(rollout.sequence.ids), rollout.sequence.mask
+        sent = trajectory(prompt, ids, rollout.problem.answer, mask=mask)
+        found = manager.loop.run_until_complete(manager.run_single(sent))
         rollouts.add(
             rollout.group, prompt, ids, anchors=[anchor.text for anchor in rollout.problem.anchors],
-            score=found["reward_score"], verdict=found["reward_extra_info"],
+            score=found["reward_score"], verdict=found["reward_extra_info"], mask=mask,
         )  # fmt: skip
     return rollouts
 
@@ -58,7 +59,7 @@ def test_verl_gives_the_expected_rewards_and_advantages(rollouts):
         "verl",
         version=version("verl"),
         rewards=[float(scores.sum()) for scores in read_field("rm_scores", rollouts.keys, PARTITION)],
-        advantages=[float(values[-1]) for values in read_field("advantages", rollouts.keys, PARTITION)],
+        advantages=[float(values[0]) for values in read_field("advantages", rollouts.keys, PARTITION)],
     )
 
 

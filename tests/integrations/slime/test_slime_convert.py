@@ -81,6 +81,23 @@ def test_masked_tokens_are_not_scored(tokenizer):
     assert 1 in payload.positions
 
 
+def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
+    own, output = tokenizer.encode("<think> 3 + 4 = 7 </think> <answer> 8 </answer>"), tokenizer.encode(GOOD)
+    answered = sample(tokenizer, loss_mask=[1] * len(own) + [0] * len(output), response_length=len(own + output))
+    answered.tokens = [*tokenizer.encode("3+4="), *own, *output]
+    assert asyncio.run(outcome_reward(make_arguments(), answered)) == 0.0
+    payload = convert_samples(make_arguments(), [answered])["prompt"][0]
+    assert (payload.facts.verified, payload.facts.well_formatted) == (False, True)
+    assert [own[i] for i in payload.positions] == tokenizer.encode("3 + 4 = 7")
+
+
+def test_a_sample_that_slime_removes_is_graded_and_not_scored(tokenizer):
+    data = convert_samples(make_arguments(), [sample(tokenizer, remove_sample=True)])
+    payload = data["prompt"][0]
+    assert not any(data["loss_masks"][0])
+    assert (payload.facts.verified, payload.facts.empty, payload.positions) == (True, False, ())
+
+
 def test_an_opened_prompt_needs_no_opening_tag(tokenizer):
     text = "3 + 4 = 7 </think> <answer> 7 </answer>"
     payload = convert_samples(make_arguments(), [sample(tokenizer, text, prompt="3+4= <think>")])["prompt"][0]

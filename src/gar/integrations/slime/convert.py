@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gar.config import RunConfig
@@ -49,9 +49,10 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
     """
     check_supported(args)
     _check_samples(samples, needs_anchors=read_shaping(args).method.needs_alignment)
+    payloads = sample_reader(args).payloads(samples)  # before slime empties the loss masks of samples that it removes
     data = _slime_train_data(args, samples)
     _check_rollout_ids(data)
-    data[PAYLOAD_KEY] = sample_reader(args).payloads(samples, data["loss_masks"])
+    data[PAYLOAD_KEY] = payloads
     return data
 
 
@@ -90,12 +91,12 @@ class SampleReader:
         self._verifier = Verifier.from_settings(config.verify)
 
     def verdicts(self, samples: Sequence[Any]) -> list[Verdict]:
-        """A verdict for each sample, on the text of its own tokens; one that is known is not asked for again."""
+        """A verdict for each sample, on what the policy wrote of it; one that is known is not asked for again."""
         known = [(sample.metadata or {}).get(_VERDICT) for sample in samples]
         missing = [sample for sample, verdict in zip(samples, known, strict=True) if verdict is None]
         new = iter(
             self._verifier.verify(
-                [self._sequences.text(_response_ids(sample)) for sample in missing],
+                [self._sequences.text(_response_ids(sample), sample.loss_mask) for sample in missing],
                 [str(sample.label) for sample in missing],
                 prefilled_think=[self._sequences.prefilled(_prompt_ids(sample)) for sample in missing],
                 prompts=[self._tokenizer.decode(_prompt_ids(sample)) for sample in missing],
@@ -103,8 +104,8 @@ class SampleReader:
         )
         return [next(new) if verdict is None else verdict for verdict in known]
 
-    def payloads(self, samples: Sequence[Any], loss_masks: Sequence[Sequence[int]]) -> list[ResponsePayload]:
-        """What each sample sends along, in order."""
+    def payloads(self, samples: Sequence[Any]) -> list[ResponsePayload]:
+        """What each sample sends along, in order. Of one that slime removes from the loss nothing is scored."""
         anchors: dict[int, AnchorSequences] = {}
         payloads = []
         for i, (sample, verdict) in enumerate(zip(samples, self.verdicts(samples), strict=True)):
@@ -112,7 +113,9 @@ class SampleReader:
             if group not in anchors:
                 texts = (sample.metadata or {}).get("anchors", ())
                 anchors[group] = self._sequences.anchors(_prompt_ids(sample), texts)
-            sequence = self._sequences.response(_prompt_ids(sample), _response_ids(sample), mask=loss_masks[i])
+            sequence = self._sequences.response(_prompt_ids(sample), _response_ids(sample), mask=sample.loss_mask)
+            if sample.remove_sample:
+                sequence = replace(sequence, positions=())
             facts = self.facts(sample, verdict, sequence, anchors[group])
             payloads.append(
                 ResponsePayload(
@@ -129,7 +132,9 @@ class SampleReader:
         anchors: AnchorSequences | None = None,
     ) -> ResponseFacts:
         """What is known of a sample; without its sequence and anchors, what an outcome reward needs."""
-        sequence = sequence or TokenSequence(context_ids=(), ids=_response_ids(sample), positions=())
+        sequence = sequence or TokenSequence(
+            context_ids=(), ids=_response_ids(sample), positions=(), mask=sample.loss_mask
+        )
         status = getattr(sample, "status", None)
         return read_facts(
             self._sequences,

@@ -86,13 +86,14 @@ class RolloutBatch:
             reader: A reader of the policy's tokenizer.
             prompt_ids: As the model read them.
             completion_ids: As the model wrote them.
-            token_mask: Per response, 0 for tokens that the policy did not write; None where it wrote all.
+            token_mask: Per response, as in `gar.spans.own_turns`; None where the policy wrote all tokens.
             endings: Tokens that end a response; one that ends otherwise was cut.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             self.prefilled.append(reader.prefilled(prompt))
-            self.sequences.append(reader.response(prompt, ids, mask=None if token_mask is None else token_mask[i]))
-            self.texts.append(reader.text(ids))
+            mask = None if token_mask is None else token_mask[i]
+            self.sequences.append(reader.response(prompt, ids, mask=mask))
+            self.texts.append(reader.text(ids, mask))
             self.truncated.append(not ids or ids[-1] not in endings)
 
     def facts(self, reader: SequenceReader) -> list[ResponseFacts]:

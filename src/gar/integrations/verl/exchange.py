@@ -19,6 +19,10 @@ MEANS = "gar_means"
 """What the workers return: mean gradient-activation vectors, float32 [sequences, hidden]."""
 
 
+OWN_MASK = "gar_own_mask"
+"""On the way to the reward worker: 1 for the tokens of a response that the policy wrote, 0 for a tool's."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignalRequest:
     """Which vectors to form.

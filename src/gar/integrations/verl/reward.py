@@ -5,12 +5,15 @@ adds the bonus; until then, and in validation, the reward is the outcome alone.
 """
 
 # pyright: reportMissingImports=false
+from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.errors import ConfigError
+from gar.integrations.verl.exchange import OWN_MASK
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
 from gar.shaping import RewardTable, read_facts
 from gar.spans import SequenceReader, TokenSequence
 from gar.types import Verdict
@@ -39,14 +42,18 @@ class GarRewardManager(RewardManagerBase):
 
         Args:
             data: verl's `DataProto` of a trajectory, whose last output counts.
+
+        Raises:
+            ConfigError: It comes without the mask of `GarAgentLoopManager`.
         """
         item = data[-1:][0]
         facts = item.non_tensor_batch
         prompt_ids = item.batch["prompts"][: int(facts["prompt_len"])].tolist()
         ids = item.batch["responses"][: int(facts["response_len"])].tolist()
         gold = str(facts["reward_model"]["ground_truth"])
-        verdict = await self.loop.run_in_executor(None, self._verdict, prompt_ids, ids, gold)
-        sequence = TokenSequence(context_ids=prompt_ids, ids=ids, positions=())
+        mask = _own_mask(facts["tool_extra_fields"])
+        verdict = await self.loop.run_in_executor(None, self._verdict, prompt_ids, ids, mask, gold)
+        sequence = TokenSequence(context_ids=prompt_ids, ids=ids, positions=(), mask=mask)
         facts = read_facts(self._reader, verdict, sequence, group_index=0)
         return {
             "reward_score": float(RewardTable(self._shaping, [facts]).shape().rewards[0]),
@@ -58,10 +65,20 @@ class GarRewardManager(RewardManagerBase):
             },
         }
 
-    def _verdict(self, prompt_ids: list[int], ids: list[int], gold: str) -> Verdict:
+    def _verdict(self, prompt_ids: list[int], ids: list[int], mask: list[int], gold: str) -> Verdict:
         return self._verifier.verify(
-            [self._reader.text(ids)],
+            [self._reader.text(ids, mask)],
             [gold],
             prefilled_think=[self._reader.prefilled(prompt_ids)],
             prompts=[self.tokenizer.decode(prompt_ids)],
         )[0]
+
+
+def _own_mask(fields: Mapping[str, Any]) -> list[int]:
+    if OWN_MASK not in fields:
+        raise ConfigError(
+            "a response comes without the mask of the policy's own tokens, so that a tool's answer would be graded: "
+            f"expected actor_rollout_ref.rollout.agent.agent_loop_manager_class {AGENT_LOOP_MANAGER}, which "
+            "trainer.v1.trainer_mode=gar_sync sets"
+        )
+    return fields[OWN_MASK]

@@ -17,6 +17,9 @@ TRAINER = "gar_sync"
 REWARD_MANAGER = "gar"
 """Value of verl's `reward.reward_manager.name`."""
 
+AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
+"""Value of verl's `actor_rollout_ref.rollout.agent.agent_loop_manager_class`, which `gar_sync` sets itself."""
+
 MASPO_LOSS = "gar_maspo"
 """Value of verl's `actor_rollout_ref.actor.policy_loss.loss_mode`."""
 
@@ -118,6 +121,11 @@ _REQUIRED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
         "reward.reward_manager.name",
         (REWARD_MANAGER,),
         "GAR's reward manager says which responses are verified and well formatted",
+    ),
+    (
+        "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
+        (None, AGENT_LOOP_MANAGER),
+        "it tells the reward manager which tokens a tool wrote, so that they are not graded. Leave it out",
     ),
     (
         "reward.custom_reward_function.path",

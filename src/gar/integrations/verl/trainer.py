@@ -17,7 +17,7 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from gar.errors import ConfigError
 from gar.integrations.verl.exchange import MEANS, REQUEST, SignalRequest
-from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
+from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, check_supported, read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
     read_means,
@@ -49,6 +49,7 @@ class GarTrainerSync(PPOTrainerSync):
         self._watchdog = Watchdog(self._settings.watchdog)
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # under any other name verl takes its asynchronous replay buffer
+            config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = AGENT_LOOP_MANAGER
         super().__init__(config)
 
     def _init_tokenizer(self) -> None:

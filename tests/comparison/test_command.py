@@ -4,6 +4,7 @@ import pytest
 
 from gar.cli.main import main
 from gar.comparison import compare
+from gar.comparison.cluster import Cluster
 from gar.comparison.store import write_failure, write_result
 from tests.cli.test_main import modules_after
 from tests.comparison.finished import result
@@ -98,6 +99,32 @@ def test_compare_only_and_seed_run_their_cells_and_write_no_tables(comparison, f
 def test_compare_refuses_a_cell_that_is_not_there(comparison, flags, text, capsys):
     assert main(["compare", "tiny.yaml", *flags]) == 1
     assert text in capsys.readouterr().err
+
+
+def test_compare_executor_gives_its_parameters_to_the_cluster(comparison, monkeypatch):
+    _, _ = comparison
+    chosen = []
+    monkeypatch.setattr(compare, "run_on_cluster", lambda *_, cluster, **__: chosen.append(cluster))
+    flags = [
+        "--executor",
+        "slurm",
+        "--slurm",
+        "partition=gpu",
+        "gpus_per_node=8",
+        "--workers",
+        "4",
+        "--launch",
+        "torchrun",
+    ]
+    assert main(["compare", "tiny.yaml", *flags]) == 1
+    assert chosen == [
+        Cluster(executor="slurm", parameters={"partition": "gpu", "gpus_per_node": 8}, parallel=4, launch="torchrun")
+    ]
+
+
+def test_compare_refuses_a_parameter_without_value(comparison, capsys):
+    assert main(["compare", "tiny.yaml", "--executor", "slurm", "--slurm", "gpu"]) == 1
+    assert "--slurm gpu: expected NAME=VALUE, for example partition=gpu." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """`gar compare` as a command that trains, killed, copied and started again."""
 
+import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -7,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.faults.jobs import COMPARE
 
@@ -27,6 +30,10 @@ def whole(folder: Path, *flags: str) -> str:
 
 def numbers(folder: Path) -> str:
     return (folder / "results/tiny/table.csv").read_text()
+
+
+def read_result(folder: Path) -> dict:
+    return json.loads((folder / "results/tiny/gar-grpo-seed-0.json").read_text())
 
 
 @pytest.fixture
@@ -52,3 +59,50 @@ def test_a_killed_comparison_goes_on_in_a_copy_of_its_folder_to_the_same_table(f
     whole(elsewhere)
     whole(uninterrupted)
     assert numbers(elsewhere) == numbers(uninterrupted)
+
+
+ACCELERATE = (
+    f"{shlex.quote(sys.executable)} -m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
+    "--main_process_port 0 --mixed_precision no --dynamo_backend no"
+)
+
+
+def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(folder):
+    values = yaml.safe_load((folder / "tiny.yaml").read_text()) | {"runs": ["gar-grpo"]}
+    values["base"]["trl"] |= {"max_steps": 6, "per_device_train_batch_size": 8, "use_cpu": True}
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(values))
+    command = gar_compare("--launch", ACCELERATE)
+    process = subprocess.Popen(command, cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
+    run = folder / "runs/compare/tiny/gar-grpo-seed-0"
+    while not (run / "checkpoints/checkpoint-1/manifest.json").exists():
+        assert process.poll() is None, run.with_suffix(".log").read_text()
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    said = whole(folder, "--launch", ACCELERATE)
+    log = run.with_suffix(".log").read_text()
+    assert "finished in" in said
+    assert "Resuming" in log
+    assert {file.name for file in (run / "checkpoints/checkpoint-6").glob("rng_state*")} == {
+        "rng_state_0.pth", "rng_state_1.pth",
+    }  # fmt: skip
+    result = read_result(folder)
+    assert result["resumed"] is True
+    assert result["cpu_seconds"] > 0
+
+
+def test_a_launcher_that_is_not_there_is_named(folder):
+    done = subprocess.run(
+        gar_compare("--launch", "acelerate launch", "--workers", "1"), cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "--launch: 'acelerate' cannot be started: No such file or directory." in done.stdout
+
+
+def test_jobs_of_a_cluster_give_the_table_of_one_machine(folder, tmp_path):
+    here = tmp_path / "here"
+    shutil.copytree(folder, here)
+    said = whole(folder, "--executor", "local", "--slurm", "timeout_min=10", "partition=gpu")
+    assert said.count(": job ") == 2
+    whole(here)
+    assert numbers(folder) == numbers(here)

@@ -20,6 +20,7 @@ from gar.comparison.result import result_of
 from gar.comparison.runner import run_side_by_side
 from gar.comparison.settings import read_comparison
 from gar.comparison.store import failures, finished_results, write_result
+from gar.comparison.workers import Workers
 from gar.config import dump_config
 from gar.errors import LockedError, RecordError
 from gar.records import lock
@@ -49,8 +50,8 @@ class Events:
     def finished(self, run, result):
         self.seen.append(f"finished {run.title}")
 
-    def failed(self, run, failure):
-        self.seen.append(f"failed {run.title}: {failure.reason}")
+    def failed(self, run, failure, *, again):
+        self.seen.append(f"failed{' once' if again else ''} {run.title}: {failure.reason}")
 
     def tick(self, running):
         self.most_running = max(self.most_running, len(running))
@@ -66,8 +67,8 @@ def stand_in(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
 
 
-def run(planned, events, *, workers: int = 2, finished=None) -> None:
-    run_side_by_side(planned, finished or {}, workers=workers, threads=1, progress=events)
+def run(planned, events, *, workers: int = 2, devices=None) -> None:
+    run_side_by_side(planned, {}, workers=Workers(devices=devices or [None] * workers), progress=events)
 
 
 @pytest.mark.slow  # several processes that import torch, one after the other
@@ -75,7 +76,7 @@ def test_runs_start_seed_by_seed_with_as_many_threads_as_told(plan):
     _, planned = plan(seeds=[0, 1])
     events = Events()
     run(planned, events, workers=1)
-    assert ORDER.read_text().split("\n")[:-1] == [f"{run.folder.name} 1" for run in planned]
+    assert ORDER.read_text().split("\n")[:-1] == [f"{run.folder.name} 1 None" for run in planned]
     assert events.seen[:4] == [
         "started grpo, seed 0", "finished grpo, seed 0", "started gar-grpo, seed 0", "finished gar-grpo, seed 0",
     ]  # fmt: skip
@@ -83,11 +84,15 @@ def test_runs_start_seed_by_seed_with_as_many_threads_as_told(plan):
     assert len({result.prompts_hash for result in finished_results(planned).values()}) == 1
 
 
-def test_a_failed_run_is_recorded_and_the_others_go_on(plan):
+def test_a_failed_run_is_tried_once_more_and_recorded_and_the_others_go_on(plan):
     _, planned = plan(seeds=[13])
     events = Events()
-    run(planned, events)
-    assert "failed grpo, seed 13: exit status 3" in events.seen
+    run(planned, events, workers=1)
+    assert events.seen == [
+        "started grpo, seed 13", "failed once grpo, seed 13: exit status 3",
+        "started gar-grpo, seed 13", "finished gar-grpo, seed 13",
+        "started grpo, seed 13", "failed grpo, seed 13: exit status 3",
+    ]  # fmt: skip
     assert list(finished_results(planned)) == [("gar-grpo", 13)]
     (failure,) = failures(planned).values()
     assert failure.last_lines == ["this line and", "the next one"]
@@ -100,11 +105,12 @@ def test_a_killed_run_is_recorded_with_its_signal(plan):
     assert events.seen[-1] == "failed grpo, seed 14: killed by signal 9: was the machine out of memory?"
 
 
-def test_ctrl_c_interrupts_the_runs_that_are_under_way(plan):
+def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
     _, planned = plan(seeds=[15])
     events = Events(interrupt=True)
     with pytest.raises(KeyboardInterrupt):
-        run(planned, events)
+        run(planned, events, devices=["0,1", "2,3"])
+    assert sorted(line.split()[2] for line in ORDER.read_text().splitlines()) == ["0,1", "2,3"]
     assert {file.name for file in ORDER.parent.glob("*.interrupted")} == {
         "grpo-seed-15.interrupted", "gar-grpo-seed-15.interrupted",
     }  # fmt: skip
@@ -197,7 +203,7 @@ def test_the_child_waits_for_the_run_of_a_comparison_that_was_killed(plan, monke
     monkeypatch.setattr(child, "_WAIT_SECONDS", 0.1)
     monkeypatch.setattr(child, "_end_with_the_comparison", lambda: None)
     monkeypatch.setattr(child.signal, "signal", lambda *arguments: None)
-    monkeypatch.setattr(child, "_run", lambda source, start: None)
+    monkeypatch.setattr(child, "_run", lambda *arguments: None)
     with only_writer(config_path):
         assert child.main([str(config_path)]) == 1
     assert "grpo-seed-0.yaml is being written by another process" in capsys.readouterr().err
@@ -226,20 +232,20 @@ def test_the_child_waits_for_what_a_hand_resumed(finished, monkeypatch):
     (planned.folder / "evaluation" / "after.json").unlink()
     monkeypatch.setattr(child, "_WAIT_SECONDS", 0.0)
     with only_writer(planned.folder), pytest.raises(LockedError, match="grpo-seed-0 is being written"):
-        child._run(source, time.perf_counter())
+        child._run(source, [], time.perf_counter())
     assert trained == []
     monkeypatch.setattr(child, "_WAIT_SECONDS", 30.0)
     with ExitStack() as held:
         held.enter_context(only_writer(planned.folder))
         threading.Timer(0.1, held.close).start()
-        child._run(source, time.perf_counter())
+        child._run(source, [], time.perf_counter())
     assert trained == ["grpo-seed-0"]
 
 
 def test_the_child_does_not_train_a_finished_run_again(finished):
     planned, source, trained = finished
     expected = result_of(planned)
-    child._run(source, time.perf_counter())
+    child._run(source, [], time.perf_counter())
     assert trained == []
     assert result_of(planned) == expected
 
@@ -248,7 +254,7 @@ def test_the_child_writes_the_usage_that_a_kill_has_left_out(finished):
     planned, source, trained = finished
     expected = result_of(planned)
     (planned.folder / "usage.json").unlink()
-    child._run(source, time.perf_counter())
+    child._run(source, [], time.perf_counter())
     assert trained == []
     made = result_of(planned)
     assert made.resumed  # these times are not those of the training
@@ -264,6 +270,6 @@ def test_the_child_trains_a_finished_run_again_that_has_lost_what_the_result_nee
     planned, source, trained = finished
     expected = result_of(planned)
     (planned.folder / lost).unlink()
-    child._run(source, time.perf_counter())
+    child._run(source, [], time.perf_counter())
     assert trained == ["grpo-seed-0"]
     assert result_of(planned).sets == expected.sets

@@ -12,8 +12,8 @@ import re
 import runpy
 import shlex
 import sys
+import tomllib
 from dataclasses import fields
-from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -194,7 +194,7 @@ def takes(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> bo
         return f'"{words[-1]}: ' in (ROOT / "pyproject.toml").read_text()
     if words[0] in INSTALLERS:
         extras = re.findall(r"\[([a-z,]+)\]", next((word for word in words if word.startswith((".[", "gar-rl["))), ""))
-        known = metadata.metadata("gar-rl").get_all("Provides-Extra") or []
+        known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         return all(extra in known for each in extras for extra in each.split(","))
     if words[0] in ("accelerate", "torchrun") and "gar" in words:
         start = words.index("gar")

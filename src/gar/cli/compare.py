@@ -1,8 +1,16 @@
 """`gar compare`: methods times seeds under equal terms, with tables, tests and figures."""
 
 import argparse
+from typing import TYPE_CHECKING
 
-from gar.comparison.settings import comparison_names
+from gar.comparison.settings import ComparisonSettings, comparison_names
+from gar.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gar.comparison.cluster import Cluster
+    from gar.comparison.workers import Workers
+
+_EXECUTORS = ("slurm", "local", "debug")
 
 _DESCRIPTION = """Train every method with every seed on the same problems in the same order, each run a process of its
 own, and write tables with paired tests and figures into results/NAME/.
@@ -23,9 +31,28 @@ def main(arguments: list[str]) -> int:
     )
     names = ", ".join(comparison_names())
     parser.add_argument("source", metavar="CONFIG.yaml", help=f"a comparison, or one that ships with gar: {names}")
-    parser.add_argument("--workers", type=_positive, help="runs side by side (default: as the file says, or all cores)")
+    parser.add_argument(
+        "--workers", type=_positive, help="runs side by side (default: as the file says, or one per GPU, else per core)"
+    )
+    parser.add_argument("--gpus", type=_positive, help="GPUs to deal out to the workers (default: all visible ones)")
+    parser.add_argument(
+        "--launch",
+        default="",
+        metavar="COMMAND",
+        help="start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'",
+    )
     parser.add_argument("--only", metavar="LABEL", help="run this row alone, and write no tables")
     parser.add_argument("--seed", type=int, metavar="N", help="run this seed alone, and write no tables")
+    parser.add_argument(
+        "--executor", choices=_EXECUTORS, help="make every run a job of a cluster, by submitit (extra 'cluster')"
+    )
+    parser.add_argument(
+        "--slurm",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of the jobs: partition=gpu gpus_per_node=8 timeout_min=600 (default: a day)",
+    )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--report", action="store_true", help="only write tables and figures from what is there")
     mode.add_argument("--dry-run", action="store_true", help="show what would run and how long it takes, and stop")
@@ -36,14 +63,41 @@ def main(arguments: list[str]) -> int:
 
     from gar.comparison.compare import Comparison
 
-    comparison = Comparison(options.source, workers=options.workers, only=options.only, seed=options.seed)
+    comparison = Comparison(options.source, only=options.only, seed=options.seed)
+    if options.report:
+        comparison.report()
+        return 0
     if options.dry_run:
-        comparison.show_plan()
+        comparison.show_plan(_workers(options, comparison.settings))
         return 0
     if options.overwrite:
         comparison.remove_others()
-    complete = comparison.report() if options.report else comparison.run()
-    return 0 if complete or options.report else 1
+    run_by = _cluster if options.executor else _workers
+    return 0 if comparison.run(run_by(options, comparison.settings)) else 1
+
+
+def _workers(options: argparse.Namespace, settings: ComparisonSettings) -> "Workers":
+    from gar.comparison.workers import local_workers
+
+    return local_workers(
+        number=options.workers or settings.workers, gpus=options.gpus, threads=settings.threads, launch=options.launch
+    )
+
+
+def _cluster(options: argparse.Namespace, settings: ComparisonSettings) -> "Cluster":
+    from gar.comparison.cluster import Cluster
+    from gar.config import parse_yaml
+
+    parameters = {}
+    for parameter in options.slurm:
+        name, equals, value = parameter.partition("=")
+        if not equals:
+            raise ConfigError(f"--slurm {parameter}: expected NAME=VALUE, for example partition=gpu.")
+        parameters[name] = parse_yaml(value, f"--slurm {name}")
+    limit = {"parallel": options.workers} if options.workers else {}
+    return Cluster(
+        executor=options.executor, parameters=parameters, threads=settings.threads, launch=options.launch, **limit
+    )
 
 
 def _positive(text: str) -> int:

@@ -1,6 +1,7 @@
 """One run of a comparison in a process of its own: `gar train CONFIG.yaml`, until it ends or the comparison is gone.
 
-    python -m gar.comparison.child CONFIG.yaml
+    python -m gar.comparison.child CONFIG.yaml [LAUNCHER ...]
+    LAUNCHER ... -m gar.comparison.child train CONFIG.yaml        # or resume RUN: one of several ranks
 
 Standard input is a pipe from the comparison. When that closes, be it by kill -9, the run is interrupted as by Ctrl-C:
 it keeps its last whole checkpoint. Until it has ended, it holds the lock of CONFIG.yaml, and its successor waits; so
@@ -12,15 +13,17 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import USAGE, result_of
 from gar.config import make_config, read_config
-from gar.errors import GarError
+from gar.errors import ConfigError, GarError, RecordError
 from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import io_error
@@ -28,7 +31,9 @@ from gar.records.lock import only_writer, refuse_writer
 from gar.resuming import read_resumption
 
 _INTERRUPTED = 130
+_TRAINING = ("train", "resume")
 _GRACE_SECONDS = 20.0
+_RANKS_SECONDS = 10.0
 _WAIT_SECONDS = 30.0
 
 
@@ -41,9 +46,16 @@ def main(arguments: list[str]) -> int:
     start = time.perf_counter()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
     threading.Thread(target=_end_with_the_comparison, daemon=True).start()
+    source, *launcher = arguments
     try:
-        with only_writer(Path(arguments[0]), wait_seconds=_WAIT_SECONDS):
-            _run(arguments[0], start)
+        if source in _TRAINING:
+            from gar.integrations.trl.ranks import leave_ranks
+
+            _train(source, arguments[1])
+            leave_ranks()
+        else:
+            with only_writer(Path(source), wait_seconds=_WAIT_SECONDS):
+                _run(source, launcher, start)
     except GarError as error:
         print(f"gar train: {error}", file=sys.stderr)
         return 1
@@ -52,22 +64,48 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(source: str, start: float) -> None:
+def _run(source: str, launcher: Sequence[str], start: float) -> None:
     config = make_config(read_config(source), source=source)
     planned = PlannedRun(label=config.method, config=config, result_path=Path(source))
     refuse_writer(planned.folder, wait_seconds=_WAIT_SECONDS)  # a predecessor, or a `gar train --resume` by hand
     if _is_finished(planned, start):
         return
-    if _can_go_on(planned):
-        from gar.training import resume
-
-        folder = resume(planned.folder)
-    else:
+    how, what = ("resume", str(planned.folder)) if _can_go_on(planned, launcher) else ("train", source)
+    if how == "train":
         _remove(planned.folder)
-        from gar.training import train
+    if launcher:
+        _launch([*launcher, "-m", "gar.comparison.child", how, what])
+    else:
+        _train(how, what)
+    _write_usage(RunFolder.open(planned.folder), start, resource.RUSAGE_CHILDREN if launcher else resource.RUSAGE_SELF)
 
-        folder = train(config, command=["gar", "train", source])
-    _write_usage(folder, start)
+
+def _train(how: str, what: str) -> None:
+    """Train as a configuration says, or go on with a run folder."""
+    from gar.training import resume, train
+
+    if how == "resume":
+        resume(what)
+    else:
+        train(make_config(read_config(what), source=what), command=["gar", "train", what])
+
+
+def _launch(command: Sequence[str]) -> None:
+    """Run all ranks, which inherit the pipe of the standard input, to their end."""
+    try:
+        process = subprocess.Popen(command)
+    except OSError as error:
+        raise ConfigError(f"--launch: '{command[0]}' cannot be started: {error.strerror}.") from error
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        try:  # where the comparison is gone, the ranks know it, and keep their last whole checkpoint
+            process.wait(_RANKS_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+        raise
+    if status:
+        raise RecordError(f"{' '.join(command)} ended with status {status}; its output stands above.")
 
 
 def _is_finished(planned: PlannedRun, start: float) -> bool:
@@ -79,14 +117,14 @@ def _is_finished(planned: PlannedRun, start: float) -> bool:
         if not (folder.path / USAGE).exists():  # then it counts as resumed, so that its cost is left out
             folder.update_run(status="running")
             folder.update_run(status="finished")
-            _write_usage(folder, start)
+            _write_usage(folder, start, resource.RUSAGE_SELF)
         result_of(planned)
     except GarError:
         return False
     return True
 
 
-def _can_go_on(planned: PlannedRun) -> bool:
+def _can_go_on(planned: PlannedRun, launcher: Sequence[str]) -> bool:
     """Whether an interrupted run has the same settings and a whole checkpoint. A failed one would fail again."""
     try:
         folder = RunFolder.open(planned.folder)
@@ -94,7 +132,7 @@ def _can_go_on(planned: PlannedRun) -> bool:
             return False
         if read_resumption(folder).config != planned.config:
             return False
-        return find_checkpoint(folder, num_ranks=1).path is not None
+        return find_checkpoint(folder, num_ranks=None if launcher else 1).path is not None
     except GarError:
         return False
 
@@ -107,9 +145,9 @@ def _remove(path: Path) -> None:
         raise io_error(path, "removed for a new start", error) from error
 
 
-def _write_usage(folder: RunFolder, start: float) -> None:
-    """Wall time since `start`, and processor time and largest resident set of this process."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+def _write_usage(folder: RunFolder, start: float, whose: int) -> None:
+    """Wall time since `start`; processor time and largest resident set of this process, or of those it has launched."""
+    usage = resource.getrusage(whose)
     used = {
         "wall_seconds": time.perf_counter() - start,
         "cpu_seconds": usage.ru_utime + usage.ru_stime,

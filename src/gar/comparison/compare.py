@@ -1,6 +1,5 @@
 """`gar compare`: run what is planned and not finished, then write the tables."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,12 +7,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gar.comparison.cluster import Cluster, run_on_cluster
 from gar.comparison.plan import planned_runs
 from gar.comparison.progress import ComparisonProgress, estimate
 from gar.comparison.report import write_report
 from gar.comparison.runner import run_side_by_side
 from gar.comparison.settings import ComparisonSettings, read_comparison
 from gar.comparison.store import Results, failures, finished_results, remove_others
+from gar.comparison.workers import Workers
 from gar.config import dump_config
 from gar.records.dotted import leaves
 from gar.records.lock import only_writer
@@ -26,7 +27,6 @@ class Comparison:
 
     Args:
         source: A YAML file, or the name of a comparison that ships with the package.
-        workers: Runs side by side; None for what its file says, or one per core.
         only: Run this row alone, by its label.
         seed: Run this seed alone.
         console: Where to print.
@@ -39,7 +39,6 @@ class Comparison:
         self,
         source: str,
         *,
-        workers: int | None = None,
         only: str | None = None,
         seed: int | None = None,
         console: Console | None = None,
@@ -49,11 +48,13 @@ class Comparison:
         self.settings.check_cell(only, seed)
         self.planned = planned_runs(self.settings, source)
         self._chosen = [run for run in self.planned if only in (None, run.label) and seed in (None, run.seed)]
-        self.workers = workers or self.settings.workers or _num_cores()
         self._console = console or Console(highlight=False)
 
-    def run(self) -> bool:
+    def run(self, workers: Workers | Cluster) -> bool:
         """Run what is not finished, then write the report; of some rows or seeds alone, write none.
+
+        Args:
+            workers: What trains: this machine, or the jobs of a cluster.
 
         Returns:
             Whether every run that was chosen has a result.
@@ -65,11 +66,16 @@ class Comparison:
         results = finished_results(self._chosen)
         waiting = [run for run in self._chosen if (run.label, run.seed) not in results]
         num_runs = len(self._chosen)
+        on_cluster = isinstance(workers, Cluster)
+        parallel = workers.parallel if on_cluster else len(workers.devices)
         progress = ComparisonProgress(
-            num_runs, num_runs - len(waiting), self.workers, _wall_seconds(results), console=self._console
+            num_runs, num_runs - len(waiting), parallel, _wall_seconds(results), console=self._console
         )
         with progress:
-            run_side_by_side(waiting, results, workers=self.workers, threads=self.settings.threads, progress=progress)
+            if on_cluster:
+                run_on_cluster(waiting, results, cluster=workers, progress=progress)
+            else:
+                run_side_by_side(waiting, results, workers=workers, progress=progress)
         if num_runs == len(self.planned):
             return self.report()
         finished = len(finished_results(self._chosen))
@@ -102,8 +108,8 @@ class Comparison:
         for run in remove_others(self._chosen):
             self._console.print(f"{escape(run.title)}: removed, made under other settings", soft_wrap=True)
 
-    def show_plan(self) -> None:
-        """Print the base run, the rows with their counts, and how long it will take.
+    def show_plan(self, workers: Workers) -> None:
+        """Print the base run, the rows with their counts, and how long these workers will take.
 
         Raises:
             RecordError: A result was made under other settings.
@@ -113,9 +119,12 @@ class Comparison:
         self._console.print(dump_config(self._chosen[0].config), markup=False)
         self._console.print(self._rows(results, failures(self.planned)))
         to_do = sum((run.label, run.seed) not in results for run in self._chosen)
-        left = estimate(to_do, self.workers, _wall_seconds(results))
+        side_by_side = len(workers.devices)
+        left = estimate(to_do, side_by_side, _wall_seconds(results))
         expected = f"about {left}" if left else "no estimate before one has finished" if to_do else "nothing to do"
-        self._console.print(f"{to_do} of {len(self._chosen)} runs to do, {self.workers} side by side: {expected}.")
+        self._console.print(f"{to_do} of {len(self._chosen)} runs to do, {side_by_side} side by side: {expected}.")
+        if workers.devices[0] is not None:
+            self._console.print(f"GPUs of each: {'; '.join(map(str, workers.devices))}")
 
     def _rows(self, results: Results, failed: Mapping[tuple[str, int], Any]) -> Table:
         """Table of what is finished and what failed, by row."""
@@ -134,7 +143,3 @@ class Comparison:
 
 def _wall_seconds(results: Results) -> Sequence[float]:
     return [result.wall_seconds for result in results.values()]
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -65,6 +65,10 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
         steps = run.config.trl.get("max_steps")
         self._tasks[run.title] = self._bars.add_task(escape(run.title), total=steps or None, unit="steps", note="")
 
+    def submitted(self, run: PlannedRun, job: str) -> None:
+        """A line for a run that is a job of a cluster."""
+        self._say(f"{run.title}: job {job}")
+
     def elsewhere(self, run: PlannedRun, reason: str) -> None:
         """A line, once for each run."""
         if run.title not in self._elsewhere:
@@ -78,10 +82,10 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
         numbers = ", ".join(f"{name} pass@{k} {value:.3f}" for name, k, value in _first_rates(result))
         self._say(f"{run.title}: finished in {result.wall_seconds:.0f} s; {numbers}{self._time_left()}")
 
-    def failed(self, run: PlannedRun, failure: Failure) -> None:
-        """A line with the reason, and the last lines of what the run printed."""
-        self._end(run)
-        self._say(f"{run.title}: FAILED, {failure.reason}", style="bold red")
+    def failed(self, run: PlannedRun, failure: Failure, *, again: bool) -> None:
+        """A line with the reason, whether it is tried again, and the last lines of what the run printed."""
+        self._end(run, ended=not again)
+        self._say(f"{run.title}: FAILED, {failure.reason}{'; tried once more' if again else ''}", style="bold red")
         for line in failure.last_lines[-_SHOWN_LINES:]:
             self._console.print(f"    {escape(line)}", style="red", soft_wrap=True)
 
@@ -92,8 +96,8 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
         for run in running:
             self._bars.update(self._tasks[run.title], completed=_last_step(run))
 
-    def _end(self, run: PlannedRun) -> None:
-        self._num_ended += 1
+    def _end(self, run: PlannedRun, *, ended: bool = True) -> None:
+        self._num_ended += ended
         if run.title in self._tasks:
             self._bars.remove_task(self._tasks.pop(run.title))
         self._bars.update(self._whole, completed=self._num_ended)

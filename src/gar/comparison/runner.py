@@ -13,7 +13,8 @@ from pathlib import Path
 from gar.comparison.plan import PlannedRun
 from gar.comparison.progress import ComparisonProgress
 from gar.comparison.result import RunResult, result_of
-from gar.comparison.store import Results, check_paired, finished_results, write_failure, write_result
+from gar.comparison.store import Failure, Results, check_paired, finished_results, write_failure, write_result
+from gar.comparison.workers import Workers
 from gar.config import dump_config
 from gar.errors import LockedError, RecordError
 from gar.records import write_atomic
@@ -29,26 +30,26 @@ _LAST_LINES = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Child:
-    """A process that trains, and the lock of its result, held until the result is written."""
+    """A process that trains, its devices, and the lock of its result, held until the result is written."""
 
     run: PlannedRun
+    devices: str | None
     process: subprocess.Popen[bytes]
     log_path: Path
     lock: ExitStack
 
 
 def run_side_by_side(
-    planned: Sequence[PlannedRun], finished: Results, *, workers: int, threads: int, progress: ComparisonProgress
+    planned: Sequence[PlannedRun], finished: Results, *, workers: Workers, progress: ComparisonProgress
 ) -> None:
-    """Run in order, `workers` at a time. A failed run is recorded, and the others go on.
+    """Run in order, as many at a time as there are workers. A failed run is tried once more after the others.
 
     Runs that another `gar compare` has started, on this machine or another, are left to it.
 
     Args:
         planned: Runs of one comparison that have no result yet.
         finished: Results of its other runs.
-        workers: Processes at a time.
-        threads: OMP_NUM_THREADS of each.
+        workers: What runs them.
         progress: Shows what happens.
 
     Raises:
@@ -56,7 +57,7 @@ def run_side_by_side(
             interrupted, as by Ctrl-C.
     """
     check_paired(finished)
-    runs = _Runs(planned, finished, workers, threads, progress)
+    runs = _Runs(planned, finished, workers, progress)
     try:
         runs.go_on_to_the_end()
     finally:
@@ -67,15 +68,11 @@ class _Runs:
     """Runs that wait, those that run here, and the results of all that have ended."""
 
     def __init__(
-        self,
-        planned: Sequence[PlannedRun],
-        finished: Results,
-        workers: int,
-        threads: int,
-        progress: ComparisonProgress,
+        self, planned: Sequence[PlannedRun], finished: Results, workers: Workers, progress: ComparisonProgress
     ):
         self._waiting, self.running, self._results = deque(planned), list[_Child](), dict(finished)
-        self._workers, self._threads, self._progress = workers, threads, progress
+        self._workers, self._progress = workers, progress
+        self._free, self._failed = deque(workers.devices), set[str]()
 
     def go_on_to_the_end(self) -> None:
         """Start runs as others end, until none is left."""
@@ -96,21 +93,45 @@ class _Runs:
             if elsewhere:
                 self._add(elsewhere[run.label, run.seed])
                 self._progress.finished(run, elsewhere[run.label, run.seed])
-            elif len(self.running) < self._workers and (child := _start(run, self._threads, self._progress)):
-                self.running.append(child)
-            else:
+            elif not self._free or not self._start(run):
                 self._waiting.append(run)
+
+    def _start(self, run: PlannedRun) -> bool:
+        """Start a run on free devices, unless another comparison is running it."""
+        with ExitStack() as lock:
+            try:
+                lock.enter_context(only_writer(run.result_path))
+            except LockedError as error:
+                self._progress.elsewhere(run, str(error))
+                return False
+            if run.result_path.exists():  # since the caller looked
+                return False
+            devices = self._free[0]
+            process, log_path = _process(run, self._workers, devices)
+            self._progress.started(run)
+            self.running.append(
+                _Child(run=run, devices=devices, process=process, log_path=log_path, lock=lock.pop_all())
+            )
+            self._free.popleft()
+        return True
 
     def _collect(self) -> bool:
         """Record the children that have ended; whether there were any."""
         ended = [child for child in self.running if child.process.poll() is not None]
         for child in ended:
             self.running.remove(child)
+            self._free.append(child.devices)
             with child.lock:
                 _close(child)
-                result = _record(child, self._progress)
-            if result is not None:
-                self._add(result)
+                outcome = _record(child)
+            if isinstance(outcome, RunResult):
+                self._progress.finished(child.run, outcome)
+                self._add(outcome)
+            else:
+                again = child.run.title not in self._failed
+                self._failed.add(child.run.title)
+                self._progress.failed(child.run, outcome, again=again)
+                self._waiting.extend([child.run] if again else [])
         return bool(ended)
 
     def _add(self, result: RunResult) -> None:
@@ -118,30 +139,16 @@ class _Runs:
         check_paired(self._results)
 
 
-def _start(run: PlannedRun, threads: int, progress: ComparisonProgress) -> _Child | None:
-    """Start a run, unless another comparison is running it."""
-    with ExitStack() as lock:
-        try:
-            lock.enter_context(only_writer(run.result_path))
-        except LockedError as error:
-            progress.elsewhere(run, str(error))
-            return None
-        if run.result_path.exists():  # since the caller looked
-            return None
-        process, log_path = _process(run, threads)
-        progress.started(run)
-        return _Child(run=run, process=process, log_path=log_path, lock=lock.pop_all())
-
-
-def _process(run: PlannedRun, threads: int) -> tuple[subprocess.Popen[bytes], Path]:
+def _process(run: PlannedRun, workers: Workers, devices: str | None) -> tuple[subprocess.Popen[bytes], Path]:
     config_path, log_path = (run.folder.with_name(f"{run.folder.name}.{ending}") for ending in ("yaml", "log"))
     write_atomic(config_path, dump_config(run.config))
-    count = str(threads)
+    count = str(workers.threads)
+    own = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
     try:
         with log_path.open("wb") as log:
             process = subprocess.Popen(
-                [*_CHILD, str(config_path)],
-                env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count},
+                [*_CHILD, str(config_path), *workers.launcher],
+                env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, **own},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -152,7 +159,8 @@ def _process(run: PlannedRun, threads: int) -> tuple[subprocess.Popen[bytes], Pa
     return process, log_path
 
 
-def _record(child: _Child, progress: ComparisonProgress) -> RunResult | None:
+def _record(child: _Child) -> RunResult | Failure:
+    """Write what became of a run that has ended."""
     status = child.process.returncode
     reason = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
     if status == 0:
@@ -162,14 +170,15 @@ def _record(child: _Child, progress: ComparisonProgress) -> RunResult | None:
             reason = str(error)
         else:
             write_result(child.run, result)
-            progress.finished(child.run, result)
             return result
     elif status == -9:
         reason += ": was the machine out of memory?"
-    lines = child.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-    last_lines = [line.rstrip() for line in lines if line.strip()][-_LAST_LINES:]
-    progress.failed(child.run, write_failure(child.run, reason, last_lines))
-    return None
+    return write_failure(child.run, reason, last_lines(child.log_path.read_text(encoding="utf-8", errors="replace")))
+
+
+def last_lines(text: str) -> list[str]:
+    """The last lines that are not blank, for the record of a failure."""
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
 
 
 def _close(child: _Child) -> None:

@@ -63,7 +63,7 @@ class ComparisonSettings(Settings):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     """A seed has the same problems in the same order in every row."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Runs side by side; None as many as cores. On one GPU: 1."""
+    """Runs side by side; None is one per GPU, or per core where there is no GPU."""
     threads: Annotated[int, Field(ge=1)] = 1
     """Threads of a run."""
     results: str | None = None

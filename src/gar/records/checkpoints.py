@@ -91,12 +91,12 @@ def marked_checkpoints(run: RunFolder) -> list[Path]:
     return [path for path in _folders(run) if (path / MANIFEST).exists() or (path / _OLD_MARK).exists()]
 
 
-def find_checkpoint(run: RunFolder, *, num_ranks: int, tolerate_records: bool = False) -> FoundCheckpoint:
+def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: bool = False) -> FoundCheckpoint:
     """The newest checkpoint from which a run goes on exactly. Every file of it is read.
 
     Args:
         run: The run folder.
-        num_ranks: Processes that will train.
+        num_ranks: Processes that will train; None where that is not known yet.
         tolerate_records: Take a checkpoint even if metrics or rollouts before it are damaged.
 
     Raises:
@@ -123,7 +123,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int, tolerate_records: bool = 
     return FoundCheckpoint(path=None, step=0, notes=tuple(notes))
 
 
-def checkpoint_fault(path: Path, *, num_ranks: int) -> str | None:
+def checkpoint_fault(path: Path, *, num_ranks: int | None) -> str | None:
     """What is wrong with a marked checkpoint, in a few words; None if nothing is."""
     if (path / MANIFEST).exists():
         try:
@@ -140,7 +140,7 @@ def checkpoint_fault(path: Path, *, num_ranks: int) -> str | None:
     return _missing_state(path, num_ranks)
 
 
-def _missing_state(path: Path, num_ranks: int) -> str | None:
+def _missing_state(path: Path, num_ranks: int | None) -> str | None:
     """Which state is missing that an exact resume needs; the trainer would silently do without it."""
     names = {file.name for file in path.iterdir()}
     deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimiser and scheduler there
@@ -151,9 +151,11 @@ def _missing_state(path: Path, num_ranks: int) -> str | None:
     if not deepspeed and "scheduler.pt" not in names:
         return "the learning-rate scheduler's state (scheduler.pt) is missing"
     random_states = {name for name in names if name.startswith("rng_state")}
-    expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks)}
     if not random_states:
         return "the random state is missing"
+    if num_ranks is None:
+        return None
+    expected = {"rng_state.pth"} if num_ranks == 1 else {f"rng_state_{rank}.pth" for rank in range(num_ranks)}
     if random_states != expected:
         return (
             f"it holds the random state of {len(random_states)} ranks and this job has {num_ranks}: resume with as many"

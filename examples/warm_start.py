@@ -1,10 +1,9 @@
-"""Teach a real language model the format of the word problems, so that RL has something to start from.
+"""Teach a real language model the format of the word problems, so that it is sometimes right.
 
     python examples/warm_start.py [--model smollm2] [--out runs/warm-start] [--examples 320] [--learning-rate 5e-5]
 
-Supervised fine-tuning with TRL's SFTTrainer on solutions to problems that no split contains: a few by the expert's
-method, the rest by the other one. Then `gar train --model.path runs/warm-start --data.source word-problems` has
-right and wrong responses from its first step on.
+Supervised fine-tuning with TRL's SFTTrainer on solutions to problems outside of every split, by both methods. Then
+`gar train --model.path runs/warm-start --data.source word-problems` has right and wrong responses from its first step.
 """
 
 import argparse

@@ -131,7 +131,7 @@ def test_a_model_is_analysed_with_the_template_and_the_format_asked_for():
     assert all(str(problem.prompt).endswith(f"{format_instruction('boxed')}\n\n") for problem in policy.problems)
     assert policy.signal.span == "response"  # what the format boxed implies
     assert policy.model.dtype == torch.bfloat16
-    with pytest.raises(ConfigError, match=r"options: unknown key 'data.temlpate'"):
+    with pytest.raises(ConfigError, match=r"options: unknown key 'data\.temlpate'"):
         load_policy_of("embedded", settings={"data": {"temlpate": "boxed"}})
 
 

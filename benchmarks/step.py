@@ -1,6 +1,7 @@
-"""What the signal costs in a training step, on a random Qwen3 whose head has the share of an 8B model's.
+"""What the signal costs in a training step: a random Qwen3 whose head has the share of an 8B model's, or a real model.
 
     python benchmarks/step.py [--rounds 2] [--response-tokens 1024] [--device cpu]
+    python benchmarks/step.py --model smollm2 [--dtype bfloat16] --ways released forward captured
 
 A step is a log-prob pass over one group, then forward and backward with checkpointing; 16 responses, 6 of them
 eligible, prompt 200, response 1,024, the last 768 tokens scored, one anchor of 400. Generation is left out; a column
@@ -22,10 +23,10 @@ import copy
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -37,13 +38,16 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from gar.core import gradient_activation_means
 from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
-from gar.models.cost import GroupShape, ModelShape, signal_share
+from gar.models.cost import GroupShape, ModelShape, SignalRoute, signal_share
+from gar.models.load import load_policy
+from gar.settings import ModelSettings
 
 GROUP = GroupShape(responses=16, response_tokens=1024, prompt_tokens=200, span_tokens=768, pass_rate=6 / 16)
 MICRO_BATCH = 4
 HEAD_ROWS = 1024
 JUDGE_TOKENS = 60
 GENERATION_SHARE = 0.17
+WAYS = ("released", "forward", "captured", "logits", "g2rl", "grad2reward")
 MODELS = {
     "tiny": dict(vocab_size=8192, hidden_size=256, intermediate_size=2368, num_hidden_layers=12,
                  num_attention_heads=4, num_key_value_heads=2, head_dim=64),
@@ -57,18 +61,22 @@ MODELS = {
 class Bench:
     """One group of random tokens, a model, and a clock for the sections that belong to the signal."""
 
-    def __init__(self, model_name: str, group: GroupShape, device: str):
+    def __init__(self, model_name: str, group: GroupShape, device: str, dtype: torch.dtype):
         torch.manual_seed(0)
-        config = Qwen3Config(**MODELS[model_name], max_position_embeddings=8192)
-        with torch.device(device):
-            self.model = Qwen3ForCausalLM(config)
-        with torch.no_grad():
-            self.model.lm_head.weight.mul_(4)  # a peaked softmax
-        self.model = self.model.to(torch.bfloat16 if device == "cuda" else torch.float32)
+        self.model: Any
+        if model_name in MODELS:
+            config = Qwen3Config(**MODELS[model_name], max_position_embeddings=8192)
+            with torch.device(device):
+                self.model = Qwen3ForCausalLM(config)
+            with torch.no_grad():
+                self.model.lm_head.weight.mul_(4)  # a peaked softmax
+        else:
+            self.model = load_policy(ModelSettings(path=model_name))[0].to(device)
+        self.model = self.model.to(dtype)
         self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        self.judge = copy.deepcopy(self.model).eval().requires_grad_(False)
+        self.judge: Any = copy.deepcopy(self.model).eval().requires_grad_(False)
         self.group, self.device = group, device
-        vocab = config.vocab_size
+        vocab = self.model.config.vocab_size
         self.tokens = torch.randint(
             vocab, (group.responses, group.prompt_tokens + group.response_tokens), device=device
         )
@@ -194,8 +202,15 @@ class Bench:
             torch.autograd.grad(self.judge.lm_head(states).float().log_softmax(-1)[0, 0], embeddings)
 
 
-def run(model_name: str, group: GroupShape, device: str, rounds: int) -> dict[str, Any]:
-    bench = Bench(model_name, group, device)
+def run(
+    model_name: str,
+    group: GroupShape,
+    device: str,
+    rounds: int,
+    dtype: torch.dtype = torch.float32,
+    wanted: Collection[str] = WAYS,
+) -> dict[str, Any]:
+    bench = Bench(model_name, group, device, dtype)
     everyone, few = group.responses, len(bench.eligible)
 
     def step(receive: Callable[[int, Tensor], Any] | None = None) -> None:
@@ -215,6 +230,7 @@ def run(model_name: str, group: GroupShape, device: str, rounds: int) -> dict[st
         "g2rl": lambda: bench.log_prob_pass(bench.captured(everyone)),
         "grad2reward": lambda: bench.timed(bench.judge_pass),
     }
+    ways = {name: way for name, way in ways.items() if name == "plain" or name in wanted}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     sections: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + (device == "cuda")):  # a GPU's first round is its warm-up
@@ -233,10 +249,11 @@ def run(model_name: str, group: GroupShape, device: str, rounds: int) -> dict[st
         name: spread([own / plain for own, plain in zip(sections[name], seconds["plain"], strict=True)])
         for name in list(ways)[1:]
     }
-    predicted = {name: signal_share(shape, group, name) for name in ("released", "forward", "captured", "logits")}
+    predicted = {name: signal_share(shape, group, name) for name in get_args(SignalRoute) if name in ways}
     differences = [a / b - 1 for a, b in zip(seconds["captured"], seconds["plain"], strict=True)]
     return {
-        "model": model_name, "head_over_body": shape.hidden * shape.vocab / shape.body_parameters,
+        "model": model_name, "dtype": str(dtype).removeprefix("torch."),
+        "head_over_body": shape.hidden * shape.vocab / shape.body_parameters,
         "group": group._asdict(), "plain_step_seconds": statistics.median(seconds["plain"]),
         "share_of_the_step": shares, "predicted_share": predicted,
         "difference_of_whole_steps_captured": spread(differences), "rounds": rounds, "machine": machine(),
@@ -247,7 +264,7 @@ def print_table(result: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    title = f"{result['model']}, a plain step of {result['plain_step_seconds']:.1f} s"
+    title = f"{result['model']}, {result['dtype']}, a plain step of {result['plain_step_seconds']:.1f} s"
     table = Table("way", "share of the step", "counted", "measured / counted", "with generation", title=title)
     for name, share in result["share_of_the_step"].items():
         counted = result["predicted_share"].get(name)
@@ -264,16 +281,25 @@ def print_table(result: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, default="tiny")
+    parser.add_argument("--model", default="tiny", help=f"{', '.join(MODELS)}, or as gar train --model.path")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="default: float32 on a CPU")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="captured is always among them")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--response-tokens", type=int, default=GROUP.response_tokens)
+    parser.add_argument("--prompt-tokens", type=int, default=GROUP.prompt_tokens)
+    parser.add_argument("--anchor-tokens", type=int, default=GROUP.anchor_tokens)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tokens = arguments.response_tokens
-    group = GROUP._replace(response_tokens=tokens, span_tokens=min(GROUP.span_tokens, tokens))
-    result = run(arguments.model, group, arguments.device, arguments.rounds)
+    group = GROUP._replace(
+        response_tokens=tokens, span_tokens=min(GROUP.span_tokens, tokens),
+        prompt_tokens=arguments.prompt_tokens, anchor_tokens=arguments.anchor_tokens,
+    )  # fmt: skip
+    dtype = getattr(torch, arguments.dtype or ("bfloat16" if arguments.device == "cuda" else "float32"))
+    wanted = {*arguments.ways, "captured"}
+    result = run(arguments.model, group, arguments.device, arguments.rounds, dtype, wanted)
     print_table(result)
     write_json(arguments.out or Path(f"results/step-{arguments.device}.json"), result)
 

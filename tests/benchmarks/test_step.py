@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import torch
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -21,6 +23,8 @@ def test_step_measures_every_way(monkeypatch, capsys):
     assert result["predicted_share"]["captured"] > result["predicted_share"]["logits"] > 0
     step.print_table(result)
     assert "a plain step of" in capsys.readouterr().out
+    result = step.run("embedded", group, "cpu", rounds=1, dtype=torch.bfloat16, wanted={"released", "captured"})
+    assert set(result["share_of_the_step"]) == set(result["predicted_share"]) == {"released", "captured"}
 
 
 def test_scale_writes_lines_of_every_quantity(monkeypatch, tmp_path, capsys):

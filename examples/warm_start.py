@@ -1,6 +1,6 @@
 """Teach a real language model the format of the word problems, so that it is sometimes right.
 
-    python examples/warm_start.py [--model smollm2] [--out runs/warm-start] [--examples 320] [--learning-rate 5e-5]
+    python examples/warm_start.py [--model smollm2] [--out runs/warm-start] [--examples 400] [--learning-rate 1e-4]
 
 Supervised fine-tuning with TRL's SFTTrainer on solutions to problems outside of every split, by both methods. Then
 `gar train --model.path runs/warm-start --data.source word-problems` has right and wrong responses from its first step.
@@ -37,8 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2", help="as gar train --model.path")
     parser.add_argument("--out", default="runs/warm-start")
-    parser.add_argument("--examples", type=int, default=320)
-    parser.add_argument("--learning-rate", type=float, default=5e-5)
+    parser.add_argument("--examples", type=int, default=400)
+    parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--steps-share", type=float, default=0.5, help="share of solutions by the expert's method")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

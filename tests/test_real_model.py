@@ -5,6 +5,12 @@ where float32 is not the point, since a pass then takes a third of the time on a
 """
 
 import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +20,12 @@ from gar.cli.main import main
 from gar.data.word_problems import load_word_problems
 from gar.models.load import load_policy, load_tokenizer
 from gar.models.sources import fetched_folder
+from gar.records import RunFolder
 from gar.rollouts.generate import encode_prompt
 from gar.scoring import GarScorer, ResponseGroup
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
+from tests.docs.pages import ROOT, shown_commands
 from tests.models.autograd import own_means
 
 MODEL = "smollm2"
@@ -138,3 +146,69 @@ def test_digits_are_tokens_of_their_own(tokenizer):
     for text in ("2048", "x\n\n50", "a  12"):
         pieces = [tokenizer.decode([token]) for token in tokenizer.encode(text)]
         assert [piece for piece in pieces if piece.strip().isdigit()] == [c for c in text if c.isdigit()]
+
+
+# -------------------------------------------------------------------------------------------- training, kill, report
+
+
+SHORT = [
+    "--preset", "word-problems", "--model.path", MODEL, "--trl.max_steps", "2", "--trl.save_steps", "1",
+    "--trl.per_device_train_batch_size", "4", "--trl.num_generations", "2", "--trl.max_completion_length", "12",
+    "--preflight.mode", "off", "--evaluate.max_problems", "2", "--evaluate.num_samples", "1", "--records.trackio",
+    "False",
+]  # fmt: skip
+
+
+def train(folder: Path, name: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "gar", "train", *arguments, "--records.folder", str(folder), "--records.name", name],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
+    killed = train(tmp_path, "full", *SHORT)
+    first = tmp_path / "full" / "checkpoints" / "checkpoint-1"
+    while killed.poll() is None and not first.is_dir():
+        time.sleep(0.1)
+    killed.kill()
+    assert first.is_dir(), killed.communicate()[1]
+    assert main(["train", "--resume", str(tmp_path / "full")]) == 0
+    steps = [json.loads(line)["step"] for line in (tmp_path / "full" / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [1, 2]
+    rollouts = RunFolder.open(tmp_path / "full").read_rollouts().to_pylist()
+    assert len(rollouts) == 2 * 4
+    assert all("<|im_end|>" not in row["response"] for row in rollouts)
+    assert main(["report", str(tmp_path / "full"), "--out", str(tmp_path / "run.html")]) == 0
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_an_adapter_is_trained_and_merged(tmp_path):
+    done = train(tmp_path, "lora", *SHORT, "--adapter.rank", "4", "--trl.max_steps", "1", "--evaluate.sources")
+    assert done.communicate()[1] is not None
+    assert done.returncode == 0
+    merged, _ = load_policy(ModelSettings(path=str(tmp_path / "lora" / "model")))
+    before, _ = load_policy(ModelSettings(path=MODEL))
+    changed = [name for name, tensor in merged.state_dict().items() if not tensor.equal(before.state_dict()[name])]
+    assert changed
+    assert not any("embed" in name or "lm_head" in name for name in changed)
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_the_page_of_the_first_real_model_runs_as_written(tmp_path):
+    """In the order of the page, in an empty folder with the examples beside it: half an hour on two cores."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    commands = [
+        command.text for command in shown_commands(ROOT / "docs" / "first-real-model.md")
+        if not command.inline and not command.marked
+    ]  # fmt: skip
+    assert sum(command.startswith("gar ") for command in commands) >= 5
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        start = [sys.executable, "-m", "gar"] if program == "gar" else [sys.executable]
+        done = subprocess.run([*start, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"

@@ -82,6 +82,15 @@ def test_a_gguf_file_has_a_tokenizer_and_a_shape_of_its_own(file):
     assert (shape.hidden, shape.vocab, shape.layers) == (HIDDEN, len(TOKENS), 1)
 
 
+@pytest.mark.parametrize(("pre_tokenizer", "tokens"), [("gpt-2", ["12", "+", "3"]), ("smollm", ["1", "2", "+", "3"])])
+def test_a_gguf_file_says_whether_digits_are_tokens_of_their_own(tmp_path, pre_tokenizer, tokens):
+    tokenizer = load_tokenizer(str(write_tiny_gguf(tmp_path / "tiny.gguf", pre_tokenizer=pre_tokenizer)))
+    ids = tokenizer.encode("12+3", add_special_tokens=False)
+    assert [TOKENS[token] for token in ids] == tokens
+    tokenizer.save_pretrained(tmp_path / "saved")
+    assert load_tokenizer(str(tmp_path / "saved")).encode("12+3", add_special_tokens=False) == ids
+
+
 # peft looks for a config.json beside the base model, to see whether tokens were added; none ever are.
 @pytest.mark.filterwarnings("ignore:Could not find a config file:UserWarning")
 def test_an_adapter_trained_on_a_gguf_file_finds_it_again(file, tmp_path):

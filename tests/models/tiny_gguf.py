@@ -9,7 +9,7 @@ TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *"0123456789+=-", "Ġ",
 HIDDEN, LAYER, HEADS, KV_HEADS = 32, 32, 2, 1
 
 
-def write_tiny_gguf(path: Path, *, architecture: str = "llama", seed: int = 0) -> Path:
+def write_tiny_gguf(path: Path, *, architecture: str = "llama", pre_tokenizer: str = "gpt-2", seed: int = 0) -> Path:
     """Weights in Q4_1 where llama.cpp quantizes them (matrices), in float32 elsewhere; the head is tied."""
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
@@ -23,6 +23,7 @@ def write_tiny_gguf(path: Path, *, architecture: str = "llama", seed: int = 0) -
     writer.add_rope_dimension_count(HIDDEN // HEADS)
     writer.add_vocab_size(len(TOKENS))
     writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre_tokenizer)
     writer.add_token_list(TOKENS)
     writer.add_token_types([gguf.TokenType.CONTROL] * 3 + [gguf.TokenType.NORMAL] * (len(TOKENS) - 3))
     writer.add_token_merges(["1 2"])

@@ -12,6 +12,8 @@ from gar.models.sources import ModelSource, model_source
 from gar.settings import ModelSettings
 
 _MODEL = "a causal language model", "config.json, *.safetensors and a tokenizer"
+_DIGITS_APART = frozenset({"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone"})
+"""Byte-pair tokenizers of GGUF files that take each digit by itself, as llama.cpp's src/llama-vocab.cpp has them."""
 _TOKENIZER = "a tokenizer", "tokenizer.json and tokenizer_config.json"
 
 
@@ -91,9 +93,24 @@ def _load_tokenizer(name: str, source: ModelSource, revision: str | None, what: 
     from transformers import AutoTokenizer
 
     with _loading_faults(name, source, what):
-        return AutoTokenizer.from_pretrained(
+        tokenizer = AutoTokenizer.from_pretrained(
             source.path, revision=revision, padding_side="left", trust_remote_code=False, **source.options
         )
+        if source.gguf_file is not None:
+            _take_digits_apart(tokenizer, Path(source.path) / source.gguf_file)
+        return tokenizer
+
+
+def _take_digits_apart(tokenizer: Any, file: Path) -> None:
+    """Where a GGUF file asks for it; transformers reads vocabulary and merges, but not `tokenizer.ggml.pre`."""
+    from gguf import GGUFReader
+    from tokenizers import pre_tokenizers
+
+    field = GGUFReader(file).get_field("tokenizer.ggml.pre")
+    if field is not None and field.contents() in _DIGITS_APART:
+        backend = tokenizer.backend_tokenizer
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
 
 
 def _load_model(settings: ModelSettings, name: str, source: ModelSource, revision: str | None) -> Any:

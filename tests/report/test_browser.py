@@ -26,7 +26,7 @@ HOSTILE = "</script><script>document.title = 'gone'</script></textarea><img src=
 RIGHT_TO_LEFT = "\u202eשלום עולם, التحية " * 20
 LONG = "word " * 20_000
 FORMULAS = r"Take $\frac{1}{2}$ of \[ \sum_{i=1}^{n} i \] so \boxed{7}, which costs $5 and $6."
-TABS = ("summary", "curves", "rollouts", "figures", "settings", "definitions")
+TABS = ("summary", "curves", "rollouts", "runs", "figures", "settings", "definitions")
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def choose(browser, name: str, value: str) -> None:
 
 
 def count(browser) -> int:
-    return int(browser.find_element(By.CSS_SELECTOR, "[role=status]").text.split(" of ")[0].replace(",", ""))
+    return int(browser.find_element(By.ID, "count").text.split(" of ")[0].replace(",", ""))
 
 
 def items(browser) -> list[Any]:

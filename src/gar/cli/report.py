@@ -1,4 +1,4 @@
-"""`gar report`: one self-contained HTML page about one run or several."""
+"""`gar report`: one self-contained HTML page about one run or several, or the same page live."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,23 +6,34 @@ from typing import Annotated
 import tyro
 from pydantic import Field
 
+from gar.errors import ConfigError
 from gar.report.options import ReportOptions
 
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Write a page about one run or several, to read anywhere without a network:
   gar report RUN [RUN ...] --out FILE.html
 
+Or follow runs that are still training, in a browser on this machine:
+  gar report RUN [RUN ...] --serve
+
 A run may be unfinished, from an older version, or lack files: the page says what it cannot show.
-  RUN        a run folder; those that differ in their seed alone are shown as one, others are compared with the first
+  RUN        a run folder, or a folder of them; runs that differ in their seed alone are shown as one, others are
+             compared with the first
   FILE.html  verdict, curves, rollouts, figures, settings; below 8 MB
 """
 
 
 class _Arguments(ReportOptions):
     runs: Annotated[tuple[Path, ...], Field(min_length=1), tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Run folders."""
-    out: Annotated[Path, tyro.conf.arg(metavar="FILE.html")]
-    """The file to write."""
+    """Run folders, or folders of them."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.html")] = None
+    """The file to write. An earlier report about the same runs is replaced."""
+    overwrite: bool = False
+    """Replace the file, whatever it is."""
+    serve: bool = False
+    """Show the page at 127.0.0.1 until Ctrl-C; it follows the runs."""
+    port: Annotated[int, Field(ge=0, lt=2**16)] = 8765
+    """Where to serve; 0 takes a free port."""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,15 +46,30 @@ def main(arguments: list[str]) -> int:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
     settings = tyro.cli(_Arguments, args=arguments, prog="gar report", description=_DESCRIPTION)
+    if settings.serve == (settings.out is not None):
+        raise ConfigError("either --out FILE.html, to write the page, or --serve, to follow the runs in a browser")
+    if settings.serve:
+        return _serve(settings)
     from gar.report.build import write_report
 
     if settings.token_shares:
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-    report = write_report(settings.runs, settings.out, settings)
+    out = settings.out
+    assert out is not None
+    report = write_report(settings.runs, out, settings, overwrite=settings.overwrite)
     print(report.headline)
-    for note in (*report.notes, *report.rollouts.notes):
+    for note in (*report.notes, *(report.rollouts.notes if report.rollouts else ())):
         print(f"- {note}")
-    print(f"Report  {settings.out} ({settings.out.stat().st_size / 1e6:.1f} MB)")
+    print(f"Report  {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def _serve(settings: _Arguments) -> int:
+    if settings.token_shares:
+        raise ConfigError("--token-shares runs a model, which takes too long for a page that follows a run: use --out")
+    from gar.report.serve import serve
+
+    serve(settings.runs, settings.port, settings)
     return 0

@@ -1,6 +1,6 @@
-"""From run folders to one HTML file."""
+"""From run folders to one HTML file, or to the parts that a page asks its server for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,41 +10,81 @@ from gar.report.definitions import DEFINITIONS
 from gar.report.figures import chart_note, charts, pictures
 from gar.report.groups import RunGroup, differences_table, group_runs, run_facts
 from gar.report.options import ReportOptions
-from gar.report.page import MAX_BYTES, Report, ShownRollouts, page
+from gar.report.page import MAX_BYTES, Report, ShownRollouts, page, runs_mark
 from gar.report.read import ReadRun, read_run
 from gar.report.rollouts import browser_rollouts
+from gar.report.runs import find_runs, runs_table, tags
 from gar.report.summary import summary_tables, tiles, verdict_counts
 from gar.report.verdicts import changes, contests, headline, sentences
 
 _SPARE_BYTES = 200_000
 
 
-def write_report(paths: Sequence[str | Path], out: str | Path, options: ReportOptions | None = None) -> Report:
+def write_report(
+    paths: Sequence[str | Path], out: str | Path, options: ReportOptions | None = None, *, overwrite: bool = False
+) -> Report:
     """Write a report about some runs as one HTML file below 8 MB.
 
     Args:
-        paths: Run folders. Those that differ in their seed alone are shown as one; others are compared with the first.
-        out: The file.
+        paths: Run folders, or folders of them. Runs that differ in their seed alone are shown as one; others are
+            compared with the first.
+        out: The file. An earlier report about the same runs is replaced.
         options: Choices; None takes the defaults.
+        overwrite: Replace whatever is there.
 
     Returns:
         The content of the page.
 
     Raises:
-        ConfigError: A run is named twice, or there are too many for one page.
-        RecordError: A folder is not a run folder, or the file cannot be written.
+        ConfigError: A run is named twice, there are too many for one page, or the file is something else.
+        RecordError: A folder has no run, or the file cannot be written.
     """
-    resolved = [Path(path).resolve() for path in paths]
-    if len(set(resolved)) < len(resolved):
-        raise ConfigError(f"every run once, got {', '.join(str(path) for path in paths)}")
-    report = make_report([read_run(path) for path in paths], options or ReportOptions())
+    runs = [read_run(path) for path in find_runs(paths).values()]
+    groups = group_runs(runs)
+    mark = runs_mark([run.name for group in groups for run in group.runs])
+    if not overwrite and Path(out).exists() and not _has_mark(Path(out), mark):
+        raise ConfigError(f"{out} exists, and is not a report about the same runs. Add --overwrite to replace it.")
+    report = make_report(runs, options or ReportOptions())
     write_atomic(out, page(report))
     return report
 
 
-def make_report(read: Sequence[ReadRun], options: ReportOptions) -> Report:
+def _has_mark(path: Path, mark: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            return mark.encode("utf-8", "replace") in file.read(2**16)
+    except OSError:
+        return False
+
+
+def make_report(runs: Sequence[ReadRun], options: ReportOptions) -> Report:
     """The content of the page, from runs that are read."""
-    groups = group_runs(read)
+    groups = group_runs(runs)
+    runs = [run for group in groups for run in group.runs]
+    notes: list[str] = []
+    drawn = pictures(groups, notes)
+    report = summary_report(groups)
+    report = replace(report, notes=[*report.notes, *notes], rollouts=_NO_ROLLOUTS, pictures=drawn)
+    room = MAX_BYTES - _SPARE_BYTES - len(page(report))
+    if room < 0:
+        raise ConfigError(
+            f"{len(runs)} runs make a page of more than {MAX_BYTES:,} bytes without a single rollout. Report on fewer "
+            "at a time."
+        )
+    return replace(report, rollouts=browser_rollouts(runs, options, room))
+
+
+_NO_ROLLOUTS = ShownRollouts(groups=[], formulas=[], notes=[])
+
+
+def live_rollouts(groups: Sequence[RunGroup], options: ReportOptions, whole_steps: Collection[int]) -> ShownRollouts:
+    """The rollouts for a page that asks for them, some steps whole as far as they fit."""
+    runs = [run for group in groups for run in group.runs]
+    return browser_rollouts(runs, options, MAX_BYTES - _SPARE_BYTES, whole_steps)
+
+
+def summary_report(groups: Sequence[RunGroup]) -> Report:
+    """The content of the page without rollouts and figures."""
     runs = [run for group in groups for run in group.runs]
     notes = [f"{run.name}: {note}." for run in runs for note in run.missing]
     counts = [verdict_counts(run) for run in runs]
@@ -54,32 +94,40 @@ def make_report(read: Sequence[ReadRun], options: ReportOptions) -> Report:
         for run, count in zip(runs, counts, strict=True)
         if count and not count["right"]
     ]
-    comparing: list[str] = []
-    before_after, against = changes(groups, comparing), contests(groups, comparing)
-    drawn_pictures = pictures(groups, notes)
-    report = Report(
+    reasons: list[str] = []
+    before_after, against = changes(groups, reasons), contests(groups, reasons)
+    return Report(
         title=_title(groups, runs),
         subtitle=_subtitle(groups, runs),
-        headline=headline(groups, before_after, against),
+        tags=list(dict.fromkeys(tag for run in runs for tag in tags(run))),
+        headline=_state(runs) or headline(groups, before_after, against, reasons),
         sentences=sentences(groups, before_after, against),
-        notes=[*notes, *(f"{note}." for note in comparing)],
+        notes=[*notes, *(f"{reason}." for reason in reasons)],
         tiles=tiles(runs[0]) if len(runs) == 1 else [],
         tables=summary_tables(groups, counts, before_after, against),
+        all_runs=runs_table({run.name: run for run in runs}) if len(runs) > 1 else None,
         charts=charts(groups),
         chart_note=chart_note(groups),
-        rollouts=ShownRollouts(groups=[], formulas=[], notes=[]),
-        pictures=drawn_pictures,
+        rollouts=None,
+        pictures=None,
         runs=run_facts(groups),
         settings=differences_table(runs),
         definitions=DEFINITIONS,
     )
-    room = MAX_BYTES - _SPARE_BYTES - len(page(report))
-    if room < 0:
-        raise ConfigError(
-            f"{len(runs)} runs make a page of more than {MAX_BYTES:,} bytes without a single rollout. Report on fewer "
-            "at a time."
-        )
-    return replace(report, rollouts=browser_rollouts(runs, options, room))
+
+
+def _state(runs: Sequence[ReadRun]) -> str:
+    """How far a single run has come that has not been measured at its end; empty for others."""
+    run, status = runs[0], runs[0].record.get("status")
+    if len(runs) > 1 or run.evaluations["after"] or status in (None, "finished"):
+        return ""
+    trainer = run.settings.get("trl")
+    steps = trainer.get("max_steps") if isinstance(trainer, Mapping) else None
+    reached = f"step {run.last_step:,}" + (f" of {steps:,}" if isinstance(steps, int) and steps > 0 else "")
+    return f"Training: {reached}." if status == "running" else f"The run {_ENDS[status]} after {reached}."
+
+
+_ENDS = {"failed": "failed", "interrupted": "was interrupted"}
 
 
 def _title(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:

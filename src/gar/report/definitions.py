@@ -15,6 +15,7 @@ DEFINITIONS = {
     "there and go unseen.",
     "verdict": "By the corrected p-value at 0.05. 'No difference shown' does not say that there is none.",
     "seeds": "Runs that differ in their seed alone; a pair is the same seed under both.",
+    "seed": "Decides the order of the problems and all sampling of a run.",
     "problems": "Problems of the set.",
     "steps": "Optimiser steps that were logged.",
     "rollouts": "Recorded responses, one row each in the rollouts folder.",

@@ -7,16 +7,14 @@ import base64
 import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 
-from gar.analysis.alignment import alignment_course, alignment_output
 from gar.analysis.learning_curve import running_mean
 from gar.analysis.outputs import Output
-from gar.analysis.silent_groups import silent_groups, silent_groups_output
 from gar.analysis.style import STYLE
 from gar.errors import RecordError
 from gar.report.groups import RunGroup
@@ -25,7 +23,10 @@ from gar.report.read import ReadRun
 
 Floats = NDArray[np.float64]
 
-_MAX_POINTS = 160
+_POINTS_OF_ALL_LINES = 8000
+"""Points of one chart: enough to zoom into, few enough for forty lines."""
+_MAX_POINTS = (160, 1000)
+"""Of one line: where there are many, and at most."""
 _DIGITS = 5
 _MAX_BYTES = 600_000
 _MAX_BYTES_IN_ALL = 1_500_000
@@ -78,7 +79,10 @@ def chart_note(groups: Sequence[RunGroup]) -> str:
     """The explanation of lines and bands."""
     window = _window([run for group in groups for run in group.runs])
     smooth = f"the centred mean over {window} logged steps" if window > 1 else "the logged values"
-    parts = [f"Lines of one run are {smooth}; its band reaches from the smallest to the largest of those values."]
+    parts = [
+        f"Lines of one run are {smooth}, of evaluations the values; the band reaches from the smallest to the largest "
+        "of those values."
+    ]
     if any(len(group.runs) > 1 for group in groups):
         parts.append(
             "Lines of several seeds are the mean of theirs, as far as all of them have come; the band reaches from the "
@@ -88,12 +92,15 @@ def chart_note(groups: Sequence[RunGroup]) -> str:
 
 
 def _chart(groups: Sequence[RunGroup], plan: _Plan) -> Chart:
-    window = _window([run for group in groups for run in group.runs])
+    window = 1 if plan.metric.startswith("eval/") else _window([run for group in groups for run in group.runs])
     series = []
     for group in groups:
         for metric in (plan.reference, plan.metric):
             if metric is not None and (line := _series(group, metric, window, dashed=metric == plan.reference)):
                 series.append(line)
+    fewest, most = _MAX_POINTS
+    num_points = max(fewest, min(most, _POINTS_OF_ALL_LINES // max(1, len(series))))
+    series = [_thinned(line, num_points) for line in series]
     return Chart(term=plan.metric, title=plan.title, unit=plan.unit, from_zero=plan.from_zero, series=series)
 
 
@@ -108,18 +115,27 @@ def _series(group: RunGroup, metric: str, window: int, *, dashed: bool) -> Serie
         stack = np.array([[dict(zip(line[0], line[1], strict=True))[step] for step in steps] for line in lines])
         known = np.isfinite(stack).all(axis=0)
         values, low, high = (np.where(known, line, np.nan) for line in (stack.mean(0), stack.min(0), stack.max(0)))
-    keep = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MAX_POINTS)).round().astype(int))
     if not len(steps):
         return None
     return Series(
         label=group.label if len(group.runs) == 1 else f"{group.label}, {len(lines)} seeds",
         colour=group.colour,
         dashed=dashed,
-        steps=[int(steps[i]) for i in keep],
-        values=_plain(values, keep),
-        low=[] if dashed else _plain(low, keep),
-        high=[] if dashed else _plain(high, keep),
+        steps=[int(step) for step in steps],
+        values=_plain(values),
+        low=[] if dashed else _plain(low),
+        high=[] if dashed else _plain(high),
     )
+
+
+def _thinned(line: Series, num_points: int) -> Series:
+    """At most so many points of a line, spread evenly, the first and the last among them."""
+    if len(line.steps) <= num_points:
+        return line
+    keep = np.linspace(0, len(line.steps) - 1, num_points).round().astype(int)
+    parts = {name: [values[i] for i in keep] for name in ("steps", "values", "low", "high")
+             if (values := getattr(line, name))}  # fmt: skip
+    return replace(line, **parts)
 
 
 def _line(run: ReadRun, metric: str, window: int) -> tuple[Sequence[int], Floats, Floats, Floats] | None:
@@ -148,8 +164,8 @@ def _window(runs: Sequence[ReadRun]) -> int:
     return 2 * (max((len(run.metrics) for run in runs), default=0) // 20) + 1
 
 
-def _plain(values: Floats, keep: NDArray[np.intp]) -> list[float | None]:
-    return [round(float(values[i]), _DIGITS) if np.isfinite(values[i]) else None for i in keep]
+def _plain(values: Floats) -> list[float | None]:
+    return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
 
 
 def pictures(groups: Sequence[RunGroup], notes: list[str]) -> list[Picture]:
@@ -192,6 +208,9 @@ def _candidates(groups: Sequence[RunGroup]) -> Iterator[tuple[str, str, bytes]]:
 
 def _outputs(run: ReadRun) -> Iterator[Output]:
     """The figures that the rollouts of a run allow. The summary already says what is missing."""
+    from gar.analysis.alignment import alignment_course, alignment_output
+    from gar.analysis.silent_groups import silent_groups, silent_groups_output  # these load torch
+
     with contextlib.suppress(RecordError):
         course = alignment_course(run.folder.path)
         if course.num_scored:

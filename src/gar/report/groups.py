@@ -115,6 +115,8 @@ def _facts(run: ReadRun) -> list[tuple[str, str, str | None]]:
     cores = f"{record.get('cpu_count') or 'unknown number of'} cores"
     entries = {
         "status": record.get("status", "unknown"),
+        "error": record.get("error"),
+        "where": record.get("where"),
         "start time": record.get("start_time"),
         "end time": record.get("end_time"),
         "resumed": ", ".join(map(str, record.get("resume_times") or ())),

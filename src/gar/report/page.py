@@ -2,7 +2,8 @@
 
 The records are made in Python and drawn by `assets/*.js` without a number of its own. They are JSON in a script element
 that is never run; the scripts put it into the page as text. A policy allows these styles and these scripts by their
-hashes and nothing else, and forbids turning text into HTML.
+hashes and nothing else, and forbids turning text into HTML. The page that `gar report --serve` shows is the same
+without the records, which it asks the server for.
 """
 
 import base64
@@ -15,7 +16,8 @@ from importlib import resources
 from typing import Any, Literal
 
 MAX_BYTES = 8_000_000
-SCRIPTS = ("dom.js", "charts.js", "tables.js", "rollouts.js", "page.js")
+SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
+LIVE_SCRIPT = "live.js"
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -44,12 +46,13 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Cells that are ready to read."""
+    """Cells that are ready to read. `keys`, where there are any, name the run of each row."""
 
     title: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
+    keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,10 +120,26 @@ class ShownResponse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownGroup:
-    """The responses to one problem at one step."""
+    """The responses to one problem at one step of training, or in an evaluation.
+
+    Attributes:
+        run: Position of the run.
+        step: Training step; None of an evaluation.
+        index: The group of the step, or the problem of the set.
+        set_name: Evaluation set; None of training.
+        moment: When it was evaluated.
+        problem_id: The problem.
+        prompt: Its prompt.
+        gold: Its answer.
+        expert: Its expert solutions, where they are at hand.
+        responses: The responses.
+    """
 
     run: int
-    step: int
+    step: int | None
+    index: int
+    set_name: str | None
+    moment: Literal["before", "after"] | None
     problem_id: str
     prompt: ShownText
     gold: str
@@ -150,19 +169,40 @@ class RunFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole page."""
+    """The whole page.
+
+    Attributes:
+        title: The run, or the groups of runs.
+        subtitle: Method, model, problems, steps.
+        tags: Tags of the runs.
+        headline: The verdict.
+        sentences: Its numbers.
+        notes: What the report cannot show.
+        tiles: One run at a glance.
+        tables: Of the summary.
+        all_runs: Every run on a line; None where there is one.
+        charts: Metrics over the steps, those of the summary first.
+        chart_note: What lines and bands are.
+        rollouts: The rollout browser; None where the page asks for it.
+        pictures: Figures; None where the page asks for them.
+        runs: Where the numbers come from.
+        settings: Settings that differ.
+        definitions: What every number means.
+    """
 
     title: str
     subtitle: str
+    tags: Sequence[str]
     headline: str
     sentences: Sequence[str]
     notes: Sequence[str]
     tiles: Sequence[Tile]
     tables: Sequence[Table]
+    all_runs: Table | None
     charts: Sequence[Chart]
     chart_note: str
-    rollouts: ShownRollouts
-    pictures: Sequence[Picture]
+    rollouts: ShownRollouts | None
+    pictures: Sequence[Picture] | None
     runs: Sequence[RunFacts]
     settings: Table | None
     definitions: Mapping[str, str]
@@ -170,10 +210,26 @@ class Report:
 
 def page(report: Report) -> bytes:
     """The whole file."""
+    head = f"<title>{html.escape(report.title)}</title>\n{runs_mark([run.name for run in report.runs])}"
+    return _document(head, embedded_json(report), SCRIPTS)
+
+
+def live_page() -> bytes:
+    """The page without a report: it asks its server for one, and again when the runs have grown."""
+    scripts = (*SCRIPTS[:-1], LIVE_SCRIPT, SCRIPTS[-1])
+    return _document("<title>gar report</title>", "null", scripts, connect=" connect-src 'self';")
+
+
+def runs_mark(names: Sequence[str]) -> str:
+    """The element in the head of a page that names its runs."""
+    return f'<meta name="gar-report" content="{html.escape(" / ".join(names))}">'
+
+
+def _document(head: str, data: str, scripts: Sequence[str], connect: str = "") -> bytes:
     style = _asset("report.css")
-    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();"
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in scripts) + "\n})();"
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:;{connect} "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
     text = f"""<!doctype html>
@@ -183,12 +239,13 @@ def page(report: Report) -> bytes:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{html.escape(report.title)}</title>
+<link rel="icon" href="data:,">
+{head}
 <style>{style}</style>
 </head>
 <body>
 <noscript><p>This page draws itself with the script inside it: allow scripts for this file.</p></noscript>
-<script type="application/json" id="report">{embedded_json(report)}</script>
+<script type="application/json" id="report">{data}</script>
 <script>{script}</script>
 </body>
 </html>

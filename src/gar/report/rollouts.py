@@ -5,15 +5,26 @@ Rollouts hold no expert solutions: those are read again from where the run had t
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
-from gar.data.run_problems import GENERATED, find_run_problems
+from gar.data.run_problems import GENERATED, evaluation_data, find_run_problems, set_name
 from gar.errors import DataError
 from gar.report.options import ReportOptions
 from gar.report.page import ShownGroup, ShownResponse, ShownRollouts, ShownText, content_json
 from gar.report.read import ReadRun
-from gar.report.sample import SEED, DrawnGroup, Experts, draw_groups, drawing_words, verdict_word
+from gar.report.sample import (
+    SEED,
+    DrawnGroup,
+    Experts,
+    ProblemKey,
+    draw_groups,
+    draw_samples,
+    drawing_words,
+    samples_words,
+    verdict_word,
+)
 from gar.report.shares import add_shares
 from gar.report.texts import Formulas, readable_prompt, shown_text
 from gar.settings import DataSettings
@@ -29,21 +40,48 @@ _SHARE_BYTES = 24
 _DIGITS = 5
 
 
-def browser_rollouts(runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int) -> ShownRollouts:
-    """Draw groups, keep what fits into so many bytes, and add what must be looked up or computed."""
+def browser_rollouts(
+    runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int, whole_steps: Collection[int] = ()
+) -> ShownRollouts:
+    """Draw groups, keep what fits into so many bytes, and add what must be looked up or computed.
+
+    Args:
+        runs: The runs.
+        options: How many of what.
+        max_bytes: Limit for the groups and their formulas as JSON.
+        whole_steps: Steps of which every group is drawn, and kept before others.
+    """
     most = options.max_rollouts // max(1, sum(bool(run.num_rows) for run in runs))
-    drawn = [group for number, run in enumerate(runs) if run.num_rows for group in draw_groups(run, number, most)]
+    drawn = [
+        group
+        for number, run in enumerate(runs)
+        if run.num_rows
+        for group in draw_groups(run, number, most, whole_steps)
+    ]
     notes: list[str] = []
+    num_samples = 0
+    for number, run in enumerate(runs):
+        groups, count = draw_samples(run, number, options.max_rollouts // len(runs), notes)
+        drawn += groups
+        num_samples += count
     formulas = Formulas()
     experts = _expert_problems(runs, drawn, options.problems, notes)
-    shown = _fitting(drawn, experts, formulas, max_bytes, with_shares=options.token_shares is not None)
-    num_shown = sum(len(drawn[place].rows) for place in shown)
-    notes.insert(0, drawing_words(runs, num_shown, sum(len(group.rows) for group in drawn)))
+    shown = _fitting(
+        drawn, experts, formulas, max_bytes, with_shares=options.token_shares is not None, first=whole_steps
+    )
+    kept = [drawn[place] for place in shown]
+    notes.insert(0, drawing_words(runs, _num_rows(kept), _num_rows(drawn)))
+    if num_samples:
+        notes.insert(1, samples_words(_num_rows(kept, evaluated=True), num_samples))
     if options.token_shares is not None:
         add_shares(shown, runs, drawn, experts, options.token_shares, notes)
     elif shown:
         notes.append("Token shares were not asked for: --token-shares computes them from a model.")
     return ShownRollouts(groups=list(shown.values()), formulas=formulas.rows, notes=notes)
+
+
+def _num_rows(groups: Sequence[DrawnGroup], *, evaluated: bool = False) -> int:
+    return sum(len(group.rows) for group in groups if (group.moment is not None) == evaluated)
 
 
 # Expert solutions.
@@ -60,27 +98,41 @@ def _expert_problems(
         problems: A file to read in place of the runs' own source.
         notes: Receives what could not be found, and why.
     """
-    experts: dict[tuple[int, str], Problem] = {}
+    experts: dict[ProblemKey, Problem] = {}
     for number, run in enumerate(runs):
-        golds = {group.problem[1]: group.first["gold"] for group in groups if group.run == number}
-        if not golds:
-            continue
-        if run.config is None:
+        golds: dict[str | None, dict[str, Any]] = {}
+        for group in groups:
+            if group.run == number:
+                golds.setdefault(group.set_name, {})[group.problem[2]] = group.first["gold"]
+        if golds and run.config is None:
             notes.append(f"{run.name}: the source of its problems is unknown, so expert solutions are not shown.")
             continue
-        try:
-            known = _find_problems(run.config.data, set(golds), problems)
-        except DataError as error:
-            notes.append(f"{run.name}: expert solutions are not shown, since its problems cannot be read: {error}")
-            continue
-        same = {(number, key): problem for key, problem in known.items() if golds[key] in (None, problem.answer)}
-        experts |= same
-        if len(same) < len(golds):
-            notes.append(
-                f"{run.name}: {len(golds) - len(same)} of {len(golds)} drawn problems were not found in their source "
-                "with the recorded answer; their expert solutions are not shown."
-            )
+        for name, gold in golds.items():
+            what = f"{run.name}: " if name is None else f"{run.name}, {name}: "
+            try:
+                known = _find_problems(_data_of(run, name), set(gold), problems if name is None else None)
+            except DataError as error:
+                notes.append(f"{what}expert solutions are not shown, since its problems cannot be read: {error}")
+                continue
+            same = {key: problem for key, problem in known.items() if gold[key] in (None, problem.answer)}
+            experts |= {(number, name, key): problem for key, problem in same.items()}
+            if len(same) < len(gold):
+                notes.append(
+                    f"{what}{len(gold) - len(same)} of {len(gold)} drawn problems were not found in their source "
+                    "with the recorded answer; their expert solutions are not shown."
+                )
     return experts
+
+
+def _data_of(run: ReadRun, name: str | None) -> DataSettings:
+    """Where the problems of training, or of an evaluation set, were read from."""
+    assert run.config is not None
+    if name is None:
+        return run.config.data
+    for source in run.config.evaluate.sources:
+        if set_name(source) == name:
+            return evaluation_data(run.config.data, source)
+    raise DataError(f"the settings name no evaluation set '{name}'.")
 
 
 def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> dict[str, Problem]:
@@ -94,9 +146,17 @@ def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> d
 
 
 def _fitting(
-    drawn: Sequence[DrawnGroup], experts: Experts, formulas: Formulas, max_bytes: int, *, with_shares: bool
+    drawn: Sequence[DrawnGroup],
+    experts: Experts,
+    formulas: Formulas,
+    max_bytes: int,
+    *,
+    with_shares: bool,
+    first: Collection[int] = (),
 ) -> dict[int, ShownGroup]:
-    """As many groups as fit, taken in random order; by their position in `drawn`, in its order.
+    """As many groups as fit, taken in random order, those of one evaluated problem together.
+
+    They come by their position in `drawn`, in its order.
 
     Args:
         drawn: Whole groups. Texts longer than `MAX_TEXT_CHARACTERS` are cut, and say so.
@@ -104,9 +164,13 @@ def _fitting(
         formulas: Receives the formulas of the texts.
         max_bytes: Limit for the groups and their formulas as JSON.
         with_shares: Leave room for token shares.
+        first: Steps whose groups are taken before others.
     """
-    order = list(range(len(drawn)))
-    random.Random(SEED).shuffle(order)
+    keys = [group.problem if group.moment else place for place, group in enumerate(drawn)]
+    ranks = dict.fromkeys(keys)
+    shuffled = random.Random(SEED).sample(range(len(ranks)), len(ranks))
+    rank_of = dict(zip(ranks, shuffled, strict=True))
+    order = sorted(range(len(drawn)), key=lambda place: (drawn[place].step not in first, rank_of[keys[place]]))
     shown: dict[int, ShownGroup] = {}
     for place in order:
         num_known = len(formulas.rows)
@@ -132,7 +196,10 @@ def _shown(drawn: DrawnGroup, experts: Experts, formulas: Formulas) -> ShownGrou
     return ShownGroup(
         run=drawn.run,
         step=drawn.step,
-        problem_id=drawn.problem[1],
+        index=first["group_index"],
+        set_name=drawn.set_name,
+        moment=drawn.moment,
+        problem_id=drawn.problem[2],
         prompt=text(readable_prompt(first["prompt"] or "")),
         gold=first["gold"] if first["gold"] is not None else "",
         expert=text(anchors) if anchors else None,
@@ -142,7 +209,7 @@ def _shown(drawn: DrawnGroup, experts: Experts, formulas: Formulas) -> ShownGrou
                 verdict=verdict_word(row),
                 text=text(row["response"] or ""),
                 answer=row["answer"],
-                numbers={name: _rounded(row[name]) for name in NUMBERS},
+                numbers={name: _rounded(row.get(name)) for name in NUMBERS},
                 truncated=row["truncated"],
             )
             for row in drawn.rows

@@ -1,27 +1,49 @@
-"""Which rollouts the page holds: whole groups, drawn without a look at how they ended."""
+"""Which rollouts and evaluation samples the page holds: whole groups, drawn without a look at how they ended."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gar.errors import RecordError
+from gar.records.samples import SAMPLE_SCHEMA, read_samples
 from gar.report.read import ReadRun
 from gar.types import Problem
 
 SEED = 0
 _MAX_STEPS = 25
 
-Experts = Mapping[tuple[int, str], Problem]
-"""Problems with their expert solutions, by run and problem id."""
+Moment = Literal["before", "after"]
+MOMENTS: tuple[Moment, ...] = get_args(Moment)
+
+ProblemKey = tuple[int, str | None, str]
+"""Position of the run, evaluation set (None: the training problems) and problem id."""
+
+Experts = Mapping[ProblemKey, Problem]
+"""Problems with their expert solutions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrawnGroup:
-    """The recorded rows of one group, in the order of the responses. `run` is the position of the run."""
+    """The recorded rows of one group, in the order of the responses.
+
+    Attributes:
+        run: Position of the run in the report.
+        step: Training step; None of an evaluation.
+        rows: The rows.
+        set_name: Evaluation set; None of training.
+        moment: When it was evaluated; None of training.
+    """
 
     run: int
-    step: int
+    step: int | None
     rows: Sequence[Mapping[str, Any]]
+    set_name: str | None = None
+    moment: Moment | None = None
 
     @property
     def first(self) -> Mapping[str, Any]:
@@ -29,32 +51,79 @@ class DrawnGroup:
         return self.rows[0]
 
     @property
-    def problem(self) -> tuple[int, str]:
-        """The run and the problem id."""
-        return self.run, str(self.first["problem_id"])
+    def problem(self) -> ProblemKey:
+        """Which problem of which run and set."""
+        return self.run, self.set_name, str(self.first["problem_id"])
 
 
-def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
+def draw_groups(run: ReadRun, number: int, most: int, whole_steps: Collection[int] = ()) -> list[DrawnGroup]:
     """Draw whole groups of a run with about `most` rollouts: all of them, or random ones at steps spread evenly.
 
     Args:
         run: The run.
         number: Its position in the report.
         most: Rollouts to draw; at least one group is drawn where there is any.
+        whole_steps: Steps of which every group is drawn, whatever `most` says.
     """
     steps = list(run.num_rows)
     if run.num_rollouts <= most:
         return [group for step in steps for group in _groups(run, number, step)]
+    drawn = [group for step in steps if step in whole_steps for group in _groups(run, number, step)]
     first = _groups(run, number, steps[0])
     num_groups = max(1, most * len(first) // max(1, run.num_rows[steps[0]]))
     chosen = _spread(steps, min(_MAX_STEPS, num_groups))
-    drawn = []
     for position, step in enumerate(chosen):
+        if step in whole_steps:
+            continue
         share = (position + 1) * num_groups // len(chosen) - position * num_groups // len(chosen)
         groups = _groups(run, number, step)
         picked = random.Random(f"{SEED}-{step}").sample(range(len(groups)), min(share, len(groups)))
         drawn += [groups[i] for i in sorted(picked)]
-    return drawn
+    return sorted(drawn, key=lambda group: group.step or 0)
+
+
+def draw_samples(run: ReadRun, number: int, most: int, notes: list[str]) -> tuple[list[DrawnGroup], int]:
+    """Draw problems of each evaluation set at random, with all their samples before and after training.
+
+    Args:
+        run: The run.
+        number: Its position in the report.
+        most: About how many samples to draw; at least one problem of each set is drawn.
+        notes: Receives what cannot be read.
+
+    Returns:
+        The groups, and the number of samples of the run.
+    """
+    tables: dict[Moment, pa.Table] = {moment: _samples(run, moment, notes) for moment in MOMENTS}
+    names = dict.fromkeys(name for table in tables.values() for name in table["set_name"].to_pylist())
+    drawn: list[DrawnGroup] = []
+    for name in names:
+        parts: dict[Moment, pa.Table] = {
+            moment: table.filter(pc.field("set_name") == name) for moment, table in tables.items()
+        }
+        ids = list(dict.fromkeys(key for part in parts.values() for key in part["problem_id"].to_pylist()))
+        per_problem = sum(map(len, parts.values())) / len(ids)
+        count = min(len(ids), max(1, int(most / len(names) / per_problem)))
+        picked = random.Random(f"{SEED}-{name}").sample(ids, count)
+        for moment, part in parts.items():
+            groups = defaultdict(list)
+            for row in part.filter(pc.field("problem_id").isin(picked)).to_pylist():
+                groups[row["group_index"]].append(row | {"eligible": row["verified"] and row["well_formatted"]})
+            drawn += [
+                DrawnGroup(run=number, step=None, rows=rows, set_name=name, moment=moment) for rows in groups.values()
+            ]
+    return drawn, sum(map(len, tables.values()))
+
+
+def _samples(run: ReadRun, moment: str, notes: list[str]) -> pa.Table:
+    path = run.folder.path / "evaluation" / f"{moment}.parquet"
+    try:
+        if not path.is_file() and run.evaluations[moment]:
+            raise RecordError("they were not recorded (records.rollouts is off, or gar was older)")
+        return read_samples(path)
+    except RecordError as error:
+        notes.append(f"{run.name}: the samples of the evaluation {moment} training are not shown: {error}")
+        return SAMPLE_SCHEMA.empty_table()
 
 
 def _groups(run: ReadRun, number: int, step: int) -> list[DrawnGroup]:
@@ -91,6 +160,16 @@ def drawing_words(runs: Sequence[ReadRun], num_shown: int, num_drawn: int) -> st
     if num_shown < num_drawn:
         words += f" {num_drawn - num_shown:,} more were drawn and dropped, at random too, to keep the file small."
     return words
+
+
+def samples_words(num_shown: int, total: int) -> str:
+    """How many evaluation samples of how many are shown, and how they were chosen."""
+    if num_shown == total:
+        return f"All {total:,} samples of the evaluations before and after training are shown."
+    return (
+        f"Of the evaluations, {num_shown:,} of {total:,} samples are shown: all samples, before and after, of problems "
+        f"drawn at random (seed {SEED})."
+    )
 
 
 def verdict_word(row: Mapping[str, Any]) -> str:

@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gar.evaluation.paired import p_text
+from gar.records.contents import RunContents
 from gar.report.groups import RunGroup
 from gar.report.page import Column, Table, Tile
 from gar.report.read import ReadRun
 from gar.report.sample import verdict_word
 from gar.report.verdicts import Contrast, signed
 
-_NONE = "–"
+NONE = "–"
+"""A value that is not known."""
 _EDGE_FRACTION = 0.1
 _COURSE_TERMS = {"silent groups": "silent", "seconds per step": "step time", "GAR’s share": "gar share"}
 
@@ -114,16 +116,17 @@ def _course_table(runs: Sequence[ReadRun]) -> Table:
 def _course(run: ReadRun) -> dict[str, str]:
     """How training went, by heading."""
     seconds = _logged(run, "time/step_seconds")
-    gar_seconds = _logged(run, "time/gar_seconds")
+    scored = _logged(run, "gar/scored_fraction")
+    gar_seconds = _logged(run, "time/gar_seconds") if any(scored) or not scored else []
     silent = [_mean_of(_logged(run, f"gar/silent_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
     return {
         "steps": f"{run.last_step:,}",
         "rollouts": f"{run.num_rollouts:,}",
-        "right": _arrow(_edges(run, "gar/eligible_fraction"), percent=True),
-        "alignment": _arrow(_edges(run, "gar/alignment_mean")),
+        "right": _arrow(edges(run, "gar/eligible_fraction"), percent=True),
+        "alignment": _arrow(edges(run, "gar/alignment_mean")),
         "silent groups": _arrow(silent, percent=True),
         "seconds per step": _text(statistics.median(seconds) if seconds else None, 2),
-        "GAR’s share": _percent(sum(gar_seconds) / sum(seconds) if gar_seconds and sum(seconds) else None),
+        "GAR’s share": percent_text(sum(gar_seconds) / sum(seconds) if gar_seconds and sum(seconds) else None),
     }
 
 
@@ -133,7 +136,7 @@ def _status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Ta
     if not words:
         return None
     rows = [
-        [run.name, *(f"{count[word]:,} ({_percent(count[word] / max(1, count.total()))})" for word in words)]
+        [run.name, *(f"{count[word]:,} ({percent_text(count[word] / max(1, count.total()))})" for word in words)]
         for run, count in zip(runs, counts, strict=True)
         if count
     ]
@@ -141,7 +144,7 @@ def _status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Ta
     return Table(title="How responses ended", caption="All recorded rollouts.", columns=columns, rows=rows)
 
 
-def _edges(run: ReadRun, metric: str) -> tuple[float | None, float | None]:
+def edges(run: RunContents, metric: str) -> tuple[float | None, float | None]:
     """Mean over the first and over the last tenth of the steps that have the metric."""
     rows = [row[metric] for row in run.metrics if metric in row]
     size = max(1, round(len(rows) * _EDGE_FRACTION))
@@ -172,9 +175,9 @@ def _contrast_cells(contrast: Contrast) -> list[str]:
         f"{result.reference:.3f}",
         f"{result.score:.3f}",
         signed(result.difference),
-        _NONE if result.all_equal else f"{signed(result.low)} to {signed(result.high)}",
-        _NONE if result.holm_p_value is None else p_text(result.holm_p_value),
-        _text(result.minimum_detectable_effect, 2),
+        NONE if result.all_equal else f"{signed(result.low)} to {signed(result.high)}",
+        NONE if result.holm_p_value is None else p_text(result.holm_p_value),
+        "> 1" if (result.minimum_detectable_effect or 0) > 1 else _text(result.minimum_detectable_effect, 2),
         str(result.num_seeds),
         str(result.num_problems),
         result.verdict,
@@ -197,13 +200,14 @@ def _mean_of(values: Sequence[float | None]) -> float | None:
 
 
 def _arrow(pair: Sequence[float | None], *, percent: bool = False) -> str:
-    first, last = (_percent(value) if percent else _text(value, 2) for value in pair)
-    return f"{first} → {last}" if first != _NONE or last != _NONE else _NONE
+    first, last = (percent_text(value) if percent else _text(value, 2) for value in pair)
+    return f"{first} → {last}" if first != NONE or last != NONE else NONE
 
 
 def _text(value: float | None, digits: int) -> str:
-    return _NONE if value is None else f"{value:.{digits}f}".replace("-", "−")
+    return NONE if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
-def _percent(value: float | None) -> str:
-    return _NONE if value is None else f"{100 * value:.0f} %"
+def percent_text(value: float | None) -> str:
+    """A share as a whole number of per cent."""
+    return NONE if value is None else f"{100 * value:.0f} %"

@@ -5,7 +5,7 @@ of that one model. Two methods with one seed each get an interval over problems 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -78,18 +78,17 @@ def contests(groups: Sequence[RunGroup], notes: list[str]) -> list[Contrast]:
         if not finished:
             notes.append(f"{group.label} and {first.label} have no seed that both have finished: nothing to compare")
         for name, k in _columns([run for pair in finished for run in pair]):
-            rates = [
-                _rates(run.evaluations["after"].get(name), other.evaluations["after"].get(name), k)
-                for run, other in finished
-            ]
+            rates = [_shared_rates(run, other, name, k, notes) for run, other in finished]
             pairs += _stacked(group.label, first.label, name, k, rates, notes)
     return _contrasts(pairs, test_problems=False)
 
 
-def headline(groups: Sequence[RunGroup], changes: Sequence[Contrast], contests: Sequence[Contrast]) -> str:
-    """The verdict in one sentence."""
+def headline(
+    groups: Sequence[RunGroup], changes: Sequence[Contrast], contests: Sequence[Contrast], reasons: Sequence[str] = ()
+) -> str:
+    """The verdict in one sentence, or the first of the reasons why there is none."""
     if len(groups) > 1:
-        return _contest_headline(groups, contests)
+        return _contest_headline(groups, contests, reasons)
     by_set = _by_set(changes)
     if not by_set:
         return "No verdict: there is no measurement before and after training to compare."
@@ -156,6 +155,32 @@ def _rates(result: RecordedSet | None, reference: RecordedSet | None, k: int) ->
     return np.array(result.rates(k)), np.array(reference.rates(k))
 
 
+def _shared_rates(run: ReadRun, other: ReadRun, name: str, k: int, notes: list[str]) -> tuple[Rates, Rates] | None:
+    """pass@k of the problems that both runs were measured on; None, with a note, where they cannot be compared."""
+    sides = [(side.name, side.evaluations["after"].get(name)) for side in (run, other)]
+    pair, counts = f"{run.name} and {other.name}", [(part and part.num_correct) or {} for _, part in sides]
+    shared = [key for key in counts[0] if key in counts[1]]
+    few = [f"{side} has {part.num_samples}" for side, part in sides if part and part.num_samples < k]
+    if not shared:
+        lacking = [side for (side, _), count in zip(sides, counts, strict=True) if not count]
+        why = f"{lacking[0]} has no counts by problem" if lacking else "they were measured on different problems"
+        note = f"{pair} are not compared on {name}: {why}"
+    elif few:
+        note = f"{pair} are not compared on {name} by pass@{k}, which takes {k} samples of each problem: {few[0]}"
+    else:
+        note = f"{pair} are compared on the {len(shared)} problems of {name} that both were measured on"
+    if (few or len(shared) < max(map(len, counts))) and note not in notes:
+        notes.append(note)
+    if not shared or few:
+        return None
+    restricted = [
+        replace(part, num_correct={key: count[key] for key in shared})
+        for (_, part), count in zip(sides, counts, strict=True)
+        if part
+    ]
+    return _rates(restricted[0], restricted[1], k)
+
+
 def _stacked(
     label: str, against: str, name: str, k: int, rates: Sequence[tuple[Rates, Rates] | None], notes: list[str]
 ) -> list[_Pair]:
@@ -193,10 +218,10 @@ def _by_set(contrasts: Sequence[Contrast], label: str | None = None) -> Mapping[
     return smallest
 
 
-def _contest_headline(groups: Sequence[RunGroup], contests: Sequence[Contrast]) -> str:
+def _contest_headline(groups: Sequence[RunGroup], contests: Sequence[Contrast], reasons: Sequence[str]) -> str:
     verdicts = {contrast.result.verdict for contrast in contests}
     if not contests:
-        return "No verdict: these runs have no measurement in common."
+        return f"No verdict: {reasons[0] if reasons else 'these runs have no measurement in common'}."
     if verdicts == {_NOT_SHOWN}:
         return "No difference between these groups of runs is shown."
     if verdicts == {_NO_TEST}:
@@ -240,8 +265,12 @@ def _numbers(contrast: Contrast) -> str:
         f"({interval}{test}): {result.verdict}."
     )
     if result.verdict == _NOT_SHOWN and result.minimum_detectable_effect is not None:
-        least = f"{result.minimum_detectable_effect:.2f}"
-        text += f" A true difference would have to be {least} to be found four times in five."
+        least = result.minimum_detectable_effect
+        text += (
+            f" A true difference would have to be {least:.2f} to be found four times in five."
+            if least <= 1
+            else " So few pairs would find not even the largest possible difference four times in five."
+        )
     return text
 
 

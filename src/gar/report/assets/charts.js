@@ -1,4 +1,5 @@
-// Line charts with bands. Values are read off by pointing, or with the arrow keys.
+// Line charts with bands. Charts that stand together share a cursor, moved by pointing or with the arrow keys, and a
+// zoom, set by dragging or with + and -. A click, or Enter, opens the rollouts of a step.
 
 const WIDTH = 400;
 const HEIGHT = 210;
@@ -80,45 +81,113 @@ function readOff(chart, step) {
   }).filter(Boolean).join(' · ');
 }
 
-function drawChart(chart) {
-  const frame = chartFrame(chart);
-  const steps = [...new Set(chart.series.flatMap((line) => line.steps))].sort((a, b) => a - b);
-  const cursor = svg('line', { class: 'cursor', y1: EDGE.top, y2: HEIGHT - EDGE.bottom, visibility: 'hidden' });
-  const read = h('div', { class: 'read', 'aria-live': 'polite' }, `to step ${steps[steps.length - 1]}`);
-  let at = steps.length - 1;
-  const go = (position) => {
-    at = Math.max(0, Math.min(steps.length - 1, position));
-    const x = frame.x(steps[at]);
-    cursor.setAttribute('x1', x);
-    cursor.setAttribute('x2', x);
-    cursor.setAttribute('visibility', 'visible');
-    read.textContent = `step ${steps[at]}: ${readOff(chart, steps[at])}`;
-  };
-  const moves = { ArrowLeft: () => at - 1, ArrowRight: () => at + 1, Home: () => 0, End: () => steps.length - 1 };
-  const picture = svg('svg', {
-    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', tabindex: 0,
-    'aria-label': `${chart.title}, ${chart.unit}, over the training steps. Arrow keys read values.`,
-    focus: () => go(at),
-    keydown: (event) => {
-      if (!moves[event.key]) return;
-      event.preventDefault();
-      go(moves[event.key]());
-    },
-    pointermove: (event) => {
-      const box = picture.getBoundingClientRect();
-      const x = ((event.clientX - box.left) / box.width) * WIDTH;
-      const far = steps.map((step) => Math.abs(frame.x(step) - x));
-      go(far.indexOf(Math.min(...far)));
-    },
-  }, grid(frame), chart.series.map((line) => lineShapes(line, frame)), cursor);
-  return h('div', { class: 'chart' }, h('h3', {}, term(chart.term, chart.title)), h('p', {}, chart.unit), picture, read);
+// The part of a chart between two steps.
+function zoomed(chart, from, to) {
+  const series = chart.series.map((line) => {
+    const inside = (_, i) => line.steps[i] >= from && line.steps[i] <= to;
+    return { ...line, steps: line.steps.filter(inside), values: line.values.filter(inside), low: line.low.filter(inside), high: line.high.filter(inside) };
+  }).filter((line) => line.steps.length);
+  return series.length ? { ...chart, series } : null;
 }
 
-function curvesPanel() {
-  if (!report.charts.length) return [h('p', { class: 'soft' }, 'No metrics were logged, so there are no curves.')];
+function nearest(steps, wanted) {
+  return steps.reduce((best, step) => (Math.abs(step - wanted) < Math.abs(best - wanted) ? step : best), steps[0]);
+}
+
+// `group` holds the cursors of the charts that stand together: functions of a step. `dialog` is where a large chart is.
+function drawChart(chart, group, dialog) {
+  const frame = chartFrame(chart);
+  const steps = [...new Set(chart.series.flatMap((line) => line.steps))].sort((a, b) => a - b);
+  const hidden = { y1: EDGE.top, y2: HEIGHT - EDGE.bottom, visibility: 'hidden' };
+  const cursor = svg('line', { class: 'cursor', ...hidden });
+  const selection = svg('rect', { class: 'selection', y: EDGE.top, height: HEIGHT - EDGE.top - EDGE.bottom, visibility: 'hidden' });
+  const read = h('div', { class: 'read' }, `to step ${steps[steps.length - 1].toLocaleString('en')}`);
+  let at = steps[steps.length - 1];
+  let start = null; // the step where a drag began
+
+  group.push((wanted) => {
+    at = nearest(steps, wanted);
+    for (const end of ['x1', 'x2']) cursor.setAttribute(end, frame.x(at));
+    cursor.setAttribute('visibility', 'visible');
+    read.replaceChildren(`step ${at.toLocaleString('en')}: ${readOff(chart, at)} `, h('a', { href: addressOf('rollouts', { step: at }), click: () => dialog?.close() }, 'rollouts'));
+  });
+  const go = (step) => group.forEach((move) => move(step));
+  const stepAt = (event) => {
+    const box = picture.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * WIDTH;
+    return nearest(steps, frame.first + ((x - EDGE.left) / (WIDTH - EDGE.left - EDGE.right)) * (frame.last - frame.first));
+  };
+  const select = (step) => {
+    const [left, right] = [frame.x(start), frame.x(step)].sort((a, b) => a - b);
+    fill(selection, { x: left, width: right - left, visibility: 'visible' }, []);
+  };
+  const openRollouts = () => { dialog?.close(); goTo('rollouts', { step: at }); };
+  const zoomBy = (factor) => {
+    const half = ((frame.last - frame.first) * factor) / 2;
+    zoomTo(Math.floor(at - half), Math.ceil(at + half));
+  };
+  const keys = {
+    ArrowLeft: () => go(steps[Math.max(0, steps.indexOf(at) - 1)]), ArrowRight: () => go(steps[Math.min(steps.length - 1, steps.indexOf(at) + 1)]),
+    Home: () => go(steps[0]), End: () => go(steps[steps.length - 1]), Enter: openRollouts,
+    '+': () => zoomBy(0.5), '-': () => zoomBy(2), 0: () => zoomTo('', ''),
+  };
+  const picture = svg('svg', {
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', tabindex: 0,
+    'aria-label': `${chart.title}, ${chart.unit}, over the training steps. Arrow keys read values, plus and minus zoom, Enter opens the rollouts of a step.`,
+    focus: () => { read.setAttribute('aria-live', 'polite'); if (cursor.getAttribute('visibility') === 'hidden') go(at); },
+    blur: () => read.removeAttribute('aria-live'),
+    keydown: (event) => {
+      if (!keys[event.key]) return;
+      event.preventDefault();
+      keys[event.key]();
+    },
+    pointerdown: (event) => { if (event.button === 0) start = stepAt(event); },
+    pointermove: (event) => {
+      go(stepAt(event));
+      if (start !== null && event.buttons) select(at);
+    },
+    pointerup: (event) => {
+      const [from, to] = [start, stepAt(event)].sort((a, b) => a - b);
+      start = null;
+      selection.setAttribute('visibility', 'hidden');
+      if (from !== null && from !== to) zoomTo(from, to);
+      else if (from !== null && event.pointerType !== 'touch') openRollouts(); // a tap reads the value: the link opens
+    },
+    pointercancel: () => { start = null; selection.setAttribute('visibility', 'hidden'); },
+  }, grid(frame), chart.series.map((line) => lineShapes(line, frame)), selection, cursor);
+  const enlarge = dialog ? null : h('button', { class: 'plain', 'aria-label': `${chart.title}, large`, click: () => openChart(chart) }, '⤢');
+  return h('div', { class: 'chart' }, h('div', { class: 'head' }, h('h3', {}, term(chart.term, chart.title)), enlarge), h('p', {}, chart.unit), picture, read);
+}
+
+function openChart(chart) {
+  openLarge(legend(), drawChart(chart, [], large));
+}
+
+function zoomTo(from, to) {
+  large.close();
+  keep({ from, to });
+  showPlace();
+}
+
+function legend() {
   const lines = new Map(report.charts.flatMap((chart) => chart.series).filter((line) => !line.dashed).map((line) => [line.label, line.colour]));
-  const legend = lines.size > 1
-    ? h('div', { class: 'legend' }, [...lines].map(([label, colour]) => h('span', {}, h('i', { style: { '--own': colour } }), label)))
-    : null;
-  return [legend, h('div', { class: 'charts' }, report.charts.map(drawChart)), h('p', { class: 'soft small said' }, report.chart_note)].filter(Boolean);
+  if (lines.size < 2) return '';
+  return h('div', { class: 'legend' }, [...lines].map(([label, colour]) => h('span', {}, h('i', { style: { '--own': colour } }), label)));
+}
+
+// Charts under one cursor, at the zoom of the address.
+function chartGroup(charts, { from, to }) {
+  const group = [];
+  const whole = from === undefined && to === undefined;
+  const shown = whole ? charts : charts.map((chart) => zoomed(chart, Number(from ?? -Infinity), Number(to ?? Infinity))).filter(Boolean);
+  return [
+    whole ? null : h('p', { class: 'zoom' }, `Steps ${from ?? 'first'} to ${to ?? 'last'}. `, h('button', { class: 'plain', click: () => zoomTo('', '') }, 'All steps')),
+    h('div', { class: 'charts' }, shown.map((chart) => drawChart(chart, group, null))),
+  ].filter(Boolean);
+}
+
+function curvesPanel(params) {
+  if (!report.charts.length) return [h('p', { class: 'soft' }, 'No metrics were logged, so there are no curves.')];
+  return [legend(), ...chartGroup(report.charts, params),
+    h('p', { class: 'soft small said' }, `${report.chart_note} Drag over a chart to zoom; click a step for its rollouts.`)];
 }

@@ -1,6 +1,6 @@
 // Elements, formulas and definitions. Text from the data goes in as text nodes; nothing here reads HTML.
 
-const report = JSON.parse(document.getElementById('report').textContent);
+let report = JSON.parse(document.getElementById('report').textContent); // null where live.js asks for it
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MATHML = 'http://www.w3.org/1998/Math/MathML';
@@ -81,3 +81,12 @@ function term(key, label) {
 document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape') hideTip();
 });
+
+// ------------------------------------------------------------------------------------------------------ large views
+
+const large = h('dialog', { class: 'large', 'aria-label': 'Large view', click: (event) => { if (event.target === large) large.close(); } });
+
+function openLarge(...content) {
+  large.replaceChildren(h('button', { class: 'plain', click: () => large.close() }, 'Close'), ...content);
+  large.showModal();
+}

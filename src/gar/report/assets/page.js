@@ -1,13 +1,16 @@
-// The page: head, tabs and panels.
+// The page: head, tabs and panels. A panel is drawn when it is first shown, and again when its part of the report changes.
 
 const PANELS = [
-  ['summary', 'Summary', summaryPanel],
-  ['curves', 'Curves', curvesPanel],
-  ['rollouts', 'Rollouts', rolloutsPanel],
-  ['figures', 'Figures', picturesPanel],
-  ['settings', 'Settings', settingsPanel],
-  ['definitions', 'Definitions', definitionsPanel],
+  ['summary', 'Summary', summaryPanel, ['headline', 'sentences', 'notes', 'tiles', 'tables', 'charts']],
+  ['curves', 'Curves', curvesPanel, ['charts', 'chart_note']],
+  ['rollouts', 'Rollouts', rolloutsPanel, ['rollouts']],
+  ['runs', 'Runs', runsPanel, ['all_runs']],
+  ['figures', 'Figures', picturesPanel, ['pictures']],
+  ['settings', 'Settings', settingsPanel, ['runs', 'settings']],
+  ['definitions', 'Definitions', definitionsPanel, ['definitions']],
 ];
+const ZOOMED = ['summary', 'curves'];
+const isLive = report === null;
 
 const root = document.documentElement;
 const darkness = window.matchMedia('(prefers-color-scheme: dark)');
@@ -22,34 +25,75 @@ const lightSwitch = h('button', { class: 'plain', id: 'light', click: () => setD
 darkness.addEventListener('change', (event) => setDark(event.matches));
 setDark(darkness.matches);
 
-const panels = PANELS.map(([name, , draw]) => h('section', { id: `panel-${name}`, role: 'tabpanel', 'aria-labelledby': `tab-${name}`, hidden: true }, draw()));
-const tabs = PANELS.map(([name, label], i) => h('button', {
-  id: `tab-${name}`, role: 'tab', 'aria-controls': `panel-${name}`, tabindex: -1,
-  click: () => openPanel(i),
-  keydown: (event) => {
-    const moves = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: PANELS.length - 1 };
-    if (!(event.key in moves)) return;
-    event.preventDefault();
-    const next = (moves[event.key] + PANELS.length) % PANELS.length;
-    openPanel(next);
-    tabs[next].focus();
-  },
-}, label));
+const head = h('div', {}, h('h1', {}, 'Loading ...'));
+const main = h('main');
+let tabs = []; // { name, button, panel, draw, parts, drawn }
 
-function openPanel(at) {
+function makeTabs() {
+  const shown = PANELS.filter(([, , , [part]]) => part in report && (part !== 'all_runs' || report.all_runs));
+  if (tabs.map((tab) => tab.name).join() === shown.map(([name]) => name).join()) return;
+  tabs = shown.map(([name, label, draw, parts], i) => ({
+    name, draw, parts, drawn: null,
+    panel: h('section', { id: `panel-${name}`, role: 'tabpanel', 'aria-labelledby': `tab-${name}`, hidden: true }),
+    button: h('button', {
+      id: `tab-${name}`, role: 'tab', 'aria-controls': `panel-${name}`, tabindex: -1,
+      click: () => goTo(name),
+      keydown: (event) => {
+        const moves = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: shown.length - 1 };
+        if (!(event.key in moves)) return;
+        event.preventDefault();
+        const next = tabs[(moves[event.key] + shown.length) % shown.length];
+        goTo(next.name);
+        next.button.focus();
+      },
+    }, label),
+  }));
+  main.replaceChildren(
+    h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Parts of the report' }, tabs.map((tab) => tab.button)),
+    ...tabs.map((tab) => tab.panel));
+}
+
+// Draws what the address says, as far as it is not there yet.
+function showPlace() {
+  const place = readAddress();
+  const open = tabs.find((tab) => tab.name === place.tab) ?? tabs[0];
   hideTip();
-  tabs.forEach((tab, i) => {
-    tab.setAttribute('aria-selected', String(i === at));
-    tab.tabIndex = i === at ? 0 : -1;
-    panels[i].hidden = i !== at;
-  });
-  history.replaceState(null, '', `#${PANELS[at][0]}`);
+  for (const tab of tabs) {
+    tab.button.setAttribute('aria-selected', String(tab === open));
+    tab.button.tabIndex = tab === open ? 0 : -1;
+    tab.panel.hidden = tab !== open;
+  }
+  const zoom = ZOOMED.includes(open.name) ? [place.params.from, place.params.to].join() : '';
+  const now = [zoom, ...open.parts.map((part) => report[part])];
+  if (!open.drawn || open.drawn.some((value, i) => value !== now[i])) {
+    const focused = open.panel.contains(document.activeElement) ? document.activeElement.dataset.filter : undefined;
+    open.panel.replaceChildren(...open.draw(place.params));
+    open.drawn = now;
+    if (focused) open.panel.querySelector(`[data-filter="${focused}"]`)?.focus();
+  }
+  if (open.name === 'rollouts') showRollouts(place.params);
+  if (isLive) askFor(open.name);
+}
+
+// Takes a report, the first or a newer one. Parts that are the same as before keep their panels.
+function takeReport(next) {
+  const same = (name, value) => report && (value === report[name] || JSON.stringify(value) === JSON.stringify(report[name]));
+  report = Object.fromEntries(Object.entries(next).map(([name, value]) => [name, same(name, value) ? report[name] : value]));
+  document.title = report.title;
+  head.replaceChildren(...[
+    h('h1', {}, report.title), h('p', {}, report.subtitle),
+    report.tags.length ? h('p', { class: 'tags' }, report.tags.map((tag) => h('span', {}, tag))) : null,
+    ...(isLive ? liveHead() : []),
+  ].filter(Boolean));
+  makeTabs();
+  showPlace();
 }
 
 document.body.append(
-  h('header', {}, h('div', {}, h('h1', {}, report.title), h('p', {}, report.subtitle)), lightSwitch),
-  h('main', {}, h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Parts of the report' }, tabs), panels),
-  h('footer', {}, 'Written by gar report. This file is whole: it loads nothing and sends nothing.'),
-  tip,
+  h('header', {}, head, lightSwitch),
+  main,
+  h('footer', {}, isLive ? 'Served by gar report --serve, for this machine alone.' : 'Written by gar report. This file is whole: it loads nothing and sends nothing.'),
+  large, tip,
 );
-openPanel(Math.max(0, PANELS.findIndex(([name]) => `#${name}` === location.hash)));
+if (isLive) follow();
+else takeReport(report);

@@ -1,8 +1,22 @@
-// The rollout browser: filters, a list, and one response beside the expert solution.
+// The browser of rollouts and evaluation samples: filters, a list, and one response beside others and the expert solution.
+// Filters and choice are in the address.
 
 const PAGE_SIZE = 100;
-const responses = report.rollouts.groups.flatMap((group) => group.responses.map((response) => ({ group, response })));
-const view = { run: '', step: '', verdict: '', low: '', high: '', query: '', order: 'recorded', shown: PAGE_SIZE, found: [], at: 0, mode: null };
+const NO_FILTERS = { run: '', from: '', step: '', verdict: '', low: '', high: '', query: '', order: 'recorded', group: '', response: '' };
+const view = { ...NO_FILTERS, shown: PAGE_SIZE, found: [], at: -1, mode: null };
+let responses = []; // { group, response } of every response that is shown
+
+function keyOf(group) {
+  return group.moment ? `${group.run}:${group.set_name}:${group.moment}:${group.index}` : `${group.run}:${group.step}:${group.index}`;
+}
+
+function originOf(group) {
+  return group.moment ? `${group.set_name}, ${group.moment}` : 'training';
+}
+
+function placeOf(group) {
+  return group.moment ? `${group.set_name}, ${group.moment} training` : `step ${group.step}`;
+}
 
 const ORDERS = {
   recorded: ['as recorded', null],
@@ -22,6 +36,7 @@ function matches(item) {
   const { group, response } = item;
   const { alignment } = response.numbers;
   if (view.run !== '' && group.run !== Number(view.run)) return false;
+  if (view.from !== '' && originOf(group) !== view.from) return false;
   if (view.step !== '' && group.step !== Number(view.step)) return false;
   if (view.verdict !== '' && response.verdict !== view.verdict) return false;
   if (view.low !== '' && !(alignment !== null && alignment >= Number(view.low))) return false;
@@ -31,32 +46,68 @@ function matches(item) {
 
 function find() {
   view.found = responses.filter(matches);
-  const [, key] = ORDERS[view.order];
+  const [, key] = ORDERS[view.order] ?? ORDERS.recorded;
   if (key) view.found = view.found.map((item) => [key(item), item]).sort((a, b) => a[0] - b[0] || 0).map((pair) => pair[1]);
-  view.shown = PAGE_SIZE;
-  view.at = 0;
+  const place = view.found.findIndex(isChosen);
+  view.at = place >= 0 || view.group ? place : 0;
+  view.shown = Math.max(PAGE_SIZE, place + 1);
   drawList();
   drawDetail();
+  document.getElementById(`item-${view.at}`)?.scrollIntoView({ block: 'nearest' });
+}
+
+function isChosen({ group, response }) {
+  return keyOf(group) === view.group && String(response.index + 1) === view.response;
+}
+
+// Takes filters and choice from the address. A step that is not here is asked for, or stands for the nearest one.
+function showRollouts(params) {
+  const chosen = { ...NO_FILTERS, ...params };
+  if (isLive) wholeStep = chosen.step || (/^\d+:(\d+):\d+$/.exec(chosen.group)?.[1] ?? '');
+  if (!responses.length || Object.keys(NO_FILTERS).every((name) => view[name] === chosen[name] && view.drawn)) return;
+  Object.assign(view, chosen, { drawn: true });
+  const steps = [...new Set(responses.map((item) => item.group.step))].filter((step) => step !== null);
+  if (view.step !== '' && steps.length && !steps.includes(Number(view.step))) {
+    if (!isLive) view.step = String(nearest(steps, Number(view.step)));
+    stepNote.textContent = isLive ? `No rollouts of step ${chosen.step} are here yet.` : `Step ${chosen.step} is not among the steps drawn for this file: shown is step ${view.step}.`;
+  } else stepNote.textContent = '';
+  for (const control of document.querySelectorAll('#panel-rollouts [data-filter]')) {
+    if (control !== document.activeElement) control.value = view[control.dataset.filter];
+  }
+  find();
+}
+
+// A choice by hand: the rollout that was chosen before need not match it.
+function filterBy(name, value) {
+  Object.assign(view, { [name]: value, group: '', response: '' });
+  keep({ [name]: name === 'order' && value === 'recorded' ? '' : value, group: '', response: '' });
+  if (isLive && name === 'step') { wholeStep = value; askFor('rollouts'); }
+  stepNote.textContent = '';
+  find();
 }
 
 // ----------------------------------------------------------------------------------------------------------- filters
 
 function choice(name, label, options) {
-  return h('label', {}, label, h('select', { 'data-filter': name, change: (event) => { view[name] = event.target.value; find(); } },
+  return h('label', {}, label, h('select', { 'data-filter': name, change: (event) => filterBy(name, event.target.value) },
     options.map(([value, words]) => h('option', { value }, words))));
 }
 
 function field(name, label, attributes) {
-  return h('label', {}, label, h('input', { ...attributes, 'data-filter': name, input: (event) => { view[name] = event.target.value; find(); } }));
+  return h('label', {}, label, h('input', { ...attributes, 'data-filter': name, input: (event) => filterBy(name, event.target.value) }));
 }
 
 function filters() {
-  const steps = [...new Set(responses.map((item) => item.group.step))].sort((a, b) => a - b);
-  const verdicts = [...new Set(responses.map((item) => item.response.verdict))].sort();
+  const known = (values) => [...new Set(values)].filter((value) => value !== null);
+  const steps = known(responses.map((item) => item.group.step)).sort((a, b) => a - b);
+  const verdicts = known(responses.map((item) => item.response.verdict)).sort();
+  const origins = known(responses.map((item) => originOf(item.group)));
+  const all = ['', 'all'];
   return h('div', { class: 'filters', role: 'search' },
-    report.runs.length > 1 ? choice('run', 'Run', [['', 'all'], ...report.runs.map((run, i) => [i, run.name])]) : null,
-    choice('step', 'Step', [['', 'all'], ...steps.map((step) => [step, step])]),
-    choice('verdict', term('verdict of a response', 'Verdict'), [['', 'all'], ...verdicts.map((verdict) => [verdict, verdict])]),
+    report.runs.length > 1 ? choice('run', 'Run', [all, ...report.runs.map((run, i) => [i, run.name])]) : null,
+    origins.length > 1 ? choice('from', 'From', [all, ...origins.map((origin) => [origin, origin === 'training' ? origin : `${origin} training`])]) : null,
+    choice('step', 'Step', [all, ...steps.map((step) => [step, step])]),
+    choice('verdict', term('verdict of a response', 'Verdict'), [all, ...verdicts.map((verdict) => [verdict, verdict])]),
     field('low', term('alignment', 'Alignment from'), { type: 'number', step: 0.05, min: -1, max: 1 }),
     field('high', 'to', { type: 'number', step: 0.05, min: -1, max: 1 }),
     field('query', 'Text', { type: 'search', placeholder: 'prompt, response, answer' }),
@@ -66,8 +117,9 @@ function filters() {
 // -------------------------------------------------------------------------------------------------------------- list
 
 const list = h('div', { class: 'list', role: 'listbox', tabindex: 0, 'aria-label': 'Rollouts', keydown: moveInList });
-const count = h('p', { class: 'soft small', role: 'status' });
+const count = h('p', { class: 'soft small', role: 'status', id: 'count' });
 const detail = h('div', { class: 'detail' });
+const stepNote = h('p', { class: 'small', role: 'status', id: 'step-note' });
 
 function listItem(item, i) {
   const { group, response } = item;
@@ -75,7 +127,7 @@ function listItem(item, i) {
   return h('div', { class: 'item', role: 'option', id: `item-${i}`, 'aria-selected': String(i === view.at), click: () => select(i) },
     h('b', {}, h('bdi', {}, group.problem_id)),
     h('span', { class: 'number' }, alignment === null ? '' : numberText(Number(alignment.toFixed(3)))),
-    h('span', {}, `${report.runs.length > 1 ? `${report.runs[group.run].name}, ` : ''}step ${group.step}, response ${response.index + 1}`),
+    h('span', {}, `${report.runs.length > 1 ? `${report.runs[group.run].name}, ` : ''}${placeOf(group)}, response ${response.index + 1}`),
     h('span', { class: response.verdict === 'right' ? 'better' : '' }, response.verdict));
 }
 
@@ -84,7 +136,7 @@ function drawList() {
   const rest = view.found.length - some.length;
   list.replaceChildren(...some.map(listItem));
   if (rest) list.append(h('button', { class: 'plain more', click: () => { view.shown += PAGE_SIZE; drawList(); } }, `${rest.toLocaleString('en')} more`));
-  count.textContent = `${view.found.length.toLocaleString('en')} of ${responses.length.toLocaleString('en')} shown rollouts`;
+  count.textContent = `${view.found.length.toLocaleString('en')} of ${responses.length.toLocaleString('en')} responses here`;
   if (some.length) list.setAttribute('aria-activedescendant', `item-${view.at}`);
   else list.removeAttribute('aria-activedescendant');
 }
@@ -95,6 +147,9 @@ function select(i) {
   document.getElementById(`item-${view.at}`)?.setAttribute('aria-selected', 'false');
   view.at = next;
   if (next >= view.shown) { view.shown = next + PAGE_SIZE; drawList(); }
+  const { group, response } = view.found[next];
+  Object.assign(view, { group: keyOf(group), response: String(response.index + 1) });
+  keep({ group: view.group, response: view.response });
   const item = document.getElementById(`item-${next}`);
   item.setAttribute('aria-selected', 'true');
   list.setAttribute('aria-activedescendant', item.id);
@@ -152,12 +207,39 @@ function sharesBox(shares) {
   ];
 }
 
+// The other responses to the same problem: of its group, of the other moment of an evaluation, and of other steps.
 function mates(item) {
-  if (item.group.responses.length < 2) return null;
-  return h('div', { class: 'mates' }, 'The group: ', item.group.responses.map((mate) => h('button', {
+  const same = [...new Set(responses.map(({ group }) => group))].filter((group) =>
+    group.run === item.group.run && group.set_name === item.group.set_name && group.problem_id === item.group.problem_id);
+  const rows = same.filter((group) => group.moment || group === item.group).map((group) => mateRow(group, item));
+  const elsewhere = same.filter((group) => !group.moment && group !== item.group);
+  const links = elsewhere.map((group) => h('button', { click: () => choose(group, group.responses[0]) }, placeOf(group)));
+  return [...rows, links.length ? h('div', { class: 'mates' }, 'This problem at ', links) : null].filter(Boolean);
+}
+
+function mateRow(group, item) {
+  const label = group.moment ? `${group.moment === 'before' ? 'Before' : 'After'} training: ` : 'The group: ';
+  return h('div', { class: 'mates' }, label, group.responses.map((mate) => h('button', {
     'aria-pressed': String(mate === item.response), title: `response ${mate.index + 1}: ${mate.verdict}`,
-    click: () => { showItem({ group: item.group, response: mate }); detail.querySelector('[aria-pressed="true"]').focus(); },
+    click: () => { choose(group, mate); detail.querySelector('[aria-pressed="true"]').focus(); },
   }, `${mate.index + 1} ${mate.verdict === 'right' ? '✓' : '·'}${mate.numbers.alignment === null ? '' : ` ${mate.numbers.alignment.toFixed(2)}`}`)));
+}
+
+// Shows a response that need not be in the list.
+function choose(group, response) {
+  Object.assign(view, { group: keyOf(group), response: String(response.index + 1) });
+  keep({ group: view.group, response: view.response });
+  const place = view.found.findIndex(isChosen);
+  if (place >= 0) select(place);
+  else showItem({ group, response });
+}
+
+// The same sample of an evaluation at its other moment; null where there is none.
+function counterpart({ group, response }) {
+  if (!group.moment) return null;
+  const other = responses.find((each) => each.group.moment && each.group.moment !== group.moment && each.group.run === group.run
+    && each.group.set_name === group.set_name && each.group.problem_id === group.problem_id && each.response.index === response.index);
+  return other ?? null;
 }
 
 function facts(item) {
@@ -167,7 +249,12 @@ function facts(item) {
   return h('dl', { class: 'facts' },
     pair(term('verdict of a response', 'verdict'), response.verdict + (response.truncated ? ', cut off at the length limit' : '')),
     pair('answer', response.answer ?? 'none found'), pair('gold', group.gold || '–'),
-    FACTS.map(([key, label]) => pair(term(key, label), number(key))));
+    FACTS.filter(([key]) => !group.moment || response.numbers[key] !== null).map(([key, label]) => pair(term(key, label), number(key))));
+}
+
+function responseSection(item, title, mode) {
+  const { shares, text } = item.response;
+  return h('section', {}, h('h3', {}, title), mode === 'shares' && shares ? sharesBox(shares) : textBox(text, mode === 'shares' ? 'written' : mode));
 }
 
 function showItem(item) {
@@ -177,25 +264,35 @@ function showItem(item) {
   const other = mode === 'shares' ? 'written' : mode;
   const change = possible.length > 1 ? h('div', { class: 'switch', role: 'group', 'aria-label': 'How texts are shown' }, possible.map(([key, words]) =>
     h('button', { 'aria-pressed': String(key === mode), 'data-mode': key, click: () => { view.mode = key; showItem(item); detail.querySelector(`[data-mode="${key}"]`).focus(); } }, words))) : null;
+  const facing = counterpart(item);
+  const [before, after] = facing && group.moment === 'after' ? [facing, item] : [item, facing];
+  const titled = (each) => responseSection(each, `Response ${each.group.moment} training: ${each.response.verdict}`, mode);
+  const expert = h('section', { class: facing ? 'wide' : '' }, h('h3', {}, 'Expert solution'),
+    group.expert ? textBox(group.expert, other) : h('p', { class: 'soft small' }, 'Not at hand: see the notes above.'));
   detail.replaceChildren(...[
-    h('h2', {}, h('bdi', {}, group.problem_id), `, step ${group.step}, response ${response.index + 1}`),
-    facts(item), mates(item), change,
+    h('h2', {}, h('bdi', {}, group.problem_id), `, ${placeOf(group)}, response ${response.index + 1} `,
+      h('a', { class: 'link', href: addressOf('rollouts', { group: keyOf(group), response: response.index + 1 }) }, 'link')),
+    facts(item), ...mates(item), change,
     h('div', { class: 'texts' },
       h('section', { class: 'wide' }, h('h3', {}, 'Prompt'), textBox(group.prompt, other)),
-      h('section', {}, h('h3', {}, 'Response'), mode === 'shares' ? sharesBox(response.shares) : textBox(response.text, other)),
-      h('section', {}, h('h3', {}, 'Expert solution'), group.expert ? textBox(group.expert, other) : h('p', { class: 'soft small' }, 'Not at hand: see the note above.'))),
+      facing ? [titled(before), titled(after)] : responseSection(item, 'Response', mode),
+      expert),
   ].filter(Boolean));
 }
 
 function drawDetail() {
-  if (view.found.length) showItem(view.found[view.at]);
-  else detail.replaceChildren(h('p', { class: 'soft' }, responses.length ? 'No rollout matches these filters.' : 'There is nothing to show.'));
+  if (view.at >= 0 && view.found.length) return showItem(view.found[view.at]);
+  const chosen = responses.find(isChosen); // opened by its link, whatever the filters
+  if (chosen) return showItem(chosen);
+  const words = view.group ? 'The rollout of this link is not among those drawn for this page.'
+    : responses.length ? 'No rollout matches these filters.' : 'There is nothing to show.';
+  return detail.replaceChildren(h('p', { class: 'soft' }, words));
 }
 
 function rolloutsPanel() {
+  if (report.rollouts === null) return [h('p', { class: 'soft' }, 'Reading the rollouts ...')];
+  responses = report.rollouts.groups.flatMap((group) => group.responses.map((response) => ({ group, response })));
+  view.drawn = false;
   const notes = report.rollouts.notes.map((note) => h('p', { class: 'soft small' }, note));
-  if (!responses.length) return notes;
-  const panel = [...notes, filters(), count, h('div', { class: 'browser' }, list, detail)];
-  find();
-  return panel;
+  return responses.length ? [...notes, filters(), stepNote, count, h('div', { class: 'browser' }, list, detail)] : notes;
 }

@@ -1,27 +1,71 @@
-// The summary, the figures, the settings and the definitions.
+// The summary, the runs, the figures, the settings and the definitions.
 
 const VERDICT_CLASS = { better: 'better', worse: 'worse' };
 
-function drawTable(table) {
-  const head = table.columns.map((column) => h('th', { scope: 'col', class: `is-${column.kind}` }, column.term ? term(column.term, column.heading) : column.heading));
-  const rows = table.rows.map((cells) => h('tr', {}, cells.map((cell, i) => {
-    const { kind } = table.columns[i];
-    return h('td', { class: `is-${kind}` }, kind === 'verdict' ? h('span', { class: VERDICT_CLASS[cell] }, cell) : cell);
-  })));
-  return h('section', { class: 'block' },
-    h('h2', {}, table.title),
-    h('p', {}, table.caption),
-    h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': table.title },
-      h('table', { class: 'data' }, h('thead', {}, h('tr', {}, head)), h('tbody', {}, rows))));
+// ------------------------------------------------------------------------------------------------------------ tables
+
+// The last number of a cell, as of "0.31 → 0.42" or "< 0.001"; null where there is none.
+function cellNumber(text) {
+  const numbers = text.replaceAll('−', '-').replaceAll(',', '').match(/-?\d+(\.\d+)?(e[-+]?\d+)?/g);
+  return numbers ? Number(numbers[numbers.length - 1]) : null;
 }
 
-function summaryPanel() {
+// Positions of the rows in order of a column; cells without a number come last either way.
+function sortedRows(table, column, down) {
+  const key = (row) => (table.columns[column].kind === 'number' ? cellNumber(row[column]) : row[column]);
+  const compare = (a, b) => (typeof a === 'number' ? a - b : a.localeCompare(b, 'en', { numeric: true }));
+  return table.rows.map((row, i) => [key(row), i])
+    .sort(([a, i], [b, j]) => (a === null || b === null ? (a === null) - (b === null) : (down ? -1 : 1) * compare(a, b)) || i - j)
+    .map(([, i]) => i);
+}
+
+// `cell` may replace the content of a cell.
+function tableRow(table, i, cell) {
+  return h('tr', {}, table.rows[i].map((text, j) => {
+    const { kind, heading } = table.columns[j];
+    const content = cell?.(i, j, text) ?? (kind === 'verdict' ? h('span', { class: VERDICT_CLASS[text] }, text) : text);
+    return h('td', { class: `is-${kind}`, 'data-heading': heading }, content);
+  }));
+}
+
+// `order` is the column and direction to begin with; `chosen` hears of another choice.
+function dataTable(table, { order = [null, false], rows = table.rows.map((_, i) => i), cell = null, chosen = null } = {}) {
+  const body = h('tbody');
+  let [column, down] = order;
+  const draw = () => {
+    const shown = new Set(rows);
+    const places = column === null ? rows : sortedRows(table, column, down).filter((i) => shown.has(i));
+    body.replaceChildren(...places.map((i) => tableRow(table, i, cell)));
+    heads.forEach((head, j) => (j === column ? head.setAttribute('aria-sort', down ? 'descending' : 'ascending') : head.removeAttribute('aria-sort')));
+  };
+  const heads = table.columns.map(({ kind, heading, term: key }, j) => {
+    const sort = h('button', { class: 'sort', 'aria-label': `Sort by ${heading}`, click: () => {
+      [column, down] = [j, j === column ? !down : kind === 'number'];
+      draw();
+      chosen?.(column, down);
+    } });
+    return h('th', { scope: 'col', class: `is-${kind}` }, key ? term(key, heading) : heading, table.rows.length > 1 ? sort : null);
+  });
+  draw();
+  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': table.title },
+    h('table', { class: 'data' }, h('thead', {}, h('tr', {}, heads)), body));
+}
+
+function drawTable(table) {
+  return h('section', { class: 'block' }, h('h2', {}, table.title), h('p', {}, table.caption), dataTable(table));
+}
+
+// ------------------------------------------------------------------------------------------------------------ panels
+
+function summaryPanel(params) {
   const tiles = report.tiles.map((tile) => h('div', { class: 'tile' },
     h('span', {}, term(tile.term, tile.label)), h('b', {}, tile.value), h('span', {}, tile.detail)));
+  const first = report.charts.slice(0, 2);
   return [
     h('h2', { class: 'verdict' }, report.headline),
     h('div', { class: 'said' }, report.sentences.map((sentence) => h('p', {}, sentence))),
     tiles.length ? h('div', { class: 'tiles' }, tiles) : null,
+    first.length ? h('section', { class: 'block' }, legend(), ...chartGroup(first, params)) : null,
     report.notes.length
       ? h('aside', { class: 'notes' }, h('h2', {}, 'What this report cannot show'), h('ul', {}, report.notes.map((note) => h('li', {}, note))))
       : null,
@@ -29,12 +73,52 @@ function summaryPanel() {
   ].filter(Boolean);
 }
 
+// All runs: sorted by a click on a heading, searched in all cells, and, where a server is at hand, opened.
+function runsPanel(params) {
+  const table = report.all_runs;
+  const chosen = new Set();
+  const place = h('div');
+  const open = h('a', { class: 'plain', hidden: true });
+  const choose = (key, checked) => {
+    if (checked) chosen.add(key);
+    else chosen.delete(key);
+    open.hidden = chosen.size < 2;
+    open.href = `?${new URLSearchParams([...chosen].map((each) => ['run', each]))}`;
+    open.textContent = `Open ${chosen.size} side by side`;
+  };
+  const cell = (i, j, text) => {
+    if (j !== 0 || !isLive) return null;
+    const key = table.keys[i];
+    return [h('input', { type: 'checkbox', 'aria-label': `Choose ${key}`, checked: chosen.has(key), change: (event) => choose(key, event.target.checked) }),
+      h('a', { href: `?${new URLSearchParams({ run: key })}` }, text)];
+  };
+  const draw = (words) => {
+    const found = table.rows.map((row, i) => i).filter((i) => table.rows[i].join('\n').toLowerCase().includes(words.toLowerCase()));
+    const { sort, down } = readAddress().params;
+    place.replaceChildren(
+      h('p', { class: 'soft small', role: 'status', id: 'num-runs' }, `${found.length.toLocaleString('en')} of ${table.rows.length.toLocaleString('en')} runs`),
+      dataTable(table, { rows: found, cell, order: [sort === undefined ? null : Number(sort), down === '1'],
+        chosen: (column, descending) => keep({ sort: column, down: descending ? 1 : 0 }) }));
+  };
+  draw(params.q ?? '');
+  return [
+    h('div', { class: 'filters', role: 'search' },
+      h('label', {}, 'Search', h('input', { type: 'search', 'data-filter': 'q', value: params.q ?? '', placeholder: 'name, tag, method, model',
+        input: (event) => { keep({ q: event.target.value }); draw(event.target.value); } })), open),
+    place,
+    h('p', { class: 'soft small said' }, table.caption),
+  ];
+}
+
 function picturesPanel() {
+  if (report.pictures === null) return [h('p', { class: 'soft' }, 'Drawing ...')];
   if (!report.pictures.length) {
     return [h('p', { class: 'soft' }, 'There are no figures in the folders of these runs. gar train draws a learning curve at its end; gar analyze draws more.')];
   }
-  return [h('div', { class: 'pictures' }, report.pictures.map((picture) => h('figure', {},
-    h('img', { src: picture.source, alt: picture.title }), h('figcaption', {}, picture.caption))))];
+  const picture = ({ title, source }) => h('img', { src: source, alt: title });
+  return [h('div', { class: 'pictures' }, report.pictures.map((each) => h('figure', {},
+    h('button', { 'aria-label': `${each.title}, large`, click: () => openLarge(picture(each), h('p', {}, each.caption)) }, picture(each)),
+    h('figcaption', {}, each.caption))))];
 }
 
 function settingsPanel() {

@@ -1,0 +1,121 @@
+"""The runs below a folder, and all of them on one table."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gar.errors import ConfigError, RecordError
+from gar.records.contents import RunContents, is_run_folder
+from gar.report.page import Column, Table
+from gar.report.summary import NONE, edges, percent_text
+
+_MAX_DEPTH = 4
+_ORIGIN = ("run", "tags", "status", "method", "model", "problems")
+
+
+def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
+    """Run folders by name: those that are named, and those up to four levels below a folder that is none itself.
+
+    Raises:
+        ConfigError: A run is named twice.
+        RecordError: A path does not exist, or there is no run in it.
+    """
+    found: dict[str, Path] = {}
+    for path in map(Path, paths):
+        inside = [path] if is_run_folder(path) else [*_below(path, _MAX_DEPTH)]
+        if not path.is_dir():
+            raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
+        if not inside:
+            raise RecordError(
+                f"{path}: not a run folder, and none in it, {_MAX_DEPTH} levels deep, is one: there is no run.json, "
+                "metrics.jsonl or rollouts."
+            )
+        for run in inside:
+            name = run.relative_to(path).as_posix() if run != path else run.resolve().name
+            found[name if name not in found else str(run)] = run
+    if len({run.resolve() for run in found.values()}) < len(found):
+        raise ConfigError(f"every run once, got {', '.join(map(str, paths))}")
+    return found
+
+
+def _below(folder: Path, depth: int) -> Iterator[Path]:
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return  # a folder that this user may not read holds no runs of theirs
+    for path in (folder / name for name in names if not name.startswith(".")):
+        if is_run_folder(path):
+            yield path
+        elif depth > 1:
+            yield from _below(path, depth - 1)
+
+
+def runs_table(runs: Mapping[str, RunContents]) -> Table:
+    """One line for each run, by name."""
+    rates = {name: _pass_rates(run) for name, run in runs.items()}
+    measured = list(dict.fromkeys(column for row in rates.values() for column in row))
+    return Table(
+        title="Runs",
+        caption="Two numbers: of pass@k, before and after training; of right responses, in the first and the last "
+        "tenth of the steps.",
+        columns=[
+            *(
+                Column(heading=heading, kind="text")
+                for heading in ("run", "tags", "status", "method", "model", "problems")
+            ),
+            Column(heading="seed", term="seed"),
+            Column(heading="steps", term="steps"),
+            Column(heading="right", term="right"),
+            *(Column(heading=f"{name} pass@{k}", term="pass@k") for name, k in measured),
+            Column(heading="start", kind="text"),
+        ],
+        rows=[
+            [
+                *_origin(name, run),
+                NONE if run.seed is None else str(run.seed),
+                f"{run.last_step:,}",
+                _pair(*map(percent_text, edges(run, "gar/eligible_fraction"))),
+                *(_pair(*rates[name].get(column, (NONE, NONE))) for column in measured),
+                str(run.record.get("start_time", NONE))[:16].replace("T", " "),
+            ]
+            for name, run in runs.items()
+        ],
+        keys=list(runs),
+    )
+
+
+def tags(run: RunContents) -> list[str]:
+    """Tags of a run, as its settings have them."""
+    values = _section(run, "records").get("tags")
+    return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
+
+
+def _origin(name: str, run: RunContents) -> list[str]:
+    model, data = _section(run, "model").get("path"), _section(run, "data").get("source")
+    values = (run.record.get("status"), run.settings.get("method"), model, data)
+    return [name, ", ".join(tags(run)), *(NONE if value is None else str(value) for value in values)]
+
+
+def _section(run: RunContents, name: str) -> Mapping[str, object]:
+    section = run.settings.get(name)
+    return section if isinstance(section, Mapping) else {}
+
+
+def _pass_rates(run: RunContents) -> dict[tuple[str, int], tuple[str, str]]:
+    """pass@k before and after training at the smallest k of each set."""
+    rates: dict[tuple[str, int], dict[str, str]] = {}
+    for moment in ("before", "after"):
+        try:
+            sets = run.folder.read_evaluation(moment)
+        except RecordError:
+            continue  # the report of this run says so
+        for name, part in sets.items():
+            known = {int(k): rate for k, rate in part.pass_at.items() if rate is not None}
+            if known:
+                k = min(known)
+                rates.setdefault((name, k), {})[moment] = f"{known[k]:.3f}"
+    return {column: (row.get("before", NONE), row.get("after", NONE)) for column, row in rates.items()}
+
+
+def _pair(first: str, last: str) -> str:
+    return NONE if first == last == NONE else f"{first} → {last}"

@@ -1,5 +1,6 @@
 """What all figures share: colours, lines, sizes, and how they are written."""
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure, SubFigure
 
 from gar.records import atomic_file
 
@@ -43,6 +44,9 @@ STYLE: dict[Any, Any] = {
 
 COLUMN_WIDTH, PAGE_WIDTH = 3.35, 6.95
 """Inches: one column of a two-column paper, and both."""
+
+_CAPTION_CHARACTERS_PER_INCH = 19
+"""Of 6.5 points. Usual text has 21 to the inch."""
 
 PAPER: dict[Any, Any] = {
     **STYLE,
@@ -87,9 +91,11 @@ def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:
         yield figure
 
 
-def add_caption(figure: FigureBase, text: str) -> None:
-    """Write what a reader needs to know, n above all, small below the panels."""
-    figure.supxlabel(text, x=0.995, ha="right", size=6.5, color=MUTED)
+def add_caption(figure: Figure | SubFigure, text: str) -> None:
+    """Write what a reader needs to know, n above all, small below the panels, in lines that fit between the edges."""
+    characters = int(_CAPTION_CHARACTERS_PER_INCH * figure.bbox.width / figure.dpi)
+    lines = [part for line in text.split("\n") for part in textwrap.wrap(line, characters)]
+    figure.supxlabel("\n".join(lines), x=0.995, ha="right", size=6.5, color=MUTED)
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:

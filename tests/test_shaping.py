@@ -240,3 +240,42 @@ def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared
     shaped = table.shape(plan.align(means).alignment)
     assert shaped.batch.scored.tolist() == [False, True, False]
     assert shaped.rewards.tolist() == [1.0, 1.0, 1.0]  # one scored member of three: no bonus
+
+
+# Separate bonuses.
+
+SEPARATE = {"advantage": AdvantageSettings(bonus="separate")}
+
+
+def test_an_engine_without_a_place_for_separate_bonuses_refuses_them():
+    for engine, method in ((VERL, "gar-grpo"), (SLIME, "gar-reinforce-pp")):
+        with pytest.raises(ConfigError, match=f"'separate', but under {engine.name} nothing adds a bonus to the adv"):
+            plan_shaping(engine, method, SEPARATE)
+    for engine, method in ((TRL, "gar-reinforce-pp"), (SLIME, "gar-grpo"), (SCORER, "gar-grpo")):
+        assert plan_shaping(engine, method, SEPARATE).separates
+    with pytest.warns(UserWarning, match="Not read by grpo under slime: advantage.bonus"):
+        assert not plan_shaping(SLIME, "grpo", SEPARATE).separates
+
+
+@pytest.mark.parametrize("estimator", ["group", "reinforce-pp", "reinforce-pp-baseline"])
+def test_separate_bonuses_join_the_advantages_of_the_outcome(estimator: Any):
+    """One all-correct group, one mixed, and one where nobody is scored."""
+    rows = [row(g, right=right) for g, right in ((0, True), (0, True), (1, True), (1, True), (1, False), (2, False))]
+    chosen = {"advantage": AdvantageSettings(bonus="separate", estimator=estimator, noise_floor=0.1)}
+    table = RewardTable(plan_shaping(TRL, "gar-grpo", chosen), [r.facts for r in rows])
+    alignment = torch.tensor([0.9, 0.5, 0.3, 0.1, torch.nan, torch.nan], dtype=torch.float64)
+    shaped, counts = table.shape(alignment), torch.tensor([3, 1, 4, 1, 5, 9])
+    assert shaped.rewards.tolist() == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+    outcome = plan_shaping(TRL, "grpo", {"advantage": AdvantageSettings(estimator=estimator)}).advantages(
+        shaped.rewards, table.group_index, token_counts=counts
+    )
+    z = [0.2 / 0.3, -0.2 / 0.3, 0.1 / 0.2, -0.1 / 0.2, 0.0, 0.0]  # half of any gap here is more than 1
+    expected = outcome + 0.5 * torch.tensor(z, dtype=torch.float64)
+    torch.testing.assert_close(shaped.advantages(counts), expected, rtol=0, atol=1e-12)
+    finished, advantages = shaped.add_bonuses(outcome)
+    torch.testing.assert_close(advantages - outcome, finished.shaped.bonuses, rtol=0, atol=1e-12)
+    assert torch.equal(finished.rewards, shaped.rewards)
+    metrics = finished.metrics()
+    assert metrics["gar/bonus_abs_mean"] == pytest.approx(0.5 * (2 / 3 + 0.5) / 2)
+    silent = [metrics[f"gar/silent_group_fraction_{kind}"] for kind in ("outcome", "shaped")]
+    assert silent == pytest.approx([2 / 3, 1 / 3])

@@ -248,6 +248,11 @@ class AdvantageSettings(Settings):
     std_floor: Annotated[float, Field(ge=0)] = 0.0
     """Smallest standard deviation to divide by: limits the amplification of small bonuses. For the estimator group,
     where it divides (trl.scale_rewards group)."""
+    bonus: Literal["joint", "separate"] | None = None
+    """joint: the bonus is part of the reward and normalised with it (the paper). separate: only the outcome is
+    normalised, and a standardised bonus is added to its advantages. None: the method's own, joint but for gar-token."""
+    noise_floor: Annotated[float, Field(ge=0)] = 0.05
+    """tau of separate bonuses, in units of the cosine: added to the standard deviation of a group's alignments."""
 
 
 class MaspoSettings(Settings):

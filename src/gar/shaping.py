@@ -15,14 +15,21 @@ advantages and metrics. `examples/add_an_engine.py` is a whole one.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gar.core import BestAlignment, best_alignment_scores, group_deviations, group_sizes, unit_rows
+from gar.core import (
+    BestAlignment,
+    best_alignment_scores,
+    group_deviations,
+    group_sizes,
+    separate_bonuses,
+    unit_rows,
+)
 from gar.methods import Method, ScoredBatch, ShapedRewards, eligible_responses
 from gar.methods.plan import Shaping
 from gar.methods.plan import plan_shaping as plan_shaping
@@ -177,7 +184,10 @@ class RewardTable:
         """
         compares = self._shaping.method.compares_responses
         batch = self._batch(alignment, vectors.cpu() if compares and vectors is not None else None)
-        shaped = self._shaping.method.shape(batch, self._shaping.reward)
+        reward = self._shaping.reward
+        if self._shaping.separates:
+            reward = reward.model_copy(update={"beta": 0.0})  # the bonus comes in `ShapedTable.add_bonuses`
+        shaped = self._shaping.method.shape(batch, reward)
         return ShapedTable(self._shaping, self.facts, batch, self.eligible, shaped)
 
     def _batch(self, alignment: Tensor | None = None, vectors: Tensor | None = None) -> ScoredBatch:
@@ -279,7 +289,8 @@ class ShapedTable:
         facts: One of each response.
         batch: What the method read.
         eligible: Which responses earn the base reward.
-        shaped: The method's rewards and their parts.
+        shaped: The method's rewards and their parts. Where the bonus is separate (`advantage.bonus`), the rewards come
+            without it, and `add_bonuses` puts it in units of advantages.
     """
 
     shaping: Shaping
@@ -294,8 +305,30 @@ class ShapedTable:
         return self.shaped.rewards
 
     def advantages(self, token_counts: Tensor | None = None) -> Tensor:
-        """Advantages of all responses, as `Shaping.advantages`."""
-        return self.shaping.advantages(self.rewards, self.batch.group_index, token_counts=token_counts)
+        """Advantages of all responses, as `Shaping.advantages`, with the bonus where it is separate."""
+        outcome = self.shaping.advantages(self.rewards, self.batch.group_index, token_counts=token_counts)
+        return self.add_bonuses(outcome)[1]
+
+    def add_bonuses(self, advantages: Tensor) -> tuple["ShapedTable", Tensor]:
+        """Under `advantage.bonus` separate: this table with its bonuses in units of advantages; advantages with them.
+
+        Under joint the rewards hold the bonuses, and both stay as they are.
+
+        Args:
+            advantages: Of this table's rewards, float64 [responses].
+        """
+        if not self.shaping.separates:
+            return self, advantages
+        bonuses = separate_bonuses(
+            advantages,
+            self.eligible,
+            self.batch.alignment,
+            self.batch.group_index,
+            scored=self.batch.scored,
+            beta=self.shaping.reward.beta,
+            noise_floor=self.shaping.advantage.noise_floor,
+        )
+        return replace(self, shaped=replace(self.shaped, bonuses=bonuses)), advantages + bonuses
 
     def metrics(self) -> dict[str, float]:
         """What is logged about a step: means over the responses, NaN where there is nothing to average.
@@ -305,6 +338,7 @@ class ShapedTable:
         batch, facts, shaped = self.batch, self.facts, self.shaped
         outcomes = shaped.outcomes + shaped.penalties
         alignment, bonuses = batch.alignment[batch.scored], shaped.bonuses[batch.scored]
+        separates = self.shaping.separates
         counts, total = Counter(fact.status for fact in facts), len(facts)
         return {
             "gar/verified_fraction": _mean(batch.verified),
@@ -316,7 +350,10 @@ class ShapedTable:
             "gar/bonus_mean": _mean(bonuses),
             "gar/outcome_mean": _mean(outcomes),
             "gar/silent_group_fraction_outcome": _silent_fraction(outcomes, batch.group_index),
-            "gar/silent_group_fraction_shaped": _silent_fraction(shaped.rewards, batch.group_index),
+            "gar/silent_group_fraction_shaped": _silent_fraction(
+                shaped.rewards + shaped.bonuses if separates else shaped.rewards, batch.group_index
+            ),
+            **({"gar/bonus_abs_mean": _mean(bonuses.abs())} if separates else {}),
             "gar/no_anchor_fraction": sum(fact.num_anchors == 0 for fact in facts) / total,
             "gar/no_signal_fraction": sum(fact.num_scored_tokens == 0 for fact in facts) / total,
             "gar/too_long_fraction": sum(fact.too_long for fact in facts) / total,

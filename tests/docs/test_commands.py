@@ -56,6 +56,7 @@ RUN_BY = {
     "python examples/trl_reward_function.py": "tests/test_examples.py::test_trl_reward_function_trains_a_stock_trainer",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
     "python -m studies.conformance_table": "tests/conformance/test_table.py",
+    "python -m studies.amplification": "tests/studies/test_amplification.py",
     "python -m studies.ablation": "tests/studies/test_ablation_and_sensitivity.py::"
     "test_studies_write_data_and_figure_of_committed_results",
     "python -m studies.sensitivity": "tests/studies/test_ablation_and_sensitivity.py::"

@@ -43,6 +43,7 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
         "dynamic_sampling_filter_path": None,
         "rewards_normalization": True,
         "grpo_std_normalization": True,
+        "normalize_advantages": False,
         "use_dynamic_batch_size": True,
         "max_tokens_per_gpu": 96,
         "log_probs_max_tokens_per_gpu": 96,

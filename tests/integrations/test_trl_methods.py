@@ -2,6 +2,7 @@
 
 import math
 import runpy
+import statistics
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,34 @@ def test_estimator_of_the_run_goes_over_that_of_the_method(make_trainer: Trainer
     assert [record.advantage for record in grouped] == pytest.approx(
         [record.advantage for record in train(make_trainer, "gar-grpo")], abs=1e-5
     )
+
+
+@pytest.mark.parametrize("estimator", ["group", "reinforce-pp"])
+def test_a_separate_bonus_is_added_to_the_advantages_of_the_outcome(make_trainer: TrainerFactory, estimator: str):
+    """The advantages are those of the outcome alone on the same rollouts, and the bonus in plain Python on top."""
+    chosen = AdvantageSettings(estimator=estimator, bonus="separate", noise_floor=0.1)
+    records = train(make_trainer, "gar-grpo", advantage=chosen)
+    plain = train(make_trainer, "grpo", advantage=AdvantageSettings(estimator=estimator))
+    assert [r.response for r in records] == [r.response for r in plain]
+    assert [r.reward for r in records] == [r.reward for r in plain]
+    for group in by_group(records).values():
+        b = [r.alignment for r in group if r.alignment is not None]
+        for record in group:
+            z = 0.0
+            if record.alignment is not None:
+                z = (record.alignment - statistics.fmean(b)) / (statistics.pstdev(b) + 0.1)
+            assert record.bonus == pytest.approx(0.5 * z, abs=1e-5)
+    assert max(r.bonus for r in records) > 0.1
+    expected = [p.advantage + r.bonus for p, r in zip(plain, records, strict=True)]
+    assert [r.advantage for r in records] == pytest.approx(expected, abs=2e-5)  # float32, and TRL's own for grpo
+
+
+def test_a_separate_bonus_refuses_another_scale(make_trainer: TrainerFactory):
+    chosen = {"advantage": AdvantageSettings(bonus="separate")}
+    with pytest.raises(ConfigError, match=r"trl.reward_weights begins with 0.5, but a separate bonus has a scale of"):
+        make_trainer(args={"reward_weights": [0.5]}, **chosen)
+    with pytest.raises(ConfigError, match=r"trl.scale_rewards is 'batch'"):
+        make_trainer(args={"scale_rewards": "batch"}, **chosen)
 
 
 # The loss: TRL's own pass, against log-probabilities of the model's own logits.

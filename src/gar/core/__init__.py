@@ -4,6 +4,7 @@ from gar.core.advantages import (
     group_advantages,
     group_token_advantages,
     reinforce_plus_plus_advantages,
+    separate_bonuses,
     token_whitened_advantages,
     whitened_advantages,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "reinforce_plus_plus_advantages",
     "returns_to_go",
     "rubric_rewards",
+    "separate_bonuses",
     "shuffled_groups",
     "token_whitened_advantages",
     "unit_rows",

@@ -61,21 +61,26 @@ def group_deviations(
 
 
 def group_standard_deviations(
-    values: Shaped[Tensor, " responses"], group_index: Int[Tensor, " responses"], *, ddof: int
+    values: Shaped[Tensor, " responses"],
+    group_index: Int[Tensor, " responses"],
+    mask: Bool[Tensor, " responses"] | None = None,
+    *,
+    ddof: int,
 ) -> Float64[Tensor, " responses"]:
     """Standard deviation of each response's group, repeated for every member.
 
     Args:
-        values: One number per response.
+        values: One number per response. Entries outside `mask` may be anything, NaN included.
         group_index: Which group a response belongs to.
+        mask: True for the members that count. None counts all.
         ddof: Subtracted from the count in the denominator: 0 population, 1 Bessel.
 
     Returns:
         `sqrt(sum of squared deviations / (size - ddof))`; 0 where `size <= ddof`.
     """
-    deviations = group_deviations(values, group_index)
+    deviations = group_deviations(values, group_index, mask)
     _, inverse = torch.unique(group_index, return_inverse=True)
     num_groups = int(inverse.max()) + 1 if inverse.numel() else 0
     squares = deviations.new_zeros(num_groups).index_add_(0, inverse, deviations.square())
-    freedom = (group_sizes(group_index) - ddof).double()
+    freedom = (group_sizes(group_index, mask) - ddof).double()
     return torch.where(freedom > 0, (squares[inverse] / freedom.clamp(min=1)).sqrt(), 0.0)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gar.settings import LossSettings, RewardSettings
+from gar.settings import AdvantageSettings, LossSettings, RewardSettings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
@@ -96,6 +96,15 @@ class Method:
     def reads_vectors(self) -> bool:
         """Whether `shape` needs gradient-activation vectors of responses."""
         return self.compares_responses or self.alignment in _VECTOR_SOURCES
+
+    @property
+    def has_bonus(self) -> bool:
+        """Whether its bonus is GAR's: from alignments that are compared within a group."""
+        return set(BONUS_SETTINGS) <= set(self.reward)
+
+    def separates(self, advantage: AdvantageSettings) -> bool:
+        """Whether the bonus is added to the advantages, rather than to the rewards, under these settings."""
+        return self.has_bonus and advantage.bonus == "separate"
 
     @property
     def needs(self) -> list[Need]:

@@ -29,6 +29,7 @@ class Engine:
         name: For messages.
         can: Which needs of methods it meets (`Method.needs`).
         estimators: The ways from rewards to advantages that it has, each with the engine's own names for it.
+        separates: The estimators under which it adds a bonus to the advantages (`advantage.bonus` separate).
         ddof: Denominator of the group's variance where the run leaves it open.
         eps: Added to the group's standard deviation where the run leaves it open.
         ignores: Settings that it never reads, as "section.name".
@@ -37,6 +38,7 @@ class Engine:
     name: str
     can: frozenset[Need]
     estimators: Mapping[Estimator, tuple[str, ...]]
+    separates: frozenset[Estimator] = frozenset()
     ddof: int = GROUP_DDOF
     eps: float = GROUP_EPS
     ignores: tuple[str, ...] = ()
@@ -52,8 +54,13 @@ class Engine:
             return f"the method {' and '.join(lacking)}"
         return "" if estimator in self.estimators else f"there is no estimator '{estimator}' here"
 
-    def check(self, method: Method, estimator: Estimator) -> None:
+    def check(self, method: Method, estimator: Estimator, *, separates: bool = False) -> None:
         """Refuse a method that it cannot run.
+
+        Args:
+            method: What is trained.
+            estimator: From rewards to advantages.
+            separates: The bonus is to be added to the advantages.
 
         Raises:
             ConfigError: Says what it lacks, and what it does run.
@@ -63,4 +70,9 @@ class Engine:
             raise ConfigError(
                 f"method '{method.name}' does not run under {self.name}: {fault}. Expected one of "
                 f"{', '.join(self.methods())}."
+            )
+        if separates and estimator not in self.separates:
+            raise ConfigError(
+                f"advantage.bonus is 'separate', but under {self.name} nothing adds a bonus to the advantages of "
+                f"'{estimator}'. Set it to joint."
             )

@@ -39,6 +39,11 @@ class Shaping:
         return replace(self, method=METHODS["grpo"])
 
     @property
+    def separates(self) -> bool:
+        """Whether the bonus is added to the advantages, rather than to the rewards."""
+        return self.method.separates(self.advantage)
+
+    @property
     def estimator(self) -> Estimator:
         """How rewards become advantages: the run's choice, or else the method's."""
         return self.advantage.estimator or self.method.estimator
@@ -127,7 +132,7 @@ def plan_shaping(
         reward=_section(sections, "reward", RewardSettings),
         advantage=_section(sections, "advantage", AdvantageSettings),
     )
-    engine.check(chosen, shaping.estimator)
+    engine.check(chosen, shaping.estimator, separates=shaping.separates)
     check_settings(chosen, reward=shaping.reward, advantage=shaping.advantage, divides=divides)
     if not quiet:
         warn_of_unread(chosen, sections, driver=engine.name, ignored=engine.ignores)

@@ -32,10 +32,10 @@ class RolloutRecord:
         eligible: The response earns the base reward: it is in P(x) of the paper.
         anchor: The problem has an expert solution.
         alignment: Cosine with the anchor's vector; None, not 0, if the response was not scored.
-        bonus: What alignment adds to the reward, beta included.
+        bonus: What alignment adds to the reward, beta included; with `advantage.bonus` separate, to the advantage.
         penalty: What a bad format adds to the reward, at most 0.
-        reward: Base reward where eligible, plus bonus and penalty.
-        advantage: The reward after group normalisation.
+        reward: Base reward where eligible, plus penalty, plus the bonus unless it is separate.
+        advantage: The reward after group normalisation; a separate bonus is added after it.
         num_tokens: Tokens of the response.
         truncated: The response was cut off at the length limit.
         num_scored_tokens: Tokens that entered the gradient-activation vector.

@@ -31,8 +31,9 @@ DEFINITIONS = {
     "outcome alone. Between the lines: groups that gain a training signal from the bonus.",
     "step time": "Median wall time of an optimiser step, generation and scoring included.",
     "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
-    "reward": "Base reward where right and in format, plus bonus and penalty.",
-    "bonus": "What alignment adds to the reward: beta times what the alignment lies above the mean of its group.",
+    "reward": "Base reward where right and in format, plus penalty, plus the bonus unless advantage.bonus is separate.",
+    "bonus": "What alignment adds to the reward: beta times what the alignment lies above the mean of its group. "
+    "With advantage.bonus separate, what it adds to the advantage.",
     "gar/bonus_mean": "Mean bonus of the scored responses, beta included.",
     "penalty": "What bad format adds to the reward; at most 0.",
     "advantage": "The reward after normalisation in its group: above 0 the response is made more likely.",

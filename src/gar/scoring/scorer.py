@@ -23,6 +23,7 @@ SCORER = Engine(
     name="GarScorer",
     can=frozenset({"anchor", "text", "length", "compares_responses"}),
     estimators={"group": ()},
+    separates=frozenset({"group"}),
 )
 """A scorer sees the groups of one call: no data set, no judge, no loss, and no batch to whiten over."""
 
@@ -195,8 +196,9 @@ class GarScorer:
     def _scores(
         self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse], table: ShapedTable, norms: Tensor
     ) -> list[ResponseScore]:
-        shaped, facts = table.shaped, table.batch
-        advantages, eligible = table.advantages().tolist(), table.eligible.tolist()
+        outcome = self._shaping.advantages(table.rewards, table.batch.group_index)
+        table, advantages = table.add_bonuses(outcome)
+        shaped, facts, eligible = table.shaped, table.batch, table.eligible.tolist()
         scores = []
         for i, row in enumerate(rows):
             group = groups[row.group_index]
@@ -216,7 +218,7 @@ class GarScorer:
                     bonus=float(shaped.bonuses[i]),
                     penalty=float(shaped.penalties[i]),
                     reward=float(shaped.rewards[i]),
-                    advantage=advantages[i],
+                    advantage=float(advantages[i]),
                     num_tokens=len(row.sequence.ids),
                     num_scored_tokens=len(row.sequence.positions),
                     detail="; ".join([*row.notes, *([row.verdict.detail] if row.verdict.detail else [])]),

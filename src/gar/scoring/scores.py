@@ -69,9 +69,10 @@ class ResponseScore:
         signal: Whether it has an alignment, and if not, why.
         alignment: Cosine of its vector with its best anchor's; None unless `signal` is scored.
         signal_norm: Norm of its mean vector before scaling; None where none was computed, or it is not finite.
-        bonus: `beta * max(0, alignment - mean of the group)`.
+        bonus: `beta * max(0, alignment - mean of the group)`; with `advantage.bonus` separate, its share of the
+            advantage.
         penalty: For bad format.
-        reward: `base + bonus + penalty`, or the penalty alone.
+        reward: `base + bonus + penalty`, or the penalty alone; without a separate bonus.
         advantage: The reward after group normalisation.
         num_tokens: Tokens of the response, trailing special ones included.
         num_scored_tokens: Tokens that enter its vector.

@@ -42,13 +42,12 @@ class ScoreTally:
     def add(self, rows: Sequence[OutputRow]) -> None:
         """Count the responses to one problem."""
         outcomes = [self._base * row["eligible"] + row["penalty"] for row in rows]
-        rewards = [row["reward"] for row in rows]
         self._outcome_sum += sum(outcomes)
-        self._reward_sum += sum(rewards)
+        self._reward_sum += sum(row["reward"] for row in rows)
         self._counts["groups"] += 1
         self._counts["responses"] += len(rows)
         self._counts["silent_before"] += len(set(outcomes)) == 1
-        self._counts["silent_after"] += len(set(rewards)) == 1
+        self._counts["silent_after"] += len({row["advantage"] for row in rows}) == 1
         for row in rows:
             self._counts["verified"] += row["verified"]
             self._counts["well_formatted"] += row["well_formatted"]

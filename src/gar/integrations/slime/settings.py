@@ -39,6 +39,7 @@ SLIME = Engine(
     estimators=ESTIMATORS,
     ddof=1,
     eps=1e-6,
+    separates=frozenset({"group"}),
     ignores=("signal.precision", "signal.memory_bytes"),
 )
 """slime sets its loss by its own flags and brings vectors of responses and anchors alone. ddof and eps are its own."""
@@ -119,6 +120,7 @@ def check_supported(args: Any, *, quiet: bool = True) -> None:
                 f"{_flag(name)} must be {hook}, got {getattr(args, name, None)}: GAR needs all of its hooks"
             )
     _check_estimator(args, shaping)
+    _check_bonus(args, shaping)
     if not args.compute_advantages_and_returns:
         raise ConfigError(
             "--disable-compute-advantages-and-returns trains without advantages, so that no reward has an effect"
@@ -165,6 +167,22 @@ def _check_log_prob_pass(args: Any) -> None:
         raise ConfigError(
             f"gar.capture is 'logprob', but with one update per rollout (--global-batch-size {args.global_batch_size} "
             f"for {responses} responses) slime makes no log-probability pass. " + advice
+        )
+
+
+def _check_bonus(args: Any, shaping: Shaping) -> None:
+    """Where the bonus is separate, what GAR leaves in the rewards must be what slime trains on."""
+    if not shaping.separates:
+        return
+    if not args.rewards_normalization:
+        raise ConfigError(
+            "gar.advantage.bonus is 'separate', but with --disable-rewards-normalization there are no normalised "
+            "outcomes to add it to. Leave the flag out, or set the bonus to joint."
+        )
+    if args.normalize_advantages:
+        raise ConfigError(
+            "gar.advantage.bonus is 'separate', but --normalize-advantages would normalise it together with the "
+            "outcome. Leave the flag out, or set the bonus to joint."
         )
 
 

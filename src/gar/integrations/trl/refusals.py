@@ -6,7 +6,7 @@ from typing import Any, get_args
 from gar.errors import ConfigError, DataError
 from gar.methods import Engine, Method
 from gar.methods.base import AlignmentSource, Estimator
-from gar.settings import AdvantageSettings, LossSettings
+from gar.settings import LossSettings
 from gar.shaping import Shaping
 from gar.types import Problem
 
@@ -16,6 +16,7 @@ TRL = Engine(
     estimators=dict.fromkeys(get_args(Estimator), ()),
     ddof=1,
     eps=1e-4,
+    separates=frozenset(get_args(Estimator)),
 )
 """TRL runs every method. ddof and eps are those of its own advantages."""
 
@@ -44,6 +45,11 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
             "all-correct groups are the ones that GAR gives a signal"
         )
     _check_scale(args, shaping)
+    if shaping.separates and (args.reward_weights or [1.0])[0] != 1.0:
+        raise ConfigError(
+            f"trl.reward_weights begins with {args.reward_weights[0]}, but a separate bonus has a scale of its own, "
+            "reward.beta. Let the weights begin with 1, or set advantage.bonus to joint."
+        )
     if loss.kl == "k2":
         _check_k2(args)
     if shaping.method.gate is not None:
@@ -54,10 +60,10 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
 def _check_scale(args: Any, shaping: Shaping) -> None:
     """What TRL divides rewards by must be what the run's advantages are divided by."""
     method, advantage, estimator = shaping.method, shaping.advantage, shaping.estimator
-    if estimator == "group" and _is_set(advantage) and args.scale_rewards not in ("group", "none"):
+    if estimator == "group" and overrides_advantages(shaping) and args.scale_rewards not in ("group", "none"):
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but the advantage section is about groups: use "
-            "trl.scale_rewards group or none, or set advantage.ddof and advantage.eps to null, TRL's own"
+            "trl.scale_rewards group or none, or leave the section at TRL's own (advantage.ddof and eps null)"
         )
     if args.scale_rewards != "group" and (estimator != "group" or advantage.baseline == "none" or method.token_level):
         raise ConfigError(
@@ -121,12 +127,11 @@ def _check_gate(args: Any, method: Method) -> None:
 
 def overrides_advantages(shaping: Shaping) -> bool:
     """Whether the run asks for other advantages than TRL's own."""
-    return shaping.estimator != "group" or _is_set(shaping.advantage)
-
-
-def _is_set(advantage: AdvantageSettings) -> bool:
+    advantage = shaping.advantage
     return (
-        advantage.baseline == "none"
+        shaping.estimator != "group"
+        or shaping.separates
+        or advantage.baseline == "none"
         or advantage.ddof is not None
         or advantage.eps is not None
         or advantage.std_floor > 0

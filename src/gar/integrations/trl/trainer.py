@@ -370,7 +370,9 @@ class GARTrainer(GRPOTrainer):
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
         groups = batch.rewarded.batch.group_index
-        return self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)[batch.here]
+        advantages = self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)
+        batch.shaped, advantages = batch.rewarded.add_bonuses(advantages)
+        return advantages[batch.here]
 
     def _token_advantages(self, judge: Judge, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         """Advantages of single tokens of this rank, [responses, tokens], normalised over groups on all ranks.

@@ -1,0 +1,44 @@
+"""The amplification trap, with a joint and with a separate bonus: the advantage that a gap between cosines earns.
+
+python -m studies.amplification
+
+An all-correct group of four responses, two of which align better than the other two by the gap; variant `paper`. Under
+REINFORCE++ the group is the whole batch. Right against wrong, two of each, has an advantage of 1.
+"""
+
+import torch
+
+from gar.integrations.trl.refusals import TRL
+from gar.settings import AdvantageSettings
+from gar.shaping import ResponseFacts, RewardTable, plan_shaping
+
+GAPS = (0.002, 0.02, 0.2)
+COLUMNS = {
+    "joint": {},
+    "joint, std_floor 0.1": {"std_floor": 0.1},
+    "separate": {"bonus": "separate"},
+    "REINFORCE++, joint": {"estimator": "reinforce-pp"},
+    "REINFORCE++, separate": {"estimator": "reinforce-pp", "bonus": "separate"},
+}
+
+
+def advantage(gap: float, settings: dict[str, object]) -> float:
+    """Advantage of the better two of an all-correct group."""
+    eps = {} if "estimator" in settings else {"eps": 1e-6}
+    chosen = AdvantageSettings.model_validate({"ddof": 0, **eps, **settings})
+    fact = ResponseFacts(group_index=0, status="ok", verified=True, well_formatted=True)
+    table = RewardTable(plan_shaping(TRL, "gar-grpo", {"advantage": chosen}), [fact] * 4)
+    shaped = table.shape(torch.tensor([0.6 + gap, 0.6 + gap, 0.6, 0.6]).double())
+    return float(shaped.advantages(torch.ones(4).long())[0])
+
+
+def table() -> str:
+    """The table of docs/differences.md."""
+    lines = [f"| gap | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|"]
+    for gap in GAPS:
+        lines.append(f"| {gap} | " + " | ".join(f"{advantage(gap, s):.3f}" for s in COLUMNS.values()) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

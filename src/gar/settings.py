@@ -182,6 +182,12 @@ class SignalSettings(Settings):
     weighting: Literal["norm", "unit"] = "norm"
     """norm averages the tokens' vectors as they are (the paper). unit scales each to length 1 first, so that tokens
     that the policy is sure of count as much as the others."""
+    similarity: Literal["mean", "match", "ordered", "kernel"] = "mean"
+    """What compares a response with an anchor. mean: the cosine of their mean vectors (the paper). match: every token
+    finds its most similar counterpart. ordered: the best pairing of tokens that keeps their order. kernel: the
+    normalised kernel of gradients and hidden states. The last three under TRL and GarScorer alone."""
+    match: Literal["recall", "precision", "f"] = "recall"
+    """For similarity match: the mean over the anchor's tokens (recall), over the response's, or the mean of both."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits inside the signal; not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096

@@ -106,7 +106,7 @@ def test_kernel_similarity_is_the_cosine_of_mean_outer_products(memory_bytes):
     other = mean_outer(anchor_gradients, anchor_states)
     expected = [cosine(mean_outer(tokens_of(gradients, i), tokens_of(states, i)), other) for i in range(3)]
     found = kernel_similarity(gradients, states.vectors, anchor_gradients, anchor_states, memory_bytes=memory_bytes)
-    torch.testing.assert_close(found, torch.tensor([*expected, 0.0]))
+    torch.testing.assert_close(found, torch.tensor([*expected, torch.nan]), equal_nan=True)
 
 
 def test_kernel_similarity_by_hand():
@@ -149,6 +149,24 @@ def test_similarity_does_not_depend_on_the_rest_of_the_group():
     together = similarities(responses, anchor)
     for name, values in similarities(alone, anchor).items():
         torch.testing.assert_close(values[0], together[name][1], msg=name)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_token_that_is_not_finite_stays_with_its_response(value):
+    responses, anchor = group(6)
+    broken = responses.vectors.clone()
+    broken[0, 3] = value  # of response 1
+    clean = similarities(responses, anchor)
+    for name, values in similarities(responses._replace(vectors=broken), anchor).items():
+        if name in ("norm", "unit"):
+            assert values[1] == 0, name  # no usable direction
+        else:
+            assert values[1].isnan(), name
+        torch.testing.assert_close(values[[0, 2]], clean[name][[0, 2]], msg=name)
+    broken = anchor.clone()
+    broken[2, 0] = value
+    for name in ("recall", "precision", "ordered", "kernel"):
+        assert similarities(responses, broken)[name][:3].isnan().all(), name
 
 
 def test_similarities_refuse_what_does_not_fit(unchecked):

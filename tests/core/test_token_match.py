@@ -26,6 +26,8 @@ def test_token_match_agrees_with_loops(memory_bytes):
         for column in columns:
             shares[rows[column.index(max(column))]] += max(column) / len(columns)
     torch.testing.assert_close(match.recall_shares.double(), shares, atol=1e-6, rtol=0)
+    precision = torch.zeros(4).index_add_(0, INDEX, match.precision_shares)
+    torch.testing.assert_close(precision, match.precision, atol=1e-6, rtol=0)
     torch.testing.assert_close(match.f_score, (match.recall + match.precision) / 2)
     assert match.scored.tolist() == [True, True, True, False]
     assert match.recall[3] == match.precision[3] == 0
@@ -55,6 +57,13 @@ def test_token_match_ignores_order_and_lengths_of_tokens(seed):
     torch.testing.assert_close(one.recall, two.recall, atol=1e-6, rtol=0)
     torch.testing.assert_close(one.precision, two.precision, atol=1e-6, rtol=0)
     torch.testing.assert_close(one.recall_shares[order], two.recall_shares, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("match", [token_match, ordered_match])
+def test_match_without_a_direction_is_not_scored(match):
+    certain = ResponseTokens(torch.tensor([[1e-31, 0.0], [0.0, 1e-29]]), torch.tensor([0, 1]), 2)
+    assert match(certain, torch.eye(2)).scored.tolist() == [False, True]
+    assert not match(certain, torch.eye(2) * 1e-31).scored.any()
 
 
 def test_token_match_sees_a_swapped_token_that_a_mean_cannot():

@@ -39,7 +39,7 @@ def test_captured_vectors_are_the_adapters_and_not_the_references(make_trainer, 
     monkeypatch.setattr(GARTrainer, "_computes_old_logps", lambda self: False)
     sampled = alignments(make_trainer)  # states of sampling
     assert sum(captured) == 32 + 32
-    monkeypatch.setattr("gar.integrations.trl.trainer._MOST_CAPTURED_BYTES", 0)
+    monkeypatch.setattr("gar.integrations.trl.trainer.MOST_CAPTURED_BYTES", 0)
     expected = alignments(make_trainer)  # a forward pass of our own
     assert sum(captured) == 32 + 32
     assert len(found) > 5

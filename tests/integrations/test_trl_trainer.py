@@ -122,9 +122,19 @@ def test_grpo_equals_gar_grpo_with_beta_0_bit_for_bit(make_trainer: TrainerFacto
     assert any(not torch.equal(plain[name], shaped[name]) for name in plain)
 
 
-@pytest.mark.parametrize("args", [{"steps_per_generation": 4, "per_device_train_batch_size": 8}, {"num_iterations": 2}])
-def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(make_trainer: TrainerFactory, args: dict):
-    captured_trainer, captured = make_trainer(args=args | {"learning_rate": 0.0})
+@pytest.mark.parametrize(
+    ("args", "similarity"),
+    [
+        ({"steps_per_generation": 4, "per_device_train_batch_size": 8}, "mean"),
+        ({"num_iterations": 2}, "mean"),
+        ({"steps_per_generation": 4, "per_device_train_batch_size": 8}, "match"),
+    ],
+)
+def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(
+    make_trainer: TrainerFactory, monkeypatch: pytest.MonkeyPatch, args: dict, similarity: Any
+):
+    signal = SignalSettings(similarity=similarity)
+    captured_trainer, captured = make_trainer(args=args | {"learning_rate": 0.0}, signal=signal)
     rows_of_passes: list[int] = []
     captured_trainer._parts.backbone.register_forward_hook(
         lambda module, args, kwargs, output: rows_of_passes.append(
@@ -133,7 +143,10 @@ def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(make
         with_kwargs=True,
     )
     captured_trainer.train()
-    own_trainer, own = make_trainer(args={"learning_rate": 0.0})
+    if similarity != "mean":  # no room for the states of sampling, nor for those of a log-prob pass
+        monkeypatch.setattr("gar.integrations.trl.trainer.MOST_CAPTURED_BYTES", 0)
+        monkeypatch.setattr("gar.integrations.trl.rollouts.MOST_CAPTURED_BYTES", 0)
+    own_trainer, own = make_trainer(args={"learning_rate": 0.0}, signal=signal)
     own_trainer.train()
     assert [r.response for r in captured] == [r.response for r in own]
     assert [r.alignment is None for r in captured] == [r.alignment is None for r in own]
@@ -151,7 +164,7 @@ def test_states_of_sampling_spare_the_responses_a_pass(make_trainer: TrainerFact
     """On policy: only anchors go through the backbone, unless the states of sampling would take too much memory."""
     expected_trainer, expected = make_trainer(args={"num_iterations": 2, "learning_rate": 0.0})
     expected_trainer.train()
-    monkeypatch.setattr("gar.integrations.trl.trainer._MOST_CAPTURED_BYTES", room)
+    monkeypatch.setattr("gar.integrations.trl.trainer.MOST_CAPTURED_BYTES", room)
     trainer, records = make_trainer()
     rows: list[int] = []
     trainer._parts.backbone.register_forward_hook(
@@ -409,7 +422,7 @@ def test_prompt_holding_tags_does_not_change_the_spans(make_trainer: TrainerFact
 
 def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
     alignments: list[list[float]] = []
-    for setting in ({}, {"limit_tokens": 2}, {"kind": "hidden"}, {"weighting": "unit"}):
+    for setting in ({}, {"limit_tokens": 2}, {"kind": "hidden"}, {"weighting": "unit"}, {"similarity": "kernel"}):
         signal = SignalSettings(**setting)
         trainer, records = make_trainer(signal=signal, args={"learning_rate": 0.0})
         trainer.train()

@@ -18,7 +18,8 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
         "kind": ["gradient", "hidden"], "span": ["think", "response"], "limit_tokens": [5, None],
         "limit_from": ["start"], "activation_threshold": [0.1], "anchor_keep_fraction": [0.5], "weighting": ["unit"],
-        "temperature": [2.0],        "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
+        "similarity": ["match", "ordered", "kernel"], "match": ["precision"], "temperature": [2.0],
+        "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
     },
     "reward": {
         "beta": [0.25], "base": [2.0], "penalty": [-1.0], "centre": [False], "clip": [False],
@@ -128,6 +129,14 @@ def test_the_kernel_reads_what_the_signal_settings_say():
         ("length", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("text-similarity", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("g2rl", {"span": "think"}, "span is 'think', but g2rl is defined by 'response'"),
+        ("gar-grpo", {"similarity": "match", "weighting": "unit"}, "weighting is 'unit', but .* takes no mean"),
+        ("gar-grpo", {"similarity": "ordered", "anchor_keep_fraction": 0.5}, "anchor_keep_fraction is 0.5, but"),
+        ("gar-grpo", {"similarity": "kernel", "kind": "gradient"}, "kind is 'gradient', but .* and hidden states"),
+        ("hidden-cosine", {"similarity": "kernel"}, "kind is 'hidden', but signal.similarity is 'kernel'"),
+        ("gar-grpo", {"similarity": "kernel", "activation_threshold": 0.1}, "activation_threshold is 0.1, but"),
+        ("gar-grpo", {"match": "f"}, "match is 'f', but signal.similarity is 'mean'"),
+        ("g2rl", {"similarity": "match"}, "similarity is 'match', but g2rl compares mean vectors alone"),
+        ("anchor-random", {"similarity": "kernel"}, "similarity is 'kernel', but anchor-random compares mean"),
         ("hidden-cosine", {"kind": "gradient"}, "kind is 'gradient', but hidden-cosine is defined by 'hidden'"),
     ],
 )

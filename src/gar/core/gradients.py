@@ -202,7 +202,7 @@ def token_contributions(
         if signal.kind == "hidden":
             yield rows, h
             continue
-        with exact_products(), torch.autocast(hidden.device.type, enabled=False):
+        with exact_products(hidden.device):
             u = hidden_gradients(rows, h)
         yield rows, u if signal.kind == "gradient" else u.mul_(_activated(h, signal.activation_threshold))
 

@@ -186,9 +186,10 @@ def tiles(head: Head, plan: Plan) -> Iterator[tuple[int, Tensor, Tensor | None]]
 
 
 @contextmanager
-def exact_products() -> Iterator[None]:
-    """Run matrix products in full float32, even where a trainer allows TF32 (CUDA) or bfloat16 (CPU)."""
-    with _float32_products("ieee", torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul):
+def exact_products(device: torch.device) -> Iterator[None]:
+    """Run matrix products in full float32, even where a trainer allows TF32 (CUDA), bfloat16 (CPU) or autocast."""
+    backends = (torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul)
+    with torch.autocast(device.type, enabled=False), _float32_products("ieee", *backends):
         yield
 
 

@@ -115,23 +115,23 @@ def mean_similarity(
     """
     check_choice("weighting", weighting, get_args(Weighting))
     check_tokens(responses, anchor)
-    means = unit_rows(_sums(responses, weighting) / token_counts(responses))
+    means = unit_rows(token_means(responses, weighting))
     direction = _direction(anchor, weighting)
     return alignment_scores(means, direction.expand_as(means))
 
 
 def _direction(anchor: Tensor, weighting: Weighting) -> Tensor:
     alone = ResponseTokens(anchor, torch.zeros(len(anchor), dtype=torch.long, device=anchor.device), 1)
-    return unit_rows(_sums(alone, weighting) / token_counts(alone))
+    return unit_rows(token_means(alone, weighting))
 
 
-def _sums(responses: ResponseTokens, weighting: Weighting) -> Tensor:
-    """Sum of each response's weighted token vectors, float64 [responses, hidden]."""
+def token_means(responses: ResponseTokens, weighting: Weighting = "norm") -> Tensor:
+    """Mean of each response's weighted token vectors, float64 [responses, hidden]; zero where there is no token."""
     vectors, index, num_responses = responses
     sums = torch.zeros(num_responses, vectors.shape[1], dtype=torch.float64, device=vectors.device)
     for rows in torch.arange(len(vectors), device=vectors.device).split(_CHUNK_TOKENS):
         sums.index_add_(0, index[rows], weighted_tokens(vectors[rows], weighting).double())
-    return sums
+    return sums / token_counts(responses)
 
 
 def token_counts(responses: ResponseTokens) -> Tensor:
@@ -164,7 +164,7 @@ def kernel_similarity(
         memory_bytes: Temporary-memory limit for products of tokens with tokens.
 
     Returns:
-        float32 in [-1, 1]; 0 where a kernel has no usable size (under 1e-16) or there is no token.
+        float32 in [-1, 1]; NaN where a kernel has no usable size (under 1e-16), or a token is missing or not finite.
 
     Raises:
         ValueError: Shapes disagree, an index is out of range, or the limit is too low for one token.
@@ -190,13 +190,13 @@ def kernel_similarity(
     # Sums over pairs of tokens: the numbers of tokens cancel, but for the floor.
     sizes, anchor_size = selves.sqrt(), _kernel_rows(others, others, memory_bytes).sum().sqrt()
     usable = (sizes >= NORM_FLOOR * counts) & (anchor_size >= NORM_FLOOR * max(1, len(anchor_hidden)))
-    return torch.where(usable, crossed / (sizes * anchor_size).where(usable, 1.0), 0.0).clamp(-1, 1).float()
+    return torch.where(usable, crossed / (sizes * anchor_size), torch.nan).clamp(-1, 1).float()
 
 
 def _kernel_rows(tokens: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], memory_bytes: int) -> Tensor:
     """Sum over `others` of (g_t . g_s)(h_t . h_s) for each of `tokens`, float64 [tokens]."""
     step = rows_at_once(len(others[0]), memory_bytes)
-    with exact_products():
+    with exact_products(tokens[0].device):
         rows = [
             ((g @ others[0].T) * (h @ others[1].T)).sum(-1, dtype=torch.float64)
             for g, h in zip(tokens[0].split(step), tokens[1].split(step), strict=True)

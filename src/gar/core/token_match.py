@@ -10,7 +10,7 @@ from torch import Tensor
 from gar.core.arguments import DEFAULT_MEMORY_BYTES
 from gar.core.closed_form import unit_tokens
 from gar.core.head import exact_products
-from gar.core.similarity import ResponseTokens, check_tokens, rows_at_once
+from gar.core.similarity import ResponseTokens, check_tokens, rows_at_once, token_counts
 
 
 class TokenMatch(NamedTuple):
@@ -20,12 +20,15 @@ class TokenMatch(NamedTuple):
         recall: Mean over anchor tokens of the largest cosine with a token of the response, float32 [responses].
         precision: Mean over the response's tokens of the largest cosine with an anchor token, float32 [responses].
         recall_shares: Each token's share in the recall of its response, float32 [tokens].
-        scored: Whether response and anchor have a token; 0 in the other fields where not, [responses].
+        precision_shares: Each token's share in the precision of its response, float32 [tokens].
+        scored: Whether response and anchor have a token with a direction; 0 in recall and precision where not,
+            [responses].
     """
 
     recall: Tensor
     precision: Tensor
     recall_shares: Tensor
+    precision_shares: Tensor
     scored: Tensor
 
     @property
@@ -44,7 +47,7 @@ def token_match(
 
     `R = mean over s of max over t of cos(u_t, u_s)`, t a token of the response and s one of the anchor; P the other way
     round. A token without direction has cosine 0 with every other. In R each anchor token's best response token, the
-    first of equals, has the share `cos / num_anchor_tokens`.
+    first of equals, has the share `cos / num_anchor_tokens`. A token that is not finite makes what it meets NaN.
 
     Args:
         responses: Token vectors of a group. Their lengths do not matter.
@@ -73,25 +76,31 @@ def token_match(
     numbers = torch.arange(num_tokens, device=units.device)[:, None]
     parts = anchor_units.split(rows_at_once(num_tokens, memory_bytes)) if num_tokens and num_anchor_tokens else ()
     for part in parts:
-        with exact_products():
+        with exact_products(units.device):
             cosines = units @ part.T
         nearest = torch.maximum(nearest, cosines.amax(-1))
         rows = index[:, None].expand_as(cosines)
         best = units.new_full((num_responses, len(part)), -torch.inf).scatter_reduce(0, rows, cosines, "amax")
         first = torch.full_like(best, num_tokens, dtype=torch.long)
         first.scatter_reduce_(0, rows, numbers.where(cosines == best[index], num_tokens), "amin")
-        gains = best.where(best.isfinite(), 0.0).double() / num_anchor_tokens
+        gains = best.masked_fill(best == -torch.inf, 0.0).double() / num_anchor_tokens  # of a response without tokens
         recall += gains.sum(1)
         shares.index_add_(0, first.flatten(), gains.flatten())
-    counts = torch.bincount(index, minlength=num_responses)
-    scored = (counts > 0) & (num_anchor_tokens > 0)
-    precision = torch.zeros_like(recall).index_add_(0, index, nearest.double()) / counts.clamp(min=1)
+    scored = _has_direction(units, index, num_responses) & anchor_units.any()
+    precision_shares = nearest.double() / token_counts(responses)[index, 0]
+    precision = torch.zeros_like(recall).index_add_(0, index, precision_shares)
     return TokenMatch(
-        recall=recall.clamp(-1, 1).float(),
+        recall=recall.where(scored, 0.0).clamp(-1, 1).float(),
         precision=precision.where(scored, 0.0).clamp(-1, 1).float(),
         recall_shares=shares[:-1].float(),
+        precision_shares=precision_shares.float(),
         scored=scored,
     )
+
+
+def _has_direction(units: Tensor, index: Tensor, num_responses: int) -> Tensor:
+    """Which responses have a token whose vector is not zero, bool [responses]."""
+    return torch.bincount(index[units.any(-1)], minlength=num_responses) > 0
 
 
 # ----------------------------------------------------------------------------------------------------------- in order
@@ -103,7 +112,8 @@ class OrderedMatch(NamedTuple):
     Attributes:
         recall: The best sum of cosines over the number of anchor tokens, float32 [responses].
         precision: The same over the number of the response's tokens, float32 [responses].
-        scored: Whether response and anchor have a token; 0 in the other fields where not, [responses].
+        scored: Whether response and anchor have a token with a direction; 0 in the other fields where not,
+            [responses].
     """
 
     recall: Tensor
@@ -143,12 +153,15 @@ def ordered_match(
     """
     check_tokens(responses, anchor)
     counts = torch.bincount(responses.response_index, minlength=responses.num_responses)
+    units = responses._replace(vectors=unit_tokens(responses.vectors))
+    anchor_units = unit_tokens(anchor)
     sums = torch.zeros(responses.num_responses, dtype=torch.float64, device=anchor.device)
-    for members, _, cosines in _cosine_tables(responses, anchor, memory_bytes):
+    for members, _, cosines in _cosine_tables(units, anchor_units, memory_bytes):
         sums[members] = _best_ordered_sums(cosines).double()
-    scored = (counts > 0) & (len(anchor) > 0)
     return OrderedMatch(
-        recall=(sums / max(1, len(anchor))).float(), precision=(sums / counts.clamp(min=1)).float(), scored=scored
+        recall=(sums / max(1, len(anchor))).float(),
+        precision=(sums / counts.clamp(min=1)).float(),
+        scored=_has_direction(*units) & anchor_units.any(),
     )
 
 
@@ -171,7 +184,8 @@ def ordered_match_shares(
     """
     check_tokens(responses, anchor)
     shares = torch.zeros(len(responses.vectors), device=anchor.device)
-    for _, rows, cosines in _cosine_tables(responses, anchor, memory_bytes):
+    units = responses._replace(vectors=unit_tokens(responses.vectors))
+    for _, rows, cosines in _cosine_tables(units, unit_tokens(anchor), memory_bytes):
         with torch.enable_grad():
             leaf = cosines.requires_grad_()
             (chosen,) = torch.autograd.grad(_best_ordered_sums(leaf).sum(), leaf)
@@ -181,29 +195,28 @@ def ordered_match_shares(
 
 
 def _cosine_tables(
-    responses: ResponseTokens, anchor: Tensor, memory_bytes: int
+    units: ResponseTokens, anchor_units: Tensor, memory_bytes: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Some responses at a time: which ones, the rows of their tokens, and the cosines with the anchor's tokens.
 
     Yields:
         [members], [members, longest] with -1 behind the last token, and [members, longest, anchor_tokens], 0 there.
     """
-    index = responses.response_index
-    counts = torch.bincount(index, minlength=responses.num_responses)
+    vectors, index, num_responses = units
+    counts = torch.bincount(index, minlength=num_responses)
     longest = int(counts.max()) if len(index) else 0
-    if not longest or not len(anchor):
+    if not longest or not len(anchor_units):
         return
     order = torch.argsort(index, stable=True)
     places = torch.arange(len(index), device=index.device) - (counts.cumsum(0) - counts)[index[order]]
-    rows = torch.full((responses.num_responses, longest), -1, device=index.device)
+    rows = torch.full((num_responses, longest), -1, device=index.device)
     rows[index[order], places] = order
-    units, anchor_units = unit_tokens(responses.vectors), unit_tokens(anchor)
-    step = rows_at_once(longest * len(anchor), memory_bytes)
+    step = rows_at_once(longest * len(anchor_units), memory_bytes)
     for members in counts.nonzero()[:, 0].split(step):
         mine = rows[members]
-        with torch.no_grad(), exact_products():
-            cosines = units[mine.clamp(min=0)] @ anchor_units.T
-        yield members, mine, cosines * (mine >= 0)[..., None]
+        with torch.no_grad(), exact_products(vectors.device):
+            cosines = vectors[mine.clamp(min=0)] @ anchor_units.T
+        yield members, mine, cosines.masked_fill_((mine < 0)[..., None], 0.0)
 
 
 def _best_ordered_sums(cosines: Tensor) -> Tensor:

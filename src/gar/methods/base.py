@@ -11,8 +11,8 @@ from gar.settings import AdvantageSettings, LossSettings, RewardSettings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
-Need = AlignmentSource | Literal["compares_responses", "token_level", "gate", "loss"]
-"""What an engine must be able to do for a method."""
+Need = AlignmentSource | Literal["compares_responses", "token_level", "gate", "loss", "token_vectors"]
+"""What an engine must be able to do for a method, or for its signal."""
 
 _VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gar.errors import ConfigError
 from gar.methods.base import Estimator, Method, Need
 from gar.methods.registry import METHODS
-from gar.settings import GROUP_DDOF, GROUP_EPS
+from gar.settings import GROUP_DDOF, GROUP_EPS, SignalSettings
 
 _WORDS: dict[Need, str] = {
     "anchor": "compares responses with their problem's anchors",
@@ -18,6 +18,7 @@ _WORDS: dict[Need, str] = {
     "token_level": "rewards single tokens, by the gradients of a judge",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
+    "token_vectors": "compares the vectors of single tokens",
 }
 
 
@@ -27,7 +28,7 @@ class Engine:
 
     Attributes:
         name: For messages.
-        can: Which needs of methods it meets (`Method.needs`).
+        can: Which needs of methods it meets (`Method.needs`), and of signals (`check_signal`).
         estimators: The ways from rewards to advantages that it has, each with the engine's own names for it.
         separates: The estimators under which it adds a bonus to the advantages (`advantage.bonus` separate).
         ddof: Denominator of the group's variance where the run leaves it open.
@@ -75,4 +76,16 @@ class Engine:
             raise ConfigError(
                 f"advantage.bonus is 'separate', but under {self.name} nothing adds a bonus to the advantages of "
                 f"'{estimator}'. Set it to joint."
+            )
+
+    def check_signal(self, signal: SignalSettings) -> None:
+        """Refuse a signal that it cannot form.
+
+        Raises:
+            ConfigError: Says what the signal needs.
+        """
+        if signal.similarity != "mean" and "token_vectors" not in self.can:
+            raise ConfigError(
+                f"signal.similarity is '{signal.similarity}', which {_WORDS['token_vectors']}, and {self.name} brings "
+                "one mean vector for each sequence. Set it to mean; TRL and GarScorer run the others."
             )

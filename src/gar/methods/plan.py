@@ -133,6 +133,8 @@ def plan_shaping(
         advantage=_section(sections, "advantage", AdvantageSettings),
     )
     engine.check(chosen, shaping.estimator, separates=shaping.separates)
+    if chosen.reads_vectors:
+        engine.check_signal(shaping.signal)
     check_settings(chosen, reward=shaping.reward, advantage=shaping.advantage, divides=divides)
     if not quiet:
         warn_of_unread(chosen, sections, driver=engine.name, ignored=engine.ignores)

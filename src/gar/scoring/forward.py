@@ -30,6 +30,12 @@ def batches_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[lis
     return batches
 
 
+def num_forwards(sequences: Sequence[TokenSequence], max_batch_tokens: int) -> int:
+    """Forward passes that `signal_means` makes, and `scored_tokens`."""
+    lengths = [len(sequence.context_ids) + sequence.positions[-1] for sequence in sequences if sequence.positions]
+    return len(batches_by_length(lengths, max_batch_tokens))
+
+
 @torch.no_grad()
 def signal_means(
     parts: ModelParts,
@@ -85,9 +91,9 @@ def token_shares(
         batch = [sequences[i] for i in members]
         values = alignment_shares(
             _scored_tokens(hidden, batch, [len(sequence.context_ids) for sequence in batch]),
-            _head(parts, settings),
+            head_of(parts, settings),
             anchors[members],
-            _signal(settings),
+            signal_of(settings),
             _budget(settings),
         ).split([len(sequence.positions) for sequence in batch])
         for i, own_values in zip(members, values, strict=True):
@@ -156,8 +162,8 @@ def means_from_hidden(
     keep_fraction = 1.0 if keep_fractions is None else torch.tensor(keep_fractions, device=hidden.device)
     return response_means(
         _scored_tokens(hidden, sequences, starts),
-        _head(parts, settings),
-        _signal(settings, keep_fraction),
+        head_of(parts, settings),
+        signal_of(settings, keep_fraction),
         _budget(settings),
     )
 
@@ -172,11 +178,13 @@ def _scored_tokens(hidden: Tensor, sequences: Sequence[TokenSequence], starts: S
     return ScoredTokens(hidden[index, columns], targets, index, len(sequences))
 
 
-def _head(parts: ModelParts, settings: SignalSettings) -> Head:
+def head_of(parts: ModelParts, settings: SignalSettings) -> Head:
+    """The policy's head as the core takes it."""
     return Head(parts.weight, parts.bias, settings.temperature, parts.logit_scale, parts.logit_softcap)
 
 
-def _signal(settings: SignalSettings, keep_fraction: float | Tensor = 1.0) -> Signal:
+def signal_of(settings: SignalSettings, keep_fraction: float | Tensor = 1.0) -> Signal:
+    """The settings that decide u_t and its mean, as the core takes them."""
     return Signal(settings.kind, settings.activation_threshold, keep_fraction, settings.weighting)
 
 

@@ -42,6 +42,11 @@ class ReadResponse:
     tokens: list[str] | None = None
     shares: list[float | None] | None = None
 
+    def set_shares(self, values: Sequence[float]) -> None:
+        """Take the shares of the scored tokens; the other tokens have none."""
+        by_position = dict(zip(self.sequence.positions, values, strict=True))
+        self.shares = [by_position.get(position) for position in range(len(self.sequence.ids))]
+
 
 class GroupReader:
     """Reads groups with a tokenizer and a span rule, within the limits of a model.

@@ -7,13 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gar.core import NORM_FLOOR, BestAlignment
+from gar.core import NORM_FLOOR
+from gar.errors import ConfigError
 from gar.methods import Engine, Method
 from gar.models.families import find_parts
 from gar.scoring.anchors import best_likeness
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, ReadResponse
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
+from gar.scoring.token_similarity import token_alignments
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.shaping import ResponseFacts, RewardTable, ShapedTable, TableRow, VectorPlan, plan_shaping
 from gar.spans import SpanRule, TokenSequence
@@ -21,7 +23,7 @@ from gar.types import ResponseVerifier, Status, Tags, Verdict
 
 SCORER = Engine(
     name="GarScorer",
-    can=frozenset({"anchor", "text", "length", "compares_responses"}),
+    can=frozenset({"anchor", "text", "length", "compares_responses", "token_vectors"}),
     estimators={"group": ()},
     separates=frozenset({"group"}),
 )
@@ -98,7 +100,13 @@ class GarScorer:
         Raises:
             ValueError: A group has neither `eligible` nor, with a verifier, an `answer`, or its lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
+            ConfigError: `tokens` under `signal.similarity` kernel; or its memory is too little for a response.
         """
+        if tokens and self._shaping.method.reads_vectors and self._shaping.signal.similarity == "kernel":
+            raise ConfigError(
+                "signal.similarity is 'kernel', which has no exact shares of tokens. Leave out the tokens, or set it "
+                "to mean, match or ordered."
+            )
         rows: list[ReadResponse] = []
         anchors: list[list[TokenSequence]] = []
         for index, group in enumerate(groups):
@@ -113,9 +121,9 @@ class GarScorer:
         table = RewardTable(self._shaping, [member.facts for member in members])
         norms = torch.full((len(rows),), torch.nan, dtype=torch.float64)
         if self._shaping.method.reads_vectors:
-            shaped, best, norms = self._with_vectors(table, members)
-            if tokens:
-                self._attribute(rows, shaped.batch.scored, *best)
+            shaped, norms, shares = self._with_vectors(table, members, tokens=tokens)
+            for i, values in shares.items():
+                rows[i].set_shares(values)
         else:
             shaped = table.shape(self._likenesses(members, table.needed))
         _note_outcome(rows, table.needed, self._is_scored(shaped, norms), norms)
@@ -124,17 +132,27 @@ class GarScorer:
         return self._scores(groups, rows, shaped, norms)
 
     def _with_vectors(
-        self, table: RewardTable, members: Sequence[TableRow]
-    ) -> tuple[ShapedTable, tuple[BestAlignment, Tensor], Tensor]:
-        """Rewards; best alignments with the anchors' unit vectors; norms of the means, NaN where none was computed."""
-        signal = self._shaping.signal
+        self, table: RewardTable, members: Sequence[TableRow], *, tokens: bool
+    ) -> tuple[ShapedTable, Tensor, dict[int, list[float]]]:
+        """Rewards; norms of the means, NaN where none was computed; if asked, shares of tokens by response."""
+        signal, parts = self._shaping.signal, self._parts.gathered()
         plan = VectorPlan(members, table.needed, anchor_keep_fraction=signal.anchor_keep_fraction)
-        means = signal_means(self._parts.gathered(), plan.sequences, signal, keep_fractions=plan.keep_fractions)
         norms = torch.full((len(members),), torch.nan, dtype=torch.float64)
+        if signal.similarity != "mean":
+            found = token_alignments(parts, plan, signal, shares=tokens)
+            norms[plan.members] = found.means[plan.members].double().norm(dim=-1).cpu()
+            return table.shape(found.alignment), norms, found.shares
+        means = signal_means(parts, plan.sequences, signal, keep_fractions=plan.keep_fractions)
         norms[plan.members] = means[: len(plan.members)].double().norm(dim=-1).cpu()
         aligned = plan.align(means)
         shaped = table.shape(aligned.alignment, vectors=aligned.vectors)
-        return shaped, (aligned.best, aligned.anchors), norms
+        shares = {}
+        if tokens:
+            scored = shaped.batch.scored.nonzero()[:, 0].tolist()
+            anchors = aligned.anchors[aligned.best.anchor_index[scored]]
+            values = token_shares(parts, [members[i].sequence for i in scored], anchors, signal)
+            shares = dict(zip(scored, values, strict=True))
+        return shaped, norms, shares
 
     def _likenesses(self, members: Sequence[TableRow], needed: Tensor) -> Tensor | None:
         """Alignments that need no model; None for a method without any."""
@@ -174,19 +192,6 @@ class GarScorer:
         )
         for row, verdict in zip(open_rows, verdicts, strict=True):
             row.verdict = verdict
-
-    def _attribute(self, rows: Sequence[ReadResponse], scored: Tensor, best: BestAlignment, vectors: Tensor) -> None:
-        members = scored.nonzero()[:, 0].tolist()
-        shares = token_shares(
-            self._parts.gathered(),
-            [rows[i].sequence for i in members],
-            vectors[best.anchor_index[members]],
-            self._shaping.signal,
-        )
-        for i, values in zip(members, shares, strict=True):
-            positions = rows[i].sequence.positions
-            by_position = dict(zip(positions, values, strict=True))
-            rows[i].shares = [by_position.get(position) for position in range(len(rows[i].sequence.ids))]
 
     def _name_tokens(self, rows: Sequence[ReadResponse]) -> None:
         for row in rows:

@@ -26,7 +26,7 @@ from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.refusals import TRL, check_supported, generation_passes, overrides_advantages
-from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
+from gar.integrations.trl.rollouts import MOST_CAPTURED_BYTES, RolloutBatch, mean_advantages
 from gar.methods import Method, find_method
 from gar.models.capture import capture_generation, capture_hidden, has_dropout
 from gar.models.families import find_parts
@@ -38,9 +38,6 @@ from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardS
 from gar.shaping import RewardTable, ShapedTable, TableRow, VectorPlan, align, plan_shaping
 from gar.spans import SequenceReader, SpanRule, TokenSequence
 from gar.types import Problem, ResponseVerifier
-
-_MOST_CAPTURED_BYTES = 2**30
-"""Most hidden states to keep from sampling. Beyond that, one forward pass over the scored responses runs instead."""
 
 
 class GARTrainer(GRPOTrainer):
@@ -218,7 +215,7 @@ class GARTrainer(GRPOTrainer):
         return output
 
     def _generate(self, prompts: list) -> tuple:
-        room = _MOST_CAPTURED_BYTES if self._generates_states() else 0
+        room = MOST_CAPTURED_BYTES if self._generates_states() else 0
         with self._timer.part("generation"), capture_generation(self._parts.backbone, most_bytes=room) as states:
             generated = super()._generate(prompts)
         assert self._batch is not None
@@ -342,6 +339,8 @@ class GARTrainer(GRPOTrainer):
         ]
         plan = VectorPlan(rows, batch.needed)
         with self.accelerator.autocast():  # as TRL's own passes, whose hidden states may be captured
+            if signal.similarity != "mean":
+                return batch.align_tokens(self._parts.gathered(), plan, signal, self._most)
             anchor_means = batch.compute_missing(self._parts.gathered(), plan.anchors, signal, self._most)
         vectors, groups = unit_rows(anchor_means), plan.anchor_groups
         if source == "random-anchor":

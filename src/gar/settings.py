@@ -12,7 +12,7 @@ from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
     "grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo",
-    "gar-grpo", "gar-reinforce-pp", "g2rl", "grad2reward",
+    "gar-grpo", "gar-reinforce-pp", "gar-token", "g2rl", "grad2reward",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # fmt: skip
 

@@ -94,7 +94,8 @@ def test_no_setting_is_lost_in_silence(method, section, name, value):
     found, record = outcome(method, section, name, value), METHODS[method]
     assert found in ("read", "refused", "unread")
     if section == "reward":
-        assert (found == "read") == (name in record.reward)
+        assert (found != "unread") == (name in record.reward)
+        assert (found == "refused") == (record.token_bonus and name in ("centre", "clip", "singleton"))
     elif name in BOUNDS:
         assert found == "read"
     elif section == "judge":

@@ -169,7 +169,8 @@ def test_gar_grpo_never_pays_a_response_that_is_not_eligible(members):
 
 OUTCOME = ("grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo", "grad2reward")
 SHAPED_AS_GAR = (
-    "gar-grpo", "gar-reinforce-pp", "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length",
+    "gar-grpo", "gar-reinforce-pp", "gar-token", "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity",
+    "length",
 )  # fmt: skip
 
 

@@ -19,10 +19,12 @@ from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
 from gar.core.token_rewards import (
     attributed_rewards,
     attribution_weights,
+    bonus_weights,
     effective_token_counts,
     last_token_rewards,
     returns_to_go,
     rubric_rewards,
+    token_bonus_advantages,
 )
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "attributed_rewards",
     "attribution_weights",
     "best_alignment_scores",
+    "bonus_weights",
     "effective_token_counts",
     "gradient_activation_means",
     "gradient_activation_vectors",
@@ -57,6 +60,7 @@ __all__ = [
     "rubric_rewards",
     "separate_bonuses",
     "shuffled_groups",
+    "token_bonus_advantages",
     "token_whitened_advantages",
     "unit_rows",
     "whitened_advantages",

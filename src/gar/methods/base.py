@@ -11,7 +11,7 @@ from gar.settings import AdvantageSettings, LossSettings, RewardSettings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
-Need = AlignmentSource | Literal["compares_responses", "token_level", "gate", "loss", "token_vectors"]
+Need = AlignmentSource | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "token_vectors"]
 """What an engine must be able to do for a method, or for its signal."""
 
 _VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
@@ -67,6 +67,7 @@ class Method:
         scores_all: Every response is scored, not only eligible ones that may earn a bonus.
         compares_responses: `ScoredBatch.vectors` holds the vectors of all responses.
         token_level: Rewards and advantages are per token, from a judge's gradients (`gar.scoring.judge`).
+        token_bonus: The bonus is separate (`advantage.bonus`) and spread over tokens by their shares in the alignment.
         signal: Fields of `SignalSettings` that belong to the method; `gar.methods.settings` puts them in force.
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: From rewards to advantages, unless the run says otherwise.
@@ -81,6 +82,7 @@ class Method:
     scores_all: bool = False
     compares_responses: bool = False
     token_level: bool = False
+    token_bonus: bool = False
     signal: Mapping[str, Any] = field(default_factory=dict)
     reward: tuple[str, ...] = OUTCOME_SETTINGS
     estimator: Estimator = "group"
@@ -104,7 +106,8 @@ class Method:
 
     def separates(self, advantage: AdvantageSettings) -> bool:
         """Whether the bonus is added to the advantages, rather than to the rewards, under these settings."""
-        return self.has_bonus and advantage.bonus == "separate"
+        default = "separate" if self.token_bonus else "joint"
+        return self.has_bonus and (advantage.bonus or default) == "separate"
 
     @property
     def needs(self) -> list[Need]:
@@ -113,6 +116,7 @@ class Method:
             (self.alignment, self.alignment is not None),
             ("compares_responses", self.compares_responses),
             ("token_level", self.token_level),
+            ("token_bonus", self.token_bonus),
             ("gate", self.gate is not None),
             ("loss", bool(self.trl) and self.gate is None),
         ]

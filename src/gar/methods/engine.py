@@ -16,6 +16,7 @@ _WORDS: dict[Need, str] = {
     "length": "compares lengths with those of anchors",
     "compares_responses": "compares the vectors of responses with each other",
     "token_level": "rewards single tokens, by the gradients of a judge",
+    "token_bonus": "spreads its bonus over single tokens",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
     "token_vectors": "compares the vectors of single tokens",

@@ -218,6 +218,8 @@ def _bonus_faults(method: Method, reward: RewardSettings, advantage: AdvantageSe
     if not method.has_bonus:
         return
     if not method.separates(advantage):
+        if method.token_bonus:
+            yield f"advantage.bonus is 'joint', but {method.name} spreads a separate bonus over tokens. Leave it out."
         if advantage.noise_floor != _default(advantage, "noise_floor"):
             yield f"advantage.noise_floor is {advantage.noise_floor}, but only advantage.bonus separate reads it."
         return

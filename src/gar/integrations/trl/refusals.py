@@ -12,7 +12,9 @@ from gar.types import Problem
 
 TRL = Engine(
     name="TRL",
-    can=frozenset([*get_args(AlignmentSource), "compares_responses", "token_level", "gate", "loss", "token_vectors"]),
+    can=frozenset(
+        [*get_args(AlignmentSource), "compares_responses", "token_level", "token_bonus", "gate", "loss", "token_vectors"]
+    ),
     estimators=dict.fromkeys(get_args(Estimator), ()),
     ddof=1,
     eps=1e-4,

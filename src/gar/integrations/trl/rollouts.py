@@ -10,7 +10,7 @@ from torch import Tensor
 from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
 from gar.scoring import means_from_hidden, signal_means
-from gar.scoring.forward import num_forwards
+from gar.scoring.forward import num_forwards, token_shares
 from gar.scoring.token_similarity import num_token_forwards, token_alignments
 from gar.settings import SignalSettings
 from gar.shaping import ResponseFacts, RewardTable, ShapedTable, VectorPlan, read_facts
@@ -37,6 +37,7 @@ class RolloutBatch:
         captured: Hidden states were taken from a passing forward, on all ranks.
         held: Hidden states of the scored tokens, by response, where single tokens are compared: until their anchors'.
         means: One mean vector per response, 0 where `has_means` is False.
+        directions: The unit vector of each response's best anchor, 0 where it has none.
         shaped: The responses of all ranks with their rewards.
         advantages: One per response.
     """
@@ -54,6 +55,7 @@ class RolloutBatch:
     held: dict[int, Tensor] = field(default_factory=dict)
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     shaped: ShapedTable | None = None
     advantages: list[float] = field(default_factory=list)
 
@@ -200,8 +202,7 @@ class RolloutBatch:
         """
         missing = (self.needed & ~self.has_means).nonzero()[:, 0].tolist()
         sequences = [*(self.sequences[i] for i in missing), *anchors]
-        count = num_forwards(sequences, settings.max_batch_tokens)
-        num_idle = most(count) - count
+        num_idle = _num_idle_forwards(sequences, settings, most)
         means = signal_means(
             parts,
             sequences,
@@ -212,6 +213,23 @@ class RolloutBatch:
         self.means[missing] = means[: len(missing)]
         self.has_means[missing] = True
         return means[len(missing) :]
+
+    def shares(
+        self, parts: ModelParts, wanted: Sequence[int], settings: SignalSettings, most: Callable[[int], int]
+    ) -> list[list[float]]:
+        """Share of each token of the wanted responses in their alignment; 0 for a token that is not scored.
+
+        Forward passes over the wanted responses. Arguments as in `compute_missing`.
+        """
+        sequences = [self.sequences[i] for i in wanted]
+        num_idle = _num_idle_forwards(sequences, settings, most)
+        values = token_shares(parts, sequences, self.directions[list(wanted)], settings)
+        _run_idle_forwards(parts, num_idle)
+        by_position = [dict(zip(s.positions, row, strict=True)) for s, row in zip(sequences, values, strict=True)]
+        return [
+            [shares.get(position, 0.0) for position in range(len(sequence.ids))]
+            for sequence, shares in zip(sequences, by_position, strict=True)
+        ]
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""
@@ -259,6 +277,12 @@ def mean_advantages(advantages: Tensor, in_loss: Tensor) -> list[float]:
         return advantages.tolist()
     counted = in_loss.to(advantages)
     return ((advantages * counted).sum(1) / counted.sum(1).clamp(min=1)).tolist()
+
+
+def _num_idle_forwards(sequences: Sequence[TokenSequence], settings: SignalSettings, most: Callable[[int], int]) -> int:
+    """How many passes over these sequences another rank makes more than this one."""
+    count = num_forwards(sequences, settings.max_batch_tokens)
+    return most(count) - count
 
 
 @torch.no_grad()

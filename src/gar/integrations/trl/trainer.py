@@ -18,9 +18,18 @@ from torch import Tensor
 from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
-from gar.core import group_token_advantages, last_token_rewards, returns_to_go, unit_rows
+from gar.core import (
+    bonus_weights,
+    effective_token_counts,
+    group_token_advantages,
+    last_token_rewards,
+    returns_to_go,
+    token_bonus_advantages,
+    unit_rows,
+)
 from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
+from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
@@ -32,11 +41,11 @@ from gar.models.capture import capture_generation, capture_hidden, has_dropout
 from gar.models.families import find_parts
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
-from gar.scoring.anchors import LIKENESSES, AnchorReader, best_likeness, random_anchor_vectors, usable_anchors
+from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
-from gar.shaping import RewardTable, ShapedTable, TableRow, VectorPlan, align, plan_shaping
-from gar.spans import SequenceReader, SpanRule, TokenSequence
+from gar.shaping import RewardTable, ShapedTable, plan_shaping
+from gar.spans import SequenceReader, SpanRule
 from gar.types import Problem, ResponseVerifier
 
 
@@ -164,8 +173,16 @@ class GARTrainer(GRPOTrainer):
                 warnings.warn(str(usable), stacklevel=3)
             problems = usable.problems
             self._problems.replace_training(problems)
-        self._anchors = AnchorReader(
-            problems, tokenizer, self._reader, source=source, seed=self._config.seed, chat_template_kwargs=template
+        seed = self._config.seed
+        self._comparison = AnchorComparison(
+            source=source,
+            signal=self._shaping.signal,
+            anchors=AnchorReader(
+                problems, tokenizer, self._reader, source=source, seed=seed, chat_template_kwargs=template
+            ),
+            reader=self._reader,
+            seed=seed,
+            most=self._most,
         )
 
     # The Trainer's and TRL's hooks, in the order in which a run and then one generation batch pass them.
@@ -317,61 +334,38 @@ class GARTrainer(GRPOTrainer):
         alignment = torch.full((len(batch),), torch.nan, dtype=torch.float64)
         vectors = None
         if self._wants_vectors(batch):
-            alignment = self._alignment(batch)
+            with self.accelerator.autocast():  # as TRL's own passes, whose hidden states may be captured
+                alignment = self._comparison.alignment(batch, self._parts.gathered())
         elif self._is_training() and self._method.alignment in LIKENESSES:
-            alignment = self._likenesses(batch)
+            alignment = self._comparison.likenesses(batch)
         if self._is_training() and self._method.compares_responses:
             vectors = self._gather(unit_rows(batch.means))
         return batch.table.shape(self._gather(alignment), vectors=vectors)
-
-    def _alignment(self, batch: RolloutBatch) -> Tensor:
-        """Best cosine of each needed response of this rank with its anchors, NaN elsewhere."""
-        assert batch.table is not None
-        source, signal = self._method.alignment, self._shaping.signal
-        anchors: dict[int, list[TokenSequence]] = {}
-        for i in batch.needed.nonzero()[:, 0].tolist() if source not in (None, "random-anchor") else ():
-            group = batch.group_index[i]
-            if group not in anchors:
-                anchors[group] = self._anchors.sequences(group, batch.sequences[i].context_ids)
-        rows = [
-            TableRow(facts=fact, sequence=sequence, anchors=anchors.get(fact.group_index, ()))
-            for fact, sequence in zip(batch.table.facts[batch.here], batch.sequences, strict=True)
-        ]
-        plan = VectorPlan(rows, batch.needed)
-        with self.accelerator.autocast():  # as TRL's own passes, whose hidden states may be captured
-            if signal.similarity != "mean":
-                return batch.align_tokens(self._parts.gathered(), plan, signal, self._most)
-            anchor_means = batch.compute_missing(self._parts.gathered(), plan.anchors, signal, self._most)
-        vectors, groups = unit_rows(anchor_means), plan.anchor_groups
-        if source == "random-anchor":
-            groups = sorted(set(batch.group_index))
-            vectors = random_anchor_vectors(groups, batch.means.shape[1], seed=self._config.seed).to(vectors)
-        return align(batch.means, batch.group_index, vectors, groups).alignment
-
-    def _likenesses(self, batch: RolloutBatch) -> Tensor:
-        """Likeness of each needed response to its anchors where a method needs no model for it, NaN elsewhere."""
-        assert self._method.alignment is not None
-        values = [
-            best_likeness(
-                sequence,
-                self._anchors.sequences(group, sequence.context_ids),
-                self._method.alignment,
-                self._reader.pieces,
-            )
-            if needed
-            else torch.nan
-            for sequence, group, needed in zip(batch.sequences, batch.group_index, batch.needed.tolist(), strict=True)
-        ]
-        return torch.tensor(values, dtype=torch.float64)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         rewards = batch.rewarded.rewards * float(self.reward_weights[0]) + self._further_rewards
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
         groups = batch.rewarded.batch.group_index
-        advantages = self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)
-        batch.shaped, advantages = batch.rewarded.add_bonuses(advantages)
+        outcome = self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)
+        batch.shaped, advantages = batch.rewarded.add_bonuses(outcome)
+        if self._method.token_bonus and self._is_training():
+            return self._spread(batch, outcome[batch.here], in_loss.bool().cpu())
         return advantages[batch.here]
+
+    def _spread(self, batch: RolloutBatch, outcome: Tensor, mask: Tensor) -> Tensor:
+        """Advantages of single tokens of this rank, [responses, tokens]: a bonus goes where its alignment is from."""
+        bonuses = batch.rewarded.shaped.bonuses[batch.here]
+        wanted = bonuses.nonzero()[:, 0].tolist()
+        shares = torch.zeros(mask.shape, dtype=torch.float64)
+        with self._timer.part("gar"), self.accelerator.autocast():
+            found = batch.shares(self._parts.gathered(), wanted, self._shaping.signal, self._most)
+        for i, row in zip(wanted, found, strict=True):
+            shares[i, : len(row)] = torch.tensor(row, dtype=torch.float64)
+        weights = bonus_weights(shares, mask)
+        effective = effective_token_counts(weights).where(bonuses != 0, torch.nan)
+        self._metrics["train"]["gar/bonus_effective_tokens"].append(float(self._gather(effective).nanmean()))
+        return token_bonus_advantages(outcome, bonuses, weights, mask)
 
     def _token_advantages(self, judge: Judge, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         """Advantages of single tokens of this rank, [responses, tokens], normalised over groups on all ranks.

@@ -222,14 +222,13 @@ def test_make_config_reports_all_faults_at_once():
         }
     ).splitlines()
     assert lines == [
-        "configs/demo.yaml: seed: Input should be a valid integer, unable to parse string as an integer, got 'one'",
+        "configs/demo.yaml: seed must be a valid integer, unable to parse string as an integer, got 'one'",
         "configs/demo.yaml: verify.tags: '<think>' is part of another tag, so one could not be told from the other, "
         "got {'think_close': '<think>'}",
-        "configs/demo.yaml: reward.beta: Input should be greater than or equal to 0, got -1",
-        "configs/demo.yaml: reward.penalty: Input should be less than or equal to 0, got 3",
+        "configs/demo.yaml: reward.beta must be greater than or equal to 0, got -1",
+        "configs/demo.yaml: reward.penalty must be less than or equal to 0, got 3",
         "configs/demo.yaml: unknown key 'reward.bta'. Did you mean 'beta'?",
-        "configs/demo.yaml: evaluate.ks.1: Input should be a valid integer, unable to parse string as an integer, "
-        "got 'two'",
+        "configs/demo.yaml: evaluate.ks.1 must be a valid integer, unable to parse string as an integer, got 'two'",
     ]
 
 
@@ -240,7 +239,7 @@ def test_make_config_reports_all_faults_at_once():
         ("grpo", "run.yaml: expected a mapping of settings, got str"),
         ({"reward": None}, "run.yaml: reward: expected a section of settings, got None."),
         ({"reward": 0.5}, "run.yaml: reward: expected a section of settings, got 0.5."),
-        ({"trl": 5}, "run.yaml: trl: Input should be a valid dictionary, got 5"),
+        ({"trl": 5}, "run.yaml: trl must be a valid dictionary, got 5"),
         ({"variant": "papr"}, "run.yaml: unknown variant 'papr', expected one of paper, paper-thresholds, released"),
         ({"variant": ["paper"]}, "run.yaml: unknown variant '['paper']'"),
         ({"variant": None}, "run.yaml: unknown variant 'None'"),
@@ -257,7 +256,7 @@ def test_make_config_reports_all_faults_at_once():
             {"adapter": {"alpha": 16}},
             "run.yaml: adapter: alpha without rank would train no adapter; set rank, for example 16, got {'alpha': 16}",
         ),
-        ({"reward": {"beta": float("nan")}}, "run.yaml: reward.beta: Input should be a finite number, got nan"),
+        ({"reward": {"beta": float("nan")}}, "run.yaml: reward.beta must be a finite number, got nan"),
         ({1: 2}, "run.yaml: 1: Keys should be strings"),
     ],
 )

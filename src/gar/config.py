@@ -141,7 +141,9 @@ def read_preset(name: str) -> Any:
         ConfigError: There is none of that name.
     """
     if name not in preset_names():
-        raise ConfigError(f"unknown preset '{name}', expected one of {', '.join(preset_names())}")
+        near = difflib.get_close_matches(name, preset_names(), n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"unknown preset '{name}', expected one of {', '.join(preset_names())}.{hint}")
     return parse_yaml((resources.files("gar") / "configs" / f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
@@ -192,6 +194,12 @@ def dump_config(config: RunConfig) -> str:
     return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False)
 
 
+def in_words(name: str, message: str) -> str:
+    """pydantic's message about a setting as one sentence: `reward.beta must be greater than or equal to 0`."""
+    needed = message.removeprefix("Input should ")
+    return f"{name}: {message}" if needed == message else f"{name} must {needed}"
+
+
 def _explain(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "model_type":
@@ -203,7 +211,7 @@ def _explain(error: Any) -> str:
         hint = f" Did you mean '{near[0]}'?" if near else ""
         return f"{where}: unknown value '{error['input']}', expected one of {', '.join(words)}.{hint}"
     if error["type"] != "extra_forbidden":
-        return f"{where}: {error['msg'].removeprefix('Value error, ')}, got {error['input']!r}"
+        return f"{in_words(where, error['msg'].removeprefix('Value error, '))}, got {error['input']!r}"
     section: Any = RunConfig
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation

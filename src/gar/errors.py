@@ -9,6 +9,10 @@ class GarError(Exception):
     """Base of every error that `gar` raises on purpose. The command line prints its text without a traceback."""
 
 
+class UsageError(GarError, ValueError):
+    """A command line that cannot be understood. The command ends with status 2."""
+
+
 class DataError(GarError, ValueError):
     """A data file, a row or a column is not what it should be. Names the file and the line."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from gar.errors import ConfigError
 from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
@@ -338,6 +339,19 @@ class EvaluateSettings(Settings):
     """Also evaluate during training, at this interval; 0: only before and after."""
     before: bool = True
     """Also evaluate before training; unnecessary if many runs start from one model."""
+
+    def check_ks(self) -> None:
+        """Refuse a k that the samples do not suffice for.
+
+        Raises:
+            ConfigError: Some k is not in [1, num_samples].
+        """
+        for k in self.ks:
+            if not 1 <= k <= self.num_samples:
+                raise ConfigError(
+                    f"evaluate.ks asks for pass@{k}, which needs k from 1 to evaluate.num_samples = {self.num_samples} "
+                    f"responses per problem. Raise num_samples (twice the largest k is better) or drop {k} from ks."
+                )
 
 
 class PreflightSettings(Settings):

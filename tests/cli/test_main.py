@@ -76,7 +76,8 @@ def test_main_refuses_an_unknown_command(capsys):
     assert main(["trian"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == f"gar: unknown command 'trian', expected one of {', '.join(COMMANDS)}\n"
+    expected = f"gar: unknown command 'trian', expected one of {', '.join(COMMANDS)}. Did you mean 'train'?\n"
+    assert captured.err == expected
 
 
 def test_main_prints_an_explained_error_without_a_traceback(capsys):
@@ -88,15 +89,21 @@ def test_main_prints_an_explained_error_without_a_traceback(capsys):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(RecordError("the disk is full"), 1), (KeyboardInterrupt(), 130)], ids=["explained", "Ctrl-C"]
+    ("error", "status", "said"),
+    [
+        (RecordError("the disk is full"), 1, "gar train: the disk is full\n"),
+        (KeyboardInterrupt(), 130, "\ngar train: interrupted before there was a run folder; nothing was written\n"),
+        (KeyboardInterrupt("interrupted"), 130, "\ngar train: interrupted\n"),
+    ],
+    ids=["explained", "Ctrl-C at the start", "Ctrl-C later"],
 )
-def test_main_returns_a_status_for_how_a_run_ended(error, status, monkeypatch, capsys):
+def test_main_returns_a_status_for_how_a_run_ended(error, status, said, monkeypatch, capsys):
     def end(*args, **kwargs):
         raise error
 
     monkeypatch.setattr(gar.training, "train", end)
     assert main(["train"]) == status
-    assert capsys.readouterr().err == ("gar train: the disk is full\n" if status == 1 else "")
+    assert capsys.readouterr().err == f"gar: loading torch, transformers and TRL ...\n{said}"
 
 
 def test_main_hides_no_error_that_is_not_explained(monkeypatch):

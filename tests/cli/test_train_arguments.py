@@ -1,5 +1,6 @@
 """`gar train`: from a command line to a configuration, or to an error that names the flag."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+import gar.records
 import gar.training
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
+from gar.integrations.trl.fields import field_types
 
 Parse = Callable[..., RunConfig]
 
@@ -41,12 +44,12 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def misused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is said of a command line that is wrong usage, line breaks and frame left out."""
-    with pytest.raises(SystemExit) as ended:
-        main(["train", *arguments])
-    assert ended.value.code == 2
+    """The one line that is said of a command line that is wrong usage."""
+    assert main(["train", *arguments]) == 2
     captured = capsys.readouterr()
-    return " ".join((captured.out + captured.err).replace("│", " ").split())
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
 
 
 # What goes over what.
@@ -115,7 +118,7 @@ def test_train_keeps_the_two_betas_apart(parse):
         (["--trl.bf16", "false"], {"bf16": False}),
         (["--trl.save_strategy", "no"], {"save_strategy": "no"}),
         (["--trl.optim=adamw_torch", "--trl.max_steps", "3"], {"optim": "adamw_torch", "max_steps": 3}),
-        (["--trl.max_prompt_length", "null"], {"max_prompt_length": None}),
+        (["--trl.run_name", "null"], {"run_name": None}),
         (["--trl.reward_weights", "[1, 0.5]"], {"reward_weights": [1, 0.5]}),
         (["--trl.chat_template_kwargs", "{a: b=c}"], {"chat_template_kwargs": {"a": "b=c"}}),
         (["--trl.max_steps", "3", "--trl.max_steps", "4"], {"max_steps": 4}),
@@ -135,12 +138,28 @@ def test_train_trl_flags_go_over_the_file_and_keep_the_rest_of_it(parse, file):
     assert parse(str(file)).trl == {"chat_template_kwargs": {"a": [], 1: None}, "run_name": None}
 
 
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        (["--answer-field", "x"], ["--data.answer_field", "x"]),
+        (["--format=none"], ["--verify.format", "none"]),
+        (["--samples", "4"], ["--evaluate.num_samples", "4"]),
+        (["--learning-rate", "1e-5", "--max_steps=3"], ["--trl.learning_rate", "1e-5", "--trl.max_steps", "3"]),
+        (["--max-new-tokens", "9"], ["--trl.max_completion_length", "9"]),
+        (["--model", "smollm2"], ["--model.path", "smollm2"]),
+    ],
+)
+def test_train_takes_a_setting_by_its_last_part_and_by_its_name_elsewhere(parse, short, full):
+    assert parse(*short) == parse(*full)
+
+
 # Resume and dry run.
 
 
 @pytest.mark.parametrize(("flags", "override"), [([], False), (["--override"], True)])
 def test_train_resume_hands_over_the_folder(monkeypatch, flags, override):
     seen: list[Any] = []
+    monkeypatch.setattr(gar.records.RunFolder, "open", lambda path: None)
     monkeypatch.setattr(gar.training, "resume", lambda path, **options: seen.append((path, options)))
     assert main(["train", "--resume", "runs/one", *flags]) == 0
     assert seen == [("runs/one", {"override": override})]
@@ -192,7 +211,7 @@ def test_train_records_the_command_line(monkeypatch):
     [
         ("reward: {bta: 1}", "unknown key 'reward.bta'. Did you mean 'beta'?"),
         ("[1, 2]", "expected a mapping of settings, got list"),
-        ("trl: 5", "trl: Input should be a valid dictionary, got 5"),
+        ("trl: 5", "trl must be a valid dictionary, got 5"),
     ],
 )
 @pytest.mark.parametrize("flags", [[], ["--variant", "paper", "--trl.max_steps", "1"]], ids=["alone", "with flags"])
@@ -230,15 +249,20 @@ def test_train_explains_what_it_refuses(capsys, arguments, error):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--reward.bta", "1"], "Unrecognized options: --reward.bta, 1"),
-        (["--reward.bta", "1"], "Perhaps you meant: --reward.beta"),
-        (["--reward.beta", "-1"], "beta Input should be greater than or equal to 0"),
-        (["--reward.beta", "nan"], "beta Input should be"),
-        (["--method", "gar"], "invalid choice 'gar' for argument '--method'"),
-        (["--variant", "papr"], "argument --variant: invalid choice: 'papr'"),
-        (["--dry-run", "run.yaml"], "Unrecognized options: run.yaml"),
-        (["--seed"], "Missing value for argument '--seed'"),
-        (["--preset"], "argument --preset: expected one argument"),
+        (["--reward.bta", "1"], "unknown flag --reward.bta. Did you mean --reward.beta?"),
+        (["--frobnicate"], "unknown flag --frobnicate. gar train --help says more."),
+        (["--reward.beta", "-1"], "--reward.beta must be greater than or equal to 0, got -1.0"),
+        (["--reward.beta", "nan"], "--reward.beta must be a finite number, got nan"),
+        (["--reward.beta", "much"], "--reward.beta must be FLOAT, got 'much'"),
+        (["--method", "gar"], "got 'gar'. Did you mean gar-grpo?"),
+        (
+            ["--variant", "papr"],
+            "--variant must be one of paper, paper-thresholds, released; got 'papr'.",
+        ),
+        (["--dry-run", "run.yaml"], "what is 'run.yaml'? It stands where a flag is expected."),
+        (["--seed"], "--seed needs a value (INT)."),
+        (["--preset"], "argument --preset: expected one argument."),
+        (["--beta", "1"], "--beta is short for several settings: --reward.beta, --trl.beta. Name one of them."),
     ],
 )
 def test_train_refuses_a_wrong_flag_as_wrong_usage(capsys, arguments, words):
@@ -256,10 +280,10 @@ def settings_of(model: type[BaseModel], prefix: str = "--") -> Iterator[str]:
             yield prefix + name
 
 
-def test_train_help_explains_every_setting_and_gives_its_default(monkeypatch, capsys):
+def test_train_help_all_explains_every_setting_and_gives_its_default(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "110")  # more gives several columns of boxes
     with pytest.raises(SystemExit) as ended:
-        main(["train", "--help"])
+        main(["train", "--help-all"])
     assert ended.value.code == 0
     explained: dict[str, str] = {}
     flag = ""
@@ -276,17 +300,26 @@ def test_train_help_explains_every_setting_and_gives_its_default(monkeypatch, ca
         assert "(default: " in explained[name]
 
 
-def test_train_help_shows_the_presets_and_the_values_of_the_one_chosen(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "110")  # more gives several columns of boxes
-    with pytest.raises(SystemExit):
-        main(["train", "--preset", "demo", "--help"])
+def test_train_help_shows_the_settings_that_people_change(capsys):
+    assert main(["train", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    found = [re.match(r"  --([\w.]+) (?! )(\S+) +[^ ]", line) for line in lines]
+    shown = {match[1]: match[2] for match in found if match and match[2] not in ("NAME", "RUN")}
+    assert len(shown) == 30
+    assert not [line for line in lines if len(line) > 80]
+    settings = {name.removeprefix("--") for name in settings_of(RunConfig)} | {f"trl.{name}" for name in field_types()}
+    assert shown.keys() <= settings
+    assert (shown["reward.beta"], shown["trl.learning_rate"], shown["trl.save_steps"]) == ("0.5", "1e-06", "100")
+
+
+def test_train_help_shows_the_presets_and_the_values_of_the_one_chosen(capsys):
+    assert main(["train", "--preset", "demo", "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"a configuration that ships with gar:\n{' ' * 21}bench, demo, " in shown
-    assert f"(default: {' '.join(make_config(read_preset('demo')).evaluate.sources)})" in shown
+    assert "--evaluate.sources test harder" in shown
+    assert "--trl.max_steps 100 " in shown
 
 
 def test_train_help_wins_over_resume(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "--resume", "runs/one", "--help"])
-    assert ended.value.code == 0
+    assert main(["train", "--resume", "runs/one", "--help"]) == 0
     assert "gar train --resume RUN" in capsys.readouterr().out

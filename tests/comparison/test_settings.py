@@ -59,13 +59,13 @@ def test_a_row_stands_against_the_first_unless_it_says_otherwise(plan):
         ({"runs": ["grpo", "grpo"]}, "label 'grpo' stands twice"),
         ({"seeds": [1, 2, 1]}, "seed 1 stands twice"),
         ({"runs": []}, "runs: Tuple should have at least 1 item"),
-        ({"seeds": [-1]}, "seeds.0: Input should be greater than or equal to 0, got -1"),
+        ({"seeds": [-1]}, "seeds.0 must be greater than or equal to 0, got -1"),
         ({"sedes": [1]}, "unknown key 'sedes'. Did you mean 'seeds'?"),
         ({"runs": [{"method": "grpo", "setings": {}}]}, "unknown key 'runs.0.setings'. Did you mean 'settings'?"),
         ({"runs": [{"label": "a/b", "method": "grpo"}]}, "runs.0.label: String should match pattern"),
         ({"runs": ["grpo", {"method": "gar-grpo", "against": "grp"}]}, "stands against 'grp': Did you mean 'grpo'?"),
         ({"runs": [{"method": "grpo", "against": "grpo"}]}, "stands against 'grpo': a row against itself"),
-        ({"workers": 0}, "workers: Input should be greater than or equal to 1, got 0"),
+        ({"workers": 0}, "workers must be greater than or equal to 1, got 0"),
     ],
 )
 def test_read_comparison_refuses_and_says_why(plan, changes, text):

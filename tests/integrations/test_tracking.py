@@ -79,6 +79,24 @@ def test_resumed_run_is_tracked_like_an_uninterrupted_one(tmp_path, num_tracked)
     assert all(math.isnan(row["gar/alignment_mean"]) for row in rows)
 
 
+def test_evaluation_joins_the_row_of_its_step_before_and_after_a_resume(tmp_path):
+    folder = start(tmp_path)
+    for last in (5, 8):
+        with tracker(CONFIG, folder) as log:
+            assert log is not None
+            folder.truncate_metrics(last - 4)
+            for step in range(last - 3, last + 1):
+                for metrics in ({"eval/test/pass@1": step / 4},) * (step % 4 == 0) + ({"reward": step / 8},):
+                    folder.append_metrics({"step": step, **metrics})
+                    log(metrics, step)
+    (rows,) = tracked().values()
+    assert steps(rows) == [2, 3, 4, 5, 6, 7, 8]
+    assert [(row["reward"], row["eval/test/pass@1"]) for row in rows if row["step"] % 4 == 0] == [
+        (0.5, 1.0),
+        (1.0, 2.0),
+    ]
+
+
 def test_run_of_the_same_name_in_another_folder_is_left_alone(tmp_path):
     train(start(tmp_path / "a", started="first"), range(1, 4))
     second = start(tmp_path / "b", started="second")

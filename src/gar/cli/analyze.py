@@ -13,6 +13,7 @@ from gar.cli.analyze_signals import (
     signals,
     with_todays_name,
 )
+from gar.cli.parser import Parser
 from gar.data.prompts import PromptTemplate
 from gar.errors import ConfigError
 from gar.types import ResponseFormat
@@ -58,9 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gar analyze", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="gar analyze", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = parser.add_subparsers(metavar="NAME", required=True)
     for name, (subject, help, add_options, run) in _ANALYSES.items():
         analysis = names.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from gar.cli.parser import Parser
 from gar.errors import ConfigError
 from gar.models.cost import GroupShape, ModelShape, SignalRoute, signal_share, step_operations
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         ModelError: The model's configuration cannot be loaded.
     """
     defaults = GroupShape()
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gar cost",
         description=_DESCRIPTION,
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=80, max_help_position=28),

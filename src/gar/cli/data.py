@@ -12,11 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gar.cli.arguments import parse
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import UNCLEAR, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
 from gar.data.problems import LoadedProblems, SourceOptions, load_problems
 from gar.data.prompts import PromptTemplate
+from gar.data.rows import check_source
 from gar.data.slime import write_slime_rows
 from gar.errors import ConfigError
 from gar.records.files import json_text, write_atomic
@@ -54,9 +56,10 @@ def main(args: list[str]) -> int:
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
-    return tyro.extras.subcommand_cli_from_dict(
+    return parse(
         {"check": check, "prepare": prepare, "slime": slime, "verl": verl},
-        args=args,
+        args,
+        call=tyro.extras.subcommand_cli_from_dict,
         prog="gar data",
         description="Look at training problems and expert solutions, draw a subset, or write it for slime or verl.",
     )
@@ -82,6 +85,7 @@ def check(
         compare: Compare the final answer of every expert solution with the gold answer.
         num_workers: Processes that compare answers.
     """
+    check_source(source)
     workers = num_workers if compare else 0
     report = check_problems(source, options=reading, tokenizer=_load_tokenizer(tokenizer), compare_workers=workers)
     _print_report(report)

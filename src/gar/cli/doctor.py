@@ -1,6 +1,5 @@
 """`gar doctor`: what this machine and this installation can do, and what is missing."""
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gar import __version__
+from gar.cli.parser import Parser
 from gar.doctor import Check, Section, examine
 
 _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
@@ -20,7 +20,7 @@ _MAIN = ("python", "gar", "torch", "transformers", "trl", "datasets", "math-veri
 
 def main(arguments: list[str]) -> int:
     """Run `gar doctor`. Exit status 1 where something required is wrong, else 0."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gar doctor",
         description="Show versions, devices, engines and extras, what each makes possible, and what to install for the "
         "rest. Tries the embedded model and the verification of one answer. Takes seconds, needs no network.",

@@ -9,9 +9,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from gar.cli.arguments import parse
+from gar.cli.console import announce
 from gar.cli.outcomes import DEGENERATE, DONE, GradedResponses, degenerate
-from gar.errors import ConfigError
+from gar.cli.parser import nearest
+from gar.errors import ConfigError, UsageError
 from gar.evaluation.job import GenerateJob, ScoreSettings
+from gar.models.hub import check_model_name
 from gar.settings import Settings
 
 if TYPE_CHECKING:
@@ -98,15 +102,13 @@ def main(arguments: list[str]) -> int:
     if name in _OTHERS:
         return importlib.import_module(_OTHERS[name]).main(rest)
     if name not in stages:
-        known = ", ".join([*stages, *_OTHERS])
-        print(f"gar eval: unknown stage '{name}', expected one of {known}", file=sys.stderr)
-        return 2
+        known = [*stages, *_OTHERS]
+        raise UsageError(f"unknown stage '{name}', expected one of {', '.join(known)}.{nearest(name, known)}")
     stage, kind, description = stages[name]
     try:
-        return stage(tyro.cli(kind, args=rest, prog=f"gar eval {name}", description=description)) or DONE
+        return stage(parse(kind, rest, prog=f"gar eval {name}", description=description)) or DONE
     except KeyboardInterrupt:
-        print("\ngar eval: interrupted; the same command goes on from here.", file=sys.stderr)
-        raise
+        raise KeyboardInterrupt("interrupted; the same command goes on from here.") from None
 
 
 def _generate(job: GenerateJob) -> None:
@@ -161,6 +163,8 @@ def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
     """The evaluations of a job with every sample; none where only the prompts are asked for."""
     if not job.specs:
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval list` shows those that have a name.")
+    check_model_name(job.model, job.revision)
+    announce("loading torch and transformers ...")
     import transformers
 
     from gar.evaluation.sampling import generate, rendered_prompts

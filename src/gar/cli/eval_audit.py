@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gar.cli.arguments import parse
 from gar.records.files import atomic_file, json_text
 from gar.settings import Settings
 from gar.types import Status
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> int:
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
-    settings = tyro.cli(_Arguments, args=arguments, prog="gar eval audit", description=_DESCRIPTION)
+    settings = parse(_Arguments, arguments, prog="gar eval audit", description=_DESCRIPTION)
     from gar.evaluation.audit import KINDS, audited, read_samples
 
     agreement = Counter[tuple[Status, Status | None]]()

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gar.cli.arguments import parse
 from gar.data.layouts import Dropped
 from gar.data.problems import ProblemReader, SourceOptions, prompt_text
 from gar.records.files import json_text, write_atomic
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> int:
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
-    return tyro.cli(_contamination, args=arguments, prog="gar eval contamination", description=_DESCRIPTION)
+    return parse(_contamination, arguments, prog="gar eval contamination", description=_DESCRIPTION)
 
 
 def _contamination(

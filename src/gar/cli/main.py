@@ -1,12 +1,14 @@
 """`gar`: names the commands, and imports one of them only when it is called."""
 
+import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from gar import __version__
-from gar.errors import GarError
+from gar.cli.outcomes import INTERRUPTED, REFUSED, WRONG_USAGE
+from gar.errors import GarError, UsageError
 
 COMMANDS = {
     "train": ("gar.cli.train", "train a policy with gradient-aligned rewards"),
@@ -20,8 +22,6 @@ COMMANDS = {
     "cost": ("gar.cli.cost", "count what the signal adds to a training step of a model"),
     "doctor": ("gar.cli.doctor", "show what this machine and installation can do, and what is missing"),
 }
-
-_INTERRUPTED = 130
 
 
 def usage() -> str:
@@ -45,12 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        The exit status: 0 done, 1 an error that is explained on stderr, 2 wrong usage, 130 interrupted.
+        The exit status, as docs/errors.md lists them.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments:
         print(usage(), file=sys.stderr)
-        return 2
+        return WRONG_USAGE
     if arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
@@ -59,17 +59,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}.{hint}", file=sys.stderr)
+        return WRONG_USAGE
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is sent unless the user asks for it
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")  # a wrong flag needs no lecture
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what its warnings are about, gar has checked or decided
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     try:
         return importlib.import_module(COMMANDS[name][0]).main(rest)
     except GarError as error:
         print(f"gar {name}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+        return WRONG_USAGE if isinstance(error, UsageError) else REFUSED
+    except KeyboardInterrupt as interrupt:
+        print(f"\ngar {name}: {interrupt or 'interrupted'}", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         if not {"-h", "--help"} & set(rest):
             raise

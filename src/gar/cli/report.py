@@ -6,6 +6,7 @@ from typing import Annotated
 import tyro
 from pydantic import Field
 
+from gar.cli.arguments import parse
 from gar.errors import ConfigError
 from gar.report.options import ReportOptions
 
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
-    settings = tyro.cli(_Arguments, args=arguments, prog="gar report", description=_DESCRIPTION)
+    settings = parse(_Arguments, arguments, prog="gar report", description=_DESCRIPTION)
     if settings.serve == (settings.out is not None):
         raise ConfigError("either --out FILE.html, to write the page, or --serve, to follow the runs in a browser")
     if settings.serve:

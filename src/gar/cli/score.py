@@ -8,7 +8,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from gar.cli.arguments import parse
+from gar.cli.console import announce
 from gar.cli.outcomes import DEGENERATE, DONE, GradedResponses, degenerate
+from gar.data.rows import check_source
+from gar.models.hub import check_model_name
 from gar.scoring.job import ScoreJob
 
 if TYPE_CHECKING:
@@ -40,12 +44,10 @@ def main(arguments: list[str]) -> int:
     Raises:
         GarError: The command cannot do its work; the text is for the user.
     """
-    job = tyro.cli(
-        _Arguments,
-        args=[_in_full(argument) for argument in arguments],
-        prog="gar score",
-        description=_DESCRIPTION,
-    )
+    job = parse(_Arguments, arguments, prog="gar score", description=_DESCRIPTION)
+    check_source(job.file)
+    check_model_name(job.model, job.revision)
+    announce("loading torch and transformers ...")
     import transformers
 
     from gar.scoring.files import score_file
@@ -55,15 +57,9 @@ def main(arguments: list[str]) -> int:
     try:
         scored = score_file(job, command=["gar", "score", *arguments])
     except KeyboardInterrupt:
-        print("\ngar score: interrupted; the same command goes on from here.", file=sys.stderr)
-        raise
+        raise KeyboardInterrupt("interrupted; the same command goes on from here.") from None
     fault = _print_summary(job, scored)
     return DEGENERATE if fault and not job.allow_degenerate else DONE
-
-
-def _in_full(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    return f"--verify.format{equals}{value}" if name == "--format" else argument
 
 
 def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:

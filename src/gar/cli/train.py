@@ -1,74 +1,88 @@
 """`gar train`: a YAML file or a preset gives the settings, flags override them."""
 
 import argparse
-import textwrap
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import tyro
 
-from gar.config import VARIANTS, RunConfig, make_config, merge, parse_yaml, preset_names, read_config, read_preset
+from gar.cli.arguments import flags, parse, spelled
+from gar.cli.console import announce
+from gar.cli.outcomes import DONE
+from gar.cli.parser import Parser
+from gar.cli.train_help import short_help
+from gar.config import VARIANTS, RunConfig, make_config, merge, parse_yaml, read_config, read_preset
 from gar.errors import ConfigError
+from gar.integrations.trl.fields import field_types
 from gar.settings import REMOVED, removal
 
 _TRL = "--trl."
+_ALIASES = {"--samples": "--evaluate.num_samples", "--num-samples": "--evaluate.num_samples",
+            "--max-new-tokens": "--trl.max_completion_length", "--limit": "--data.max_problems",
+            "--data": "--data.source", "--model": "--model.path"}  # fmt: skip
+"""What other commands call a setting."""
 
-# Blank lines and indentation as tyro lays them out.
-_DESCRIPTION = """Train a policy with gradient-aligned rewards:
-  gar train [CONFIG.yaml | --preset NAME] [--dry-run] [--SETTING VALUE ...]
-  gar train --resume RUN [--override]
-
-Settings come from variant, file or preset, and flags; later ones win:
-  CONFIG.yaml        settings by the names below, by section; must come first
-  --preset NAME      a configuration that ships with gar:
-{presets}
-  --dry-run          show the resolved settings and the preflight, and stop
-  --resume RUN       continue an interrupted run, with its own settings
-  --override         with --resume: accept changed settings, data or records
-  --trl.FIELD VALUE  any field of trl.GRPOConfig: --trl.learning_rate 1e-6
-"""
-
-
-def _wrapped_presets() -> str:
-    indent = " " * len("  CONFIG.yaml        ")
-    return textwrap.fill(", ".join(preset_names()), 79, initial_indent=indent, subsequent_indent=indent,
-                         break_on_hyphens=False)  # fmt: skip
+_DESCRIPTION = """Train a policy with gradient-aligned rewards. Every setting, by section.
+gar train --help has examples and what people change. Later ones win: variant, file or preset, flags.
+--trl.FIELD VALUE sets any field of trl.GRPOConfig."""
 
 
 def main(arguments: list[str]) -> int:
-    """Parse first; torch is imported only when there is something to run."""
+    """Parse first, then check; torch is imported only when there is something to run."""
     source, rest = _parse_source(arguments)
-    if source.resume is not None and not {"-h", "--help"} & set(rest):
-        if rest or source.config or source.preset or source.variant or source.dry_run:
-            raise ConfigError(
-                "--resume takes every setting from the run folder, so that the run continues exactly; got "
-                f"{' '.join(rest) or 'a second source of settings'} beside it. To go on with other settings start a "
-                "new run with --model.path RUN/model."
-            )
-        from gar.integrations.trl.ranks import leave_ranks
-        from gar.training import resume
-
-        resume(source.resume, override=source.override)
-        leave_ranks()
-        return 0
-    if source.override:
+    helped = {"-h", "--help", "--help-all"} & set(rest)
+    if source.resume is not None and not helped:
+        _check_resume(source, rest)
+    elif source.override and not helped:
         raise ConfigError("--override goes with --resume: it lets a run go on with what was changed in its folder.")
-    config = _parse_settings(source, rest)
+    if "--help-all" not in rest and helped:
+        name, values = _read_source(source)
+        print(short_help(make_config(values, source=name)), end="")
+        return DONE
+    config = None if source.resume is not None and not helped else _parse_settings(source, rest)
+    if config is not None:
+        from gar.before_loading import check_before_loading
+
+        check_before_loading(config)
+    announce("loading torch, transformers and TRL ...")
+    try:
+        _run(source, config, arguments)
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:
+            raise
+        raise KeyboardInterrupt("interrupted before there was a run folder; nothing was written") from None
+    return DONE
+
+
+def _run(source: argparse.Namespace, config: RunConfig | None, arguments: list[str]) -> None:
     from gar import training
     from gar.integrations.trl.ranks import leave_ranks
 
-    if source.dry_run:
+    if config is None:
+        training.resume(source.resume, override=source.override)
+    elif source.dry_run:
         training.dry_run(config)
     else:
         training.train(config, command=["gar", "train", *arguments])
     leave_ranks()
-    return 0
+
+
+def _check_resume(source: argparse.Namespace, rest: list[str]) -> None:
+    if rest or source.config or source.preset or source.variant or source.dry_run:
+        raise ConfigError(
+            "--resume takes every setting from the run folder, so that the run continues exactly; got "
+            f"{' '.join(rest) or 'a second source of settings'} beside it. To go on with other settings start a "
+            "new run with --model.path RUN/model."
+        )
+    from gar.records import RunFolder
+
+    RunFolder.open(source.resume)
 
 
 def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Where the settings come from, and the remaining arguments. The configuration file, if any, comes first."""
     config = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    parser = argparse.ArgumentParser(prog="gar train", add_help=False, allow_abbrev=False)
+    parser = Parser(prog="gar train", add_help=False, allow_abbrev=False)
     parser.add_argument("--preset")
     parser.add_argument("--resume")
     parser.add_argument("--override", action="store_true")
@@ -83,22 +97,33 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConfig:
     """The variant's defaults, under the file's or preset's values, under the flags."""
-    trl, rest = _split_trl(arguments)
+    trl, rest = _split_trl([_in_full(argument) for argument in arguments])
     for argument in rest:
         name = argument.partition("=")[0].removeprefix("--").replace("-", "_")
         if name in REMOVED:
             raise ConfigError(removal(name))
     name, values = _read_source(source)
     defaults = make_config(values, source=name)
-    chosen = tyro.cli(
-        Annotated[RunConfig, tyro.conf.FlagConversionOff],
-        args=rest,
+    chosen = parse(
+        RunConfig,
+        ["--help" if argument == "--help-all" else argument for argument in rest],
         default=defaults.model_copy(update={"trl": {}}),  # tyro would take the fields set here for all there are
         prog="gar train",
-        description=_DESCRIPTION.format(presets=_wrapped_presets()),
+        description=_DESCRIPTION,
         use_underscores=True,
+        config=(tyro.conf.FlagConversionOff,),
     )
     return chosen.model_copy(update={"trl": defaults.trl | trl})
+
+
+def _in_full(argument: str) -> str:
+    """A flag without its section under its full name: `--answer-field`, `--learning-rate`."""
+    name = argument.partition("=")[0]
+    if name in _ALIASES:
+        return argument.replace(name, _ALIASES[name], 1)
+    if not name.startswith("--") or "." in name or name.removeprefix("--").replace("-", "_") in RunConfig.model_fields:
+        return argument
+    return spelled(argument, [*flags(RunConfig), *(_TRL + field for field in field_types())])
 
 
 def _read_source(source: argparse.Namespace) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from gar.config import parse_yaml, read_config
+from gar.config import in_words, parse_yaml, read_config
 from gar.errors import ConfigError
 from gar.settings import MethodName, Settings
 
@@ -143,7 +143,7 @@ def _explain(error: Any) -> str:
         return f"{where} is missing."
     if not where:
         return error["msg"].removeprefix("Value error, ")
-    return f"{where}: {error['msg'].removeprefix('Value error, ')}, got {error['input']!r}"
+    return f"{in_words(where, error['msg'].removeprefix('Value error, '))}, got {error['input']!r}"
 
 
 def _near(word: str, known: Any) -> str:

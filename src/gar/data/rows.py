@@ -170,15 +170,13 @@ def _csv_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int,
             reader = csv.DictReader(file, delimiter="\t" if source.endswith(".tsv") else ",", strict=True)
             for number, row in enumerate(reader, start=1):
                 if None in row or None in row.values():
-                    expected = len(reader.fieldnames or ())
-                    on_error(
-                        DataError(f"{row_place(source, number)}: expected {expected} values as in the first line.")
-                    )
+                    columns = len(reader.fieldnames or ())
+                    on_error(DataError(f"{source} row {number}: expected {columns} values as in the first line."))
                 else:
                     yield number, dict(row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(
-            f"{source}: cannot be read as CSV: {error}. Expected UTF-8 text, its first line names."
+            f"{source}: cannot be read as CSV: {error}. Expected UTF-8 text under a line of names."
         ) from error
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from gar.data.problems import prompt_text
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
 from gar.evaluation.metrics import mean, pass_at_k
 from gar.records.samples import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
@@ -164,12 +164,7 @@ def evaluate_policy(
         DataError: No problems, or a prompt that does not fit.
         ModelError: As `generate_responses`.
     """
-    for k in settings.ks:
-        if not 1 <= k <= settings.num_samples:
-            raise ConfigError(
-                f"evaluate.ks asks for pass@{k}, which needs k from 1 to evaluate.num_samples = {settings.num_samples} "
-                f"responses per problem. Raise num_samples (twice the largest k is better) or drop {k} from ks."
-            )
+    settings.check_ks()
     start = time.perf_counter()
     sampling = Sampling(
         max_new_tokens=max_new_tokens,

@@ -1,9 +1,9 @@
 """trackio's local store, kept as a view of `metrics.jsonl`.
 
 trackio writes in the background: a kill loses its last rows, and a resumed run logs the steps after its checkpoint
-again. So a run's rows are written anew from `metrics.jsonl` at the first step after a start or a resume, and once more
-at its end where the steps differ. On a network file system trackio collects rows in files of its own first; these are
-not repaired.
+again. A step is one row there, so an evaluation joins the row of its step. A run's rows are written anew from
+`metrics.jsonl` at the first step after a start or a resume, and once more at its end where the steps differ. On a
+network file system trackio collects rows in files of its own first; these are not repaired.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import io
 import math
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gar.config import RunConfig
@@ -50,6 +50,7 @@ class _Store:
         self._config = config.model_dump(mode="json") | {_START: folder.read_run().start_time}
         self._id = ""
         self._is_open = False
+        self._row: dict[str, Any] = {}
         self.refused = False
         """Whether trackio could not be written to; nothing more is tried then."""
 
@@ -92,9 +93,17 @@ class _Store:
             self.write_again()
 
     def _add(self, metrics: Mapping[str, Any], step: int) -> None:
+        """Keep a row until the next step: the evaluation of a step has a line of its own in `metrics.jsonl`."""
+        if self._row and self._row["step"] != step:
+            self._send()
+        self._row |= {**metrics, "step": step}
+
+    def _send(self) -> None:
         import trackio
 
-        trackio.log({name: value for name, value in metrics.items() if name != "step"}, step=step)
+        row, self._row = self._row, {}
+        if row:
+            trackio.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
 
     def finish(self) -> None:
         """Wait until trackio has written what it was given."""
@@ -102,12 +111,13 @@ class _Store:
             return
         import trackio
 
+        self._send()
         self._is_open = False
         with contextlib.redirect_stdout(io.StringIO()):
             trackio.finish()
 
     def agrees(self) -> bool:
-        """Whether trackio has every row of `metrics.jsonl` once; True where that cannot be seen."""
+        """Whether trackio has every step of `metrics.jsonl` once; True where that cannot be seen."""
         from trackio.sqlite_storage import SQLiteStorage
         from trackio.utils import get_storage_mode
 
@@ -118,8 +128,5 @@ class _Store:
         except (OSError, sqlite3.Error) as error:
             warnings.warn(f"trackio's store cannot be read: {error}", stacklevel=2)
             return True
-        return _steps(written) == _steps(self._folder.read_metrics())
-
-
-def _steps(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    return sorted(row["step"] for row in rows)
+        expected = {row["step"] for row in self._folder.read_metrics()}
+        return sorted(row["step"] for row in written) == sorted(expected)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypedDict
 
+from gar.errors import RecordError
 from gar.records.files import io_error, sync_file, sync_folder
 
 
@@ -114,3 +115,13 @@ def _refusals(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise io_error(path, "replaced", error) from error
+
+
+def check_name(parent: str | Path, name: str) -> None:
+    """Refuse a name that is no plain folder name.
+
+    Raises:
+        RecordError: Says the name and its parent.
+    """
+    if not name or name.startswith(".") or Path(name).name != name or "\0" in f"{parent}{name}":
+        raise RecordError(f"the name of a run must be one plain folder name, got {name!r} in {str(parent)!r}")

@@ -36,6 +36,7 @@ from gar.records.files import (
     write_atomic,
     write_parquet,
 )
+from gar.records.folders import check_name
 from gar.records.metrics import sound_metrics, sound_numbers
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
 from gar.records.run_record import RunRecord, RunStatus, package_versions, read_record
@@ -62,8 +63,7 @@ class RunFolder:
         Raises:
             RecordError: The name is no plain folder name, or the system refuses.
         """
-        if not name or name.startswith(".") or Path(name).name != name or "\0" in f"{parent}{name}":
-            raise RecordError(f"the name of a run must be one plain folder name, got {name!r} in {str(parent)!r}")
+        check_name(parent, name)
         path = Path(parent) / name
         for number in count(2):
             try:

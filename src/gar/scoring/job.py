@@ -11,9 +11,8 @@ from gar.settings import AdvantageSettings, ModelSettings, RewardSettings, Signa
 
 # The output depends on these by rounding alone, or they are compared by content, not by name.
 _INDIFFERENT: dict[str, Any] = {
-    **dict.fromkeys(
-        ["model", "revision", "file", "out", "window", "attention", "device", "overwrite", "allow_degenerate"], True
-    ),
+    **dict.fromkeys(["model", "revision", "file", "out", "window", "attention", "device"], True),
+    **dict.fromkeys(["overwrite", "allow_degenerate"], True),
     "verify": {"num_workers"},
     "signal": {"max_batch_tokens"},
 }

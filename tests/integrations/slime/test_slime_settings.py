@@ -53,7 +53,7 @@ def test_read_settings_applies_the_method_s_own_signal():
         ),
         ([1], r"expected a section 'gar' .* got \[1\]"),
         ({"reward": {"bta": 1}}, r"gar.yaml: gar: unknown key 'reward.bta'. Did you mean 'beta'\?"),
-        ({"reward": {"beta": -1}}, r"gar.yaml: gar: reward.beta: Input should be greater than or equal to 0, got -1"),
+        ({"reward": {"beta": -1}}, r"gar.yaml: gar: reward.beta must be greater than or equal to 0, got -1"),
         ({"trl": {"beta": 0.1}}, r"'gar.trl' means nothing under slime, whose own flags decide it. Known here: method"),
         ({"method": "gar-grp"}, r"gar: method: unknown value 'gar-grp'.* Did you mean 'gar-grpo'"),
     ],

@@ -6,7 +6,6 @@ the user sets otherwise is refused, since the run would train another method tha
 
 import copy
 import dataclasses
-import difflib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
@@ -17,28 +16,8 @@ from trl import GRPOConfig
 
 from gar.config import RunConfig
 from gar.errors import ConfigError
+from gar.integrations.trl.fields import DEFAULTS, check_fields
 from gar.methods import METHODS, Method, check_settings, resolve_signal
-
-DEFAULTS: dict[str, Any] = {
-    # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
-    "loss_type": "grpo",
-    "scale_rewards": "group",
-    "beta": 0.0,
-    "logging_steps": 1,
-    "save_strategy": "steps",
-    "save_steps": 100,
-    "save_total_limit": 2,
-    "report_to": "none",
-}
-"""Where `gar train` differs from TRL's defaults. `GARTrainer` does not touch them."""
-
-_OWNED = {
-    "output_dir": "records.folder and records.name",
-    "seed": "seed",
-    "data_seed": "seed",
-    "resume_from_checkpoint": "gar train --resume RUN",
-    "reward_funcs": "verify.verifier",
-}
 
 
 def _device_defaults() -> dict[str, Any]:
@@ -50,18 +29,10 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's.
 
     Raises:
-        ConfigError: `config.trl` names a field that TRL does not have (with the nearest one), one that another setting
-            of ours decides, or one that the method has otherwise; nothing would read a setting of ours; or TRL refuses
-            the combination, with its own words.
+        ConfigError: As `check_fields`; the method has a field otherwise; nothing would read a setting of ours; or TRL
+            refuses the combination, with its own words.
     """
-    fields = {field.name for field in dataclasses.fields(GRPOConfig) if field.init}
-    for name in config.trl:
-        if name in _OWNED:
-            raise ConfigError(f"trl.{name} is decided by another setting: use {_OWNED[name]}")
-        if name not in fields:
-            near = difflib.get_close_matches(name, fields, n=1)
-            hint = f" Did you mean 'trl.{near[0]}'?" if near else ""
-            raise ConfigError(f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}")
+    check_fields(config.trl)
     chosen = DEFAULTS | _device_defaults() | config.trl
     try:
         args = GRPOConfig(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)

@@ -13,7 +13,8 @@ from gar.types import Problem
 TRL = Engine(
     name="TRL",
     can=frozenset(
-        [*get_args(AlignmentSource), "compares_responses", "token_level", "token_bonus", "gate", "loss", "token_vectors"]
+        [*get_args(AlignmentSource), "compares_responses", "token_vectors"]
+        + ["token_level", "token_bonus", "gate", "loss"]
     ),
     estimators=dict.fromkeys(get_args(Estimator), ()),
     ddof=1,

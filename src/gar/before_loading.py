@@ -1,0 +1,83 @@
+"""What can be seen to be wrong with a run before anything is loaded. Imports neither torch nor transformers nor TRL."""
+
+import importlib.util
+from collections.abc import Callable
+from importlib import resources
+from itertools import islice
+from pathlib import Path
+from typing import get_args
+
+from gar.config import RunConfig, preset_names
+from gar.data.arithmetic import Split
+from gar.data.problems import ProblemReader
+from gar.data.rows import FILE_SUFFIXES, check_source
+from gar.data.run_problems import EMBEDDED, load_run_problems
+from gar.errors import ConfigError, DataError, GarError
+from gar.integrations.trl.fields import check_fields, check_packages
+from gar.models.hub import check_model_name
+from gar.records.folders import check_name
+from gar.settings import DataSettings
+
+
+def check_before_loading(config: RunConfig) -> None:
+    """Refuse what cannot work: fields of TRL, numbers, names, packages, files, the model's name.
+
+    Raises:
+        GarError: Every mistake, each in a line of its own.
+    """
+    check_fields(config.trl)
+    if config.evaluate.sources:
+        config.evaluate.check_ks()
+    checks: list[Callable[[], None]] = [lambda: check_packages(config.trl), lambda: _check_adapter(config)]
+    checks += [lambda source=source: check_problems_source(source) for source in _sources(config)]
+    checks += [lambda: check_name(config.records.folder, config.records.name or "run")]
+    checks += [lambda: check_model_name(config.model.path, config.model.revision)]
+    errors: list[GarError] = []
+    for check in checks:
+        try:
+            check()
+        except GarError as error:
+            errors.append(error)
+    if errors:
+        raise type(errors[0])("\n- ".join(["", *map(str, errors)]) if len(errors) > 1 else str(errors[0]))
+
+
+def _check_adapter(config: RunConfig) -> None:
+    if config.adapter.rank is not None and importlib.util.find_spec("peft") is None:
+        raise ConfigError("adapter.rank needs the package peft, which is not installed: pip install 'gar-rl[peft]'")
+
+
+def _sources(config: RunConfig) -> list[DataSettings]:
+    """Where the problems of training come from, and those of the evaluation that are no splits of the package."""
+    others = [name for name in config.evaluate.sources if name not in get_args(Split) or Path(name).exists()]
+    return [config.data, *(config.data.model_copy(update={"source": name}) for name in others)]
+
+
+def check_problems_source(settings: DataSettings) -> None:
+    """Look whether a source is there, and whether the first row of a file gives a problem.
+
+    Raises:
+        DataError: It is not; for a file of a preset with the command that makes it.
+    """
+    source = settings.source
+    if source == EMBEDDED:
+        load_run_problems(settings.model_copy(update={"max_problems": 1}))
+        return
+    try:
+        check_source(source)
+    except DataError as error:
+        command = "" if Path(source).exists() else _command_that_makes(source)
+        raise DataError(f"{error} Make it with: {command}") if command else error from None
+    if source.endswith(FILE_SUFFIXES):
+        for _ in islice(ProblemReader(source, settings), 1):
+            pass
+
+
+def _command_that_makes(source: str) -> str:
+    """The command in the comments of a preset that writes this file; "" where there is none."""
+    folder = resources.files("gar") / "configs"
+    for name in preset_names():
+        for line in (folder / f"{name}.yaml").read_text(encoding="utf-8").splitlines():
+            if "gar data prepare" in line and Path(source).name in line.split():
+                return line.lstrip("# ").replace(f" {Path(source).name} ", f" {source} ")
+    return ""

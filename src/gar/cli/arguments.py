@@ -1,0 +1,168 @@
+"""Command lines in one style: aliases of flags, and each mistake in one line with the nearest right word.
+
+A setting is named by its place in a configuration (`--data.answer_field`). Every command also takes its last part alone
+where no other setting ends so (`--answer-field`), with hyphens or underscores, and the names of `_SAME`.
+"""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tyro
+from pydantic import BaseModel
+from tyro._errors import (  # not public, so the release is checked by a test
+    BadValue,
+    InstantiationFailure,
+    InvalidChoice,
+    MissingArgs,
+    ParseErrorEvent,
+    UnrecognizedArgs,
+    on_parse_error,
+)
+
+from gar.cli.parser import nearest, unknown_argument
+from gar.config import in_words
+from gar.errors import UsageError
+
+_SAME = (
+    {"samples", "num-samples"},
+    {"max-new-tokens", "max-tokens", "max-completion-length"},
+)
+"""Names of one setting in different commands."""
+
+
+class _Misread(Exception):
+    """What tyro found wrong."""
+
+    def __init__(self, event: ParseErrorEvent):
+        super().__init__()
+        self.event = event
+
+
+def parse(
+    kind: Any,
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    description: str = "",
+    others: Iterable[str] = (),
+    call: Callable[..., Any] = tyro.cli,
+    **options: Any,
+) -> Any:
+    """`tyro.cli` with our aliases and errors.
+
+    Args:
+        kind: A class of settings, or a function to call.
+        arguments: The command line.
+        prog: The command.
+        description: The beginning of its help.
+        others: Further flags that the command knows, for suggestions.
+        call: `tyro.cli`, or another function of tyro.
+        options: Further options of `call`.
+
+    Raises:
+        UsageError: The command line cannot be understood.
+    """
+    known = [flag if options.get("use_underscores") else flag.replace("_", "-") for flag in flags(kind)]
+    known = [*dict.fromkeys(known), *others]
+    arguments = list(arguments)
+    if isinstance(kind, dict) and arguments and not arguments[0].startswith("-") and arguments[0] not in kind:
+        hint = nearest(arguments[0], kind)
+        raise UsageError(f"unknown command '{arguments[0]}', expected one of {', '.join(kind)}.{hint}")
+    for _ in range(2):
+        try:
+            with on_parse_error(_raise):
+                return call(kind, args=arguments, prog=prog, description=description, **options)
+        except _Misread as misread:
+            event = misread.event
+        if (in_full := [spelled(argument, known) for argument in arguments]) == arguments:
+            break
+        arguments = in_full
+    raise UsageError(_explained(event, arguments, known))
+
+
+def _raise(event: ParseErrorEvent) -> None:
+    raise _Misread(event)
+
+
+def flags(kind: Any, prefix: str = "--") -> Iterator[str]:
+    """Every flag of a class of settings or of a function. Positional arguments are among them and do no harm."""
+    if isinstance(kind, dict):  # of commands
+        yield from (flag for command in kind.values() for flag in flags(command))
+        return
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        marks = getattr(hint, "__metadata__", ())
+        inner = typing.get_args(hint)[0] if marks else hint
+        if name in ("return", "model_config") or name.startswith("_"):
+            continue
+        if isinstance(inner, type) and (issubclass(inner, BaseModel) or dataclasses.is_dataclass(inner)):
+            yield from flags(inner, prefix if tyro.conf.OmitArgPrefixes in marks else f"{prefix}{name}.")
+        elif inner is not dict and typing.get_origin(inner) is not dict:
+            yield f"{prefix}{name}"
+
+
+def spelled(argument: str, known: Sequence[str]) -> str:
+    """The argument under the name that the command knows it by.
+
+    Raises:
+        UsageError: Several settings end so.
+    """
+    name, equals, value = argument.partition("=")
+    if not name.startswith("--") or _same(name) in map(_same, known):
+        return argument
+    leaf = _leaf(name)
+    names = {leaf, *(other for group in _SAME if leaf in group for other in group)}
+    found = [flag for flag in known if _leaf(flag) in names]
+    exact = [flag for flag in found if _leaf(flag) == leaf] or found
+    if "." in name.removeprefix("--"):
+        exact = [flag for flag in exact if "." not in flag.removeprefix("--")]  # of another section: another setting
+    if len(exact) > 1:
+        raise UsageError(f"{name} is short for several settings: {', '.join(exact)}. Name one of them.")
+    return f"{exact[0]}{equals}{value}" if exact else argument
+
+
+def _same(flag: str) -> str:
+    return flag.replace("_", "-").replace("--no-", "--")
+
+
+def _leaf(flag: str) -> str:
+    return flag.removeprefix("--").rpartition(".")[2].replace("_", "-")
+
+
+def _explained(event: ParseErrorEvent, arguments: Sequence[str], known: Sequence[str]) -> str:
+    help = f"{event.prog} --help says more."
+    if isinstance(event, UnrecognizedArgs):
+        return unknown_argument(event.tokens, known, help)
+    if isinstance(event, MissingArgs):
+        if event.unrecognized_tokens:
+            return unknown_argument(event.unrecognized_tokens, known, help)
+        names = [str(one.arg.lowered.metavar or one.arg.lowered.name_or_flags[0]) for one in event.missing_arguments]
+        flags = [one.arg.lowered.name_or_flags[0] for one in event.missing_arguments]
+        words = [f"{flag} {name}" if flag.startswith("--") else name for flag, name in zip(flags, names, strict=True)]
+        return f"{', '.join(words)} is missing. {help}"
+    argument = getattr(event, "argument", None)
+    flag = argument.lowered.name_or_flags[-1] if argument else ""
+    if isinstance(event, InvalidChoice):
+        hint = nearest(event.value, event.choices)
+        return f"{flag} must be one of {', '.join(event.choices)}; got '{event.value}'.{hint}"
+    if isinstance(event, BadValue):
+        return f"{flag} needs a value ({argument.lowered.metavar}). {help}" if argument else help
+    if isinstance(event, InstantiationFailure):
+        return _refused(event.message, flag, argument, arguments)
+    return f"these arguments cannot be read: {' '.join(arguments)}. {help}"
+
+
+def _refused(message: str, flag: str, argument: Any, arguments: Sequence[str]) -> str:
+    """A value of the wrong type or range. pydantic says which field of which section, and what it got."""
+    found = re.search(r"for \w+\n(?:(\w[\w.]*)\n)?\s+(.*?) \[type=\w+, input_value=(.*), input_type", message)
+    if found:
+        leaf, text, value = found[1] or "", found[2].removeprefix("Value error, "), found[3]
+        given = [name for name in (word.partition("=")[0] for word in arguments) if name.startswith("--")]
+        named = [name for name in given if leaf and _leaf(name) == leaf.partition(".")[0].replace("_", "-")]
+        return f"{in_words(named[-1], text)}, got {value}" if named else text
+    if not argument:
+        return message.partition("\n")[0]
+    got = re.search("'(.*?)'", message)
+    return f"{flag} must be {argument.lowered.metavar}" + (f", got '{got[1]}'" if got else "")

@@ -1,0 +1,46 @@
+"""argparse in our style of errors. Imports nothing: `gar doctor` runs where packages are missing."""
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from gar.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong.
+
+        Raises:
+            UsageError: Always.
+        """
+        if unknown := re.fullmatch(r"unrecognized arguments: (.*)", message):
+            known = list(self._option_string_actions)
+            raise UsageError(unknown_argument(unknown[1].split(), known, f"{self.prog} --help says more."))
+        choice = re.fullmatch(r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if choice:
+            words = choice[3].replace("'", "")
+            hint = nearest(choice[2], words.split(", "))
+            raise UsageError(f"{choice[1]} must be one of {words}; got '{choice[2]}'.{hint}")
+        raise UsageError(f"{message}. {self.prog} --help says more.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence with the nearest known word; "" where none is near."""
+    names = list(known)
+    parts = [word for word in names if len(name) > 2 and name in word][:1]
+    near = difflib.get_close_matches(name, names, n=1) or parts
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def unknown_argument(tokens: Sequence[str], known: Sequence[str], help: str) -> str:
+    """What to say of words that are not understood."""
+    token = next((token for token in tokens if token.startswith("-")), tokens[0])
+    if not token.startswith("-"):
+        return f"what is '{token}'? It stands where a flag is expected. {help}"
+    name = token.partition("=")[0]
+    return f"unknown flag {name}.{nearest(name, known) or ' ' + help}"

@@ -1,0 +1,100 @@
+"""`gar train --help`: what people change, by group, with examples. `--help-all` has every setting."""
+
+import textwrap
+from typing import Any
+
+from gar.config import RunConfig, preset_names
+from gar.integrations.trl.fields import default_of
+
+_HEAD = """usage: gar train [CONFIG.yaml | --preset NAME] [--SETTING VALUE ...] [--dry-run]
+       gar train --resume RUN [--override]
+
+Train a policy with gradient-aligned rewards.
+
+examples:
+  gar train --preset demo                   offline, minutes on a CPU
+  gar train --model.path Qwen/Qwen3-0.6B --data.source problems.jsonl
+  gar train --preset demo --method grpo --trl.max_steps 20
+
+options:
+  CONFIG.yaml        a file of settings by the names below; must come first
+  --preset NAME      a configuration that ships with gar:
+{presets}
+  --dry-run          show the settings and the preflight, and stop
+  --resume RUN       continue an interrupted run, with its own settings
+  --override         with --resume: accept changed settings, data or records
+  --help-all         all settings
+
+Settings, with their values where nothing else is said:
+"""
+
+GROUPS = {
+    "model and data": {
+        "model.path": "Hub id, folder, .gguf file, smollm2",
+        "adapter.rank": "LoRA of this rank instead of all weights",
+        "data.source": "file (.jsonl .parquet .csv), Hub id",
+        "data.split": "split of a Hub data set",
+        "data.prompt_field": "column of the problem",
+        "data.answer_field": "column of the gold answer",
+        "data.anchor_fields": "columns of the expert solution",
+        "data.template": "think-answer, boxed, plain; auto: as below",
+        "data.max_prompt_tokens": "drop longer prompts",
+        "seed": "of problems, sampling, evaluation",
+    },
+    "method": {
+        "method": "grpo, dapo, ...; see docs/methods.md",
+        "variant": "paper, paper-thresholds, released",
+        "reward.beta": "weight of the alignment bonus",
+        "reward.penalty": "for bad format",
+        "signal.limit_tokens": "most tokens of a response to score",
+        "verify.format": "of responses: think-answer, boxed, none",
+        "verify.verifier": "grader of your own, module:function",
+    },
+    "training (any field of trl.GRPOConfig)": {
+        "trl.max_steps": "-1: as trl.num_train_epochs says",
+        "trl.learning_rate": "of the optimiser",
+        "trl.num_generations": "responses per problem",
+        "trl.per_device_train_batch_size": "responses per pass",
+        "trl.gradient_accumulation_steps": "passes per step",
+        "trl.max_completion_length": "longest response, in tokens",
+        "trl.temperature": "of the sampling",
+        "trl.beta": "weight of the KL term",
+        "trl.use_vllm": "sample with vLLM",
+        "trl.save_steps": "steps between checkpoints",
+    },
+    "checks and records": {
+        "preflight.mode": "first look at rollouts: stop, warn, off",
+        "evaluate.sources": "problems to measure, before and after",
+        "records.name": "of the run folder",
+    },
+}
+"""Settings by group, with one line each."""
+
+_TAIL = """
+A flag's last part is enough where only one setting ends so: --answer-field.
+Errors and exit statuses: docs/errors.md
+"""
+
+
+def short_help(config: RunConfig) -> str:
+    """The text, with the values of a configuration as defaults."""
+    presets = textwrap.fill(", ".join(preset_names()), 79, initial_indent=" " * 21, subsequent_indent=" " * 21,
+                            break_on_hyphens=False)  # fmt: skip
+    lines = [_HEAD.format(presets=presets)]
+    for title, settings in GROUPS.items():
+        lines.append(f"{title}:")
+        for name, text in settings.items():
+            head = f"  --{name} {_value(config, name)}"
+            lines.append(f"{head:<37} {text}")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n" + _TAIL
+
+
+def _value(config: RunConfig, name: str) -> str:
+    section, _, field = name.partition(".")
+    if section == "trl":
+        return str(config.trl[field]) if field in config.trl else default_of(field)
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, part)
+    return " ".join(map(str, value)) or "-" if isinstance(value, tuple) else "-" if value is None else str(value)

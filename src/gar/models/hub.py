@@ -1,0 +1,91 @@
+"""Does a model's name lead anywhere? Asked before anything is loaded: transformers would try for minutes."""
+
+import difflib
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from gar.errors import ModelError
+from gar.models.sources import FETCHED_MODELS, model_source
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
+_FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")
+_SECONDS = 5.0
+"""Limit for the one question to the Hub."""
+
+
+@cache
+def check_model_name(name: str, revision: str | None = None) -> None:
+    """Refuse a name that is no model of the package, no file, no folder of a model, and not on the Hub.
+
+    Args:
+        name: As `ModelSettings.path`.
+        revision: Branch, tag or commit on the Hub.
+
+    Raises:
+        ModelError: Says what was looked for, and the nearest model on this machine.
+    """
+    source = model_source(name)
+    folder = Path(source.path)
+    if folder.is_dir():
+        if source.gguf_file is None and not any((folder / file).is_file() for file in _FILES):
+            inner = folder / "model"
+            hint = f" Its model is in {inner}." if (inner / "config.json").is_file() else ""
+            raise ModelError(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}")
+    elif folder.is_file():
+        raise ModelError(f"'{name}' is a file, expected a folder, a .gguf file or a Hub id.")
+    elif not _HUB_ID.fullmatch(name):
+        raise ModelError(f"there is no folder '{name}', and no Hub id looks like this.{_nearest(name)}")
+    else:
+        _check_hub(name, revision)
+
+
+def _check_hub(name: str, revision: str | None) -> None:
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        if any(isinstance(try_to_load_from_cache(name, file, revision=revision), str) for file in _FILES):
+            return
+        if constants.HF_HUB_OFFLINE:
+            raise ModelError(
+                f"no model '{name}' on this machine: there is no folder of that name, it is not in the cache of the "
+                f"Hub, and HF_HUB_OFFLINE is set.{_nearest(name)}"
+            )
+        HfApi().model_info(name, revision=revision, timeout=_SECONDS)
+    except GatedRepoError:
+        return  # transformers says how to ask for access
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelError(
+            f"no model '{name}': there is no folder of that name, and the Hub has none, or none that you may see."
+            f"{_nearest(name)}"
+        ) from error
+    except HfHubHTTPError as error:
+        raise ModelError(
+            f"the Hub refuses '{name}' (revision {revision}): {str(error).partition(chr(10))[0]}"
+        ) from error
+    except Exception as error:
+        if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
+            raise
+        raise ModelError(
+            f"no model '{name}' on this machine, and the Hub cannot be reached ({str(error).partition(chr(10))[0]})."
+            f"{_nearest(name)}"
+        ) from error
+
+
+def _nearest(name: str) -> str:
+    """A sentence with the nearest model on this machine; "" where none is near."""
+    parent = Path(name).parent
+    beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
+    known = ["embedded", *FETCHED_MODELS, *beside, *_cached()]
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def _cached() -> list[str]:
+    from huggingface_hub import constants
+
+    cache = Path(constants.HF_HUB_CACHE)
+    names = os.listdir(cache) if cache.is_dir() else []
+    return [name.removeprefix("models--").replace("--", "/") for name in names if name.startswith("models--")]

@@ -1,0 +1,38 @@
+"""The tables of `gar.integrations.trl.fields` fit the installed TRL, transformers and tyro."""
+
+import dataclasses
+import inspect
+
+import tyro._errors
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from trl import GRPOConfig
+from trl.trainer import grpo_trainer
+
+from gar.integrations.trl.fields import CHOICES, LIMITS, OWNED, REPORTERS, check_fields, default_of, field_types
+
+FIELDS = {field.name: field for field in dataclasses.fields(GRPOConfig) if field.init}
+
+
+def test_fields_are_those_of_the_class():
+    assert field_types().keys() == FIELDS.keys()
+    assert FIELDS.keys() >= LIMITS.keys() | CHOICES.keys() | (OWNED.keys() - {"reward_funcs"})
+
+
+def test_defaults_are_those_of_the_class_and_pass():
+    for name in ("learning_rate", "num_generations", "max_completion_length", "temperature", "max_steps"):
+        assert default_of(name) == str(FIELDS[name].default)
+    defaults = {name: field.default for name, field in FIELDS.items() if name not in OWNED}
+    check_fields({name: value for name, value in defaults.items() if isinstance(value, (int, float, str))})
+
+
+def test_words_are_those_that_are_compared_with():
+    assert REPORTERS.keys() == INTEGRATION_TO_CALLBACK.keys()
+    source = inspect.getsource(grpo_trainer) + inspect.getsource(inspect.getmodule(GRPOConfig))
+    words = [word for words in CHOICES.values() for word in words if isinstance(word, str)]
+    assert not [word for word in words if f'"{word}"' not in source]
+
+
+def test_tyro_tells_its_errors_to_a_hook():
+    assert callable(tyro._errors.on_parse_error)
+    events = ("BadValue", "InstantiationFailure", "InvalidChoice", "MissingArgs", "UnrecognizedArgs")
+    assert all(issubclass(getattr(tyro._errors, name), tyro._errors.ParseErrorEvent) for name in events)

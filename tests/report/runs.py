@@ -7,6 +7,7 @@ from typing import Any
 from gar.config import dump_config, make_config
 from gar.data.arithmetic import load_arithmetic
 from gar.records import RolloutRecord, RunFolder
+from gar.records.samples import SampleRecord
 from gar.types import Status
 
 PROBLEMS = load_arithmetic("train")
@@ -39,6 +40,17 @@ def evaluation(num_correct: Sequence[int], num_samples: int = 4) -> dict[str, An
     problems = [{"id": f"p{i}", "num_correct": count, "num_well_formatted": 4} for i, count in enumerate(num_correct)]
     pass_at = {"1": sum(num_correct) / len(num_correct) / num_samples}
     return {"step": 0, "sets": {"test": {"num_samples": num_samples, "pass_at": pass_at, "problems": problems}}}
+
+
+def sample(problem: int, index: int, **changes: Any) -> SampleRecord:
+    """A right sample of an evaluation on the set `test`, unless told otherwise."""
+    asked = load_arithmetic("test")[problem]
+    values: dict[str, Any] = {
+        "set_name": "test", "problem_id": asked.id, "group_index": problem, "response_index": index,
+        "prompt": asked.prompt, "response": asked.anchors[0].text, "gold": asked.answer, "answer": asked.answer,
+        "status": Status.OK, "verified": True, "well_formatted": True, "num_tokens": 16, "truncated": False,
+    }  # fmt: skip
+    return SampleRecord(**values | changes)
 
 
 def make_run(

@@ -1,20 +1,27 @@
-"""The page in a real browser: no error, every tab and filter works, hostile texts stay texts, on a phone too."""
+"""The page in a real browser: no error, every tab and filter works, hostile texts stay texts, on a phone too; live, it
+follows a run that grows, and nothing leaves the machine."""
 
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gar.records import RunFolder
+from gar.records.samples import write_samples
 from gar.report import build
 from gar.report.build import ReportOptions, write_report
-from tests.report.runs import make_run, rollout, wrong
+from gar.report.serve import LiveReport, ReportServer
+from gar.types import Status
+from tests.report.runs import make_run, rollout, sample, wrong
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402 - skipped above without selenium
 from selenium.webdriver.common.keys import Keys  # noqa: E402 - the same
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402 - the same
 
 pytestmark = pytest.mark.browser
 
@@ -63,6 +70,26 @@ def page(tmp_path_factory) -> Path:
     return folder / "page.html"
 
 
+@pytest.fixture(scope="module")
+def one_run(tmp_path_factory) -> Path:
+    """A run with evaluation samples, tags, and a figure with a hostile name."""
+    run = make_run(tmp_path_factory.mktemp("one"), settings={"records": {"tags": (HOSTILE, "night")}})
+    wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
+    write_samples(run / "evaluation" / "before.parquet", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
+    write_samples(run / "evaluation" / "after.parquet", [sample(p, i) for p in (0, 1) for i in (0, 1)])
+    (run / "figures").mkdir()
+    (run / "figures" / (HOSTILE.replace("/", "|")[:80] + ".svg")).write_text(
+        "<svg xmlns='http://www.w3.org/2000/svg' width='400' height='300'><rect width='400' height='300'/></svg>"
+    )
+    return run
+
+
+@pytest.fixture(scope="module")
+def one_page(one_run) -> str:
+    write_report([one_run], one_run.parent / "one.html")
+    return (one_run.parent / "one.html").as_uri()
+
+
 @pytest.fixture
 def opened(browser, page) -> Iterator[Any]:
     """The page, freshly loaded. No test may leave a message in the console."""
@@ -72,6 +99,22 @@ def opened(browser, page) -> Iterator[Any]:
     yield browser
     assert browser.get_log("browser") == []
     assert "gone" not in browser.title
+
+
+@pytest.fixture
+def opened_one(browser, one_page) -> Iterator[Any]:
+    """The page of one run, freshly loaded."""
+    size(browser, 1280, 900)
+    visit(browser, one_page)
+    yield browser
+    assert browser.get_log("browser") == []
+    assert "gone" not in browser.title
+
+
+def visit(browser, address: str) -> None:
+    """Load a page as from a link, not as a jump inside the page that is open."""
+    browser.get("about:blank")
+    browser.get(address)
 
 
 def size(browser, width: int, height: int) -> None:
@@ -176,15 +219,30 @@ def test_formulas_are_drawn_and_prices_stay(opened):
     assert response_text(opened) == FORMULAS
 
 
-def test_no_sideways_scroll_on_a_phone(opened):
-    size(opened, 390, 844)
+# Long names in the list end in an ellipsis.
+OFF_SCREEN = """
+return [...document.querySelectorAll('body *:not(.item *)')].filter((element) => {
+  const box = element.getBoundingClientRect();
+  return box.width && element.checkVisibility() && (box.left < -1 || box.right > innerWidth + 1);
+}).map((element) => element.outerHTML.slice(0, 80))
+"""
+
+
+@pytest.mark.parametrize("which", ["page", "one_page"])
+def test_nothing_is_off_the_screen_of_a_phone(browser, which, request):
+    address = request.getfixturevalue(which)
+    size(browser, 390, 844)
+    visit(browser, address if isinstance(address, str) else address.as_uri())
     for tab in TABS:
-        go(opened, tab)
-        assert opened.execute_script("return document.documentElement.scrollWidth") <= 390, tab
-    go(opened, "rollouts")
-    for item in items(opened)[:4]:
+        if not browser.find_elements(By.ID, f"tab-{tab}"):
+            continue
+        go(browser, tab)
+        assert browser.execute_script(OFF_SCREEN) == [], tab
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, tab
+    go(browser, "rollouts")
+    for item in items(browser)[:4]:
         item.click()
-        assert opened.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
 
 
 def test_the_keyboard_alone_reaches_everything(opened):
@@ -262,3 +320,182 @@ def test_token_shares_are_shaded(browser, tmp_path, monkeypatch):
     assert any(token.value_of_css_property("background-color") != "rgba(0, 0, 0, 0)" for token in tokens)
     assert "sum to" in browser.find_element(By.CSS_SELECTOR, ".scale").text
     assert browser.get_log("browser") == []
+
+
+def chart(browser, number: int = 0) -> Any:
+    return browser.find_elements(By.CSS_SELECTOR, "[role=tabpanel]:not([hidden]) .chart")[number]
+
+
+def readings(browser) -> list[str]:
+    return [each.text for each in browser.find_elements(By.CSS_SELECTOR, "[role=tabpanel]:not([hidden]) .read")]
+
+
+def drag(browser, element: Any, start: float, end: float) -> None:
+    """Press at one share of the element's width, and let go at another."""
+    width = element.size["width"]
+    actions = webdriver.ActionChains(browser)
+    actions.move_to_element_with_offset(element, int((start - 0.5) * width), 0).click_and_hold()
+    actions.move_to_element_with_offset(element, int((end - 0.5) * width), 0).release().perform()
+
+
+def test_the_first_page_has_the_curve(opened_one):
+    assert chart(opened_one).find_element(By.CSS_SELECTOR, ".line").is_displayed()
+    assert opened_one.find_element(By.CSS_SELECTOR, ".tags").text.split("\n") == [HOSTILE, "night"]
+
+
+def test_curves_share_a_cursor_zoom_and_lead_to_rollouts(opened_one):
+    go(opened_one, "curves")
+    picture = chart(opened_one).find_element(By.TAG_NAME, "svg")
+    opened_one.execute_script("arguments[0].focus()", picture)
+    picture.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
+    assert len(readings(opened_one)) >= 4
+    assert {text.partition(":")[0] for text in readings(opened_one)} == {"step 2"}
+    drag(opened_one, picture, 0.4, 0.75)
+    assert "from=3&to=5" in opened_one.current_url
+    opened_one.refresh()
+    chart(opened_one).find_element(By.TAG_NAME, "svg").send_keys(Keys.HOME)
+    assert {text.partition(":")[0] for text in readings(opened_one)} == {"step 3"}
+    opened_one.find_element(By.CSS_SELECTOR, ".zoom button").click()
+    assert "from" not in opened_one.current_url
+    picture = chart(opened_one, 1).find_element(By.TAG_NAME, "svg")
+    webdriver.ActionChains(opened_one).move_to_element_with_offset(
+        picture, picture.size["width"] // 2 - 14, 0
+    ).click().perform()
+    assert opened_one.current_url.endswith("#rollouts?step=6")
+    assert count(opened_one) == 4
+    opened_one.back()
+    assert chart(opened_one).is_displayed()
+
+
+def test_a_link_opens_one_rollout_with_its_filters(opened_one, one_page):
+    go(opened_one, "rollouts")
+    choose(opened_one, "step", "3")
+    choose(opened_one, "verdict", "wrong")
+    items(opened_one)[1].click()
+    link, heading = opened_one.current_url, opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text
+    assert "step 3, response 2" in heading
+    visit(opened_one, link)
+    assert opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text == heading
+    assert count(opened_one) == 2
+    assert items(opened_one)[1].get_attribute("aria-selected") == "true"
+    visit(opened_one, f"{one_page}#rollouts?group=0:99:0&response=1")
+    assert "not among those drawn for this page" in opened_one.find_element(By.CSS_SELECTOR, ".detail").text
+
+
+def test_a_step_that_is_not_here_stands_for_the_nearest(opened_one, one_page):
+    visit(opened_one, f"{one_page}#rollouts?step=99")
+    assert opened_one.find_element(By.ID, "step-note").text.endswith("shown is step 6.")
+    assert count(opened_one) == 4
+
+
+def test_evaluation_samples_face_each_other_before_and_after(opened_one):
+    go(opened_one, "rollouts")
+    choose(opened_one, "from", "test, after")
+    assert count(opened_one) == 4
+    choose(opened_one, "verdict", "wrong")
+    assert count(opened_one) == 0
+    choose(opened_one, "from", "test, before")
+    assert count(opened_one) == 4
+    headings = [each.text for each in opened_one.find_elements(By.CSS_SELECTOR, ".texts h3")]
+    assert headings == [
+        "Prompt",
+        "Response before training: wrong",
+        "Response after training: right",
+        "Expert solution",
+    ]
+    assert response_text(opened_one) == "2+2=5"
+    opened_one.find_elements(By.CSS_SELECTOR, ".mates")[1].find_elements(By.TAG_NAME, "button")[1].click()
+    assert "test, after training, response 2" in opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text
+
+
+def test_figures_open_large(opened_one):
+    go(opened_one, "figures")
+    opened_one.find_elements(By.CSS_SELECTOR, ".pictures button")[-1].click()
+    dialog = opened_one.find_element(By.CSS_SELECTOR, "dialog[open]")
+    assert dialog.find_element(By.TAG_NAME, "img").size["width"] > 800
+    assert "onerror" in dialog.text
+    dialog.send_keys(Keys.ESCAPE)
+    assert not opened_one.find_elements(By.CSS_SELECTOR, "dialog[open]")
+
+
+def test_tables_sort_and_the_table_of_runs_is_searched(opened):
+    def names() -> list[str]:
+        return [row.text for row in opened.find_elements(By.CSS_SELECTOR, "#panel-runs tbody td:first-child")]
+
+    go(opened, "runs")
+    assert names()[0] == "first"
+    for expected in ("ascending", "descending"):
+        opened.find_element(By.CSS_SELECTOR, "#panel-runs th:first-child .sort").click()
+        assert opened.find_element(By.CSS_SELECTOR, "#panel-runs th").get_attribute("aria-sort") == expected
+    assert names() == sorted(names(), reverse=True) != [names()[1], names()[0]]
+    opened.refresh()
+    assert opened.find_element(By.CSS_SELECTOR, "#panel-runs th").get_attribute("aria-sort") == "descending"
+    opened.find_element(By.CSS_SELECTOR, "[data-filter=q]").send_keys("GAR-")
+    assert names() == ["first"]
+
+
+def test_nothing_leaves_the_file(opened_one):
+    for tab in TABS:
+        if tab != "runs":
+            go(opened_one, tab)
+    loaded = opened_one.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert not [name for name in loaded if not name.startswith("data:")]
+
+
+@pytest.fixture
+def live(tmp_path, browser) -> Iterator[tuple[RunFolder, str]]:
+    """A run that trains, its server, and the browser at the table of its runs."""
+    run = make_run(
+        tmp_path / "runs", "trains", steps=3, status="running", evaluations={}, settings={"trl": {"max_steps": 9}}
+    )
+    make_run(tmp_path / "runs", HOSTILE.replace("/", "|")[:80], steps=1)
+    with ReportServer(LiveReport([tmp_path / "runs"], ReportOptions()), 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        size(browser, 1280, 900)
+        visit(browser, server.url)
+        yield RunFolder(run), server.url
+        browser.get("about:blank")
+        server.shutdown()
+        thread.join()
+    assert browser.get_log("browser") == []
+
+
+def shown(browser, selector: str, words: str) -> Any:
+    """The first such element, once it has these words."""
+
+    def found(driver: Any) -> Any:
+        elements = driver.find_elements(By.CSS_SELECTOR, selector)
+        return elements and words in elements[0].text and elements[0]
+
+    return WebDriverWait(browser, 20).until(found)
+
+
+def test_the_live_page_follows_a_run_that_grows(browser, live):
+    run, url = live
+    shown(browser, "#panel-runs td a", HOSTILE.replace("/", "|")[:80])
+    browser.find_element(By.LINK_TEXT, "trains").click()
+    shown(browser, ".verdict", "Training: step 3 of 9.")
+    run.append_metrics({"step": 4, "reward": 0.4})
+    shown(browser, ".verdict", "Training: step 4 of 9.")
+    browser.get(f"{url}?run=trains#rollouts?step=2&group=0:2:1&response=2")
+    shown(browser, ".detail h2", "step 2, response 2")
+    run.write_rollouts(5, [rollout(5, 0, 0)])
+    shown(browser, "[data-filter=step]", "5")
+    assert "step 2, response 2" in browser.find_element(By.CSS_SELECTOR, ".detail h2").text
+    choose(browser, "step", "5")
+    assert count(browser) == 1
+    go(browser, "figures")
+    assert WebDriverWait(browser, 20).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, ".pictures img"))
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert [name for name in loaded if name.startswith(url)]
+    assert not [name for name in loaded if not name.startswith((url, "data:"))]
+
+
+def test_the_live_table_opens_runs_side_by_side(browser, live):
+    shown(browser, "#panel-runs td a", "script")
+    for box in browser.find_elements(By.CSS_SELECTOR, "#panel-runs [type=checkbox]"):
+        box.click()
+    browser.find_element(By.LINK_TEXT, "Open 2 side by side").click()
+    shown(browser, ".verdict", "No verdict: ")
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".legend span")) == 2

@@ -14,14 +14,16 @@ from gar.errors import ConfigError
 from gar.records import RunFolder
 from gar.records.files import write_parquet
 from gar.records.rollouts import rollout_table
+from gar.records.samples import write_samples
 from gar.report import build
 from gar.report.build import ReportOptions, make_report, write_report
 from gar.report.definitions import DEFINITIONS
-from gar.report.page import MAX_BYTES, SCRIPTS, _asset
+from gar.report.page import LIVE_SCRIPT, MAX_BYTES, SCRIPTS, _asset
 from gar.report.read import read_run
 from gar.report.sample import draw_groups
+from gar.types import Status
 from tests.cli.test_main import modules_after
-from tests.report.runs import PROBLEMS, make_run, rollout, wrong
+from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
 
 HOSTILE = (
     "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
@@ -68,10 +70,11 @@ def test_the_policy_allows_the_style_and_the_script_inside_and_nothing_else(tmp_
 
 
 def test_scripts_never_turn_text_into_html():
-    for name in SCRIPTS:
+    for name in (*SCRIPTS, LIVE_SCRIPT):
         script = _asset(name)
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|DOMParser|srcdoc", script)
-        assert not re.search(r"fetch\(|XMLHttpRequest|https?://(?!www\.w3\.org/)", script)
+        assert not re.search(r"XMLHttpRequest|https?://(?!www\.w3\.org/)", script)
+        assert ("fetch(" in script) == (name == LIVE_SCRIPT)
 
 
 def test_equal_runs_give_equal_pages(tmp_path):
@@ -224,6 +227,75 @@ def test_pictures_are_images_from_rollouts_and_folders(tmp_path):
     assert len(captions) == 4
     assert any("Figures left out, to keep the file small: run/figures/big.svg" in note for note in report.notes)
     assert "<svg><script/>" not in text
+
+
+def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
+    run = make_run(tmp_path, steps=1, settings={"evaluate": {"sources": ("test",)}})
+    for moment, status in (("before", Status.WRONG), ("after", Status.OK)):
+        rows = [sample(p, i, status=status, verified=status == Status.OK) for p in range(50) for i in range(4)]
+        write_samples(run / "evaluation" / f"{moment}.parquet", rows)
+    report, _ = write(tmp_path, run, max_rollouts=40)
+    shown = [group for group in report.rollouts.groups if group.moment]
+    assert "Of the evaluations, 40 of 400 samples are shown: all samples, before and after" in report.rollouts.notes[1]
+    assert {len(group.responses) for group in shown} == {4}
+    before, after = ([g.problem_id for g in shown if g.moment == moment] for moment in ("before", "after"))
+    assert before == after
+    assert {(g.moment, r.verdict) for g in shown for r in g.responses} == {("before", "wrong"), ("after", "right")}
+    experts = {problem.id: problem.anchors[0].text for problem in load_arithmetic("test")}
+    assert all(group.expert and group.expert.parts == [experts[group.problem_id]] for group in shown)
+
+
+def test_samples_that_cannot_be_read_are_named(tmp_path):
+    run = make_run(tmp_path, steps=1)
+    (run / "evaluation" / "after.parquet").write_text("no table")
+    notes = write(tmp_path, run)[0].rollouts.notes
+    assert any("evaluation before training are not shown: they were not recorded" in note for note in notes)
+    assert any("after.parquet: not a readable Parquet file" in note for note in notes)
+
+
+def test_token_shares_are_computed_of_evaluation_samples_too(tmp_path):
+    run = make_run(tmp_path, rollouts={}, settings={"evaluate": {"sources": ("test",)}})
+    write_samples(run / "evaluation" / "after.parquet", [sample(0, 0)])
+    report, _ = write(tmp_path, run, token_shares="start")
+    (group,) = report.rollouts.groups
+    assert group.responses[0].shares.alignment == pytest.approx(1, abs=1e-3)  # the response is the expert solution
+
+
+def test_a_run_without_an_end_says_how_far_it_came(tmp_path):
+    settings = {"trl": {"max_steps": 24}}
+    for status, words in (("running", "Training: step 2 of 24."), ("failed", "The run failed after step 2 of 24.")):
+        run = make_run(tmp_path, status, steps=2, status=status, evaluations={}, settings=settings)
+        assert write(tmp_path / status, run)[0].headline == words
+
+
+def test_long_curves_keep_their_ends(tmp_path):
+    run = read_run(make_run(tmp_path, steps=0, rollouts={}))
+    run.metrics.extend({"step": step, "reward": 0.5} for step in range(1, 3001))
+    line = make_report([run], ReportOptions()).charts[0].series[0]
+    assert (line.steps[0], line.steps[-1], len(line.steps), len(line.values), len(line.low)) == (1, 3000, *[1000] * 3)
+
+
+def test_write_report_replaces_only_a_report_about_the_same_runs(tmp_path):
+    run, other = make_run(tmp_path, "run", steps=1), make_run(tmp_path, "other", steps=1)
+    out = tmp_path / "page.html"
+    write_report([run], out)
+    write_report([run], out)
+    with pytest.raises(
+        ConfigError, match=r"page\.html exists, and is not a report about the same runs. Add --overwrite"
+    ):
+        write_report([run, other], out)
+    out.write_text("my notes")
+    with pytest.raises(ConfigError, match="exists"):
+        write_report([run], out)
+    assert out.read_text() == "my notes"
+    assert main(["report", str(run), "--out", str(out), "--overwrite"]) == 0
+
+
+def test_write_report_of_a_folder_is_about_the_runs_in_it(tmp_path):
+    for seed in (0, 1):
+        make_run(tmp_path / "runs", f"s{seed}", seed=seed, steps=1)
+    report, _ = write(tmp_path, tmp_path / "runs")
+    assert [run.name for run in report.runs] == report.all_runs.keys == ["s0", "s1"]
 
 
 def test_write_report_refuses_a_run_named_twice(tmp_path):

@@ -1,13 +1,16 @@
 """What is said of runs: the right pairs, the right test, and never a win that was not shown."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
+from gar.records import RunFolder
 from gar.report.groups import differing_settings, group_runs
 from gar.report.read import read_run
 from gar.report.verdicts import changes, contests, headline, p_sentence, sentences
-from tests.report.runs import EVALUATION, make_run, rollout
+from tests.report.runs import EVALUATION, evaluation, make_run, rollout
 
 AFTER = np.array(EVALUATION["after"])
 
@@ -88,6 +91,45 @@ def test_contests_refuse_other_training_problems(tmp_path):
     assert contests(groups, notes) == []
     assert "were not trained on the same problems in the same order (seed 0)" in notes[0]
     assert headline(groups, [], []) == "No verdict: these runs have no measurement in common."
+
+
+def two_runs(tmp_path, first, second):
+    """Runs of two methods with these evaluations after training, as groups."""
+    evaluated = {"grpo": first, "gar-grpo": second}
+    runs = [make_run(tmp_path, name, settings={"method": name}, steps=1, evaluations={}) for name in evaluated]
+    for run, (counts, num_samples) in zip(runs, evaluated.values(), strict=True):
+        RunFolder(run).write_json("evaluation/after.json", evaluation(counts, num_samples))
+    return group_runs([read_run(run) for run in runs])
+
+
+def test_contests_use_the_problems_that_both_were_measured_on(tmp_path):
+    groups = two_runs(tmp_path, ([1, 2, 0, 3, 4, 4], 4), ([8, 8, 8, 8], 8))
+    notes: list[str] = []
+    (contrast,) = contests(groups, notes)
+    assert (contrast.result.num_problems, contrast.result.difference) == (4, pytest.approx(1 - 6 / 16))
+    assert notes == ["gar-grpo and grpo are compared on the 4 problems of test that both were measured on"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (
+            {"num_correct": {"q": 1}},
+            "gar-grpo and grpo are not compared on test: they were measured on different problems",
+        ),
+        ({"num_correct": None}, "gar-grpo and grpo are not compared on test: gar-grpo has no counts by problem"),
+        ({"num_samples": 3, "pass_at": {4: 0.5}}, "by pass@4, which takes 4 samples of each problem: gar-grpo has 3"),
+    ],
+)
+def test_runs_that_cannot_be_compared_say_why(tmp_path, changed, reason):
+    groups = two_runs(tmp_path, ([1], 4), ([2], 4))
+    for group, change in zip(groups, ({"pass_at": {4: 0.5}} if "pass_at" in changed else {}, changed), strict=True):
+        sets = group.runs[0].evaluations["after"]
+        sets["test"] = replace(sets["test"], **change)
+    notes: list[str] = []
+    assert contests(groups, notes) == []
+    assert notes[0].endswith(reason)
+    assert headline(groups, [], [], notes) == f"No verdict: {notes[0]}."
 
 
 def test_contests_refuse_another_order_of_problems(tmp_path):

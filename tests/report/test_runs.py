@@ -1,0 +1,48 @@
+"""Runs below a folder, and the table of them."""
+
+import pytest
+
+from gar.errors import ConfigError, RecordError
+from gar.records.contents import read_run
+from gar.report.runs import find_runs, runs_table, tags
+from tests.report.runs import make_run
+
+
+def test_find_runs_takes_runs_and_folders_of_them(tmp_path):
+    one, deep = make_run(tmp_path / "a", "one", steps=0), make_run(tmp_path / "b" / "c" / "d", "deep", steps=0)
+    make_run(tmp_path / ".hidden", "no", steps=0)
+    make_run(one, "inside", steps=0)  # a checkpoint may look like a run
+    make_run(tmp_path / "b" / "1" / "2" / "3" / "4", "too-deep", steps=0)
+    assert find_runs([one, tmp_path / "b"]) == {"one": one, "c/d/deep": deep}
+    assert list(find_runs([tmp_path])) == ["a/one", "b/c/d/deep"]
+
+
+def test_find_runs_refuses_what_holds_none_and_a_run_twice(tmp_path):
+    one = make_run(tmp_path / "a", "one", steps=0)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordError, match="empty: not a run folder, and none in it, 4 levels deep, is one"):
+        find_runs([tmp_path / "empty"])
+    with pytest.raises(RecordError, match="no such folder"):
+        find_runs([tmp_path / "nowhere"])
+    with pytest.raises(ConfigError, match="every run once"):
+        find_runs([one, tmp_path / "a"])
+
+
+def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
+    runs = {
+        "new": make_run(tmp_path, "new", status="running", evaluations={"before": [1, 2]},
+                        settings={"records": {"tags": ("night", "a")}}),
+        "bare": make_run(tmp_path, "bare", steps=0, evaluations={}),
+    }  # fmt: skip
+    (runs["bare"] / "config.yaml").unlink()
+    read = {name: read_run(path) for name, path in runs.items()}
+    table = runs_table(read)
+    assert table.keys == ["new", "bare"]
+    new, bare = (dict(zip([column.heading for column in table.columns], row, strict=True)) for row in table.rows)
+    assert tags(read["new"]) == ["night", "a"]
+    assert new | {"start": ""} == {
+        "run": "new", "tags": "night, a", "status": "running", "method": "gar-grpo", "model": "embedded",
+        "problems": "arithmetic", "seed": "0", "steps": "6", "right": "10 % → 60 %", "test pass@1": "0.375 → –",
+        "start": "",
+    }  # fmt: skip
+    assert [bare[name] for name in ("tags", "method", "steps", "right", "test pass@1")] == ["", "–", "0", "–", "–"]

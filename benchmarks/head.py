@@ -34,7 +34,7 @@ from torch import Tensor
 from gar.core import gradient_activation_means
 from gar.core.head import cpu_has_bfloat16_products
 
-SHAPES = {"256x4096": 4096, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
+SHAPES = {"256x4096": 4096, "576x49152": 512, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
 """Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""
 
 RESPONSES = 4

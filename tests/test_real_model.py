@@ -26,6 +26,7 @@ from gar.scoring import GarScorer, ResponseGroup
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
 from tests.docs.pages import ROOT, shown_commands
+from tests.docs.test_notebooks import run_notebook
 from tests.models.autograd import own_means
 
 MODEL = "smollm2"
@@ -199,8 +200,8 @@ def test_an_adapter_is_trained_and_merged(tmp_path):
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_the_page_of_the_first_real_model_runs_as_written(tmp_path):
-    """In the order of the page, in an empty folder with the examples beside it: half an hour on two cores."""
+def test_the_page_of_the_first_real_model_runs_as_written(tmp_path, monkeypatch):
+    """In the order of the page, in an empty folder with the examples beside it, then the notebook of the same."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     commands = [
         command.text for command in shown_commands(ROOT / "docs" / "first-real-model.md")
@@ -212,3 +213,6 @@ def test_the_page_of_the_first_real_model_runs_as_written(tmp_path):
         start = [sys.executable, "-m", "gar"] if program == "gar" else [sys.executable]
         done = subprocess.run([*start, *arguments], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
+    monkeypatch.chdir(tmp_path)
+    _, num_pictures = run_notebook(ROOT / "examples" / "first_real_model.ipynb")
+    assert num_pictures == 2

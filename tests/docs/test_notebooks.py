@@ -37,7 +37,7 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("path", "num_pictures"), [("quick_start", 0), ("analysis", 4)])
+@pytest.mark.parametrize(("path", "num_pictures"), [("quick_start", 0), ("analysis", 4), ("first_real_model", 2)])
 def test_notebooks_are_committed_with_what_they_show(path, num_pictures):
     notebook = json.loads((EXAMPLES / f"{path}.ipynb").read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]

@@ -1,6 +1,6 @@
 """A generated task for a real language model: short English word problems of two or three steps.
 
-    Ana has 4 bags with 6 pens in each. Ana gives away 5 pens. Then Ana sells every pen for 3 dollars.
+    Ana has 4 bags with 6 pens in each. Ana gives away 5 pens. Then Ana sells all the pens for 3 dollars each.
     How many dollars does Ana get?
 
 A prompt ends in a line break: byte-pair tokenizers would merge `?` with the `<` of a response's first tag.

@@ -5,17 +5,14 @@ from typing import Any, get_args
 
 from gar.errors import ConfigError, DataError
 from gar.methods import Engine, Method
-from gar.methods.base import AlignmentSource, Estimator
+from gar.methods.base import Estimator, Need
 from gar.settings import LossSettings
 from gar.shaping import Shaping
 from gar.types import Problem
 
 TRL = Engine(
     name="TRL",
-    can=frozenset(
-        [*get_args(AlignmentSource), "compares_responses", "token_vectors"]
-        + ["token_level", "token_bonus", "gate", "loss"]
-    ),
+    can=frozenset(need for kind in get_args(Need) for need in get_args(kind)),  # everything
     estimators=dict.fromkeys(get_args(Estimator), ()),
     ddof=1,
     eps=1e-4,

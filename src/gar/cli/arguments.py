@@ -71,16 +71,15 @@ def parse(
     if isinstance(kind, dict) and arguments and not arguments[0].startswith("-") and arguments[0] not in kind:
         hint = nearest(arguments[0], kind)
         raise UsageError(f"unknown command '{arguments[0]}', expected one of {', '.join(kind)}.{hint}")
-    for _ in range(2):
+    while True:
         try:
             with on_parse_error(_raise):
                 return call(kind, args=arguments, prog=prog, description=description, **options)
         except _Misread as misread:
-            event = misread.event
-        if (in_full := [spelled(argument, known) for argument in arguments]) == arguments:
-            break
-        arguments = in_full
-    raise UsageError(_explained(event, arguments, known))
+            in_full = [spelled(argument, known) for argument in arguments]
+            if in_full == arguments:
+                raise UsageError(_explained(misread.event, arguments, known)) from None
+            arguments = in_full
 
 
 def _raise(event: ParseErrorEvent) -> None:

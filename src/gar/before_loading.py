@@ -11,7 +11,7 @@ from gar.config import RunConfig, preset_names
 from gar.data.arithmetic import Split
 from gar.data.problems import ProblemReader
 from gar.data.rows import FILE_SUFFIXES, check_source
-from gar.data.run_problems import EMBEDDED, load_run_problems
+from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import ConfigError, DataError, GarError
 from gar.integrations.trl.fields import check_fields, check_packages
 from gar.models.hub import check_model_name
@@ -60,7 +60,7 @@ def check_problems_source(settings: DataSettings) -> None:
         DataError: It is not; for a file of a preset with the command that makes it.
     """
     source = settings.source
-    if source == EMBEDDED:
+    if source in GENERATED:
         load_run_problems(settings.model_copy(update={"max_problems": 1}))
         return
     try:

@@ -1,11 +1,13 @@
 """How fast the closed form goes through an LM head, against everything else that could form the same vectors.
 
     python benchmarks/head.py [--shape 1024x151936] [--dtype float32] [--tokens 512] [--rounds 3] [--device cpu]
+        [--ways "ours" "ours, unit"]
 
 The same hidden states, targets and head for all ways, interleaved (A B C A B C), random peaked softmax, one thread:
 
 * two products: `h W^T` and `P W`, nothing between them: what no exact way without logits can beat;
-* ours: `gradient_activation_means`, in the precision it chooses, and in float32 for a bfloat16 head;
+* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head; with token
+  vectors of unit length; and token vectors instead, whose last response is the anchor of the others (match, kernel);
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
   makes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
@@ -22,7 +24,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +35,10 @@ from common import machine, peak_memory, spread, write_json
 from torch import Tensor
 
 from gar.core import gradient_activation_means
+from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.head import cpu_has_bfloat16_products
+from gar.core.similarity import ResponseTokens, kernel_similarity, token_vectors
+from gar.core.token_match import ordered_match, token_match
 
 SHAPES = {"256x4096": 4096, "576x49152": 512, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
 """Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""
@@ -41,6 +47,7 @@ RESPONSES = 4
 CHUNK = 256
 CHECKED_TOKENS = 64
 BARE, OURS = "two products", "ours"
+TOKEN_FORMS = ("match", "ordered", "kernel")
 
 
 class Case(NamedTuple):
@@ -64,8 +71,21 @@ def make_case(shape: str, dtype: torch.dtype, device: str, tokens: int) -> Case:
     return Case(hidden.to(dtype), weight.to(dtype), targets, index)
 
 
-def ours(case: Case, precision: str = "auto") -> Tensor:
-    return gradient_activation_means(*case, num_responses=RESPONSES, precision=precision)
+def ours(case: Case, precision: str = "auto", weighting: str = "norm") -> Tensor:
+    return gradient_activation_means(*case, num_responses=RESPONSES, precision=precision, weighting=weighting)
+
+
+def token_form(case: Case, similarity: str) -> Tensor:
+    """Likeness of all responses but the last to that one, from the vectors of their tokens."""
+    signal = Signal("gradient" if similarity == "kernel" else "gradient-activation")
+    tokens = ScoredTokens(case.hidden, case.targets, case.index, RESPONSES)
+    vectors = token_vectors(tokens, Head(case.weight), signal, Budget())
+    last = case.index == RESPONSES - 1
+    responses, anchor = ResponseTokens(vectors[~last], case.index[~last], RESPONSES - 1), vectors[last]
+    if similarity == "kernel":
+        hidden = case.hidden.to(vectors.dtype)
+        return kernel_similarity(responses, hidden[~last], anchor, hidden[last])
+    return (token_match if similarity == "match" else ordered_match)(responses, anchor).recall
 
 
 @torch.no_grad()
@@ -149,6 +169,9 @@ def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
     ways[OURS] = ours
     if case.weight.dtype == torch.bfloat16 and not slow:
         ways[f"{OURS}, float32"] = lambda case: ours(case, "float32")
+    ways[f"{OURS}, unit"] = lambda case: ours(case, weighting="unit")
+    for form in TOKEN_FORMS:
+        ways[f"{OURS}, {form}"] = partial(token_form, similarity=form)
     ways["autograd"] = lambda case: autograd(case, head_gradient=False)
     ways["autograd with dW"] = lambda case: autograd(case, head_gradient=True)
     if hasattr(F, "linear_cross_entropy"):
@@ -179,18 +202,26 @@ def seconds(way: Callable[[Case], Tensor], case: Case) -> float:
     return begin.elapsed_time(end) / 1000
 
 
-def disagreement(way: Callable[[Case], Tensor], case: Case) -> float:
+def has_vectors(name: str) -> bool:
+    """Whether a way ends in the mean vectors that the others have."""
+    return not name.startswith(BARE) and not name.endswith(TOKEN_FORMS)
+
+
+def disagreement(way: Callable[[Case], Tensor], case: Case, weighting: str = "norm") -> float:
     """Largest 1 - cos of a response with float64, as half the squared distance of unit vectors."""
     every = slice(None, None, max(1, len(case.index) // CHECKED_TOKENS))
     few = case._replace(hidden=case.hidden[every], targets=case.targets[every], index=case.index[every])
     exact = few._replace(hidden=few.hidden.double(), weight=few.weight.double())
-    truth = F.normalize(gradient_activation_means(*exact, num_responses=RESPONSES).double(), dim=-1)
+    truth = F.normalize(ours(exact, weighting=weighting).double(), dim=-1)
     return float((F.normalize(way(few).double(), dim=-1) - truth).square().sum(-1).max() / 2)
 
 
-def measure(shape: str, dtype: torch.dtype, device: str, tokens: int, rounds: int) -> dict[str, Any]:
+def measure(
+    shape: str, dtype: torch.dtype, device: str, tokens: int, rounds: int, only: Sequence[str] = ()
+) -> dict[str, Any]:
     case = make_case(shape, dtype, device, tokens)
     ways, times, missing = all_ways(case), {}, {}
+    ways = {name: way for name, way in ways.items() if not only or name in only or name.startswith(BARE)}
     for name, way in list(ways.items()):
         try:
             way(case) if case.hidden.is_cuda else way(make_case("64x1000", dtype, device, 32))  # warm-up
@@ -209,7 +240,14 @@ def measure(shape: str, dtype: torch.dtype, device: str, tokens: int, rounds: in
         "time_of_two_products_over_its_own": {
             name: spread([b / a for a, b in zip(values, times[bare], strict=True)]) for name, values in times.items()
         },
-        "one_minus_cosine": {name: disagreement(way, case) for name, way in ways.items() if not name.startswith(BARE)},
+        "seconds_over_ours": {
+            name: spread([a / b for a, b in zip(values, times[OURS], strict=True)])
+            for name, values in times.items() if name.startswith(f"{OURS},") and OURS in times
+        },
+        "one_minus_cosine": {
+            name: disagreement(way, case, "unit" if name.endswith("unit") else "norm")
+            for name, way in ways.items() if has_vectors(name)
+        },
         "peak_bytes": {name: own_memory(name, shape, dtype, device, tokens) for name in ways},
         "not_run": missing,
     }  # fmt: skip
@@ -250,6 +288,8 @@ def print_table(result: dict[str, Any]) -> None:
         )  # fmt: skip
     console = Console(width=110)
     console.print(table)
+    for name, ratio in result["seconds_over_ours"].items():
+        console.print(f"{name}: {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f}) of ours' seconds")
     for name, reason in result["not_run"].items():
         console.print(f"{name} did not run: {reason}", markup=False)
 
@@ -270,6 +310,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, help="default: by shape, type and device")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--ways", nargs="+", default=(), help="only these, by name, and the two products")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -277,11 +318,11 @@ def main() -> None:
     dtypes = [getattr(torch, name) for name in arguments.dtype or ["float32", "bfloat16"]]
     if arguments.memory_of:
         return print_memory_of(arguments.memory_of, arguments.shape, dtypes[0], arguments.device, arguments.tokens)
-    out = arguments.out or Path(f"results/head-{arguments.device}.json")
+    out = arguments.out or Path(f"results/head-{'forms-' if arguments.ways else ''}{arguments.device}.json")
     for shape in SHAPES if arguments.shape == "all" else [arguments.shape]:
         for dtype in dtypes:
             tokens = arguments.tokens or tokens_of(shape, dtype, arguments.device)
-            result = measure(shape, dtype, arguments.device, tokens, arguments.rounds)
+            result = measure(shape, dtype, arguments.device, tokens, arguments.rounds, arguments.ways)
             print_table(result)
             keep(result, out)
     return None

@@ -338,7 +338,12 @@ def main() -> None:
     parser.add_argument("--anchor-tokens", type=int, default=GROUP.anchor_tokens)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--layers", type=int, help="of the body, if not the model's own: forms compare as well with one"
+    )
     arguments = parser.parse_args()
+    if arguments.layers:
+        MODELS[arguments.model]["num_hidden_layers"] = arguments.layers
     torch.set_num_threads(1)
     tokens = arguments.response_tokens
     group = GROUP._replace(

@@ -71,28 +71,28 @@ def token_match(
     units, anchor_units = unit_tokens(responses.vectors), unit_tokens(anchor)
     num_tokens, num_anchor_tokens = len(units), len(anchor_units)
     recall = torch.zeros(num_responses, dtype=torch.float64, device=units.device)
-    shares = torch.zeros(num_tokens + 1, dtype=torch.float64, device=units.device)  # the last: of no token
+    shares = torch.zeros(num_tokens, dtype=torch.float64, device=units.device)
     nearest = units.new_full((num_tokens,), -1.0)
-    numbers = torch.arange(num_tokens, device=units.device)[:, None]
+    order = torch.argsort(index, stable=True)
+    rows_of = order.split(torch.bincount(index, minlength=num_responses).tolist())
     parts = anchor_units.split(rows_at_once(num_tokens, memory_bytes)) if num_tokens and num_anchor_tokens else ()
     for part in parts:
         with exact_products(units.device):
             cosines = units @ part.T
         nearest = torch.maximum(nearest, cosines.amax(-1))
-        rows = index[:, None].expand_as(cosines)
-        best = units.new_full((num_responses, len(part)), -torch.inf).scatter_reduce(0, rows, cosines, "amax")
-        first = torch.full_like(best, num_tokens, dtype=torch.long)
-        first.scatter_reduce_(0, rows, numbers.where(cosines == best[index], num_tokens), "amin")
-        gains = best.masked_fill(best == -torch.inf, 0.0).double() / num_anchor_tokens  # of a response without tokens
-        recall += gains.sum(1)
-        shares.index_add_(0, first.flatten(), gains.flatten())
+        for i, rows in enumerate(rows_of):
+            if len(rows):
+                best, place = cosines[rows].max(0)  # of equals, the first
+                gains = best.double() / num_anchor_tokens
+                recall[i] += gains.sum()
+                shares.index_add_(0, rows[place], gains)
     scored = _has_direction(units, index, num_responses) & anchor_units.any()
     precision_shares = nearest.double() / token_counts(responses)[index, 0]
     precision = torch.zeros_like(recall).index_add_(0, index, precision_shares)
     return TokenMatch(
         recall=recall.where(scored, 0.0).clamp(-1, 1).float(),
         precision=precision.where(scored, 0.0).clamp(-1, 1).float(),
-        recall_shares=shares[:-1].float(),
+        recall_shares=shares.float(),
         precision_shares=precision_shares.float(),
         scored=scored,
     )

@@ -92,7 +92,7 @@ class GarScorer:
 
         Args:
             groups: Responses by problem. Vectors of all of them exist at one time, so score a large file in parts.
-            tokens: Also give each token's text and exact share in the alignment, for a second forward pass.
+            tokens: Also give each token's text and exact share in the alignment; for means, by a second forward pass.
 
         Returns:
             One score per response, group by group, in the order given.

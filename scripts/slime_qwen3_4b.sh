@@ -15,6 +15,10 @@ set -euo pipefail
 GPUS=${GPUS:-8}
 : "${MEGATRON:?a checkout of Megatron-LM, as the container of slime has}"
 mkdir -p "$SAVE"
+# Ray starts the job, and the hooks read their files, in folders of their own.
+for name in SLIME MODEL MODEL_DIST DATA SAVE MEGATRON; do
+    declare "$name=$(realpath "${!name}")"
+done
 # shellcheck source=/dev/null
 source "$SLIME/scripts/models/qwen3-4B.sh"
 
@@ -95,9 +99,8 @@ SGLANG_ARGS=(
 )
 
 ray start --head --node-ip-address "${MASTER_ADDR:-127.0.0.1}" --num-gpus "$GPUS" --disable-usage-stats
-cd "$SLIME"
 ray job submit --address=http://127.0.0.1:8265 \
     --runtime-env-json="{\"env_vars\": {\"PYTHONPATH\": \"$MEGATRON\", \"CUDA_DEVICE_MAX_CONNECTIONS\": \"1\"}}" \
-    -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node "$GPUS" --colocate \
+    -- python3 "$SLIME/train.py" --actor-num-nodes 1 --actor-num-gpus-per-node "$GPUS" --colocate \
     "${MODEL_ARGS[@]}" "${GAR_ARGS[@]}" "${CHECKPOINT_ARGS[@]}" "${ROLLOUT_ARGS[@]}" "${GRPO_ARGS[@]}" \
     "${OPTIMIZER_ARGS[@]}" "${PARALLEL_ARGS[@]}" "${SGLANG_ARGS[@]}"

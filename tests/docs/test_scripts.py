@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 from accelerate.commands.launch import launch_command_parser
 from trl import GRPOConfig
 from trl.scripts.vllm_serve import ScriptArguments, build_command
@@ -16,7 +17,9 @@ from trl.scripts.vllm_serve import ScriptArguments, build_command
 import gar.training
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
+from gar.integrations.slime.settings import HOOKS, check_supported
 from tests.docs.pages import ROOT
+from tests.engines.rollouts import make_arguments
 
 
 def run(*arguments: str) -> str:
@@ -99,6 +102,44 @@ def test_trl_vllm_script_serves_as_trl_would(tmp_path):
     imposed = {"--weight-transfer-config", "--logprobs-mode", "--max-logprobs"}
     assert imposed <= set(command)
     assert imposed <= set(words)
+
+
+def ran_by_slime(folder: Path) -> list[str]:
+    """The arguments of train.py, as Ray starts it: in the folder where `ray start` ran."""
+    for name in ("slime/scripts/models", "bin", "Qwen", "Qwen_dist", "Megatron"):
+        (folder / name).mkdir(parents=True)
+    (folder / "slime/scripts/models/qwen3-4B.sh").write_text("MODEL_ARGS=(--num-layers 36)\n")
+    for name in ("slime/train.py", "rows.jsonl"):
+        (folder / name).touch()
+    programs = {
+        "ray": 'case $1 in start) pwd > {0}/started ;; job) cd "$(cat {0}/started)"; '
+        'while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;; esac',
+        "python3": '[ -f "$1" ] || {{ echo "no $1 in $PWD" >&2; exit 2; }}; printf "%s\\n" "$@" > {0}/arguments',
+    }
+    for program, line in programs.items():
+        (folder / "bin" / program).write_text(f"#!/bin/sh\n{line.format(folder)}\n")
+        (folder / "bin" / program).chmod(0o755)
+    given = {"SLIME": "slime", "MODEL": "Qwen", "MODEL_DIST": "Qwen_dist", "MEGATRON": "Megatron", "DATA": "rows.jsonl"}
+    done = subprocess.run(
+        ["bash", str(ROOT / "scripts/slime_qwen3_4b.sh")], capture_output=True, text=True, timeout=60, cwd=folder,
+        env={**os.environ, **given, "SAVE": "saved", "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return (folder / "arguments").read_text().splitlines()
+
+
+def test_slime_script_starts_a_job_that_finds_its_files_and_that_gar_takes(tmp_path):
+    words = ran_by_slime(tmp_path)
+    flags = dict(itertools.pairwise(words))
+    for flag, name in {
+        "--hf-checkpoint": "Qwen", "--ref-load": "Qwen_dist", "--prompt-data": "rows.jsonl", "--load": "saved",
+        "--save": "saved", "--custom-config-path": "saved/gar.yaml",
+    }.items():  # fmt: skip
+        assert flags[flag] == str(tmp_path / name)
+    assert flags["--num-layers"] == "36"
+    hooks = {name: flags["--" + name.replace("_", "-")] for name in HOOKS}
+    settings = yaml.safe_load(Path(flags["--custom-config-path"]).read_text())
+    check_supported(make_arguments(**hooks, **settings))
 
 
 def test_trl_vllm_script_names_its_modes():

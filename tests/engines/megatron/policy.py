@@ -11,7 +11,7 @@ import torch.distributed as dist
 from megatron.core import mpu
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
 from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 from megatron.core.transformer.transformer_config import TransformerConfig
@@ -89,8 +89,22 @@ def _gathered(tensor: Tensor, group: Any) -> Tensor:
     return torch.cat(parts)
 
 
-def build_policy(*, tied: bool, sequence_parallel: bool = False) -> list[Any]:
-    """The policy's chunks on this rank, wrapped as slime has them wrapped. The parallel state must exist."""
+class PatchedModel(GPTModel):
+    """As slime patches Megatron: layers that predict further tokens run only with labels for them, in training."""
+
+    def _postprocess(self, *inputs: Any, mtp_in_postprocess: Any = None, **options: Any) -> Tensor:
+        number, self.config.mtp_num_layers = self.config.mtp_num_layers, None
+        try:
+            return super()._postprocess(*inputs, mtp_in_postprocess=False, **options)
+        finally:
+            self.config.mtp_num_layers = number
+
+
+def build_policy(*, tied: bool, sequence_parallel: bool = False, mtp: bool = False) -> list[Any]:
+    """The policy's chunks on this rank, wrapped as slime has them wrapped. The parallel state must exist.
+
+    `mtp` adds a layer for multi-token prediction behind the last one.
+    """
     stages = mpu.get_pipeline_model_parallel_world_size()
     virtual = mpu.get_virtual_pipeline_model_parallel_world_size()
     config = TransformerConfig(
@@ -101,6 +115,7 @@ def build_policy(*, tied: bool, sequence_parallel: bool = False) -> list[Any]:
         variable_seq_lengths=stages > 1, moe_token_dispatcher_type="alltoall", add_bias_linear=False,
         normalization="RMSNorm", hidden_dropout=0.0, virtual_pipeline_model_parallel_size=virtual,
         attention_dropout=0.0, bias_dropout_fusion=False, masked_softmax_fusion=False,
+        mtp_num_layers=1 if mtp else None,
     )  # fmt: skip
     layer = get_gpt_layer_local_spec(normalization="RMSNorm")
     layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = PlainNorm
@@ -109,16 +124,17 @@ def build_policy(*, tied: bool, sequence_parallel: bool = False) -> list[Any]:
     chunks = []
     for stage in [None] if virtual is None else range(virtual):
         where = {"ignore_virtual": stage is None, "vp_stage": stage}
-        model = GPTModel(
+        further = get_gpt_mtp_block_spec(config, block, use_transformer_engine=False) if mtp else None
+        model = PatchedModel(
             config=config, transformer_layer_spec=block, vocab_size=PADDED_VOCAB, max_sequence_length=256,
             pre_process=mpu.is_pipeline_first_stage(**where), post_process=mpu.is_pipeline_last_stage(**where),
             parallel_output=True, share_embeddings_and_output_weights=tied, position_embedding_type="rope",
-            vp_stage=stage,
+            vp_stage=stage, mtp_block_spec=further,
         )  # fmt: skip
         for name, parameter in model.named_parameters():
-            if match := re.search(r"layers\.(\d+)\.", name):  # its number in the unsplit model
+            if match := re.match(r"decoder\.layers\.(\d+)\.", name):  # its number in the unsplit model
                 number = model.decoder.layers[int(match[1])].layer_number - 1
-                name = name.replace(match[0], f"layers.{number}.")
+                name = name.replace(match[0], f"decoder.layers.{number}.")
             parameter.data = _values(name, parameter)
         chunks.append(DistributedDataParallel(config, DistributedDataParallelConfig(), model))
     return chunks

@@ -25,6 +25,9 @@ CHECKOUT = os.environ.get("GAR_SLIME_CHECKOUT")
 if not CHECKOUT:
     pytest.skip("GAR_SLIME_CHECKOUT is not set: it names a checkout of slime >= 0.3.0", allow_module_level=True)
 
+RELOADED = [("tensor", True), ("context", True), ("pipeline", True), ("data", True)]
+"""With the process groups that --colocate destroys for the rollout and makes anew for training."""
+
 RESPONSES = ("anchor", "right", "wrong", "unclosed", "right again")
 
 
@@ -79,10 +82,11 @@ def samples() -> list[Any]:
 # What runs on each rank.
 
 
-def through_slime(checkout: str, layout: str, head: str) -> dict[str, Any]:
-    from tests.engines.slime_checkout import install
+def through_slime(checkout: str, layout: str, head: str, reloadable: bool = False) -> dict[str, Any]:
+    from tests.engines.slime_checkout import install, wrap_process_groups
 
     install(checkout)
+    reload = wrap_process_groups() if reloadable else lambda: None
     with policy(layout, head, standin=False) as chunks:
         from megatron.core import mpu
 
@@ -91,6 +95,7 @@ def through_slime(checkout: str, layout: str, head: str) -> dict[str, Any]:
         args = arguments(layout)
         data = plugin.convert_samples(args, samples())
         raw = {key: data[key] for key in ("tokens", "response_lengths", "prompt")}
+        reload()
         share = received(args, split(args, chunks, data))
         plugin.postprocess(args, 0, share)
         logged = log(args, share)
@@ -191,9 +196,9 @@ def test_the_samples_are_of_every_kind(one):
     assert {payload.facts.num_anchors for payload in one["raw"]["prompt"][:5]} == {0}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout):
-    ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout, "tied")
+@pytest.mark.parametrize(("layout", "reloadable"), [*((layout, False) for layout in LAYOUTS), *RELOADED])
+def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout, reloadable):
+    ranks = run_ranks(through_slime, 2, tmp_path, CHECKOUT, layout, "tied", reloadable)
     groups = torch.arange(6).repeat_interleave(len(RESPONSES))
     expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
     # A reward off by 1e-6 moves an advantage by 1e-6 over its group's standard deviation, which an all-right group has

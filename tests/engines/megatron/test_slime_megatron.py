@@ -44,7 +44,7 @@ CASES = [(layout, head, signal) for layout in LAYOUTS for head in HEADS for sign
 
 
 @contextmanager
-def policy(layout: str, head: str, *, standin: bool = True) -> Iterator[list[Any]]:
+def policy(layout: str, head: str, *, standin: bool = True, mtp: bool = False) -> Iterator[list[Any]]:
     """The chunks that the plugin caught while they were built."""
     from megatron.core import mpu
 
@@ -57,8 +57,8 @@ def policy(layout: str, head: str, *, standin: bool = True) -> Iterator[list[Any
     if standin:
         install()
     mpu.initialize_model_parallel(**LAYOUTS.get(layout, {}))
-    on_megatron_init(make_arguments())
-    built = build_policy(tied=HEADS[head], sequence_parallel=layout == "sequence")
+    on_megatron_init(make_arguments(mtp_num_layers=1 if mtp else None))
+    built = build_policy(tied=HEADS[head], sequence_parallel=layout == "sequence", mtp=mtp)
     assert [id(chunk) for chunk in policy_chunks()] == [id(chunk) for chunk in built]
     yield built
     mpu.destroy_model_parallel()
@@ -135,6 +135,26 @@ def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
     postprocess(args["plain"], 0, share)
     found["plain"]["captured"] = share
     return found
+
+
+def with_further_layers(layout: str) -> Tensor | None:
+    """Means of the responses by a policy with a layer for multi-token prediction, which is never called."""
+    from gar.integrations.slime.forward import ScoredSequence, sequence_means
+    from gar.integrations.slime.settings import read_settings
+
+    with policy(layout, "untied", mtp=True) as chunks:
+        layers = [module for chunk in chunks for name, module in chunk.named_modules() if name.endswith(".mtp")]
+        for module in layers:
+            module.register_forward_pre_hook(lambda *_: pytest.fail("the further layers were called"))
+        sequences = [
+            ScoredSequence.cut(torch.tensor([*s.context_ids, *s.ids]), len(s.context_ids), s.positions)
+            for s in sequences_of(make_data())[0]
+            if s.positions
+        ]
+        args = settings({})
+        means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
+        assert means is None or layers
+        return means
 
 
 def uneven() -> dict[str, Any]:
@@ -255,6 +275,16 @@ def test_postprocess_gives_the_rewards_of_one_process_from_slime_s_own_pass(foun
     means = truth[head]["plain"]
     rewards, _ = true_rewards(make_data(), means["responses"], means["anchors"])
     torch.testing.assert_close(joined(ranks_of(found, (layout, head, "plain")), "captured"), rewards, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["tensor", "pipeline"])
+def test_layers_for_multi_token_prediction_change_no_vector(truth, tmp_path, layout):
+    has_tokens = torch.tensor([bool(s.positions) for s in sequences_of(make_data())[0]])
+    expected = unit_rows(truth["untied"]["plain"]["responses"])[has_tokens]
+    means = [m for m in run_ranks(with_further_layers, 2, tmp_path, layout) if m is not None]
+    for rank in means:
+        torch.testing.assert_close(unit_rows(rank), expected, rtol=0, atol=1e-6)
+    assert means
 
 
 def test_postprocess_leaves_no_payload_for_the_logger(found):

@@ -117,7 +117,8 @@ def test_a_problem_without_anchor_is_legal(tokenizer):
         ({"group_index": None}, "sample 0 has no group_index: which responses belong together"),
         ({"label": None}, r"sample 0 \(group 0\) has no label, the gold answer. Is --label-key set"),
         ({"response_length": 99}, "has no prompt: nothing predicts its first token"),
-        ({"multimodal_inputs": {"image": 1}}, "has multimodal inputs; GAR works on text"),
+        ({"multimodal_inputs": {"image": 1}}, r"has multimodal inputs \(image\); GAR works on text"),
+        ({"multimodal_train_inputs": {"pixel_values": [0.5]}}, r"has multimodal inputs \(pixel_values\)"),
         ({"metadata": {"anchors": "3"}}, r"metadata\['anchors'\] must be a list of texts, got '3'"),
         ({"metadata": {}}, r"none of 1 samples has metadata\['anchors'\], the expert solutions"),
         ({"metadata": None}, r"none of 1 samples has metadata\['anchors'\], the expert solutions"),
@@ -126,6 +127,11 @@ def test_a_problem_without_anchor_is_legal(tokenizer):
 def test_convert_samples_refuses(tokenizer, changes, text):
     with pytest.raises(DataError, match=text):
         convert_samples(make_arguments(), [sample(tokenizer, **changes)])
+
+
+def test_convert_samples_takes_text_of_a_model_with_a_processor(tokenizer):
+    none = {"images": None, "videos": None}  # slime's process_vision_info, of messages without either
+    assert convert_samples(make_arguments(), [sample(tokenizer, multimodal_inputs=none)])["rewards"] == [0.0]
 
 
 def test_convert_samples_needs_no_anchors_without_alignment(tokenizer):

@@ -121,7 +121,6 @@ def test_check_supported_passes_each_estimator_with_its_flag():
             "drops groups whose outcome rewards are all equal before GAR sees them",
         ),
         ({"qkv_format": "bshd"}, "--qkv-format is bshd, expected thd"),
-        ({"mtp_num_layers": 1}, "--mtp-num-layers is 1: with multi-token prediction the head is called more than once"),
         *(
             ({name: None}, f"--{name.replace('_', '-')} must be {hook}, got None: GAR needs all of its hooks")
             for name, hook in HOOKS.items()

@@ -196,8 +196,10 @@ def _check_samples(samples: Sequence[Any], *, needs_anchors: bool) -> None:
             raise DataError(f"{name} has no label, the gold answer. Is --label-key set?")
         if len(sample.tokens) <= sample.response_length:
             raise DataError(f"{name} has no prompt: nothing predicts its first token")
-        if sample.multimodal_inputs or sample.multimodal_train_inputs:
-            raise DataError(f"{name} has multimodal inputs; GAR works on text")
+        # A processor leaves its keys, without a value, with samples of text alone.
+        inputs = (sample.multimodal_inputs or {}) | (sample.multimodal_train_inputs or {})
+        if kinds := [kind for kind, value in inputs.items() if value is not None]:
+            raise DataError(f"{name} has multimodal inputs ({', '.join(kinds)}); GAR works on text")
         if not isinstance(anchors, list) or not all(isinstance(anchor, str) for anchor in anchors):
             raise DataError(
                 f"{name}: metadata['anchors'] must be a list of texts, got {anchors!r}. Was the data written by "

@@ -115,6 +115,10 @@ def watch_head(
         chunks: The policy's. Only the last pipeline stage has a head.
         seen: Grows by one per micro-batch, in Megatron's order, which is that of slime's micro-batches.
         spare_logits: Let the head work on a single token, for a pass whose logits nobody reads.
+
+    Raises:
+        ModelError: In a pass that calls the head twice. Multi-token prediction does, but slime asks for it in training
+            alone, where nothing listens.
     """
     token_ids: list[Tensor] = []
 
@@ -122,11 +126,13 @@ def watch_head(
         token_ids[:] = [kwargs["input_ids"][0]]
 
     def note_hidden(module: Any, inputs: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        if not token_ids:
+            raise ModelError("the model calls its output_layer twice in a pass: which call is the policy's?")
         hidden, *rest = inputs  # [tokens, 1, hidden]
         weight = kwargs["weight"] if "weight" in kwargs else rest[0] if rest else None
         seen.append(
             HeadInputs(
-                token_ids=token_ids[0],
+                token_ids=token_ids.pop(),
                 hidden=hidden.detach()[:, 0],
                 weight=(module.weight if weight is None else weight).detach(),
                 bias=getattr(module, "bias", None),

@@ -139,11 +139,6 @@ def check_supported(args: Any, *, quiet: bool = True) -> None:
         _check_log_prob_pass(args)
     if getattr(args, "qkv_format", "thd") != "thd":
         raise ConfigError(f"--qkv-format is {args.qkv_format}, expected thd: GAR packs sequences")
-    if getattr(args, "mtp_num_layers", None):
-        raise ConfigError(
-            f"--mtp-num-layers is {args.mtp_num_layers}: with multi-token prediction the head is called more than once "
-            "in a pass, and GAR could not tell which call is the policy's"
-        )
 
 
 def _check_log_prob_pass(args: Any) -> None:

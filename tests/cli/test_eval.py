@@ -36,7 +36,7 @@ def finished(tmp_path_factory) -> Path:
 # What the command understands.
 
 
-@pytest.mark.parametrize("stage", [[], ["generate"], ["run"], ["score"], ["compare"], ["list"]])
+@pytest.mark.parametrize("stage", [[], ["generate"], ["run"], ["score"], ["compare"], ["table"], ["list"]])
 def test_eval_help_fits_80_columns_and_imports_no_torch(stage):
     code = (
         "import contextlib, sys\nfrom gar.cli.main import main\n"

@@ -1,5 +1,6 @@
 """Runs as jobs of a cluster: submitit's own executors, and a cluster that loses jobs."""
 
+import signal
 import sys
 from contextlib import contextmanager
 
@@ -16,6 +17,9 @@ from tests.comparison.test_runner import PYTHONPATH, STAND_IN, Events
 class Jobs(Events):
     def submitted(self, run, job):
         self.seen.append(f"job {job}: {run.title}")
+
+    def left(self, jobs):
+        self.seen.append(f"left {' '.join(jobs)}")
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # submitit's logs
@@ -90,6 +94,16 @@ def test_a_job_that_died_is_submitted_once_more_and_one_that_failed_is_not(plan,
     written = failures(planned)
     assert set(written) == {("grpo", 0), ("gar-grpo", 0)}
     assert written["grpo", 0].last_lines == ["lines of the job", "slurmstepd: node failure"]
+
+
+def test_ctrl_c_leaves_the_jobs_to_the_cluster_and_names_them(plan, fates, monkeypatch):
+    _, planned = plan(seeds=[0])
+    fates[:] = ["ok", "ok"]
+    events = Jobs()
+    monkeypatch.setattr(events, "finished", lambda *arguments: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run_on_cluster(planned, {}, cluster=Cluster(executor="slurm"), progress=events)
+    assert events.seen[-1] == "left 2"
 
 
 def test_results_of_jobs_that_are_not_paired_stop_the_comparison(plan, fates):

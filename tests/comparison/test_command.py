@@ -31,7 +31,22 @@ def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(comparis
     assert [run.title for run in started] == ["gar-grpo, seed 1"]
     write_result(planned[3], result(planned[3], {"test": [1, 2]}))
     assert main(["compare", "tiny.yaml"]) == 0
-    assert "results/tiny/table.md" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "results/tiny/table.md" in shown
+    assert "test pass@4, against grpo\nrow       seeds   mean" in shown
+
+
+@pytest.mark.usefixtures("comparison")
+def test_compare_names_what_ctrl_c_leaves_open(monkeypatch, capsys):
+    def interrupt(waiting, *_, **__):
+        write_result(waiting[2], result(waiting[2], {"test": [1, 2]}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare, "run_side_by_side", interrupt)
+    assert main(["compare", "tiny.yaml"]) == 130
+    assert (
+        "Interrupted: 1 of 4 runs have a result.\nOpen: grpo, seed 0; gar-grpo, seeds 0, 1." in capsys.readouterr().out
+    )
 
 
 def test_compare_report_runs_nothing(comparison, capsys):

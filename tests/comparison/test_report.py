@@ -9,6 +9,7 @@ from scipy import stats
 
 from gar.comparison.report import comparison_numbers, write_report
 from gar.comparison.store import Failure, check_paired
+from gar.comparison.tables import on_screen
 from gar.errors import RecordError
 from tests.comparison.finished import result
 
@@ -107,7 +108,7 @@ def test_costs_leave_out_a_run_that_was_resumed(made):
 
 
 def test_report_writes_every_table_and_figure(made):
-    paths = write_report(*made, [])
+    _, paths = write_report(*made, [])
     assert [path.name for path in paths] == [
         "table.md", "table.tex", "table.csv", "cost.csv", "curves.png", "curves.svg", "cost.png", "cost.svg",
     ]  # fmt: skip
@@ -120,12 +121,28 @@ def test_report_writes_every_table_and_figure(made):
     ]  # fmt: skip
 
 
+def test_screen_shows_scores_and_tests_in_80_columns(made, plan):
+    assert on_screen(comparison_numbers(*made, [])).splitlines()[:4] == [
+        "test pass@1, against grpo",
+        "row       seeds   mean  difference              95 %      p  verdict",
+        "grpo        3/3  0.333           -                 -      -  -",
+        "gar-grpo    3/3  0.583      +0.250  +0.083 to +0.417  0.074  no difference shown",
+    ]
+    _, _, results = made
+    comparison, planned = plan(runs=["grpo", "gar-grpo", {"method": "maspo", "against": ["grpo", "gar-grpo"]}])
+    failed = [Failure(label="maspo", seed=1, reason="exit status 1", last_lines=[])]
+    shown = on_screen(comparison_numbers(comparison, planned, results, failed))
+    assert "maspo       0/3      -           -                 -      -  -" in shown
+    assert "Failed: maspo, seed 1.\nNot run: maspo, seeds 0, 2." in shown
+    assert max(map(len, shown.partition("difference: to")[0].splitlines())) <= 80
+
+
 def test_report_lists_what_is_missing_and_fills_in_nothing(made):
     comparison, planned, results = made
     for seed in (0, 1, 2):
         del results["gar-grpo", seed]
     failed = [Failure(label="gar-grpo", seed=1, reason="exit status 1", last_lines=[])]
-    text = write_report(comparison, planned, results, failed)[0].read_text()
+    text = write_report(comparison, planned, results, failed)[1][0].read_text()
     assert "| gar-grpo | not run | - | - |" in text
     assert "- Failed: gar-grpo, seed 1.\n- Not run: gar-grpo, seeds 0, 2.\n" in text
     assert "better" not in text
@@ -133,7 +150,7 @@ def test_report_lists_what_is_missing_and_fills_in_nothing(made):
 
 def test_report_of_nothing_says_so(plan):
     comparison, planned = plan()
-    paths = write_report(comparison, planned, {}, [])
+    _, paths = write_report(comparison, planned, {}, [])
     assert [path.name for path in paths] == ["table.md", "table.tex", "table.csv", "cost.csv"]
     assert "| grpo | not run |" in paths[0].read_text()
     assert Path("results/tiny/table.csv").read_text().splitlines()[1:] == [f"{m},,,0{',' * 13}" for m in COUNTS]

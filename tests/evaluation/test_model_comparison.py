@@ -2,42 +2,21 @@
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from gar.errors import ConfigError, DataError, RecordError
-from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.model_comparison import compare, load_model
-from gar.records.files import json_text, write_atomic
+from tests.evaluation.made_up import write_evaluation
 
 
 @pytest.fixture
 def make(tmp_path):
     """Write a finished evaluation with so many right samples of each problem: `make("a", [3, 0, 8])`."""
-
-    def write(name, correct, *, num_samples=8, benchmark="hand", **change):
-        folder = EvaluationFolder(tmp_path / name / benchmark)
-        identity = {
-            "benchmark": {"name": benchmark, "problems_sha256": "p", "num_problems": len(correct), "notes": []},
-            "prompt": {"form": "boxed", "format": "boxed", "prompts_sha256": "q"},
-            "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
-            "model": {"name": name},
-        }
-        for key, value in change.items():
-            part, _, field = key.partition("__")
-            identity[part][field] = value
-        write_atomic(folder.set_path, json_text(identity))
-        problems = [
-            {"id": f"p{i}", "category": "", "num_correct": c, "wrong_votes": [num_samples - c]}
-            for i, c in enumerate(correct)
-        ]
-        metrics = {"num_samples": num_samples, "format": "boxed", "pass_at": {}, "problems": problems}
-        write_atomic(folder.metrics_path, json_text(metrics))
-        return str(tmp_path / name)
-
-    return write
+    return partial(write_evaluation, tmp_path)
 
 
 def test_compare_of_one_seed_pairs_the_problems(make):

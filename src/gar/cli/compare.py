@@ -73,7 +73,11 @@ def main(arguments: list[str]) -> int:
     if options.overwrite:
         comparison.remove_others()
     run_by = _cluster if options.executor else _workers
-    return 0 if comparison.run(run_by(options, comparison.settings)) else 1
+    try:
+        return 0 if comparison.run(run_by(options, comparison.settings)) else 1
+    except KeyboardInterrupt:
+        comparison.show_open()
+        raise
 
 
 def _workers(options: argparse.Namespace, settings: ComparisonSettings) -> "Workers":

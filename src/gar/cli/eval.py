@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from gar.evaluation.folder import EvaluationFolder
     from gar.evaluation.model_comparison import ModelComparison
 
-_OTHERS = {"contamination": "gar.cli.eval_contamination", "audit": "gar.cli.eval_audit"}
+_OTHERS = {
+    "table": "gar.cli.eval_table",
+    "contamination": "gar.cli.eval_contamination",
+    "audit": "gar.cli.eval_audit",
+}
 _USAGE = """usage: gar eval STAGE [ARGUMENTS]
 
 Measure models on benchmarks. A stage that was killed goes on where it stopped.
@@ -30,6 +34,7 @@ Measure models on benchmarks. A stage that was killed goes on where it stopped.
   generate MODEL --benchmark NAME[,NAME]  sample into an append-only file
   score FOLDER [FOLDER ...]               a verdict for every sample, numbers
   compare A B [C ...]                     every model against the first, paired
+  table A [B ...]                         one table: benchmarks, models, tests
   run MODEL --benchmark NAME[,NAME]       generate, score, print the numbers
   list                                    the benchmarks that have a name
   contamination TRAIN --benchmark NAME    what training set and benchmark share
@@ -241,6 +246,8 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
 
 def _comparison_table(rows: "list[ModelComparison]") -> Table:
     """All measures of one model on one benchmark."""
+    from gar.evaluation.paired import p_text
+
     first, result = rows[0], rows[0].result
     seeds = f", {result.num_seeds} seeds" if result.num_seeds > 1 else ""
     table = Table(
@@ -259,7 +266,8 @@ def _comparison_table(rows: "list[ModelComparison]") -> Table:
             f"{result.score:.3f}",
             f"{result.difference:+.3f}",
             f"{result.low:+.3f} to {result.high:+.3f}",
-            *("-" if v is None else f"{v:.3f}" for v in (result.holm_p_value, result.minimum_detectable_effect)),
+            p_text(result.holm_p_value),
+            "-" if result.minimum_detectable_effect is None else f"{result.minimum_detectable_effect:.3f}",
             result.verdict,
         )
     return table

@@ -81,36 +81,54 @@ def run_on_cluster(
     """
     if not planned:
         return
-    executor = _executor(cluster, planned[0].folder.parent / "jobs")
-    results, died = dict(finished), set[str]()
+    jobs = _Jobs(_executor(cluster, planned[0].folder.parent / "jobs"), cluster, finished, progress)
+    jobs.submit(planned)
+    try:
+        while jobs.waiting:
+            jobs.collect()
+            time.sleep(_POLL_SECONDS if jobs.waiting else 0)
+    except KeyboardInterrupt:
+        progress.left([job.job_id for _, job in jobs.waiting])
+        raise
 
-    def submit(runs: Sequence[PlannedRun]) -> list[tuple[PlannedRun, Any]]:
-        with executor.batch():
-            jobs = [executor.submit(_Cell(run=run, threads=cluster.threads, launch=cluster.launch)) for run in runs]
+
+class _Jobs:
+    """Jobs that were submitted, and the results so far."""
+
+    def __init__(self, executor: Any, cluster: Cluster, finished: Results, progress: ComparisonProgress):
+        self.waiting = list[tuple[PlannedRun, Any]]()
+        self._executor, self._cluster, self._progress = executor, cluster, progress
+        self._results, self._died = dict(finished), set[str]()
+
+    def submit(self, runs: Sequence[PlannedRun]) -> None:
+        """Submit runs, as one array."""
+        cluster = self._cluster
+        with self._executor.batch():
+            cells = [_Cell(run=run, threads=cluster.threads, launch=cluster.launch) for run in runs]
+            jobs = [self._executor.submit(cell) for cell in cells]
+        self.waiting += zip(runs, jobs, strict=True)
         for run, job in zip(runs, jobs, strict=True):
-            progress.submitted(run, job.job_id)
-        return list(zip(runs, jobs, strict=True))
+            self._progress.submitted(run, job.job_id)
 
-    waiting = submit(planned)
-    while waiting:
-        going_on = []
-        for run, job in waiting:
+    def collect(self) -> None:
+        """Take results as they come, and submit again what died without a word."""
+        for run, job in list(self.waiting):
             over = job.done()
             result = finished_results([run])
+            if not result and not over:
+                continue
+            self.waiting.remove((run, job))
             if result:
-                results |= result
-                progress.finished(run, result[run.label, run.seed])
-                check_paired(results)
-            elif not over:
-                going_on.append((run, job))
-            else:
-                failure, worded = _failure(run, job)
-                again = not worded and run.title not in died
-                died.add(run.title)
-                progress.failed(run, failure, again=again)
-                going_on += submit([run]) if again else []
-        waiting = going_on
-        time.sleep(_POLL_SECONDS if waiting else 0)
+                self._results |= result
+                self._progress.finished(run, result[run.label, run.seed])
+                check_paired(self._results)
+                continue
+            failure, worded = _failure(run, job)
+            again = not worded and run.title not in self._died
+            self._died.add(run.title)
+            self._progress.failed(run, failure, again=again)
+            if again:
+                self.submit([run])
 
 
 def _executor(cluster: Cluster, folder: Path) -> Any:

@@ -1,21 +1,20 @@
 """`gar compare`: run what is planned and not finished, then write the tables."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from gar.comparison.cluster import Cluster, run_on_cluster
 from gar.comparison.plan import planned_runs
 from gar.comparison.progress import ComparisonProgress, estimate
-from gar.comparison.report import write_report
+from gar.comparison.report import by_label, write_report
 from gar.comparison.runner import run_side_by_side
 from gar.comparison.settings import ComparisonSettings, read_comparison
 from gar.comparison.store import Results, failures, finished_results, remove_others
+from gar.comparison.tables import on_screen
 from gar.comparison.workers import Workers
 from gar.config import dump_config
+from gar.evaluation.text_tables import NONE, TextTable, aligned
 from gar.records.dotted import leaves
 from gar.records.lock import only_writer
 
@@ -79,10 +78,7 @@ class Comparison:
         if num_runs == len(self.planned):
             return self.report()
         finished = len(finished_results(self._chosen))
-        self._console.print(
-            f"{finished} of {num_runs} runs have a result. Tables: gar compare {escape(self._source)} --report",
-            soft_wrap=True,
-        )
+        self._print(f"{finished} of {num_runs} runs have a result. Tables: gar compare {self._source} --report")
         return finished == num_runs
 
     def report(self) -> bool:
@@ -95,18 +91,29 @@ class Comparison:
             RecordError: As `run`.
         """
         results = finished_results(self.planned)
-        failed = failures(self.planned)
         with only_writer(self.settings.results_folder, wait_seconds=_REPORT_SECONDS):
-            paths = write_report(self.settings, self.planned, results, [*failed.values()])
-        for path in paths:
-            self._console.print(escape(str(path)), soft_wrap=True)
-        self._console.print(self._rows(results, failed))
+            numbers, paths = write_report(self.settings, self.planned, results, [*failures(self.planned).values()])
+        self._print("\n".join(map(str, paths)))
+        self._print(f"\n{on_screen(numbers)}")
         return len(results) == len(self.planned)
+
+    def show_open(self) -> None:
+        """Say which runs have no result yet, after Ctrl-C.
+
+        Raises:
+            RecordError: A result was made under other settings.
+        """
+        results = finished_results(self._chosen)
+        missing = [run for run in self._chosen if (run.label, run.seed) not in results]
+        self._print(
+            f"Interrupted: {len(results)} of {len(self._chosen)} runs have a result.\n"
+            f"Open: {by_label(missing) or 'none'}. The same command goes on from here."
+        )
 
     def remove_others(self) -> None:
         """Remove results that were made under other settings, so that `run` makes them anew."""
         for run in remove_others(self._chosen):
-            self._console.print(f"{escape(run.title)}: removed, made under other settings", soft_wrap=True)
+            self._print(f"{run.title}: removed, made under other settings")
 
     def show_plan(self, workers: Workers) -> None:
         """Print the base run, the rows with their counts, and how long these workers will take.
@@ -115,30 +122,36 @@ class Comparison:
             RecordError: A result was made under other settings.
         """
         results = finished_results(self.planned)
-        self._console.print(f"{escape(self._chosen[0].title)}:\n", style="bold")
-        self._console.print(dump_config(self._chosen[0].config), markup=False)
-        self._console.print(self._rows(results, failures(self.planned)))
+        self._print(f"{self._chosen[0].title}:\n\n{dump_config(self._chosen[0].config)}")
+        self._print(aligned(self._rows(results)))
         to_do = sum((run.label, run.seed) not in results for run in self._chosen)
         side_by_side = len(workers.devices)
         left = estimate(to_do, side_by_side, _wall_seconds(results))
         expected = f"about {left}" if left else "no estimate before one has finished" if to_do else "nothing to do"
-        self._console.print(f"{to_do} of {len(self._chosen)} runs to do, {side_by_side} side by side: {expected}.")
+        self._print(f"{to_do} of {len(self._chosen)} runs to do, {side_by_side} side by side: {expected}.")
         if workers.devices[0] is not None:
-            self._console.print(f"GPUs of each: {'; '.join(map(str, workers.devices))}")
+            self._print(f"GPUs of each: {'; '.join(map(str, workers.devices))}")
 
-    def _rows(self, results: Results, failed: Mapping[tuple[str, int], Any]) -> Table:
-        """Table of what is finished and what failed, by row."""
-        seeds = self.settings.seeds
-        table = Table(title=f"{escape(self.settings.name)}: seeds {', '.join(map(str, seeds))}", title_justify="left")
-        for heading in ("row", "what it is", "against", "finished", "failed"):
-            table.add_column(heading, justify="right" if heading in ("finished", "failed") else "left", overflow="fold")
+    def _rows(self, results: Results) -> TextTable:
+        """What is finished and what failed, by row."""
+        seeds, failed = self.settings.seeds, failures(self.planned)
+        rows = []
         for row in self.settings.runs:
             finished, broken = (sum(label == row.label for label, _ in keys) for keys in (results, failed))
             method = [row.method] if row.method != row.label else []
             settings = ", ".join([*method, *(f"{name} {value}" for name, value in leaves(row.settings))])
-            words = (row.label, settings, ", ".join(self.settings.against(row)))
-            table.add_row(*(escape(word or "-") for word in words), f"{finished} of {len(seeds)}", str(broken or "-"))
-        return table
+            against = ", ".join(self.settings.against(row))
+            rows.append(
+                [row.label, f"{finished} of {len(seeds)}", str(broken or NONE), against or NONE, settings or NONE]
+            )
+        return TextTable(
+            title=f"{self.settings.name}: seeds {', '.join(map(str, seeds))}",
+            headings=["row", "finished", "failed", "against", "what it is"],
+            rows=rows,
+        )
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
 
 
 def _wall_seconds(results: Results) -> Sequence[float]:

@@ -69,6 +69,10 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
         """A line for a run that is a job of a cluster."""
         self._say(f"{run.title}: job {job}")
 
+    def left(self, jobs: Sequence[str]) -> None:
+        """A line after Ctrl-C for the jobs that go on."""
+        self._say(f"jobs that go on: {', '.join(jobs)}. Wait for them or end them before you repeat the command")
+
     def elsewhere(self, run: PlannedRun, reason: str) -> None:
         """A line, once for each run."""
         if run.title not in self._elsewhere:

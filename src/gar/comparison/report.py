@@ -29,8 +29,11 @@ from gar.records import write_atomic
 
 def write_report(
     comparison: ComparisonSettings, planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]
-) -> list[Path]:
+) -> tuple[ComparisonNumbers, list[Path]]:
     """Write `table.md`, `table.tex`, `table.csv`, `cost.csv` and the figures into the results folder.
+
+    Returns:
+        The numbers of the tables, and the files.
 
     Raises:
         RecordError: The results are not paired, or a file cannot be written.
@@ -45,7 +48,7 @@ def write_report(
     if results:
         paths += write_curves(comparison, results, folder)
         paths += cost_figure(numbers.costs, folder / "cost")
-    return paths
+    return numbers, paths
 
 
 def write_curves(comparison: ComparisonSettings, results: Results, folder: Path) -> list[Path]:
@@ -172,7 +175,7 @@ def _notes(planned: Sequence[PlannedRun], results: Results, failed: Sequence[Fai
     broken = {(failure.label, failure.seed) for failure in failed}
     missing = [run for run in planned if (run.label, run.seed) not in results]
     notes = [
-        f"{word}: {_by_label(runs)}."
+        f"{word}: {by_label(runs)}."
         for word, runs in (
             ("Failed", [run for run in missing if (run.label, run.seed) in broken]),
             ("Not run", [run for run in missing if (run.label, run.seed) not in broken]),
@@ -196,7 +199,8 @@ def _notes(planned: Sequence[PlannedRun], results: Results, failed: Sequence[Fai
     return notes
 
 
-def _by_label(runs: Sequence[PlannedRun]) -> str:
+def by_label(runs: Sequence[PlannedRun]) -> str:
+    """Runs in words: `grpo, seed 0; gar-grpo, seeds 1, 2`."""
     labels = dict.fromkeys(run.label for run in runs)
     return "; ".join(
         f"{label}, {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"

@@ -3,18 +3,11 @@
 Markdown and LaTeX show the same rounded cells; CSV has every number in full.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gar.evaluation.paired import p_text
-
-_NONE = "-"
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
-}  # fmt: skip
+from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex_lines, markdown_lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,34 +85,30 @@ class ComparisonNumbers:
     notes: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Table:
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
 def markdown(numbers: ComparisonNumbers) -> str:
     """All tables as GitHub Markdown, with the notes below."""
     lines = [f"# {numbers.name}", ""]
     for table in _tables(numbers):
-        align = ["---"] + ["---:"] * (len(table.headings) - 1)
-        lines += [table.title, ""]
-        lines += ["| " + " | ".join(cells) + " |" for cells in (table.headings, align, *table.rows)] + [""]
+        lines += markdown_lines(table)
     lines += [f"- {note}" for note in numbers.notes]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def latex(numbers: ComparisonNumbers) -> str:
     """All tables as LaTeX, for the package booktabs; the notes as comments."""
-    lines = []
-    for table in _tables(numbers):
-        rows = [" & ".join(_escaped(cell) for cell in cells) + r" \\" for cells in (table.headings, *table.rows)]
-        columns = "l" + "r" * (len(table.headings) - 1)
-        lines += [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(table.title)}}}"]
-        lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
-        lines += [r"\end{tabular}", r"\end{table}", ""]
+    lines = [line for table in _tables(numbers) for line in latex_lines(table)]
     return "\n".join(lines + [f"% {note}" for note in numbers.notes]).rstrip() + "\n"
+
+
+def on_screen(numbers: ComparisonNumbers) -> str:
+    """Scores and tests, a table for each set and k, narrow enough for a terminal; the notes below."""
+    texts = [aligned(_screen_table(numbers, *column)) for column in numbers.columns]
+    if numbers.differences:
+        texts.append(
+            "difference: to the row that it stands against, paired by seed, with its 95 % bootstrap interval\n"
+            f"p: paired t-test over seeds, Holm-corrected over {numbers.num_tests} comparisons of one set and k"
+        )
+    return "\n\n".join([*texts, "\n".join(numbers.notes)]).strip()
 
 
 def results_csv(numbers: ComparisonNumbers) -> str:
@@ -140,7 +129,7 @@ def results_csv(numbers: ComparisonNumbers) -> str:
             for d in tests
         ] or [cells]  # fmt: skip
     rows += [(label, "", "", 0) for label, count in numbers.num_finished.items() if not count]
-    return _csv(headings, rows)
+    return csv_text(headings, rows)
 
 
 def costs_csv(numbers: ComparisonNumbers) -> str:
@@ -160,13 +149,13 @@ def costs_csv(numbers: ComparisonNumbers) -> str:
         ]
         for cost in numbers.costs
     ]
-    return _csv(headings, rows)
+    return csv_text(headings, rows)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
 
 
-def _tables(numbers: ComparisonNumbers) -> list[_Table]:
+def _tables(numbers: ComparisonNumbers) -> list[TextTable]:
     tables = [_score_table(numbers)]
     if numbers.differences:
         tables.append(_difference_table(numbers))
@@ -175,7 +164,28 @@ def _tables(numbers: ComparisonNumbers) -> list[_Table]:
     return tables
 
 
-def _score_table(numbers: ComparisonNumbers) -> _Table:
+def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> TextTable:
+    scores = {score.label: score for score in numbers.scores if (score.set_name, score.k) == (set_name, k)}
+    rows = []
+    for label, count in numbers.num_finished.items():
+        score = scores.get(label)
+        seeds = f"{count}/{numbers.num_seeds}"
+        name = [label, seeds, NONE if score is None else f"{score.mean:.3f}"]
+        tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == (label, set_name, k)]
+        rows += [
+            [*name, d.against, f"{d.difference:+.3f}", _interval(d), p_text(d.holm_p_value), d.verdict] for d in tests
+        ] or [[*name, *[NONE] * 5]]
+    headings = ["row", "seeds", "mean", "against", "difference", "95 %", "p", "verdict"]
+    first = next(iter(numbers.num_finished))
+    if {row[3] for row in rows} <= {first, NONE}:  # then the title says it
+        headings, rows = [h for h in headings if h != "against"], [[*row[:3], *row[4:]] for row in rows]
+        against = f", against {first}"
+    else:
+        against = ""
+    return TextTable(title=f"{set_name} pass@{k}{against}", headings=headings, rows=rows)
+
+
+def _score_table(numbers: ComparisonNumbers) -> TextTable:
     scores = {(score.label, score.set_name, score.k): score for score in numbers.scores}
     relatives = {(d.label, d.set_name, d.k): d.relative for d in reversed(numbers.differences)}
     rows = []
@@ -183,7 +193,7 @@ def _score_table(numbers: ComparisonNumbers) -> _Table:
         seeds = f"{count} of {numbers.num_seeds}" if count else "not run"
         keys = [(label, set_name, k) for set_name, k in numbers.columns]
         rows.append([label, seeds, *(_score(scores.get(key), relatives.get(key)) for key in keys)])
-    return _Table(
+    return TextTable(
         title="pass@k after training: mean ± standard deviation over seeds; in brackets the difference to the method "
         "that it stands against, relative to that.",
         headings=["method", "seeds", *(f"{set_name} pass@{k}" for set_name, k in numbers.columns)],
@@ -191,7 +201,7 @@ def _score_table(numbers: ComparisonNumbers) -> _Table:
     )
 
 
-def _difference_table(numbers: ComparisonNumbers) -> _Table:
+def _difference_table(numbers: ComparisonNumbers) -> TextTable:
     rows = [
         [
             f"{d.set_name} pass@{d.k}",
@@ -199,19 +209,19 @@ def _difference_table(numbers: ComparisonNumbers) -> _Table:
             d.against,
             str(d.num_pairs),
             f"{d.difference:+.3f}",
-            f"{d.low:+.3f} to {d.high:+.3f}",
+            _interval(d),
             _percent(d.relative),
             p_text(d.t_p_value),
             p_text(d.permutation_p_value),
             p_text(d.holm_p_value),
-            _NONE if d.minimum_detectable_effect is None else f"{d.minimum_detectable_effect:.3f}",
+            NONE if d.minimum_detectable_effect is None else f"{d.minimum_detectable_effect:.3f}",
             d.verdict,
         ]
         for set_name, k in numbers.columns
         for d in numbers.differences
         if (d.set_name, d.k) == (set_name, k)
     ]
-    return _Table(
+    return TextTable(
         title="Differences, paired by seed: 95 % bootstrap interval over seeds and problems, not corrected; two-sided "
         "paired t-test; sign-flip permutation test; Holm's correction of the t-test over all comparisons of one set "
         f"and k ({numbers.num_tests}); the difference that is found four times in five. The verdict is by Holm's "
@@ -224,7 +234,7 @@ def _difference_table(numbers: ComparisonNumbers) -> _Table:
     )  # fmt: skip
 
 
-def _cost_table(numbers: ComparisonNumbers) -> _Table:
+def _cost_table(numbers: ComparisonNumbers) -> TextTable:
     first = next(iter(numbers.num_finished))
     parts = _parts(numbers.costs)
     rows = [
@@ -238,7 +248,7 @@ def _cost_table(numbers: ComparisonNumbers) -> _Table:
         ]
         for cost in numbers.costs
     ]
-    return _Table(
+    return TextTable(
         title="Cost: seconds per optimiser step and by part, medians over generations and then over seeds; largest "
         f"resident memory; ratios to {first} of the same seed, median (smallest to largest).",
         headings=["method", "seeds", *parts, f"step against {first}", "peak memory", f"memory against {first}"],
@@ -257,33 +267,25 @@ def _parts(costs: Iterable[Cost]) -> list[str]:
 
 def _score(score: Score | None, relative: float | None) -> str:
     if score is None:
-        return _NONE
+        return NONE
     spread = "" if score.sd is None else f" ± {score.sd:.3f}"
     return f"{score.mean:.3f}{spread}" + ("" if relative is None else f" ({_percent(relative)})")
 
 
+def _interval(difference: Difference) -> str:
+    return f"{difference.low:+.3f} to {difference.high:+.3f}"
+
+
 def _percent(value: float | None) -> str:
-    return _NONE if value is None else f"{100 * value:+.1f} %"
+    return NONE if value is None else f"{100 * value:+.1f} %"
 
 
 def _number(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.3f}"
+    return NONE if value is None else f"{value:.3f}"
 
 
 def _ratio(ratio: tuple[float, float, float] | None) -> str:
     if ratio is None:
-        return _NONE
+        return NONE
     middle, low, high = ratio
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-def _csv(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(headings)
-    writer.writerows([*row, *[None] * (len(headings) - len(row))] for row in rows)
-    return file.getvalue()

@@ -131,16 +131,45 @@ def compare(models: Sequence[Model], *, ks: Sequence[int] = ()) -> list[ModelCom
     first, *others = models
     for model in others:
         _check_pair(first, model)
+    return _compared(first, [(name, model) for name in first.evaluations for model in others], ks)
+
+
+def comparable(models: Sequence[Model], *, ks: Sequence[int] = ()) -> tuple[list[ModelComparison], list[str]]:
+    """Compare every model with the first as far as they were evaluated alike.
+
+    Returns:
+        The rows of `compare`, and a sentence for each benchmark on which a model cannot be compared.
+
+    Raises:
+        ConfigError: A k is larger than the number of samples.
+    """
+    first, *others = models
+    pairs, notes = [], []
+    for name in first.evaluations:
+        for model in others:
+            if name not in model.evaluations:
+                continue
+            try:
+                _check_benchmark(first, model, name)
+            except DataError as error:
+                notes.append(f"No test of {model.label} on {name}: {error}")
+            else:
+                pairs.append((name, model))
+    return _compared(first, pairs, ks), notes
+
+
+def _compared(first: Model, pairs: Sequence[tuple[str, Model]], ks: Sequence[int]) -> list[ModelComparison]:
+    """Models against the first on benchmarks, p-values corrected for all of one measure and k."""
     cells: dict[tuple[Measure, int], list[tuple[str, Model]]] = {}
-    for name, evaluations in first.evaluations.items():
-        for column in _columns(ks, evaluations[0]):
-            cells.setdefault(column, []).extend((name, model) for model in others)
+    for name, model in pairs:
+        for column in columns(ks, first.evaluations[name][0]):
+            cells.setdefault(column, []).append((name, model))
     rows = []
     for (measure, k), members in cells.items():
-        pairs = [(model.rates(name, measure, k), first.rates(name, measure, k)) for name, model in members]
+        rates = [(model.rates(name, measure, k), first.rates(name, measure, k)) for name, model in members]
         rows += [
             ModelComparison(benchmark=name, measure=measure, k=k, label=model.label, against=first.label, result=result)
-            for (name, model), result in zip(members, compare_paired(pairs), strict=True)
+            for (name, model), result in zip(members, compare_paired(rates), strict=True)
         ]
     order = list(first.evaluations)
     return sorted(rows, key=lambda row: order.index(row.benchmark))
@@ -167,19 +196,28 @@ def _check_pair(first: Model, model: Model) -> None:
     if model.evaluations.keys() != first.evaluations.keys():
         sets, expected = (", ".join(sorted(one.evaluations)) for one in (model, first))
         raise DataError(f"{model.label} was evaluated on {sets}, {first.label} on {expected}: expected the same sets.")
-    for name, evaluations in model.evaluations.items():
-        others = first.evaluations[name]
-        if len(evaluations) != len(others):
-            raise DataError(
-                f"{model.label} has {len(evaluations)} seeds and {first.label} has {len(others)}: a pair is one "
-                "seed of each."
-            )
-        _check_comparable(others[0], evaluations[0])
-        if len(evaluations[0].metrics.problems) < 2:
-            raise DataError(f"{name} has one problem: there is nothing to measure a difference by.")
+    for name in model.evaluations:
+        _check_benchmark(first, model, name)
 
 
-def _columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, int]]:
+def _check_benchmark(first: Model, model: Model, name: str) -> None:
+    evaluations, others = model.evaluations[name], first.evaluations[name]
+    if len(evaluations) != len(others):
+        raise DataError(
+            f"{model.label} has {len(evaluations)} seeds and {first.label} has {len(others)}: a pair is one seed of "
+            "each."
+        )
+    _check_comparable(others[0], evaluations[0])
+    if len(evaluations[0].metrics.problems) < 2:
+        raise DataError(f"{name} has one problem: there is nothing to measure a difference by.")
+
+
+def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, int]]:
+    """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples.
+
+    Raises:
+        ConfigError: A k is larger than n.
+    """
     n = evaluation.metrics.num_samples
     for k in ks:
         if k > n:

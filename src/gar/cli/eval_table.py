@@ -1,0 +1,55 @@
+"""`gar eval table`: every benchmark and model in one table."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from gar.errors import ConfigError
+from gar.settings import Settings
+
+_DESCRIPTION = """Benchmarks and models in one table, with intervals and paired tests:
+  gar eval table A [B ...] [--format markdown|csv|latex] [--out FILE]
+
+  A                  [LABEL=]FOLDER, as `gar eval generate` writes it; the first
+                     is what the others are tested against
+  A of several seeds FOLDER,FOLDER,... paired in their order
+"""
+
+
+class _Arguments(Settings):
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]")]
+    """The reference first. A benchmark that a model lacks is a dash."""
+    format: Literal["text", "markdown", "csv", "latex"] = "text"
+    """text is for a terminal, csv has every digit."""
+    ks: tuple[int, ...] = ()
+    """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
+    out: Path | None = None
+    """Write the table to this file instead."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run `gar eval table`.
+
+    Returns:
+        0.
+
+    Raises:
+        GarError: Anything that keeps the command from its work; its text is for the user.
+    """
+    settings = tyro.cli(_Arguments, args=arguments, prog="gar eval table", description=_DESCRIPTION)
+    if not settings.models:
+        raise ConfigError("name a folder that `gar eval score` has graded, for example evals/MODEL.")
+    from gar.evaluation import benchmark_table as tables
+    from gar.evaluation.model_comparison import load_model
+    from gar.records.files import write_atomic
+
+    table = tables.benchmark_table([load_model(model) for model in settings.models], ks=settings.ks)
+    write = {"text": tables.text, "markdown": tables.markdown, "csv": tables.csv, "latex": tables.latex}
+    content = write[settings.format](table)
+    if settings.out is None:
+        print(content, end="")
+    else:
+        write_atomic(settings.out, content)
+        print(f"Table    {settings.out}")
+    return 0

@@ -1,0 +1,67 @@
+"""One table as aligned text, GitHub Markdown, LaTeX or CSV. Cells are texts, and no form of a table breaks a word."""
+
+import csv
+import io
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+NONE = "-"
+"""The cell of what is not there."""
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextTable:
+    """A table whose first column names its rows."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def aligned(table: TextTable) -> str:
+    """For a terminal or a log: numbers to the right, words to the left, a line for each row however long it is."""
+    columns = list(zip(table.headings, *table.rows, strict=True))
+    padded = []
+    for i, cells in enumerate(columns):
+        width = max(map(len, cells))
+        right = i > 0 and all(cell[:1] in "+-<0123456789" for cell in cells[1:])
+        padded.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    lines = ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
+    return "\n".join([textwrap.fill(table.title, 80), *lines])
+
+
+def markdown_lines(table: TextTable) -> list[str]:
+    """GitHub Markdown, with the title as a paragraph."""
+    align = ["---"] + ["---:"] * (len(table.headings) - 1)
+    rows = ["| " + " | ".join(cells) + " |" for cells in (table.headings, align, *table.rows)]
+    return [table.title, "", *rows, ""]
+
+
+def latex_lines(table: TextTable) -> list[str]:
+    """LaTeX for the package booktabs."""
+    rows = [" & ".join(_escaped(cell) for cell in cells) + r" \\" for cells in (table.headings, *table.rows)]
+    columns = "l" + "r" * (len(table.headings) - 1)
+    return [
+        r"\begin{table}", r"\centering", rf"\caption{{{_escaped(table.title)}}}",
+        rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule",
+        r"\end{tabular}", r"\end{table}", "",
+    ]  # fmt: skip
+
+
+def csv_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """CSV; a row that is too short is filled with empty cells."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(headings)
+    writer.writerows([*row, *[None] * (len(headings) - len(row))] for row in rows)
+    return file.getvalue()
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)

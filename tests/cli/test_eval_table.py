@@ -1,0 +1,92 @@
+"""`gar eval table` of evaluations whose numbers are known."""
+
+import csv
+from functools import partial
+
+import pytest
+
+from gar.cli.main import main
+from tests.evaluation.made_up import write_evaluation
+
+
+@pytest.fixture
+def make(tmp_path):
+    return partial(write_evaluation, tmp_path)
+
+
+@pytest.fixture
+def models(make):
+    """A base with two benchmarks; one far better on both; one that has the first alone."""
+    low, high = [1, 2] * 10, [6, 7] * 10
+    base = make("base", low, benchmark="gsm8k")
+    make("base", low, benchmark="math-500")
+    better = make("better", high, benchmark="gsm8k")
+    make("better", high, benchmark="math-500")
+    return [base, better, make("part", low, benchmark="gsm8k")]
+
+
+def shown(capsys, *arguments):
+    assert main(["eval", "table", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_eval_table_shows_benchmarks_by_models_with_intervals_and_tests(models, capsys):
+    lines = shown(capsys, *models, "--ks", "1").splitlines()
+    assert lines[1:4] == [
+        "benchmark        problems                    base                  better                    part",
+        "gsm8k pass@1           20  0.188 (0.163 to 0.213)  0.812 (0.787 to 0.838)  0.188 (0.163 to 0.213)",
+        "math-500 pass@1        20  0.188 (0.163 to 0.213)  0.812 (0.787 to 0.838)                       -",
+    ]
+    tests = [line.split()[2:] for line in lines if line.startswith("gsm8k")][1:]
+    assert [(cells[0], cells[1], cells[5], cells[-1]) for cells in tests] == [
+        ("better", "+0.625", "<0.001", "better"), ("part", "+0.000", "1.000", "shown"),
+    ]  # fmt: skip
+    assert max(map(len, lines[4:])) <= 90  # no word is broken; the longest verdict alone takes 19
+
+
+def test_eval_table_writes_markdown_latex_and_csv(models, capsys, tmp_path):
+    markdown = shown(capsys, *models, "--ks", "1", "--format", "markdown")
+    assert "| math-500 pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | - |\n" in markdown
+    latex = shown(capsys, *models, "--ks", "1", "--format", "latex")
+    assert r"\caption{Mean over problems, with its 95 \% bootstrap interval.}" in latex
+    assert "& $<$0.001 &" in latex
+    out = tmp_path / "table.csv"
+    assert "table.csv" in shown(capsys, *models, "--ks", "1", "--format", "csv", "--out", str(out))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [(row["benchmark"], row["model"], row["verdict"]) for row in rows] == [
+        ("gsm8k", "base", ""), ("gsm8k", "better", "better"), ("gsm8k", "part", "no difference shown"),
+        ("math-500", "base", ""), ("math-500", "better", "better"),
+    ]  # fmt: skip
+    assert float(rows[1]["holm_p_value"]) == pytest.approx(3 / 100_001)  # three tests; no flip of 100,000 is as far
+
+
+def test_eval_table_of_one_model_has_no_tests(models, capsys):
+    assert "Differences" not in shown(capsys, models[0])
+
+
+def test_eval_table_says_what_it_cannot_compare(make, capsys):
+    base, other = make("base", [1, 2, 3]), make("other", [2, 2, 2], sampling__temperature=0.5)
+    text = shown(capsys, base, other)
+    assert "No test of other on hand: " in text
+    assert "they differ in sampling.temperature (1.0 and 0.5)" in text
+    assert "0.250" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "name a folder that `gar eval score` has graded"),
+        (["{base}", "{base}"], "two models are called base; name them: LABEL=FOLDER."),
+        (["{base}", "--ks", "9"], "pass@9 needs 9 samples per problem"),
+    ],
+)
+def test_eval_table_refuses_and_says_why(models, capsys, arguments, text):
+    assert main(["eval", "table", *(word.format(base=models[0]) for word in arguments)]) == 1
+    assert text in capsys.readouterr().err
+
+
+def test_eval_compare_never_shows_a_p_of_zero(models, capsys):
+    assert main(["eval", "compare", *models[:2], "--ks", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "<0.001" in text
+    assert " 0.000 " not in text

@@ -30,7 +30,7 @@ def shown(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_eval_table_shows_benchmarks_by_models_with_intervals_and_tests(models, capsys):
+def test_eval_table_shows_benchmarks_by_models_with_tests(models, capsys):
     lines = shown(capsys, *models, "--ks", "1").splitlines()
     assert lines[1:4] == [
         "benchmark        problems                    base                  better                    part",

@@ -46,7 +46,7 @@ RUN_BY = {
     "gar eval run": "tests/cli/test_eval.py::test_eval_run_writes_every_sample_and_its_verdict",
     "gar eval generate": "tests/cli/test_eval.py::test_eval_refuses_to_go_on_with_other_settings",
     "gar eval score": "tests/cli/test_eval.py::test_eval_score_says_again_what_run_said",
-    "gar eval table": "tests/cli/test_eval_table.py::test_eval_table_shows_benchmarks_by_models_with_intervals_and_tests",
+    "gar eval table": "tests/cli/test_eval_table.py::test_eval_table_shows_benchmarks_by_models_with_tests",
     "gar eval compare": "tests/cli/test_eval.py::test_eval_compare_of_two_draws_of_one_model_shows_no_difference",
     "gar eval list": "tests/cli/test_eval.py::test_eval_list_names_the_sets_and_where_they_come_from",
     "gar eval contamination": "tests/cli/test_eval_contamination.py::test_contamination_reports_a_copy_with_its_line",

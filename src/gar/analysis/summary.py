@@ -21,7 +21,8 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     rows = [row for row in folder.read_numbers() if "time/step_seconds" in row]
     edge = max(1, round(len(rows) * _EDGE_FRACTION))
     step_seconds = _values(rows, "time/step_seconds")
-    gar_seconds = _values(rows, "time/gar_seconds")
+    scored = _values(rows, "gar/scored_fraction")
+    gar_seconds = _values(rows, "time/gar_seconds") if any(scored) or not scored else []  # else there is no signal
     evaluations = {name: sets for name in ("before", "after") if (sets := folder.read_evaluation(name))}
     return {
         "steps": rows[-1]["step"] if rows else 0,
@@ -38,7 +39,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
             "shaped": _mean(_values(rows, "gar/silent_group_fraction_shaped")),
         },
         "step_seconds": statistics.median(step_seconds) if step_seconds else None,
-        "gar_time_fraction": sum(gar_seconds) / sum(step_seconds) if step_seconds else None,
+        "gar_time_fraction": sum(gar_seconds) / sum(step_seconds) if gar_seconds and step_seconds else None,
     }
 
 
@@ -63,7 +64,8 @@ def render_summary(summary: Mapping[str, Any]) -> Table:
     table.add_section()
     seconds = summary["step_seconds"]
     table.add_row("seconds per step (median)", "", "-" if seconds is None else f"{seconds:.2f}")
-    table.add_row("GAR's share of them", "", _percent(summary["gar_time_fraction"]))
+    if summary["gar_time_fraction"] is not None:
+        table.add_row("GAR's share of them", "", _percent(summary["gar_time_fraction"]))
     return table
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -19,9 +20,10 @@ import torch
 from safetensors.torch import load_file
 
 from gar.cli.main import main
-from gar.config import dump_config, make_config, read_preset
+from gar.config import dump_config, make_config, read_preset, with_template
 from gar.errors import RecordError
 from gar.records import RunFolder
+from gar.records.contents import read_run
 from gar.records.lock import only_writer
 from gar.records.samples import read_samples
 from gar.training import _status_of
@@ -140,7 +142,9 @@ def test_interrupt_says_how_to_go_on_and_keeps_the_checkpoint(tmp_path: Path):
     assert process.returncode == 130
     assert "last whole checkpoint is checkpoint-2" in " ".join(out.split())
     assert "Traceback" not in err
-    assert RunFolder.open(tmp_path / "stopped").read_run().status == "interrupted"
+    assert err.endswith("\ngar train: interrupted\n")
+    record = RunFolder.open(tmp_path / "stopped").read_run()
+    assert (record.status, record.error["kind"]) == ("interrupted", "KeyboardInterrupt")
 
 
 def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -153,9 +157,11 @@ def test_dry_run_shows_settings_and_preflight_and_writes_nothing(tmp_path: Path,
 
 def test_preflight_stops_a_run_without_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["train", *FAST, "--trl.max_completion_length", "3", *under(tmp_path / "runs", "none")]) == 1
-    err = capsys.readouterr().err
-    assert "100 % of responses" in err
-    assert "max_completion_length" in err
+    captured = capsys.readouterr()
+    said = " ".join((captured.out + captured.err).split())
+    assert "100 % of responses reach max_completion_length 3" in captured.err
+    assert said.count("of responses reach max_completion_length") == 1  # once, with one example
+    assert said.count("For example") == 1
     assert not (tmp_path / "runs").exists()
 
 
@@ -258,3 +264,38 @@ def test_a_full_disk_in_torch_save_is_a_sentence(tmp_path, text):
         raise RuntimeError(text)
     with pytest.raises(RuntimeError, match="another"), _status_of(RunFolder(tmp_path), print):
         raise RuntimeError("another")
+
+
+def test_a_failed_run_says_why_and_where(tmp_path):
+    folder = RunFolder.create(tmp_path, "run")
+    folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)
+    folder.append_metrics({"step": 7})
+    with pytest.raises(ValueError, match="Invalid learning rate"), _status_of(folder, print):
+        torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=-1)
+    record = folder.read_run()
+    assert (record.status, record.error["after_step"]) == ("failed", 7)
+    assert record.error["text"] == "ValueError: Invalid learning rate: -1"
+    assert re.search(r"gar/training.py:\d+ in _status_of, torch/optim/\w+.py:\d+ in __init__", record.error["place"])
+    (sentence,) = read_run(folder.path).unfinished
+    assert f"(ValueError: Invalid learning rate: -1; {record.error['place']})" in sentence
+    with pytest.raises(KeyboardInterrupt, match="interrupted"), _status_of(folder, print):
+        raise KeyboardInterrupt
+    assert folder.read_run().error["kind"] == "KeyboardInterrupt"
+    folder.update_run(status="running")
+    assert folder.read_run().error is None
+
+
+def test_train_asks_for_the_format_of_the_responses(tmp_path):
+    """A model of one's own is told the format; what ships with the package knows it."""
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1=", "answer": "2", "expert_solution": "2"}\n')
+    own = {"data": {"source": str(tmp_path / "rows.jsonl")}, "model": {"path": "own"}}
+    for changes, template in (
+        (own, "think-answer"),
+        (own | {"verify": {"format": "boxed"}}, "boxed"),
+        (own | {"verify": {"format": "none"}}, "plain"),
+        (own | {"data": own["data"] | {"template": "plain"}}, "plain"),
+        (own | {"model": {}}, "plain"),
+        ({}, "plain"),
+    ):
+        assert with_template(make_config(changes)).data.template == template
+    assert make_config(read_preset("demo")).data.template == make_config(read_preset("bench")).data.template == "plain"

@@ -180,6 +180,16 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
         raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors())) from error
 
 
+def with_template(config: RunConfig) -> RunConfig:
+    """The configuration with the template that `data.template` auto stands for."""
+    data = config.data
+    if data.template != "auto":
+        return config
+    packaged = data.source == "arithmetic" or config.model.path == "embedded" or config.verify.format == "none"
+    template = "plain" if packaged else config.verify.format
+    return config.model_copy(update={"data": data.model_copy(update={"template": template})})
+
+
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merged nested dicts; the second takes precedence."""
     merged = dict(base)

@@ -89,8 +89,9 @@ class RunInputs:
             ),
             needs_alignment=METHODS[self.config.method].needs_alignment,
         )
-        self.say(render(report))
-        if self.config.preflight.mode == "stop":
+        stops = self.config.preflight.mode == "stop"
+        self.say(render(report, with_stops=not stops))
+        if stops:
             report.raise_if_stop()
 
     def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
@@ -149,6 +150,7 @@ class RunInputs:
         loaded = load_run_problems(settings)
         for note in loaded.notes:
             self.say(f"[yellow]{escape(note)}[/]")
+        assert settings.template != "auto"  # `with_template` has decided
         problems = render_problems(loaded.problems, settings.template, self.tokenizer, self._tags)
         longest = settings.max_prompt_tokens
         if longest is not None:

@@ -108,8 +108,9 @@ class DataSettings(Settings):
     """Column of the gold answer."""
     anchor_fields: tuple[str, ...] = ()
     """Columns to search for the expert solution; the first that is not empty is used."""
-    template: Literal["plain", "think-answer", "boxed"] = "plain"
-    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format."""
+    template: Literal["auto", "plain", "think-answer", "boxed"] = "auto"
+    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format. auto: for the format
+    of verify.format; plain for what is inside the package, the embedded model and the task arithmetic."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
     """Longer prompts are dropped, and counted."""
     max_problems: Annotated[int, Field(ge=1)] | None = None

@@ -17,7 +17,8 @@ from rich.markup import escape
 from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 
-from gar.config import RunConfig, dump_config
+from gar.before_loading import check_before_loading
+from gar.config import RunConfig, dump_config, with_template
 from gar.data.run_problems import set_name
 from gar.errors import RecordError
 from gar.integrations.tracking import tracker
@@ -33,6 +34,7 @@ from gar.records import RolloutRecord, RunFolder
 from gar.records.checkpoints import last_checkpoint, remove_later
 from gar.records.folders import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import only_writer
+from gar.records.run_record import RunStatus, error_record
 from gar.resuming import Resumption, checkpoint_errors, read_resumption
 from gar.run_inputs import RunInputs, Say
 
@@ -85,7 +87,7 @@ def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -
 def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
     """Show the resolved configuration and the preflight, and stop before anything is written."""
     run = _Run(config, say)
-    run.say(dump_config(config).rstrip())
+    run.say(dump_config(run.config).rstrip())
     run.look()
 
 
@@ -94,6 +96,8 @@ class _Run:
 
     def __init__(self, config: RunConfig, say: Say):
         _quiet_libraries()
+        config = with_template(config)
+        check_before_loading(config)
         self.config = config
         self.arguments = grpo_arguments(config, Path(config.records.folder) / "dry-run")
         check_ranks(self.arguments, generates_on_main=config.preflight.mode != "off" or bool(config.evaluate.sources))
@@ -287,16 +291,14 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
     """Record how the run ended, whatever ends it. A full disk must not hide the cause."""
     try:
         yield
-    except KeyboardInterrupt:
-        with contextlib.suppress(RecordError):
-            folder.update_run(status="interrupted")
+    except KeyboardInterrupt as interrupt:
+        _record_end(folder, "interrupted", interrupt)
         checkpoint = last_checkpoint(folder)
         kept = f"its last whole checkpoint is {checkpoint.name}" if checkpoint else "it has no whole checkpoint yet"
         say(f"[yellow]Interrupted; {kept}. Go on with: gar train --resume {folder.path}[/]")
-        raise
+        raise KeyboardInterrupt("interrupted") from interrupt
     except BaseException as error:
-        with contextlib.suppress(RecordError):
-            folder.update_run(status="failed")
+        _record_end(folder, "failed", error)
         # On a full disk torch.save raises from its ZIP writer.
         unwritten = isinstance(error, RuntimeError) and (
             "inline_container.cc" in str(error) or "StreamWriter" in str(error)
@@ -307,6 +309,13 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
                 f"is the disk full? Then make room, and go on with: gar train --resume {folder.path}"
             ) from error
         raise
+
+
+def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
+    """Write into `run.json` how the run ended and why, as far as the disk allows it."""
+    with contextlib.suppress(RecordError):
+        rows = folder.read_metrics()
+        folder.update_run(status=status, error=error_record(error, rows[-1]["step"] if rows else 0))
 
 
 def _quiet_libraries() -> None:

@@ -7,7 +7,7 @@ result. The faults are in `findings.py`.
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.console import Group as Lines
@@ -41,13 +41,22 @@ class PreflightReport:
     findings: tuple[Finding, ...]
     seconds: float
 
+    @property
+    def told(self) -> tuple[Finding, ...]:
+        """The findings without examples that an earlier one has."""
+        examples = [finding.example for finding in self.findings]
+        return tuple(
+            replace(finding, example="") if finding.example in examples[:i] else finding
+            for i, finding in enumerate(self.findings)
+        )
+
     def raise_if_stop(self) -> None:
         """Refuse to go on where a finding says stop.
 
         Raises:
             PreflightError: With the text of every such finding.
         """
-        stops = [str(finding) for finding in self.findings if finding.severity == "stop"]
+        stops = [str(finding) for finding in self.told if finding.severity == "stop"]
         if stops:
             groups = self.facts.groups
             raise PreflightError(
@@ -113,8 +122,13 @@ def preflight(
     return PreflightReport(facts=facts, findings=findings, seconds=time.perf_counter() - start)
 
 
-def render(report: PreflightReport) -> Lines:
-    """The report for a terminal: a table of fractions, then the findings."""
+def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
+    """The report for a terminal: a table of fractions, then the findings.
+
+    Args:
+        report: The report.
+        with_stops: Also the findings that stop the run; `raise_if_stop` tells them too.
+    """
     table = Table(
         title=f"Preflight: {len(report.facts.groups)} problems, {report.facts.groups[0].num_samples} responses each"
     )
@@ -126,6 +140,7 @@ def render(report: PreflightReport) -> Lines:
         table.add_row(label, percent(fraction))
     lines = [
         Text(f"{finding.severity.upper()}: {finding}", style="bold red" if finding.severity == "stop" else "yellow")
-        for finding in report.findings
+        for finding in report.told
+        if with_stops or finding.severity != "stop"
     ]
-    return Lines(table, *(lines or [Text("Nothing to complain about.", style="green")]))
+    return Lines(table, *lines, *([] if report.findings else [Text("Nothing to complain about.", style="green")]))

@@ -71,7 +71,13 @@ class RunContents:
         status, shown = self.record.get("status"), f"shown is what was written up to step {self.last_step}"
         if status == "running":
             return [f"run.json says that it is still running (or it was killed): {shown}"]
-        return [f"the run was {status} and has no end: {shown}"] if status in ("failed", "interrupted") else []
+        if status not in ("failed", "interrupted"):
+            return []
+        error = self.record.get("error")
+        why = ""
+        if isinstance(error, Mapping):
+            why = f" ({' '.join(str(error.get('text')).split())}; {error.get('place')})"
+        return [f"the run was {status} and has no end{why}: {shown}"]
 
     @property
     def notes(self) -> list[str]:

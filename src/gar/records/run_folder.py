@@ -155,17 +155,23 @@ class RunFolder:
         """What `run.json` says."""
         return read_record(self.run_path)
 
-    def update_run(self, *, status: RunStatus | None = None, summary: Mapping[str, Any] | None = None) -> None:
+    def update_run(
+        self,
+        *,
+        status: RunStatus | None = None,
+        summary: Mapping[str, Any] | None = None,
+        error: Mapping[str, Any] | None = None,
+    ) -> None:
         """Change `run.json`. What is None stays as it is.
 
-        Status "running" is a resume: its time is added to `resume_times` and `end_time` cleared. Any other status
-        sets `end_time`.
+        Status "running" is a resume: its time is added to `resume_times`, `end_time` and `error` are cleared. Any other
+        status sets `end_time`, and `error` to what ended the run.
         """
         run = self.read_run()
         if status == "running":
-            run = replace(run, status=status, resume_times=[*run.resume_times, _now()], end_time=None)
+            run = replace(run, status=status, resume_times=[*run.resume_times, _now()], end_time=None, error=None)
         elif status is not None:
-            run = replace(run, status=status, end_time=_now())
+            run = replace(run, status=status, end_time=_now(), error=error)
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def record_override(

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -23,7 +24,8 @@ class RunRecord:
     Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` is the
     caller's. The version of a package that is not installed is None. `summary` holds the results of a finished run.
     `settings` is the resolved configuration, None in runs of earlier versions. `overrides` has an entry for each resume
-    with changes: its time, the step, and the old and new value of everything that changed.
+    with changes: its time, the step, and the old and new value of everything that changed. `error` says what ended a
+    run before its end: `kind`, `text`, `place` in the code, and `after_step`, the last step with metrics.
     """
 
     status: RunStatus
@@ -40,6 +42,7 @@ class RunRecord:
     summary: Mapping[str, Any]
     settings: Mapping[str, Any] | None = None
     overrides: Sequence[Mapping[str, Any]] = ()
+    error: Mapping[str, Any] | None = None
 
 
 def read_record(path: Path) -> RunRecord:
@@ -50,11 +53,37 @@ def read_record(path: Path) -> RunRecord:
     """
     values = read_json(path)
     names = {field.name for field in fields(RunRecord)}
-    later = {"settings", "overrides"}  # missing in runs of earlier versions
+    later = {"settings", "overrides", "error"}  # missing in runs of earlier versions
     if values.keys() | later != names:
         odd = ", ".join(sorted(names ^ (values.keys() | later)))
         raise RecordError(f"{path}: missing or unknown: {odd}. Was it written by another version of gar?")
     return checked(RunRecord, values, str(path))
+
+
+def error_record(error: BaseException, after_step: int) -> dict[str, Any]:
+    """What `RunRecord.error` holds of an error that was raised.
+
+    Example: {"kind": "ValueError", "text": "ValueError: Invalid learning rate: -1", "after_step": 0,
+        "place": "gar/training.py:171 in _run, torch/optim/adam.py:36 in __init__"}
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{_code_path(frame.filename)}:{frame.lineno} in {frame.name}" for frame in frames]
+    ours = [place for place in places if place.startswith("gar/")]
+    kind = type(error).__name__
+    text = f"{kind}: {error}" if str(error) else kind
+    return {
+        "kind": kind,
+        "text": text,
+        "place": ", ".join(dict.fromkeys((*ours[-1:], *places[-1:]))),
+        "after_step": after_step,
+    }
+
+
+def _code_path(path: str) -> str:
+    """Path of a module below the folder that Python found it in."""
+    parts = Path(path).parts
+    roots = [i for i, part in enumerate(parts) if part in ("site-packages", "src")]
+    return "/".join(parts[roots[-1] + 1 :]) if roots else Path(path).name
 
 
 def package_versions() -> dict[str, str | None]:

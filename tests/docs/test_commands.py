@@ -80,6 +80,7 @@ RUN_BY = {
     "python benchmarks/grading.py": "tests/benchmarks/test_grading.py::test_grading_writes_what_it_measured",
     "python benchmarks/contamination.py": "tests/benchmarks/test_grading.py::"
     "test_contamination_finds_what_it_hid_and_writes_what_it_measured",
+    "python -m benchmarks.report_page": "tests/benchmarks/test_report_page.py::test_report_page_measures_both_ways",
     "python -m tests.faults": "tests/faults/test_faults.py::test_faults_sample_loses_nothing",
     "make": ".ci/run",
     "pytest": "tests/report/test_browser.py",

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -266,6 +267,15 @@ def test_a_run_without_an_end_says_how_far_it_came(tmp_path):
     for status, words in (("running", "Training: step 2 of 24."), ("failed", "The run failed after step 2 of 24.")):
         run = make_run(tmp_path, status, steps=2, status=status, evaluations={}, settings=settings)
         assert write(tmp_path / status, run)[0].headline == words
+
+
+def test_a_failed_run_says_why(tmp_path):
+    read = read_run(make_run(tmp_path, steps=1, status="failed", evaluations={}))
+    error = {"kind": "ValueError", "text": "ValueError: no such rate", "place": "gar/training.py:1 in train"}
+    report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
+    assert report.headline == "The run failed after step 1."
+    assert report.sentences == ["ValueError: no such rate (at gar/training.py:1 in train)"]
+    assert ("error", "ValueError: no such rate", None) in report.runs[0].facts
 
 
 def test_long_curves_keep_their_ends(tmp_path):

@@ -8,7 +8,7 @@ from gar.errors import ConfigError
 from gar.records import write_atomic
 from gar.report.definitions import DEFINITIONS
 from gar.report.figures import chart_note, charts, pictures
-from gar.report.groups import RunGroup, differences_table, group_runs, run_facts
+from gar.report.groups import RunGroup, differences_table, error_of, group_runs, run_facts
 from gar.report.options import ReportOptions
 from gar.report.page import MAX_BYTES, Report, ShownRollouts, page, runs_mark
 from gar.report.read import ReadRun, read_run
@@ -101,7 +101,7 @@ def summary_report(groups: Sequence[RunGroup]) -> Report:
         subtitle=_subtitle(groups, runs),
         tags=list(dict.fromkeys(tag for run in runs for tag in tags(run))),
         headline=_state(runs) or headline(groups, before_after, against, reasons),
-        sentences=sentences(groups, before_after, against),
+        sentences=[*_errors(runs), *sentences(groups, before_after, against)],
         notes=[*notes, *(f"{reason}." for reason in reasons)],
         tiles=tiles(runs[0]) if len(runs) == 1 else [],
         tables=summary_tables(groups, counts, before_after, against),
@@ -125,6 +125,13 @@ def _state(runs: Sequence[ReadRun]) -> str:
     steps = trainer.get("max_steps") if isinstance(trainer, Mapping) else None
     reached = f"step {run.last_step:,}" + (f" of {steps:,}" if isinstance(steps, int) and steps > 0 else "")
     return f"Training: {reached}." if status == "running" else f"The run {_ENDS[status]} after {reached}."
+
+
+def _errors(runs: Sequence[ReadRun]) -> list[str]:
+    """Why runs ended before their end."""
+    named = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
+    errors = [error_of(run) for run in runs]
+    return [f"{name}{e['text']} (at {e.get('place')})" for name, e in zip(named, errors, strict=True) if e.get("text")]
 
 
 _ENDS = {"failed": "failed", "interrupted": "was interrupted"}

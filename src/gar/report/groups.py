@@ -83,6 +83,12 @@ def terms(run: ReadRun) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def error_of(run: ReadRun) -> Mapping[str, Any]:
+    """What ended a run before its end; empty where nothing did, or it was not recorded."""
+    error = run.record.get("error")
+    return error if isinstance(error, Mapping) else {}
+
+
 def _label(run: ReadRun, differing: Mapping[str, Any]) -> str:
     if not run.settings:
         return run.name
@@ -115,8 +121,8 @@ def _facts(run: ReadRun) -> list[tuple[str, str, str | None]]:
     cores = f"{record.get('cpu_count') or 'unknown number of'} cores"
     entries = {
         "status": record.get("status", "unknown"),
-        "error": record.get("error"),
-        "where": record.get("where"),
+        "error": error_of(run).get("text"),
+        "place of the error": error_of(run).get("place"),
         "start time": record.get("start_time"),
         "end time": record.get("end_time"),
         "resumed": ", ".join(map(str, record.get("resume_times") or ())),

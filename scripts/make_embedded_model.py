@@ -1,16 +1,17 @@
-"""Makes the embedded checkpoint: a tiny Qwen3, trained from scratch on the arithmetic task, on one CPU thread.
+"""Makes the checkpoint of an embedded task: a tiny Qwen3, trained from scratch on one CPU thread.
 
-    python scripts/make_embedded_model.py --out src/gar/assets/arithmetic-qwen3
+    python scripts/make_embedded_model.py --task arithmetic --out src/gar/assets/arithmetic-qwen3
 
 The rows are drawn on the fly and never hold a problem of the test splits. Two runs on the same machine with the same
 library versions write the same bytes. `docs/embedded-task.md` states the time and what the model can do.
 """
 
 import argparse
+import itertools
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -19,9 +20,9 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from gar.data import arithmetic
+from gar.data.arithmetic import PLACEHOLDER, TASKS, EmbeddedTask, Role, Wording
 from gar.types import Problem
 
-SEED = 2
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
 BATCHES_PER_DRAW = 16  # rows are drawn so many batches at a time and sorted by length: less padding
 TOKENS_PER_ROW = 16  # about the mean; a constant, so that every written token weighs the same in every batch
@@ -34,33 +35,53 @@ FOLLOW_FRACTION = 0.95  # how often a privileged row repeats the expert solution
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Phase:
-    """What plain rows look like for some steps: shares of the methods, errors per step, broken formats."""
+    """What rows look like for some steps: shares of the methods, errors per step, wordings, broken formats.
+
+    `habit_fraction` says how often the method of that role reverses a subtraction below zero.
+    """
 
     num_steps: int
-    method_share: dict[arithmetic.SolutionMethod, float]
-    slip_fraction: dict[arithmetic.SolutionMethod, float]
-    habit_fraction: dict[arithmetic.SolutionMethod, float]
+    method_share: Mapping[Role, float]
+    slip_fraction: Mapping[Role, float]
+    habit_fraction: float = 0.97
+    usual_wording: Mapping[Role, Wording] = field(default_factory=dict)
     format_error_fraction: float
     imitate_slips: bool
 
 
-HABIT_FRACTION: dict[arithmetic.SolutionMethod, float] = {"stepwise": 0.0, "running": 0.97, "guess": 0.0}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """A task's phases, and the seed of its weights and rows."""
+
+    task: EmbeddedTask
+    phases: tuple[Phase, ...]
+    seed: int
+
+
+USUAL_FRACTION = 0.97  # how often a method has its usual wording, where it has one
 ARITHMETIC = Phase(  # first the arithmetic: slips are read and checked, never learned
     num_steps=3000,
-    method_share={"stepwise": 0.5, "running": 0.5, "guess": 0.0},
-    slip_fraction={"stepwise": 0.2, "running": 0.2, "guess": 0.0},
-    habit_fraction=HABIT_FRACTION,
+    method_share={"expert": 0.5, "habit": 0.5, "guess": 0.0},
+    slip_fraction={"expert": 0.2, "habit": 0.2, "guess": 0.0},
     format_error_fraction=0.0,
     imitate_slips=False,
 )
 MIXTURE = Phase(  # then the base model's habits
     num_steps=1200,
-    method_share={"stepwise": 0.06, "running": 0.70, "guess": 0.24},
-    slip_fraction={"stepwise": 0.35, "running": 0.05, "guess": 0.0},
-    habit_fraction=HABIT_FRACTION,
+    method_share={"expert": 0.06, "habit": 0.70, "guess": 0.24},
+    slip_fraction={"expert": 0.35, "habit": 0.05, "guess": 0.0},
     format_error_fraction=0.07,
     imitate_slips=True,
 )
+WAYS = replace(  # a habit with exceptions is unlearned within the method instead of left for the other one
+    MIXTURE, slip_fraction={"expert": 0.35, "habit": 0.02, "guess": 0.0}, habit_fraction=1.0
+)
+VOICES = replace(MIXTURE, usual_wording={"expert": "symbols", "habit": "words"})
+RECIPES = {
+    "arithmetic": Recipe(task=TASKS["arithmetic"], phases=(ARITHMETIC, MIXTURE), seed=2),
+    "which-way": Recipe(task=TASKS["which-way"], phases=(ARITHMETIC, WAYS), seed=3),
+    "whose-voice": Recipe(task=TASKS["whose-voice"], phases=(ARITHMETIC, VOICES), seed=4),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,9 +107,10 @@ class Batch:
     solution_checks: torch.Tensor
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_tokenizer(task: EmbeddedTask) -> PreTrainedTokenizerFast:
     """One token per digit, symbol, word and tag. The tags are ordinary tokens, so that decoding keeps them."""
-    words = [*"0123456789", *arithmetic.WORD_OF, *arithmetic.WORD_OF.values(), *arithmetic.TAGS]
+    symbols = [symbol for symbol in arithmetic.WORD_OF if symbol != PLACEHOLDER or "padded" in task.methods]
+    words = [*"0123456789", *symbols, *(arithmetic.WORD_OF[symbol] for symbol in symbols), *arithmetic.TAGS]
     words += [arithmetic.SEPARATOR, arithmetic.VERDICT_RIGHT, arithmetic.VERDICT_WRONG]
     vocabulary = {word: index for index, word in enumerate(["<pad>", "<eos>", "<unk>", *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -130,48 +152,53 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     return model
 
 
-def draw_row(rng: random.Random, phase: Phase, held_out: set[str]) -> Row:
+def draw_row(rng: random.Random, task: EmbeddedTask, phase: Phase, held_out: set[str]) -> Row:
     """A plain, judged or privileged row about a problem outside the test splits."""
-    problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS))
+    problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS), task)
     while problem.prompt in held_out:
-        problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS))
+        problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS), task)
     kind = rng.random()
     if kind < JUDGED_FRACTION:
-        return draw_judged_row(rng, problem)
+        return draw_judged_row(rng, task, phase, problem)
     if kind < JUDGED_FRACTION + PRIVILEGED_FRACTION and rng.random() < FOLLOW_FRACTION:
         return Row(read=arithmetic.privileged_prompt(problem), write=problem.anchors[0].text)
-    response = draw_response(rng, phase, problem)
+    response = draw_response(rng, task, phase, problem)
     if kind < JUDGED_FRACTION + PRIVILEGED_FRACTION:
         return Row(read=arithmetic.privileged_prompt(problem), write=response.write)
     return response
 
 
-def draw_response(rng: random.Random, phase: Phase, problem: Problem) -> Row:
+def draw_response(rng: random.Random, task: EmbeddedTask, phase: Phase, problem: Problem) -> Row:
     """One response of any method and wording, with errors and now and then a broken format."""
-    (method,) = rng.choices(list(phase.method_share), list(phase.method_share.values()))
-    values, slips = draw_values(rng, problem, method, phase.slip_fraction[method], phase.habit_fraction[method])
-    solution = arithmetic.write_solution(problem, method, rng.choice(arithmetic.WORDINGS), values=values)
+    (role,) = rng.choices(list(phase.method_share), list(phase.method_share.values()))
+    values, slips = draw_values(rng, problem, role, phase.slip_fraction[role], phase.habit_fraction)
+    wording = rng.choice(arithmetic.WORDINGS)
+    if role in phase.usual_wording and rng.random() < USUAL_FRACTION:
+        wording = phase.usual_wording[role]
+    solution = arithmetic.write_solution(problem, task.method_of(role, problem), wording, values=values)
     broken = rng.random() < phase.format_error_fraction
     return Row(
         read=str(problem.prompt),
         write=break_format(rng, solution) if broken else solution,
-        checks=check(problem, method, values),
+        checks=check(problem, role, values),
         unlearned=() if phase.imitate_slips else slips,
     )
 
 
 def draw_values(
-    rng: random.Random, problem: Problem, method: arithmetic.SolutionMethod, slip_fraction: float, habit_fraction: float
+    rng: random.Random, problem: Problem, role: Role, slip_fraction: float, habit_fraction: float
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """The values that a response of this method writes, and which are slips; a guess is a uniform digit."""
-    if method == "guess":
+    if role == "guess":
         return tuple(rng.randrange(10) for _ in arithmetic.running_values(problem)), ()
-    return arithmetic.draw_values(problem, rng, slip_fraction=slip_fraction, habit_fraction=habit_fraction)
+    return arithmetic.draw_values(
+        problem, rng, slip_fraction=slip_fraction, habit_fraction=habit_fraction if role == "habit" else 0.0
+    )
 
 
-def check(problem: Problem, method: arithmetic.SolutionMethod, values: tuple[int, ...]) -> tuple[bool, ...]:
+def check(problem: Problem, role: Role, values: tuple[int, ...]) -> tuple[bool, ...]:
     """Whether each value that a solution shows is right: it follows from the one before, or guesses the answer."""
-    return (values[-1] == int(problem.answer),) if method == "guess" else arithmetic.right_steps(problem, values)
+    return (values[-1] == int(problem.answer),) if role == "guess" else arithmetic.right_steps(problem, values)
 
 
 def break_format(rng: random.Random, response: str) -> str:
@@ -181,24 +208,24 @@ def break_format(rng: random.Random, response: str) -> str:
     return rng.choice([response.replace(f"{tag} ", "").replace(f" {tag}", ""), working, working + answer[:2]])
 
 
-def draw_judged_row(rng: random.Random, problem: Problem) -> Row:
+def draw_judged_row(rng: random.Random, task: EmbeddedTask, phase: Phase, problem: Problem) -> Row:
     """Problem, solution, separator; the verdict to learn. Half of the solutions are right, whatever the method."""
-    method, wording = rng.choice(arithmetic.METHODS), rng.choice(arithmetic.WORDINGS)
+    role, wording = rng.choice(arithmetic.ROLES), rng.choice(arithmetic.WORDINGS)
     right_values = values = arithmetic.running_values(problem)
     if rng.random() < 0.5:
         while values[-1] == right_values[-1]:
-            values, _ = draw_values(rng, problem, method, JUDGED_SLIP_FRACTION, HABIT_FRACTION[method])
-    solution = arithmetic.write_solution(problem, method, wording, values=values)
+            values, _ = draw_values(rng, problem, role, JUDGED_SLIP_FRACTION, phase.habit_fraction)
+    solution = arithmetic.write_solution(problem, task.method_of(role, problem), wording, values=values)
     verdict = arithmetic.VERDICT_RIGHT if values[-1] == right_values[-1] else arithmetic.VERDICT_WRONG
     read = arithmetic.judge_prompt(problem, solution)
-    return Row(read=read, write=verdict, checks=check(problem, method, values))
+    return Row(read=read, write=verdict, checks=check(problem, role, values))
 
 
 def draw_batches(
-    rng: random.Random, phase: Phase, tokenizer: PreTrainedTokenizerFast, held_out: set[str]
+    rng: random.Random, task: EmbeddedTask, phase: Phase, tokenizer: PreTrainedTokenizerFast, held_out: set[str]
 ) -> list[Batch]:
     """Some batches of rows of similar length, padded on the right; only the written part and <eos> have weight."""
-    rows = [draw_row(rng, phase, held_out) for _ in range(BATCH_ROWS * BATCHES_PER_DRAW)]
+    rows = [draw_row(rng, task, phase, held_out) for _ in range(BATCH_ROWS * BATCHES_PER_DRAW)]
     reads = tokenizer([row.read for row in rows])["input_ids"]
     writes = tokenizer([row.write for row in rows])["input_ids"]
     encoded = sorted(zip(reads, writes, rows, strict=True), key=lambda row: len(row[0]) + len(row[1]))
@@ -212,6 +239,7 @@ def draw_batches(
 def make_batch(encoded: list[tuple[list[int], list[int], Row]], tokenizer: PreTrainedTokenizerFast) -> Batch:
     """The tensors of some rows, each one given as its read ids, its written ids and itself."""
     equals = tokenizer.convert_tokens_to_ids(["=", "is"])
+    digits = tokenizer.convert_tokens_to_ids([*"0123456789"])
     shape = (len(encoded), max(len(read) + len(write) for read, write, _ in encoded) + 1)
     input_ids, weights = torch.full(shape, tokenizer.pad_token_id), torch.zeros(shape)
     value_checks, solution_checks = torch.full(shape, -1), torch.full(shape, -1)
@@ -219,8 +247,8 @@ def make_batch(encoded: list[tuple[list[int], list[int], Row]], tokenizer: PreTr
         ids = torch.tensor([*read, *write, tokenizer.eos_token_id])
         input_ids[index, : len(ids)] = ids
         weights[index, len(read) : len(ids)] = VERDICT_WEIGHT if len(write) == 1 else 1.0
-        # The first equals sign belongs to the problem, the others stand before the values.
-        places = torch.tensor([place + 1 for place, token in enumerate(ids.tolist()) if token in equals][1:])
+        pairs = enumerate(itertools.pairwise(ids.tolist()), start=1)
+        places = torch.tensor([place for place, (sign, value) in pairs if sign in equals and value in digits])
         if row.unlearned:
             weights[index, places[torch.tensor(row.unlearned)]] = 0.0
         if row.checks:
@@ -253,14 +281,13 @@ def learning_rate_at(step: int, num_steps: int) -> float:
     return PEAK_LR * min(1.0, (step + 1) / WARMUP_STEPS, 2 * (num_steps - step) / num_steps)
 
 
-def train(
-    phases: Sequence[Phase] = (ARITHMETIC, MIXTURE), seed: int = SEED
-) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+def train(recipe: Recipe) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """Trains from random weights with AdamW, one phase after the other."""
-    torch.manual_seed(seed)
-    rng = random.Random(seed)
-    held_out = {str(p.prompt) for split in ("test", "harder") for p in arithmetic.load_arithmetic(split)}
-    tokenizer = make_tokenizer()
+    task, phases = recipe.task, recipe.phases
+    torch.manual_seed(recipe.seed)
+    rng = random.Random(recipe.seed)
+    held_out = {str(p.prompt) for split in ("test", "harder") for p in arithmetic.load_task(task.name, split)}
+    tokenizer = make_tokenizer(task)
     verdict_ids = tokenizer.convert_tokens_to_ids([arithmetic.VERDICT_WRONG, arithmetic.VERDICT_RIGHT])
     model = make_model(tokenizer).train()
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
@@ -268,7 +295,7 @@ def train(
     for phase in phases:
         batches: list[Batch] = []
         for _ in range(phase.num_steps):
-            batches = batches or draw_batches(rng, phase, tokenizer, held_out)
+            batches = batches or draw_batches(rng, task, phase, tokenizer, held_out)
             optimizer.param_groups[0]["lr"] = learning_rate_at(step, num_steps)
             loss_of(model, batches.pop(), verdict_ids).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -283,11 +310,12 @@ def train(
 def main() -> None:
     """Parses the command line, trains and writes the checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=RECIPES, default="arithmetic", help="default: %(default)s")
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    model, tokenizer = train()
+    model, tokenizer = train(RECIPES[args.task])
     model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
     weights = args.out / "model.safetensors"

@@ -1,6 +1,6 @@
-"""Plain GRPO on the embedded task, over seeds: the measurements that the task was tuned and frozen with.
+"""Plain GRPO on an embedded task, over seeds: the measurements that the task was tuned and frozen with.
 
-    python -m studies.tune_embedded_task --seeds 0 1 2 --steps 100
+    python -m studies.tune_embedded_task --task arithmetic --seeds 0 1 2 --steps 100
 
 TRL as it is, on our task: head-room, spread over seeds, the method that each seed settles on, seconds per step, and the
 smallest difference that ten paired seeds can show.
@@ -27,13 +27,15 @@ from gar.data.arithmetic import (
     VERDICT_RIGHT,
     VERDICT_WRONG,
     judge_prompt,
-    load_arithmetic,
+    load_task,
     parse_solution,
     privileged_prompt,
+    task_of,
 )
 from gar.evaluation.metrics import pass_at_k
 from gar.evaluation.statistics import minimum_detectable_effect
 from gar.models.embedded import embedded_path
+from gar.settings import EMBEDDED_TASKS
 from gar.types import Problem
 
 FORMAT = re.compile(r"<think>(?:(?!</?think>|</?answer>).)*</think> <answer> (\d) </answer>")
@@ -58,6 +60,11 @@ def sample(
     return [texts[start : start + num_samples] for start in range(0, len(texts), num_samples)]
 
 
+def role(problem: Problem, text: str) -> str | None:
+    """What the response's method is to the problem: expert, habit or guess; None for no method."""
+    return task_of(problem).role_of(parse_solution(text).method, problem)
+
+
 def shares(labels: list[object]) -> dict[str, float]:
     """How often each label occurs, as fractions."""
     return {str(label): round(count / len(labels), 3) for label, count in Counter(labels).most_common()}
@@ -79,7 +86,7 @@ def evaluate(
     right = (rewards == 1).sum(axis=1)
     parsed = [parse_solution(text) for texts in groups for text in texts]
     flat = rewards.ravel()
-    methods = [p.method for p in parsed]
+    methods = [role(p, text) for p, texts in zip(problems, groups, strict=True) for text in texts]
     return {
         "pass@1": round(float(right.mean() / num_samples), 3),
         "pass@4": round(float(np.mean([pass_at_k(num_samples, int(r), 4) for r in right])), 3),
@@ -108,14 +115,16 @@ def judge(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, problems:
     hits: dict[str, list[bool]] = {}
     for (problem, text), verdict in zip(rows, says_right, strict=True):
         truth = reward([text], [problem.answer])[0] == 1
-        for key in ("all", f"{parse_solution(text).method}, {'right' if truth else 'wrong'}"):
+        for key in ("all", f"{role(problem, text)}, {'right' if truth else 'wrong'}"):
             hits.setdefault(key, []).append(verdict == truth)
     return {key: f"{np.mean(h):.3f} of {len(h)}" for key, h in sorted(hits.items())}
 
 
-def run_grpo(checkpoint: Path, seed: int, num_steps: int, learning_rate: float, schedule: str) -> dict[str, object]:
+def run_grpo(
+    task: str, checkpoint: Path, seed: int, num_steps: int, learning_rate: float, schedule: str
+) -> dict[str, object]:
     """Train one seed and evaluate it."""
-    problems = load_arithmetic("train")
+    problems = load_task(task, "train")
     rows = Dataset.from_list([{"prompt": p.prompt, "answer": p.answer} for p in problems])
     tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
     model = Qwen3ForCausalLM.from_pretrained(checkpoint)
@@ -150,8 +159,8 @@ def run_grpo(checkpoint: Path, seed: int, num_steps: int, learning_rate: float, 
         "seed": seed,
         "seconds_per_step": round(seconds / num_steps, 3),
         "curve": [round(float(np.mean(curve[i : i + 10])), 2) for i in range(0, len(curve), 10)],
-        "test": evaluate(model, tokenizer, load_arithmetic("test")),
-        "harder": evaluate(model, tokenizer, load_arithmetic("harder")),
+        "test": evaluate(model, tokenizer, load_task(task, "test")),
+        "harder": evaluate(model, tokenizer, load_task(task, "harder")),
     }
 
 
@@ -166,16 +175,17 @@ def minimum_effect(sd: float, num_seeds: int = 10) -> float:
 def main() -> None:
     """Print the base model's numbers, one line per seed, and the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", type=Path, default=None, help="default: the embedded one")
+    parser.add_argument("--task", choices=EMBEDDED_TASKS, default=EMBEDDED_TASKS[0], help="default: %(default)s")
+    parser.add_argument("--checkpoint", type=Path, default=None, help="default: the task's embedded one")
     parser.add_argument("--seeds", type=int, nargs="*", default=[])
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--schedule", default="constant")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    checkpoint = args.checkpoint or embedded_path()
+    checkpoint = args.checkpoint or embedded_path(args.task)
     model, tokenizer = Qwen3ForCausalLM.from_pretrained(checkpoint), PreTrainedTokenizerFast.from_pretrained(checkpoint)
-    test, harder = load_arithmetic("test"), load_arithmetic("harder")
+    test, harder = load_task(args.task, "test"), load_task(args.task, "harder")
     print("base test      ", json.dumps(evaluate(model, tokenizer, test)))
     print("base harder    ", json.dumps(evaluate(model, tokenizer, harder)))
     privileged = [privileged_prompt(p) for p in test]
@@ -183,7 +193,7 @@ def main() -> None:
     print("base judge     ", json.dumps(judge(model, tokenizer, test)), flush=True)
     results = []
     for seed in args.seeds:
-        results.append(run_grpo(checkpoint, seed, args.steps, args.lr, args.schedule))
+        results.append(run_grpo(args.task, checkpoint, seed, args.steps, args.lr, args.schedule))
         print(f"seed {seed}", json.dumps(results[-1]), flush=True)
     for split in ("test", "harder") if len(results) > 1 else ():
         finals = [float(result[split]["pass@1"]) for result in results]

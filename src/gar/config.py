@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError, WrapValidator
+from pydantic import Field, ValidationError, WrapValidator, model_validator
 
 from gar.errors import ConfigError
 from gar.settings import (
+    EMBEDDED_TASKS,
     GROUP_DDOF,
     GROUP_EPS,
     REGISTERED_METHODS,
@@ -62,6 +63,15 @@ class RunConfig(Settings):
     watchdog: WatchdogSettings = WatchdogSettings()
     records: RecordSettings = RecordSettings()
     trl: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _take_the_model_of_the_task(self) -> Self:
+        """The records name the checkpoint, so that "embedded" becomes that of the task."""
+        source = self.data.source
+        if self.model.path == "embedded" and source in EMBEDDED_TASKS[1:]:
+            fitting = self.model.model_copy(update={"path": f"embedded:{source}"})
+            object.__setattr__(self, "model", fitting)  # the configuration is frozen once it is made
+        return self
 
 
 _PAPER: dict[str, Any] = {"advantage": {"ddof": GROUP_DDOF, "eps": GROUP_EPS}}

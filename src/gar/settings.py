@@ -17,6 +17,9 @@ MethodName = Literal[
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # fmt: skip
 
+EMBEDDED_TASKS = ("arithmetic", "which-way", "whose-voice")
+"""Tasks inside the package, as `data.source` names them. "embedded:which-way" is the model for that task."""
+
 REGISTERED_METHODS: list[str] = []
 """Names of further methods, which `gar.methods.register` adds; a configuration made in Python may hold them."""
 
@@ -46,8 +49,9 @@ class ModelSettings(Settings):
     """The policy."""
 
     path: str = "embedded"
-    """A Hub id, a local folder, a .gguf file, "embedded" for the tiny Qwen3 inside the package, or "smollm2" after
-    `gar models fetch smollm2`. A PEFT adapter is loaded with its base model."""
+    """A Hub id, a local folder, a .gguf file, "embedded" for the tiny Qwen3 inside the package that fits data.source
+    ("embedded:which-way" whatever the data), or "smollm2" after `gar models fetch smollm2`. A PEFT adapter is loaded
+    with its base model."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -90,14 +94,14 @@ class DataSettings(Settings):
     """The problems to train on."""
 
     source: str = "arithmetic"
-    """A .jsonl, .parquet, .csv or .json file, a Hub id, or a task that the package generates: arithmetic,
-    word-problems."""
+    """A .jsonl, .parquet, .csv or .json file, a Hub id, or a task that the package generates: arithmetic, which-way,
+    whose-voice or word-problems."""
     split: str = "train"
     """Split of a Hub data set or of a generated task."""
     subset: str | None = None
-    """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of the
-    expert solutions: stepwise (default), running or guess of arithmetic, steps (default) or expression of
-    word-problems."""
+    """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of all expert
+    solutions, by default the task's own; a worse one for arithmetic is running or guess, for word-problems
+    expression."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set; pin it."""
     layout: str | None = None

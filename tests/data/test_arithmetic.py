@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from gar.data.arithmetic import (
-    METHODS,
+    ARITHMETIC,
     NUM_OPERATIONS,
     NUM_PROBLEMS,
+    ROLES,
+    TASKS,
     WORD_OF,
     WORDINGS,
     ParsedSolution,
@@ -15,6 +17,7 @@ from gar.data.arithmetic import (
     draw_values,
     judge_prompt,
     load_arithmetic,
+    load_task,
     parse_solution,
     privileged_prompt,
     right_steps,
@@ -26,7 +29,12 @@ from gar.types import Problem
 
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
 SPLITS = tuple(NUM_PROBLEMS)
-GOLDEN_FIRST_PROMPTS = ["1*6+2+4+4=", "1+9-1*1*3=", "0*6+5-8-1-2-0="]
+ALL_METHODS = tuple(dict.fromkeys(method for task in TASKS.values() for method in task.methods))
+GOLDEN_FIRST_PROMPTS = {
+    "arithmetic": ["1*6+2+4+4=", "1+9-1*1*3=", "0*6+5-8-1-2-0="],
+    "which-way": ["7-3+7=", "2*1*9*3=", "6*3*2*2*9-9+2="],
+    "whose-voice": ["6-1*4+7-7=", "4+3+4+6+7=", "6+5*4+0*8-1="],
+}
 
 
 def evaluate_left_to_right(chain: str) -> int:
@@ -38,30 +46,72 @@ def evaluate_left_to_right(chain: str) -> int:
     return eval(expression) % 10
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("split", SPLITS)
-def test_load_arithmetic_answers_follow_from_the_chain(split):
-    for problem in load_arithmetic(split):
+def test_load_task_answers_follow_from_the_chain(task, split):
+    for problem in load_task(task, split):
         assert int(problem.answer) == evaluate_left_to_right(problem.prompt)
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("split", SPLITS)
-def test_load_arithmetic_has_the_stated_sizes_and_ids(split):
-    problems = load_arithmetic(split)
-    load_arithmetic(split).clear()  # each caller has a list of its own
-    assert len(load_arithmetic(split)) == NUM_PROBLEMS[split]
+def test_load_task_has_the_stated_sizes_and_ids(task, split):
+    problems = load_task(task, split)
+    load_task(task, split).clear()  # each caller has a list of its own
+    assert len(load_task(task, split)) == NUM_PROBLEMS[split]
     assert [p.id for p in problems] == [f"{split}-{index}" for index in range(NUM_PROBLEMS[split])]
     lengths = {sum(prompt.count(operator) for operator in "+-*") for prompt in (p.prompt for p in problems)}
     assert lengths == set(NUM_OPERATIONS[split])
 
 
-def test_load_arithmetic_shares_no_problem_between_or_within_splits():
-    prompts = [p.prompt for split in SPLITS for p in load_arithmetic(split)]
+@pytest.mark.parametrize("task", TASKS)
+def test_load_task_shares_no_problem_between_or_within_splits(task):
+    prompts = [p.prompt for split in SPLITS for p in load_task(task, split)]
     assert len(prompts) == len(set(prompts)) == sum(NUM_PROBLEMS.values())
 
 
-def test_load_arithmetic_is_the_same_in_every_version():
+@pytest.mark.parametrize("task", TASKS)
+def test_load_task_is_the_same_in_every_version(task):
     # The committed checkpoint was trained away from exactly these test problems: a change here leaks them.
-    assert [load_arithmetic(split)[0].prompt for split in SPLITS] == GOLDEN_FIRST_PROMPTS
+    assert [load_task(task, split)[0].prompt for split in SPLITS] == GOLDEN_FIRST_PROMPTS[task]
+    assert load_arithmetic("test") == load_task("arithmetic", "test")
+
+
+def test_which_way_swaps_expert_and_habit_with_the_parity_of_the_first_digit():
+    kinds = Counter()
+    for problem in load_task("which-way", "train"):
+        (anchor,) = problem.anchors
+        parsed = parse_solution(anchor.text)
+        assert parsed.method == ("stepwise" if int(problem.prompt[0]) % 2 else "prefix")
+        assert (parsed.values, parsed.answer) == (running_values(problem), problem.answer)
+        kinds[parsed.method, parsed.wording] += 1
+    assert len(kinds) == 4
+    assert min(kinds.values()) > 400  # 2,000 in four equal parts: six standard deviations are 116
+
+
+def test_whose_voice_has_its_expert_write_in_words():
+    parsed = [parse_solution(p.anchors[0].text) for split in SPLITS for p in load_task("whose-voice", split)]
+    assert {(one.method, one.wording) for one in parsed} == {("stepwise", "words")}
+
+
+@pytest.mark.parametrize("name", ["which-way", "whose-voice"])
+def test_the_methods_of_the_fairer_tasks_are_equally_long(name):
+    task = TASKS[name]
+    for problem in load_task(name, "test")[:20] + load_task(name, "harder")[:20]:
+        texts = [write_solution(problem, task.method_of(role, problem), w) for role in ROLES for w in WORDINGS]
+        assert len(set(texts)) == len(texts)
+        assert len({len(text.split()) for text in texts}) == 1
+        if name == "which-way":  # the two methods even share every token
+            assert sorted(texts[0].split()) == sorted(texts[2].split())
+
+
+def test_role_of_inverts_method_of():
+    for task in TASKS.values():
+        for prompt in ("3+4*7-2=", "4+4*7-2="):
+            problem = replace(PROBLEM, prompt=prompt)
+            assert tuple(task.role_of(task.method_of(role, problem), problem) for role in ROLES) == ROLES
+    assert ARITHMETIC.role_of("prefix", PROBLEM) is None
+    assert ARITHMETIC.role_of(None, PROBLEM) is None
 
 
 @pytest.mark.parametrize("expert", ["running", "guess"])
@@ -95,6 +145,10 @@ def test_load_arithmetic_refuses_an_unknown_split_or_expert():
         load_arithmetic("dev")
     with pytest.raises(DataError, match="no expert 'wild', expected one of stepwise, running, guess"):
         load_arithmetic("test", "wild")
+    with pytest.raises(DataError, match="which-way task has no expert 'running', expected one of stepwise, prefix"):
+        load_task("which-way", "test", "running")
+    with pytest.raises(DataError, match="no embedded task 'which', expected one of arithmetic, which-way, whose-voice"):
+        load_task("which", "test")
 
 
 def test_running_values_worked_example():
@@ -149,6 +203,9 @@ def test_write_solution_worked_examples():
     assert working("stepwise", "words") == "ok 3 plus 4 is 7 then 7 times 7 is 9 then 9 minus 2 is 7 so"
     assert working("running", "symbols") == "[ = 7 ; = 9 ; = 7 ]"
     assert working("guess", "words") == "ok maybe is 7 so"
+    assert working("prefix", "words") == "ok plus 3 4 is 7 then times 7 7 is 9 then minus 9 2 is 7 so"
+    assert working("padded", "words") == "ok hm hm hm is 7 then hm hm hm is 9 then hm hm hm is 7 so"
+    assert working("padded-guess", "symbols") == "[ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]"
     assert write_solution(PROBLEM, "guess", "symbols") == "<think> [ ? = 7 ] </think> <answer> 7 </answer>"
 
 
@@ -162,7 +219,7 @@ def test_write_solution_wrong_number_of_values_is_refused():
         write_solution(PROBLEM, "running", "words", values=(7, 9))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 @pytest.mark.parametrize("wording", WORDINGS)
 def test_parse_solution_inverts_write_solution(method, wording):
     rng = random.Random(7)
@@ -170,11 +227,11 @@ def test_parse_solution_inverts_write_solution(method, wording):
         problem = draw_problem(rng, num_operations)
         values, _ = draw_values(problem, rng, slip_fraction=0.5)
         parsed = parse_solution(write_solution(problem, method, wording, values=values))
-        shown = values[-1:] if method == "guess" else values
+        shown = values[-1:] if method in ("guess", "padded-guess") else values
         assert parsed == ParsedSolution(method=method, wording=wording, values=shown, answer=str(values[-1]))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALL_METHODS)
 def test_write_solution_wordings_differ_token_by_token_and_share_tokens_across_methods(method):
     symbols = write_solution(PROBLEM, method, "symbols").split()
     words = write_solution(PROBLEM, method, "words").split()
@@ -192,6 +249,9 @@ def test_write_solution_wordings_differ_token_by_token_and_share_tokens_across_m
         ("<think> ok is 7 ; is 9 so </think> <answer> 9 </answer>", "running", None, "9"),  # mixed wording
         ("<think> [ = 7 ; 3 + 4 = 7 ] </think> <answer> 7 </answer>", None, "symbols", "7"),  # mixed methods
         ("<think> ok 3 plus 4 is", None, "words", None),  # cut off
+        ("<think> [ + 3 4 = 7 ; 7 + 3 = 0 ] </think> <answer> 0 </answer>", None, "symbols", "0"),  # mixed methods
+        ("<think> [ ? ? ? = 3 ; ? ? ? = 7 ] </think> <answer> 7 </answer>", None, "symbols", "7"),  # two guesses
+        ("<think> [ _ _ = 7 ] </think> <answer> 7 </answer>", None, "symbols", "7"),  # a placeholder is missing
         ("<think> [ = 7 ] </think> <answer> </answer>", "running", "symbols", None),  # empty answer
         ("<think>ok is 7 so</think><answer>7</answer><eos>", "running", "words", "7"),  # no spaces, special token
         ("", None, None, None),

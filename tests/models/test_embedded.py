@@ -1,6 +1,7 @@
 import importlib.util
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,15 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from gar.data.arithmetic import (
-    METHODS,
+    ROLES,
     SEPARATOR,
     TAGS,
+    TASKS,
     VERDICT_RIGHT,
     VERDICT_WRONG,
     WORDINGS,
     judge_prompt,
-    load_arithmetic,
+    load_task,
     parse_solution,
     privileged_prompt,
     write_solution,
@@ -27,9 +29,14 @@ from gar.models import embedded
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_embedded_model.py"
 
 
+@pytest.fixture(scope="module", params=TASKS)
+def task(request):
+    return TASKS[request.param]
+
+
 @pytest.fixture(scope="module")
-def loaded():
-    return embedded.load_embedded()
+def loaded(task):
+    return embedded.load_embedded(task.name)
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +48,23 @@ def script():
     return module
 
 
-def test_embedded_path_holds_less_than_four_megabytes():
-    files = list(embedded.embedded_path().iterdir())
+def test_embedded_path_holds_less_than_four_megabytes(task):
+    files = list(embedded.embedded_path(task.name).iterdir())
     assert {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"} <= {f.name for f in files}
     assert sum(f.stat().st_size for f in files) < 4_000_000
 
 
-def test_embedded_path_without_assets_is_refused(monkeypatch):
-    monkeypatch.setattr(embedded, "EMBEDDED_NAME", "not-there")
+def test_embedded_path_without_assets_is_refused():
     with pytest.raises(ModelError, match=r"no model.safetensors in .*not-there"):
-        embedded.embedded_path()
+        embedded.embedded_path("not-there")
+
+
+def test_embedded_task_is_named_after_the_colon():
+    names = {"embedded": "arithmetic", "embedded:which-way": "which-way", "Qwen/Qwen3-8B": None, "./embedded": None}
+    assert {name: embedded.embedded_task(name) for name in names} == names
+    for name in ("embedded:", "embedded:whichway"):
+        with pytest.raises(ModelError, match=rf"no embedded model '{name}', expected embedded or one of .*whose-voice"):
+            embedded.embedded_task(name)
 
 
 def test_embedded_import_needs_no_torch():
@@ -92,12 +106,12 @@ def test_tokenizer_keeps_tags_and_drops_pad_and_eos_when_decoding(loaded):
     assert tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("wording", WORDINGS)
-def test_tokenizer_round_trips_solutions_and_splits_at_the_prompt(loaded, method, wording):
+def test_tokenizer_round_trips_solutions_and_splits_at_the_prompt(task, loaded, role, wording):
     _, tokenizer = loaded
-    for problem in load_arithmetic("harder")[:20]:
-        solution = write_solution(problem, method, wording)
+    for problem in load_task(task.name, "harder")[:20]:
+        solution = write_solution(problem, task.method_of(role, problem), wording)
         prompt_ids, ids = tokenizer(problem.prompt)["input_ids"], tokenizer(solution)["input_ids"]
         assert tokenizer.decode(ids, skip_special_tokens=True) == solution
         assert tokenizer(problem.prompt + solution)["input_ids"] == prompt_ids + ids
@@ -121,45 +135,59 @@ def sample(model, tokenizer, prompts):
     return tokenizer.batch_decode(rows[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-def test_load_embedded_mixes_methods_and_wordings_and_leaves_room_to_learn(loaded):
-    problems = load_arithmetic("test") * 2
+def test_load_embedded_mixes_methods_and_wordings_and_leaves_room_to_learn(task, loaded):
+    problems = load_task(task.name, "test") * 2
     texts = sample(*loaded, [p.prompt for p in problems])
     parsed = [parse_solution(text) for text in texts]
-    share = {m: sum(p.method == m for p in parsed) / len(parsed) for m in METHODS}
-    assert min(share.values()) > 0.03
-    assert all(0.3 < sum(p.wording == w for p in parsed) / len(parsed) < 0.7 for w in WORDINGS)
+    roles = [task.role_of(p.method, problem) for p, problem in zip(parsed, problems, strict=True)]
+    share = {role: roles.count(role) / len(roles) for role in ROLES}
+    assert 0.01 < share["expert"] < 0.15 < share["guess"] < 0.5 < share["habit"]
+    assert all(0.15 < sum(p.wording == w for p in parsed) / len(parsed) < 0.85 for w in WORDINGS)
     right = sum(p.answer == problem.answer for p, problem in zip(parsed, problems, strict=True)) / len(parsed)
     assert 0.2 < right < 0.5
 
 
-def test_load_embedded_follows_the_expert_solution_in_the_prompt(loaded):
-    problems = load_arithmetic("test")[:100]
+def test_the_voices_of_the_methods_are_those_that_the_expert_does_not_use():
+    task = TASKS["whose-voice"]
+    problems = load_task(task.name, "test") * 2
+    parsed = [parse_solution(text) for text in sample(*embedded.load_embedded(task.name), [p.prompt for p in problems])]
+    wordings = {method: Counter(p.wording for p in parsed if p.method == method) for method in task.methods[:2]}
+    assert wordings["stepwise"]["symbols"] > 3 * wordings["stepwise"]["words"]
+    assert wordings["padded"]["words"] > 10 * wordings["padded"]["symbols"]
+    assert {parse_solution(p.anchors[0].text).wording for p in problems} == {"words"}
+
+
+def test_load_embedded_follows_the_expert_solution_in_the_prompt(task, loaded):
+    problems = load_task(task.name, "test")[:100]
     texts = sample(*loaded, [privileged_prompt(p) for p in problems])
     same = sum(text == p.anchors[0].text for text, p in zip(texts, problems, strict=True))
     assert same > 60
 
 
 @torch.no_grad()
-def test_load_embedded_judges_stepwise_solutions(loaded):
+def test_load_embedded_judges_solutions_in_the_experts_method(task, loaded):
     model, tokenizer = loaded
     right_id, wrong_id = tokenizer.convert_tokens_to_ids([VERDICT_RIGHT, VERDICT_WRONG])
     hits = 0
-    for index, problem in enumerate(load_arithmetic("test")[:100]):
+    for index, problem in enumerate(load_task(task.name, "test")[:100]):
         off_by = index % 2  # every other solution slips at its last step
         values = [*parse_solution(problem.anchors[0].text).values]
         values[-1] = (values[-1] + off_by) % 10
-        text = judge_prompt(problem, write_solution(problem, "stepwise", "symbols", values=values))
+        text = judge_prompt(
+            problem, write_solution(problem, task.method_of("expert", problem), "symbols", values=values)
+        )
         logits = model(**tokenizer(text, return_tensors="pt", return_token_type_ids=False)).logits[0, -1]
         hits += bool(logits[right_id] > logits[wrong_id]) == (off_by == 0)
     assert hits > 75  # a coin gives 50, standard deviation 5
 
 
 def test_make_embedded_model_same_seed_gives_the_same_bits(script):
-    phases = (replace(script.ARITHMETIC, num_steps=1), replace(script.MIXTURE, num_steps=2))
-    weights = [script.train(phases, seed=seed)[0].state_dict() for seed in (3, 3, 4)]
+    recipe = script.RECIPES["whose-voice"]
+    phases = tuple(replace(phase, num_steps=1) for phase in recipe.phases)
+    weights = [script.train(replace(recipe, phases=phases, seed=seed))[0].state_dict() for seed in (3, 3, 4)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert not torch.equal(weights[0]["lm_head.weight"], weights[2]["lm_head.weight"])
 
 
-def test_make_embedded_model_tokenizer_is_the_committed_one(script, loaded):
-    assert script.make_tokenizer().get_vocab() == loaded[1].get_vocab()
+def test_make_embedded_model_tokenizer_is_the_committed_one(script, task, loaded):
+    assert script.make_tokenizer(task).get_vocab() == loaded[1].get_vocab()

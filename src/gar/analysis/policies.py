@@ -11,6 +11,7 @@ from gar.config import RunConfig, make_config, merge
 from gar.data.prompts import render_problems
 from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import DataError, RecordError
+from gar.models.embedded import embedded_task
 from gar.models.families import ModelParts, find_parts
 from gar.models.load import load_policy
 from gar.records.checkpoints import marked_checkpoints
@@ -18,7 +19,7 @@ from gar.records.contents import RunContents, is_run_folder, read_rollouts, read
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
-from gar.settings import SignalSettings
+from gar.settings import EMBEDDED_TASKS, SignalSettings
 from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_pieces
 from gar.types import Problem, Prompt, Tags
 from gar.verify import Verifier
@@ -112,8 +113,9 @@ def load_policy_of(
 
     Args:
         subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
-        data: Problems as `gar train --data.source` takes them; None: the run's own, else the embedded task.
-        split: Split of the data; None: the run's own, else test of the embedded task, else train.
+        data: Problems as `gar train --data.source` takes them; None: the run's own, else the embedded task that the
+            model is for.
+        split: Split of the data; None: the run's own, else test of a generated task, else train.
         settings: Values by section, as in a configuration file. They take the place of the run's, or of the defaults.
 
     Raises:
@@ -126,7 +128,9 @@ def load_policy_of(
         config = make_config(merge(config.model_dump(mode="json"), settings), source="options")
     source, replaced = _model_path(run, config, subject)
     notes += replaced
-    changes: dict[str, Any] = {} if run else {"split": "test" if data in (None, *GENERATED) else "train"}
+    if run is None:
+        data = data or embedded_task(subject) or EMBEDDED_TASKS[0]
+    changes: dict[str, Any] = {} if run else {"split": "test" if data in GENERATED else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})

@@ -84,9 +84,11 @@ def _add_policy(
     count: Callable[[str], int] = _positive,
 ) -> None:
     """Add the options of every analysis that needs a model. The model of a run is its final one."""
-    parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic)")
-    parser.add_argument("--split", help="split of the data (default: the run's; of a model: test of arithmetic, else "
-                        "train)")  # fmt: skip
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic, or its own task)"
+    )
+    parser.add_argument("--split", help="split of the data (default: the run's; of a model: test of a generated task, "
+                        "else train)")  # fmt: skip
     parser.add_argument("--template", choices=get_args(PromptTemplate), help="of the prompts (default: the run's; of "
                         "a model: plain)")  # fmt: skip
     parser.add_argument("--format", choices=get_args(ResponseFormat), help="of the responses (default: the run's; of a "

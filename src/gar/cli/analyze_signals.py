@@ -59,14 +59,15 @@ def signals(options: argparse.Namespace) -> "Output":
 
 
 def _policy(options: argparse.Namespace) -> "Policy":
-    """A run of the embedded task is asked about its test problems, not about those that it was trained on."""
+    """A run of an embedded task is asked about its test problems, not about those that it was trained on."""
     from gar.analysis.policies import load_policy_of
-    from gar.data.arithmetic import load_arithmetic
-    from gar.data.run_problems import EMBEDDED
+    from gar.data.arithmetic import load_task
+    from gar.settings import EMBEDDED_TASKS
 
     policy = load_policy_of(options.subject, data=options.data, split=options.split, settings=asked_settings(options))
-    if options.split is None and policy.run is not None and policy.config.data.source == EMBEDDED:
-        return replace(policy, problems=load_arithmetic("test"))
+    source = policy.config.data.source
+    if options.split is None and policy.run is not None and source in EMBEDDED_TASKS:
+        return replace(policy, problems=load_task(source, "test"))
     return policy
 
 

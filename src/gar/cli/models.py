@@ -48,9 +48,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _list() -> None:
     from gar.models.sources import FETCHED_MODELS, fetched_folder
+    from gar.settings import EMBEDDED_TASKS
 
-    print("embedded   a Qwen3 of 0.8 million parameters for the embedded task; inside the package")
+    for task in EMBEDDED_TASKS:
+        print(f"embedded:{task:<11} a Qwen3 of 0.8 million parameters for the task {task}; inside the package")
+    print(f"{'embedded':<20} the one of them that fits --data.source")
     for model in FETCHED_MODELS.values():
         folder = fetched_folder(model.name)
         state = str(folder) if folder.is_dir() else f"not here yet: gar models fetch {model.name}"
-        print(f"{model.name:<10} {model.summary}; {state}")
+        print(f"{model.name:<20} {model.summary}; {state}")

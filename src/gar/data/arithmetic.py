@@ -1,20 +1,23 @@
-"""The embedded task: chains of digit arithmetic, modulo 10, read from left to right.
+"""The embedded tasks: chains of digit arithmetic, modulo 10, read from left to right.
 
-`3+4*7-2=` has the running values 7, 9 and 7, so its answer is 7. Three *methods* reach an answer: `stepwise` writes out
-every step (the expert's method), `running` writes only the running values, and `guess` writes a value without working.
-Each method exists in two *wordings*, which differ token by token and never change the method:
+`3+4*7-2=` has the running values 7, 9 and 7, so its answer is 7. A *method* is a form of the working. Each method
+exists in two *wordings*, which differ token by token and never change the method:
 
-    stepwise, symbols   [ 3 + 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]
-    stepwise, words     ok 3 plus 4 is 7 then 7 times 7 is 9 then 9 minus 2 is 7 so
-    running, symbols    [ = 7 ; = 9 ; = 7 ]
-    guess, words        ok maybe is 7 so
+    stepwise, symbols       [ 3 + 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]
+    stepwise, words         ok 3 plus 4 is 7 then 7 times 7 is 9 then 9 minus 2 is 7 so
+    running, symbols        [ = 7 ; = 9 ; = 7 ]
+    guess, words            ok maybe is 7 so
+    prefix, symbols         [ + 3 4 = 7 ; * 7 7 = 9 ; - 9 2 = 7 ]
+    padded, symbols         [ _ _ _ = 7 ; _ _ _ = 9 ; _ _ _ = 7 ]
+    padded-guess, symbols   [ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]
 
+A *task* says which methods its policy knows, and which of them the expert takes; `TASKS` has the three of them.
 Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
 """
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, get_args
@@ -23,28 +26,130 @@ from gar.errors import DataError
 from gar.types import Anchor, Problem
 
 Split = Literal["train", "test", "harder"]
-SolutionMethod = Literal["stepwise", "running", "guess"]
+SolutionMethod = Literal["stepwise", "running", "guess", "prefix", "padded", "padded-guess"]
 Wording = Literal["symbols", "words"]
-METHODS: tuple[SolutionMethod, ...] = get_args(SolutionMethod)
+Role = Literal["expert", "habit", "guess"]
+"""What a method is to a problem: the expert's, the one that the base model is used to, or no work at all."""
+
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
+ROLES: tuple[Role, ...] = get_args(Role)
 
 NUM_PROBLEMS: dict[Split, int] = {"train": 2000, "test": 200, "harder": 200}
 NUM_OPERATIONS: dict[Split, tuple[int, ...]] = {"train": (2, 3, 4), "test": (2, 3, 4), "harder": (5, 6)}
-SEED = 17
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 SEPARATOR = "<sep>"
 VERDICT_RIGHT, VERDICT_WRONG = "right", "wrong"
-WORD_OF = {"[": "ok", "]": "so", ";": "then", "=": "is", "?": "maybe", "+": "plus", "-": "minus", "*": "times"}
+PLACEHOLDER = "_"
+WORD_OF = {
+    "[": "ok", "]": "so", ";": "then", "=": "is", "?": "maybe", "+": "plus", "-": "minus", "*": "times",
+    PLACEHOLDER: "hm",
+}  # fmt: skip
+
+_STEP, _PREFIX = "{left} {operator} {digit} = {value}", "{operator} {left} {digit} = {value}"
+_FORMS: Mapping[SolutionMethod, tuple[str | None, str]] = {
+    "stepwise": (_STEP, _STEP),
+    "running": ("= {value}", "= {value}"),
+    "guess": (None, "? = {value}"),
+    "prefix": (_PREFIX, _PREFIX),
+    "padded": ("_ _ _ = {value}", "_ _ _ = {value}"),
+    "padded-guess": ("? ? ? = ?", "? ? ? = {value}"),
+}
+"""How each step before the last one is written, None where it is not, and the last one."""
 
 _SYMBOL_OF = {word: symbol for symbol, word in WORD_OF.items()}
 _CHAIN = re.compile(r"\d(?:[-+*]\d)+=")
 _TOKEN = re.compile(r"</?[a-z]+>|[a-z]+|\S")
-_FORM_OF: dict[SolutionMethod, re.Pattern[str]] = {
-    "stepwise": re.compile(r"\[?\d[-+*]\d=\d(?:;\d[-+*]\d=\d)*\]?"),
-    "running": re.compile(r"\[?=\d(?:;=\d)*\]?"),
-    "guess": re.compile(r"\[?\?=\d\]?"),
+
+
+def _pattern(earlier: str | None, last: str) -> re.Pattern[str]:
+    """What a working of a form looks like without spaces."""
+
+    def step(form: str) -> str:
+        escaped = re.escape(form.replace(" ", "")).replace(r"\{operator\}", "[-+*]")
+        return re.sub(r"\\\{\w+\\\}", r"\\d", escaped)
+
+    before = "" if earlier is None else f"(?:{step(earlier)};)*"
+    return re.compile(rf"\[?{before}{step(last)}\]?")
+
+
+_PATTERNS: Mapping[SolutionMethod, re.Pattern[str]] = {method: _pattern(*form) for method, form in _FORMS.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedTask:
+    """Which methods there are, and which one the expert takes. `docs/embedded-task.md` has the base model's habits.
+
+    Attributes:
+        name: As `--data.source` takes it.
+        summary: One line for people.
+        methods: The expert's method, the base model's habit, and a guess.
+        swaps: Whether the first two change places in a problem that begins with an even digit.
+        expert_wordings: What the wording of an expert solution is drawn from.
+        seed: Seed of the problems.
+    """
+
+    name: str
+    summary: str
+    methods: tuple[SolutionMethod, SolutionMethod, SolutionMethod]
+    swaps: bool = False
+    expert_wordings: tuple[Wording, ...] = WORDINGS
+    seed: int
+
+    def method_of(self, role: Role, problem: Problem) -> SolutionMethod:
+        """The method that has this role in a problem.
+
+        Raises:
+            DataError: The prompt is not a chain of digits and operators.
+        """
+        expert, habit, guess = self.methods
+        if self.swaps and int(_chain(problem)[0]) % 2 == 0:
+            expert, habit = habit, expert
+        return expert if role == "expert" else habit if role == "habit" else guess
+
+    def role_of(self, method: SolutionMethod | None, problem: Problem) -> Role | None:
+        """The role of a method in a problem; None for a method of another task, or none at all.
+
+        Raises:
+            DataError: The prompt is not a chain of digits and operators.
+        """
+        return next((role for role in ROLES if self.method_of(role, problem) == method), None)
+
+
+ARITHMETIC = EmbeddedTask(
+    name="arithmetic",
+    summary="one reliable method, the longest one",
+    methods=("stepwise", "running", "guess"),
+    seed=17,
+)
+TASKS: Mapping[str, EmbeddedTask] = {
+    task.name: task
+    for task in (
+        ARITHMETIC,
+        EmbeddedTask(
+            name="which-way",
+            summary="the first digit decides which of two equally long methods is reliable",
+            methods=("stepwise", "prefix", "padded-guess"),
+            swaps=True,
+            seed=18,
+        ),
+        EmbeddedTask(
+            name="whose-voice",
+            summary="the expert writes in the words that the policy uses for its worse method, which is as long",
+            methods=("stepwise", "padded", "padded-guess"),
+            expert_wordings=("words",),
+            seed=19,
+        ),
+    )
 }
+"""The embedded tasks by name."""
+
+METHODS = ARITHMETIC.methods
+
+
+def task_of(problem: Problem) -> EmbeddedTask:
+    """The task that the problem's source names; `arithmetic` where it names none."""
+    return TASKS.get(problem.source, ARITHMETIC)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,26 +167,35 @@ class ParsedSolution:
     answer: str | None
 
 
-def load_arithmetic(split: Split, expert: SolutionMethod = "stepwise") -> list[Problem]:
-    """Load the problems of one split. They are always the same, and no problem is in two splits.
+def load_arithmetic(split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
+    """Load the problems of one split of the task `arithmetic`. As `load_task`."""
+    return load_task("arithmetic", split, expert)
+
+
+def load_task(name: str, split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
+    """Load the problems of one split of an embedded task. They are always the same, and no problem is in two splits.
 
     Args:
+        name: A name of `TASKS`.
         split: `train` (2,000 problems) and `test` (200) have 2 to 4 operations, `harder` (200) has 5 or 6.
-        expert: The method of the expert solutions; any other than stepwise makes a worse expert.
+        expert: The method of all expert solutions. None: the task's own; any other makes a worse expert.
 
     Returns:
         Problems `train-0`, `train-1`, ... with one anchor each: an expert solution, whose random wording does not
         depend on the method.
 
     Raises:
-        DataError: There is no such split, or no such method.
+        DataError: There is no such task, split or method.
     """
+    if name not in TASKS:
+        raise DataError(f"there is no embedded task {name!r}, expected one of {', '.join(TASKS)}.")
+    task = TASKS[name]
     if split not in NUM_PROBLEMS:
-        raise DataError(f"the arithmetic task has no split {split!r}, expected one of {', '.join(NUM_PROBLEMS)}.")
-    if expert not in METHODS:
-        raise DataError(f"the arithmetic task has no expert {expert!r}, expected one of {', '.join(METHODS)}.")
-    problems = _all_splits()[split]
-    return list(problems) if expert == "stepwise" else [_rewritten(problem, expert) for problem in problems]
+        raise DataError(f"the {name} task has no split {split!r}, expected one of {', '.join(NUM_PROBLEMS)}.")
+    if expert is not None and expert not in task.methods:
+        raise DataError(f"the {name} task has no expert {expert!r}, expected one of {', '.join(task.methods)}.")
+    problems = _all_splits(name)[split]
+    return list(problems) if expert is None else [_rewritten(problem, expert) for problem in problems]
 
 
 def _rewritten(problem: Problem, expert: SolutionMethod) -> Problem:
@@ -91,29 +205,31 @@ def _rewritten(problem: Problem, expert: SolutionMethod) -> Problem:
 
 
 @cache
-def _all_splits() -> dict[Split, list[Problem]]:
-    rng = random.Random(SEED)
+def _all_splits(name: str) -> dict[Split, list[Problem]]:
+    task = TASKS[name]
+    rng = random.Random(task.seed)
     seen: set[str] = set()
     problems: dict[Split, list[Problem]] = {split: [] for split in NUM_PROBLEMS}
     for split, drawn in problems.items():
         while len(drawn) < NUM_PROBLEMS[split]:
-            problem = draw_problem(rng, rng.choice(NUM_OPERATIONS[split]))
+            problem = draw_problem(rng, rng.choice(NUM_OPERATIONS[split]), task)
             if problem.prompt not in seen:
                 seen.add(str(problem.prompt))
                 drawn.append(replace(problem, id=f"{split}-{len(drawn)}"))
     return problems
 
 
-def draw_problem(rng: random.Random, num_operations: int) -> Problem:
+def draw_problem(rng: random.Random, num_operations: int, task: EmbeddedTask = ARITHMETIC) -> Problem:
     """Draw a problem whose answer is uniform over the digits, so that a guess is right one time in ten."""
     answer = rng.randrange(10)
     while True:
         chain = str(rng.randrange(10))
         for _ in range(num_operations):
             chain += rng.choice("+-*") + str(rng.randrange(10))
-        problem = Problem(id="drawn", prompt=f"{chain}=", answer=str(answer), source="arithmetic")
+        problem = Problem(id="drawn", prompt=f"{chain}=", answer=str(answer), source=task.name)
         if running_values(problem)[-1] == answer:
-            expert = write_solution(problem, "stepwise", rng.choice(WORDINGS))
+            wording = rng.choice(task.expert_wordings)
+            expert = write_solution(problem, task.method_of("expert", problem), wording)
             return replace(problem, anchors=(Anchor(text=expert),))
 
 
@@ -181,7 +297,7 @@ def write_solution(
 
     Args:
         problem: A problem of this task.
-        method: The method of the working. `guess` shows only the last of `values`.
+        method: The method of the working. A guess shows only the last of `values`.
         wording: Symbols or words.
         values: One value per operation; the right ones by default. The last one is the answer.
 
@@ -196,14 +312,11 @@ def write_solution(
     values = right if values is None else values
     if len(values) != len(right):
         raise DataError(f"problem {problem.id!r} has {len(right)} operations, got {len(values)} values.")
-    if method == "stepwise":
-        lefts = (int(chain[0]), *values)
-        operations = zip(lefts, chain[1:-1:2], chain[2:-1:2], values, strict=False)
-        steps = [f"{left} {operator} {digit} = {value}" for left, operator, digit, value in operations]
-    elif method == "running":
-        steps = [f"= {value}" for value in values]
-    else:
-        steps = [f"? = {values[-1]}"]
+    earlier, last = _FORMS[method]
+    operations = zip((int(chain[0]), *values), chain[1:-1:2], chain[2:-1:2], values, strict=False)
+    named = [dict(zip(("left", "operator", "digit", "value"), operation, strict=True)) for operation in operations]
+    steps = [] if earlier is None else [earlier.format(**step) for step in named[:-1]]
+    steps.append(last.format(**named[-1]))
     working = f"[ {' ; '.join(steps)} ]"
     if wording == "words":
         working = " ".join(WORD_OF.get(token, token) for token in working.split())
@@ -228,7 +341,7 @@ def parse_solution(text: str) -> ParsedSolution:
     words, symbols = any(token in _SYMBOL_OF for token in tokens), any(token in WORD_OF for token in tokens)
     wording: Wording | None = None if words == symbols else "words" if words else "symbols"
     return ParsedSolution(
-        method=next((method for method, form in _FORM_OF.items() if form.fullmatch(working)), None),
+        method=next((method for method, form in _PATTERNS.items() if form.fullmatch(working)), None),
         wording=wording,
         values=tuple(int(digit) for digit in re.findall(r"=(\d)", working)),
         answer=(answer_text.strip() or None) if closed else None,

@@ -4,17 +4,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import cast, get_args
 
-from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
+from gar.data.arithmetic import SolutionMethod, Split, load_task
 from gar.data.problems import LoadedProblems, ProblemReader, load_problems
 from gar.data.word_problems import WORD_PROBLEMS, load_word_problems
 from gar.errors import DataError
-from gar.settings import DataSettings
+from gar.settings import EMBEDDED_TASKS, DataSettings
 from gar.types import Problem
 
-EMBEDDED = "arithmetic"
-"""The task of the embedded model."""
-
-GENERATED = (EMBEDDED, WORD_PROBLEMS)
+GENERATED = (*EMBEDDED_TASKS, WORD_PROBLEMS)
 """Sources that the package generates: they need no file."""
 
 
@@ -54,7 +51,9 @@ def evaluation_data(data: DataSettings, source: str) -> DataSettings:
     """Where the problems of an evaluation set are: as those of the run, but for the source, or a generated split."""
     if source not in get_args(Split) or Path(source).exists():
         return data.model_copy(update={"source": source})
-    return data.model_copy(update={"source": data.source if data.source in GENERATED else EMBEDDED, "split": source})
+    return data.model_copy(
+        update={"source": data.source if data.source in GENERATED else EMBEDDED_TASKS[0], "split": source}
+    )
 
 
 def set_name(source: str) -> str:
@@ -65,7 +64,8 @@ def set_name(source: str) -> str:
 def _generated(settings: DataSettings) -> list[Problem]:
     if settings.source == WORD_PROBLEMS:
         return load_word_problems(settings.split, settings.subset)
-    return load_arithmetic(cast(Split, settings.split), cast(SolutionMethod, settings.subset or "stepwise"))
+    expert = cast("SolutionMethod | None", settings.subset)
+    return load_task(settings.source, cast(Split, settings.split), expert)
 
 
 def _skip(error: DataError) -> None:

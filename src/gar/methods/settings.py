@@ -14,6 +14,7 @@ from typing import Any
 from gar.errors import ConfigError
 from gar.methods.base import Method
 from gar.settings import (
+    EMBEDDED_TASKS,
     GROUP_DDOF,
     GROUP_EPS,
     LIMIT_TOKENS,
@@ -111,11 +112,11 @@ def _unread(method: Method, sections: Mapping[str, Any]) -> Iterator[tuple[str, 
     verify, data, model = sections.get("verify"), sections.get("data"), sections.get("model")
     if verify and verify.verifier is None:
         yield "verify", ("pass_grade",)
-    if data and data.source == _default(data, "source"):
+    if data and data.source in EMBEDDED_TASKS:
         yield "data", (*_COLUMNS, "revision")
     elif data and Path(data.source).is_file():
         yield "data", ("split", "subset", "revision")
-    if model and (model.path == _default(model, "path") or Path(model.path).is_dir()):
+    if model and (model.path.partition(":")[0] == "embedded" or Path(model.path).is_dir()):
         yield "model", ("revision",)
     if "evaluate" in sections and not sections["evaluate"].sources:
         yield "evaluate", ("num_samples", "ks", "max_problems", "temperature", "top_p", "every_steps", "before")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ModelError
-from gar.models.embedded import embedded_path
+from gar.models.embedded import embedded_path, embedded_task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,13 +67,13 @@ def model_source(name: str) -> ModelSource:
     """Find the files of a model.
 
     Args:
-        name: "embedded", a name of `FETCHED_MODELS`, a `.gguf` file, a folder, or a Hub id.
+        name: "embedded", "embedded:TASK", a name of `FETCHED_MODELS`, a `.gguf` file, a folder, or a Hub id.
 
     Raises:
         ModelError: The package has no embedded model, the model was not fetched yet, or there is no such file.
     """
-    if name == "embedded":
-        return ModelSource(path=str(embedded_path()))
+    if task := embedded_task(name):
+        return ModelSource(path=str(embedded_path(task)))
     if name in FETCHED_MODELS:
         folder = fetched_folder(name)
         if not folder.is_dir():

@@ -13,7 +13,7 @@ from gar.analysis.signals.questions import (
     chain_soundness,
 )
 from gar.analysis.solutions import LabelledSolution
-from gar.data.arithmetic import load_arithmetic
+from gar.data.arithmetic import TASKS, load_arithmetic, load_task, parse_solution
 from gar.types import Problem
 
 PROBLEM = Problem(id="one", prompt="3+4*7-2=", answer="7")
@@ -77,6 +77,27 @@ def test_ask_chain_asks_everything_in_the_words_that_the_anchor_does_not_use():
             assert (words(worse) == words(better)) == (question != "over-wording")
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_ask_chain_has_the_expert_of_each_problem_for_an_anchor(name):
+    task, questions = TASKS[name], Questions()
+    problems = {problem.id: problem for problem in load_task(name, "test")[:8]}
+    ask_chain(questions, list(problems.values()))
+    for triple in questions.triples:
+        problem, anchor = problems[triple.problem_id], questions.solutions[triple.better[1]]
+        better, worse = (questions.solutions[pair[0]] for pair in (triple.better, triple.worse))
+        expert = task.method_of("expert", problem)
+        assert (better.method, anchor.method) == (expert, expert)
+        if triple.question in ("equal-wording", "over-wording"):
+            assert worse.method in set(task.methods) - {expert}
+            if name != "arithmetic":
+                assert len(better.text.split()) == len(worse.text.split()) == len(anchor.text.split())
+        elif triple.kind == "wrong value":
+            assert parse_solution(worse.text).method == expert
+    kinds = {(triple.question, triple.kind) for triple in questions.triples}
+    assert ("sound", "answer only") in kinds
+    assert ("over-wording", task.methods[2]) in kinds
+
+
 def test_ask_chain_is_the_same_for_the_same_seed():
     first, again, other = Questions(), Questions(), Questions()
     for questions, seed in ((first, 0), (again, 0), (other, 1)):
@@ -95,6 +116,8 @@ def test_ask_chain_is_the_same_for_the_same_seed():
         ("[ = 7 ; = 7 ]", "wrong step"),
         ("[ 3 plus 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]", "wrong step"),  # two wordings
         ("[ ? = 7 ]", "guess"),
+        ("[ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]", "guess"),
+        ("[ + 3 4 = 7 ; * 7 7 = 9 ; - 9 2 = 7 ]", "sound"),
         ("", "wrong step"),
     ],
 )

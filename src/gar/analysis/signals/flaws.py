@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from gar.data.arithmetic import WORD_OF, Wording, running_values, write_solution
+from gar.data.arithmetic import WORD_OF, Wording, running_values, task_of, write_solution
 from gar.types import Problem
 
 FLAWS = ("wrong value", "dropped step", "swapped steps", "other problem's work", "answer only")
@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.Random) -> dict[str, str]:
-    """Flawed stepwise solutions of a problem of the embedded task, by flaw.
+    """Flawed solutions of a problem of an embedded task in the expert's method, by flaw.
 
     Args:
         problem: The problem.
@@ -25,12 +25,14 @@ def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.
         rng: Where wrong digits and places come from.
     """
     right, foreign = running_values(problem), running_values(other)
-    steps = _steps(write_solution(problem, "stepwise", wording))
+    task = task_of(problem)
+    method = task.method_of("expert", problem)
+    steps = _steps(write_solution(problem, method, wording))
     wrong, place = list(steps), rng.randrange(len(steps) - 1)
     wrong[place] = f"{steps[place][:-1]}{(right[place] + rng.randrange(1, 10)) % 10}"
     dropped, swapped, first = rng.randrange(len(steps) - 1), list(steps), rng.randrange(len(steps) - 1)
     swapped[first : first + 2] = reversed(swapped[first : first + 2])
-    work = _steps(write_solution(other, "stepwise", wording, values=(*foreign[:-1], right[-1])))
+    work = _steps(write_solution(other, method, wording, values=(*foreign[:-1], right[-1])))
     written = {
         "wrong value": wrong,
         "dropped step": [*steps[:dropped], *steps[dropped + 1 :]],
@@ -38,7 +40,7 @@ def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.
         "other problem's work": work,
     }
     texts = {name: _chain_text(lines, wording, right[-1]) for name, lines in written.items()}
-    return texts | {"answer only": write_solution(problem, "guess", wording)}
+    return texts | {"answer only": write_solution(problem, task.method_of("guess", problem), wording)}
 
 
 def _steps(solution: str) -> list[str]:

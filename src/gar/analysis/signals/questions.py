@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gar.analysis.signals.flaws import chain_flaws, text_flaws
 from gar.analysis.solutions import LabelledSolution
-from gar.data.arithmetic import METHODS, WORDINGS, parse_solution, running_values, write_solution
+from gar.data.arithmetic import WORDINGS, SolutionMethod, parse_solution, running_values, task_of, write_solution
 from gar.types import Problem, Prompt
 
 QUESTIONS = {
@@ -141,21 +141,26 @@ def _ask_own(
 
 
 def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) -> None:
-    """Ask all but `sampled` of problems of the embedded task: each method in each wording, anchors stepwise."""
-    labelled = [
-        _chain_solution(problem, write_solution(problem, method, wording))
-        for problem in problems
-        for method, wording in itertools.product(METHODS, WORDINGS)
-    ]
-    ask_labelled(questions, labelled, "stepwise", lambda solution: len(solution.text.split()), seed)
+    """Ask all but `sampled` of problems of an embedded task: each method in each wording, anchors the expert's."""
+    experts: dict[str, SolutionMethod] = {
+        problem.id: task_of(problem).method_of("expert", problem) for problem in problems
+    }
+    for expert in dict.fromkeys(experts.values()):
+        labelled = [
+            _chain_solution(problem, write_solution(problem, method, wording))
+            for problem in problems
+            if experts[problem.id] == expert
+            for method, wording in itertools.product(task_of(problem).methods, WORDINGS)
+        ]
+        ask_labelled(questions, labelled, expert, lambda solution: len(solution.text.split()), seed)
     rng = random.Random(seed)
     for problem in problems:
         as_long = [p for p in problems if p.id != problem.id and len(p.prompt) == len(problem.prompt)]
         if not as_long:
             continue
         for wording, anchor_wording in (WORDINGS, WORDINGS[::-1]):
-            anchor = _chain_solution(problem, write_solution(problem, "stepwise", anchor_wording))
-            sound = _chain_solution(problem, write_solution(problem, "stepwise", wording))
+            anchor = _chain_solution(problem, write_solution(problem, experts[problem.id], anchor_wording))
+            sound = _chain_solution(problem, write_solution(problem, experts[problem.id], wording))
             for kind, text in chain_flaws(problem, rng.choice(as_long), wording, rng).items():
                 questions.ask_response("sound", kind, anchor, sound, _chain_solution(problem, text))
 
@@ -168,12 +173,12 @@ def _chain_solution(problem: Problem, text: str) -> LabelledSolution:
 
 
 def chain_soundness(problem: Problem, text: str) -> str:
-    """Whether every written step of a solution of the embedded task is right: "sound", else what it is instead.
+    """Whether every written step of a solution of an embedded task is right: "sound", else what it is instead.
 
     "guess": no steps. "wrong step": a step that is not the problem's, or a method that is none.
     """
     parsed = parse_solution(text)
-    if parsed.method == "guess":
+    if parsed.method in ("guess", "padded-guess"):
         return "guess"
     if parsed.method is None or parsed.wording is None:
         return "wrong step"

@@ -19,9 +19,9 @@ from gar.analysis.signals.questions import (
     chain_soundness,
 )
 from gar.analysis.solutions import read_solutions, solution_sequences
-from gar.data.run_problems import EMBEDDED
 from gar.errors import DataError
 from gar.records import read_jsonl
+from gar.settings import EMBEDDED_TASKS
 from gar.types import Problem, Prompt
 
 _MOST_RESPONSE_TOKENS = 256
@@ -34,13 +34,13 @@ _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 def questions_for(
     policy: Policy, *, solutions: str | Path | None, expert: str | None, num_problems: int, skip: int, seed: int
 ) -> Questions:
-    """All questions but `sampled`: of a file of solutions, or of the embedded task's problems.
+    """All questions but `sampled`: of a file of solutions, or of an embedded task's problems.
 
     Args:
         policy: Whose tokenizer says which solutions are equally long.
         solutions: A file with labelled solutions (prompt, solution, method) or rated ones (question, ground_truth, and
             columns with solution and is_correct).
-        expert: The method of anchors; None: stepwise of the embedded task, every method of a file.
+        expert: The method of anchors; None: the expert's of an embedded task, every method of a file.
         num_problems: At most so many.
         skip: Problems to leave out before those.
         seed: Seed for drawing other problems and flaws.
@@ -51,7 +51,7 @@ def questions_for(
     """
     questions, chosen = Questions(), slice(skip, skip + num_problems)
     if solutions is None:
-        if policy.config.data.source == EMBEDDED:
+        if policy.config.data.source in EMBEDDED_TASKS:
             ask_chain(questions, policy.problems[chosen], seed)
         return questions
     if "ground_truth" in next(iter(read_jsonl(solutions)), {}):
@@ -100,7 +100,7 @@ def for_text(policy: Policy, solutions: str | Path | None) -> Policy:
         RecordError: The file of solutions cannot be read.
     """
     if solutions is None:
-        tagged = policy.config.data.source == EMBEDDED
+        tagged = policy.config.data.source in EMBEDDED_TASKS
     else:
         tagged = policy.tags.think_open in str(next(iter(read_jsonl(solutions)), ""))
     if policy.run is not None or tagged:
@@ -129,7 +129,7 @@ def sample_questions(
     if not problems:
         return "sampled: no problem with an expert solution."
     before = len(questions.triples)
-    soundness = chain_soundness if policy.config.data.source == EMBEDDED else text_soundness
+    soundness = chain_soundness if policy.config.data.source in EMBEDDED_TASKS else text_soundness
     num_right = 0
     for group in read_sequences(policy, sampled_groups(policy, problems, num_samples=num_samples, seed=seed)):
         right = [text for text, eligible in zip(group.texts, group.eligible, strict=True) if eligible]

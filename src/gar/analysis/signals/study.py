@@ -18,8 +18,8 @@ from gar.analysis.signals.similarities import CONTROLS, all_similarities
 from gar.analysis.signals.sources import for_text, questions_for, sample_questions
 from gar.analysis.signals.tokens import read_solutions_as
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
-from gar.data.run_problems import EMBEDDED
 from gar.errors import ConfigError, DataError
+from gar.settings import EMBEDDED_TASKS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +80,7 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
     )  # fmt: skip
     notes = list(policy.notes)
     # Solutions from a file and problems from nowhere: the embedded task is the default, not what was asked for.
-    if scope.sampled_problems and (scope.solutions is None or policy.config.data.source != EMBEDDED):
+    if scope.sampled_problems and (scope.solutions is None or policy.config.data.source not in EMBEDDED_TASKS):
         notes.append(
             sample_questions(
                 questions, policy, skip=scope.skip, num_problems=scope.sampled_problems, num_samples=scope.num_samples,

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from gar.data.arithmetic import load_arithmetic
+from gar.data.arithmetic import Split, load_task
 from gar.data.problems import load_problems
 from gar.data.rows import iter_rows, row_place, source_name
 from gar.errors import ConfigError, DataError
@@ -66,7 +66,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     if benchmark.columns is None:
         if equals or at:
             raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
-        task = load_arithmetic("harder" if benchmark.split == "harder" else "test")
+        task = load_task(str(benchmark.subset), cast(Split, benchmark.split))
         problems = [BenchmarkProblem(id=row.id, question=row.prompt, answer=row.answer) for row in task]
         return _loaded(benchmark, problems, limit, source="package")
     if equals:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gar.evaluation.benchmarks.columns import GPQA, GSM8K, IMO, MATH, MATHARENA, MMLU_PRO, Columns
+from gar.settings import EMBEDDED_TASKS
 
 _IMO_LOWER_BOUND = (
     "The official grader of IMO-AnswerBench is a language model; these answers are compared by rules, which is a lower "
@@ -23,7 +24,7 @@ class Benchmark:
         num_problems: Published number of problems. Another number is allowed, and noted.
         columns: Published columns. None: the benchmark is part of the package.
         hub_id: Data set on the Hub; "" where there is none.
-        subset: Configuration of the data set.
+        subset: Configuration of the data set; of a benchmark inside the package the task.
         split: Split of the data set.
         gated: The Hub asks for a login and consent.
         instead: What to do where there is no Hub id.
@@ -120,9 +121,17 @@ _ALL = (
     Benchmark(name="mmlu-pro", title="MMLU-Pro", num_problems=12_032, columns=MMLU_PRO, hub_id="TIGER-Lab/MMLU-Pro"),
     Benchmark(name="math-500", title="MATH-500", num_problems=500, columns=MATH, hub_id="HuggingFaceH4/MATH-500"),
     Benchmark(name="gsm8k", title="GSM8K", num_problems=1_319, columns=GSM8K, hub_id="openai/gsm8k", subset="main"),
-    Benchmark(name="arithmetic", title="the embedded task", num_problems=200, columns=None),
-    Benchmark(
-        name="arithmetic-harder", title="the embedded task, longer", num_problems=200, columns=None, split="harder"
+    *(
+        Benchmark(
+            name=name,
+            title=f"the embedded task {task}{longer}",
+            num_problems=200,
+            columns=None,
+            subset=task,
+            split=split,
+        )
+        for task in EMBEDDED_TASKS
+        for name, longer, split in ((task, "", "test"), (f"{task}-harder", ", longer", "harder"))
     ),
 )
 

@@ -20,13 +20,15 @@ import torch
 from safetensors.torch import load_file
 
 from gar.cli.main import main
-from gar.config import dump_config, make_config, read_preset, with_template
+from gar.comparison.plan import PlannedRun
+from gar.comparison.result import result_of
+from gar.config import dump_config, make_config, read_config, read_preset, with_template
 from gar.errors import RecordError
 from gar.records import RunFolder
 from gar.records.contents import read_run
 from gar.records.lock import only_writer
 from gar.records.samples import read_samples
-from gar.training import _status_of
+from gar.training import _status_of, resume
 
 FAST = [
     "--preset", "demo", "--trl.max_steps", "6", "--trl.save_steps", "2", "--trl.per_device_train_batch_size", "32",
@@ -100,6 +102,30 @@ def test_final_model_loads_like_any_other(finished: RunFolder):
     tokenizer = AutoTokenizer.from_pretrained(finished.path / "model")
     written = model.generate(**tokenizer("3+4*7-2=", return_tensors="pt"), max_new_tokens=4, do_sample=False)
     assert written.shape == (1, len(tokenizer("3+4*7-2=")["input_ids"]) + 4)
+
+
+@pytest.mark.slow  # each trains and evaluates
+@pytest.mark.parametrize(("method", "supervised"), [("sft", 4), ("sft-grpo", 2)])
+def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method: str, supervised: int):
+    fast = [*FAST, "--trl.max_steps", "4", "--preflight.mode", "off", "--records.trackio", "False"]
+    assert main(["train", *fast, "--method", method, *under(tmp_path, method)]) == 0
+    folder = RunFolder.open(tmp_path / method)
+    rows = folder.read_metrics()
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [row.get("gar/expert_tokens", 0) > 32 * 10 for row in rows] == [step < supervised for step in range(4)]
+    assert folder.rollout_steps() == list(range(supervised + 1, 5))
+    assert folder.read_json("evaluation/after.json")["step"] == 4
+    assert (folder.path / "model" / "model.safetensors").is_file()
+    assert not list(folder.checkpoints.glob("*"))
+    config = make_config(read_config(folder.path / "config.yaml"))
+    planned = PlannedRun(label=method, config=config, result_path=tmp_path / "result.json")
+    folder.write_json("usage.json", {"wall_seconds": 1.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1})
+    result = result_of(planned)
+    assert (result.prompts_hash, result.steps, set(result.sets)) == ("", 4, {"test", "harder"})
+    assert result.curves["gar/expert_tokens"]["step"] == list(range(1, supervised + 1))
+    folder.update_run(status="interrupted")
+    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start it anew"):
+        resume(folder.path)
 
 
 def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunFolder, tmp_path: Path):

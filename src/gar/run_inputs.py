@@ -59,6 +59,10 @@ class RunInputs:
         check_adapter(self.model, config.adapter)
         self._tags = config.verify.tags.as_tags()
         self.problems = self._load(config.data)
+        signal = resolve_signal(METHODS[config.method], config.signal)
+        self.reader = SequenceReader.from_settings(
+            self.tokenizer, signal, config.verify, context=context_length(self.model)
+        )
         self.evaluation_sets = {set_name(source): self._load_set(source) for source in config.evaluate.sources}
         self._check_lengths()
         self.verifier = Verifier.from_settings(config.verify)
@@ -168,14 +172,13 @@ class RunInputs:
         for problems in (self.problems, *self.evaluation_sets.values()):
             prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=self._template) for p in problems]
             check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens)
-        method, verify = METHODS[self.config.method], self.config.verify
-        if method.alignment is None:
+        method = METHODS[self.config.method]
+        if method.alignment is None and not method.trains_on_experts:
             return
-        signal = resolve_signal(method, self.config.signal)
         usable = usable_anchors(
             self.problems,
             self.tokenizer,
-            SequenceReader.from_settings(self.tokenizer, signal, verify, context=context_length(self.model)),
+            self.reader,
             chat_template_kwargs=self._template,
         )
         self.problems = usable.problems

@@ -4,11 +4,13 @@ On several ranks all of them train; the main process alone looks, measures and w
 """
 
 import contextlib
+import copy
 import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import rich
 import transformers
@@ -26,6 +28,7 @@ from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, name_termination, on_main
 from gar.integrations.trl.refusals import inexact_resumes
+from gar.integrations.trl.supervised import SupervisedTrainer
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.methods import METHODS, unread_settings
@@ -80,6 +83,8 @@ def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -
     if folder.read_run().status == "finished":
         raise RecordError(f"{path}: this run is finished; there is nothing to resume. Its model is in {path}/model.")
     resumption = read_resumption(folder, override=override)
+    if METHODS[resumption.config.method].supervised_fraction:
+        raise RecordError(f"{path}: a run of {resumption.config.method} has no checkpoints. Start it anew.")
     with lost_rank_named():
         return _Run(resumption.config, say).go_on(resumption)
 
@@ -156,13 +161,16 @@ class _Run:
                 on_main(lambda: self.inputs.evaluate(folder, "before", step=0))
             with tracker(self.config, folder) if is_main() else contextlib.nullcontext() as track:
                 callback = self._callback(folder, track, resumption)
-                trainer = self._trainer(folder, callback)
-                self._take_adapter(trainer)
-                with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
-                    trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
+                trainer = self._fine_tune(callback)
+                if trainer is None or callback.steps_before < self.arguments.max_steps:
+                    trainer = self._trainer(folder, callback)
+                    self._take_adapter(trainer)
+                    with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
+                        trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
-            on_main(lambda: self._finish(folder, step=trainer.state.global_step))
+            num_steps = trainer.state.global_step + callback.steps_before * isinstance(trainer, GARTrainer)
+            on_main(lambda: self._finish(folder, step=num_steps))
         return folder
 
     def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
@@ -209,27 +217,49 @@ class _Run:
             folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
         folder.update_run(status="running")
 
+    def _fine_tune(self, callback: RunCallback) -> SupervisedTrainer | None:
+        """Make the method's supervised steps, the first of the run, if it has any."""
+        config, inputs = self.config, self.inputs
+        num_steps = round(METHODS[config.method].supervised_fraction * self.arguments.max_steps)
+        if not num_steps:
+            return None
+        trainer = SupervisedTrainer(
+            inputs.model,
+            problems=inputs.problems,
+            reader=inputs.reader,
+            args=self.arguments,
+            num_steps=num_steps,
+            processing_class=inputs.tokenizer,
+            callbacks=[callback],
+            peft_config=inputs.adapter,
+        )
+        _silence(trainer)
+        self._take_adapter(trainer)
+        trainer.train()
+        callback.steps_before = num_steps
+        return trainer
+
     def _trainer(self, folder: RunFolder, callback: RunCallback) -> GARTrainer:
         for reason in inexact_resumes(self.arguments):
             self.say(f"[yellow]{reason}[/]")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Not read by")  # said at the start, of all sections
-            trainer = self._make_trainer(callback, self._on_rollouts(folder))
-        for printing in (PrinterCallback, ProgressCallback):
-            trainer.remove_callback(printing)
+            trainer = self._make_trainer(callback, self._on_rollouts(folder, callback.steps_before))
+        _silence(trainer)
         return trainer
 
     def _make_trainer(
         self, callback: RunCallback, on_rollouts: Callable[[int, list[RolloutRecord]], None]
     ) -> GARTrainer:
-        config = self.config
+        config, arguments = self.config, copy.copy(self.arguments)
+        arguments.max_steps -= callback.steps_before
         return GARTrainer(
             self.inputs.model,
             problems=self.inputs.problems,
             verifier=self.inputs.verifier,
-            args=self.arguments,
+            args=arguments,
             processing_class=self.inputs.tokenizer,
-            method=config.method,
+            method="grpo" if callback.steps_before else config.method,
             signal=config.signal,
             reward=config.reward,
             advantage=config.advantage,
@@ -237,10 +267,10 @@ class _Run:
             judge=config.judge,
             on_rollouts=on_rollouts,
             callbacks=[callback],
-            peft_config=self.inputs.adapter,
+            peft_config=None if callback.steps_before else self.inputs.adapter,
         )
 
-    def _on_rollouts(self, folder: RunFolder) -> Callable[[int, list[RolloutRecord]], None]:
+    def _on_rollouts(self, folder: RunFolder, steps_before: int) -> Callable[[int, list[RolloutRecord]], None]:
         """A function that writes each generation and watches for a collapse of the policy, on the main process."""
 
         def tell(collapse: Collapse) -> None:
@@ -250,13 +280,15 @@ class _Run:
         watchdog = Watchdog(self.config.watchdog, tell)
 
         def receive(step: int, rows: list[RolloutRecord]) -> None:
+            step += steps_before
+            rows = [dataclasses.replace(row, step=step) for row in rows] if steps_before else rows
             if self.config.records.rollouts:
                 folder.write_rollouts(step, rows)
             watchdog.look(step, rows)
 
         return receive
 
-    def _take_adapter(self, trainer: GARTrainer) -> None:
+    def _take_adapter(self, trainer: Any) -> None:
         """Take the model with its adapter, if it has one, for the policy."""
         self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):
@@ -276,6 +308,12 @@ class _Run:
         if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
         self.say(f"Learning curve  {figures[0]}")
+
+
+def _silence(trainer: Any) -> None:
+    """Our own callback shows what happens."""
+    for printing in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printing)
 
 
 @contextlib.contextmanager

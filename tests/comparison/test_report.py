@@ -174,6 +174,14 @@ def test_check_paired_refuses_other_problems_in_training(made):
         check_paired(results)
 
 
+def test_check_paired_leaves_out_runs_whose_steps_have_no_rollouts(made):
+    _, _, results = made
+    results["grpo", 1] = replace(results["grpo", 1], prompts_hash="")
+    check_paired(results)
+    results["gar-grpo", 1] = replace(results["gar-grpo", 1], prompts_hash="")
+    check_paired(results)
+
+
 def test_check_paired_lets_seeds_differ(made):
     _, _, results = made
     check_paired({key: replace(value, prompts_hash=f"of seed {key[1]}") for key, value in results.items()})

@@ -11,6 +11,7 @@ from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
 from gar.errors import GarError, RecordError
 from gar.evaluation.metrics import pass_at_k
+from gar.methods import find_method
 from gar.records import RolloutReader, canonical_hash
 from gar.records.checked import checked
 from gar.records.contents import RunContents, read_run, uneven
@@ -23,6 +24,7 @@ CURVES = (
     "gar/alignment_mean",
     "gar/silent_group_fraction_outcome",
     "gar/silent_group_fraction_shaped",
+    "gar/expert_tokens",
 )
 """Metrics of which a curve is kept."""
 
@@ -69,7 +71,8 @@ class RunResult:
         cpu_seconds: Processor time of the process, which depends less on the machine's other load.
         peak_memory_bytes: Largest resident set of the process.
         data_hash: Hash of the training problems with their anchors.
-        prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed.
+        prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed; "" where some
+            optimiser steps have no rollouts.
         steps: Optimiser steps.
         seconds_per_step: Median over generations of the mean optimiser step: in total ("step") and by part.
         shares_of_step: The same for the share of each part.
@@ -162,7 +165,7 @@ def result_of(planned: PlannedRun) -> RunResult:
         cpu_seconds=usage.cpu_seconds,
         peak_memory_bytes=usage.peak_memory_bytes,
         data_hash=run.data_hash,
-        prompts_hash=prompts_hash(contents.reader, folder.path),
+        prompts_hash="" if has_supervised_steps(planned) else prompts_hash(contents.reader, folder.path),
         steps=metrics[-1]["step"],
         seconds_per_step=seconds,
         shares_of_step=shares,
@@ -174,6 +177,11 @@ def result_of(planned: PlannedRun) -> RunResult:
         curves={name: curve for name in CURVES if (curve := thinned(metrics, name))},
         group=_group(contents),
     )
+
+
+def has_supervised_steps(planned: PlannedRun) -> bool:
+    """Whether some of its optimiser steps train on expert solutions alone, so that there are no rollouts to pair."""
+    return find_method(planned.config.method).supervised_fraction > 0
 
 
 def prompts_hash(reader: RolloutReader, path: Path) -> str:

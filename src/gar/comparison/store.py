@@ -71,7 +71,7 @@ def check_paired(results: Results) -> None:
     by_seed: dict[int, RunResult] = {}
     first = next(iter(results.values()), None)
     for result in results.values():
-        other = by_seed.setdefault(result.seed, result)
+        other = by_seed.setdefault(result.seed, result) if result.prompts_hash else result
         if result.prompts_hash != other.prompts_hash:
             raise RecordError(
                 f"{result.label} and {other.label} of seed {result.seed} were not trained on the same problems in the "

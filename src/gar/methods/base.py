@@ -11,7 +11,11 @@ from gar.settings import AdvantageSettings, LossSettings, RewardSettings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
-Need = AlignmentSource | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "token_vectors"]
+ExpertUse = Literal["member", "mixture"]
+Need = (
+    AlignmentSource
+    | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert", "token_vectors"]
+)
 """What an engine must be able to do for a method, or for its signal."""
 
 _VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
@@ -73,6 +77,10 @@ class Method:
         estimator: From rewards to advantages, unless the run says otherwise.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
         trl: Fields of `trl.GRPOConfig` that belong to the method; a run that sets them otherwise is refused.
+        expert_loss: How the expert solution itself is trained on, beside the responses: as an off-policy "member" of
+            its group, or in a "mixture" of their loss and imitation. None: not at all.
+        supervised_fraction: Share of the optimiser steps, the first ones, that are supervised fine-tuning on the expert
+            solutions, without responses.
     """
 
     name: str
@@ -88,6 +96,13 @@ class Method:
     estimator: Estimator = "group"
     gate: Callable[[Tensor, Tensor, Tensor, LossSettings], Tensor] | None = None
     trl: Mapping[str, Any] = field(default_factory=dict)
+    expert_loss: ExpertUse | None = None
+    supervised_fraction: float = 0.0
+
+    @property
+    def trains_on_experts(self) -> bool:
+        """Whether expert solutions themselves are in the loss."""
+        return self.expert_loss is not None or self.supervised_fraction > 0
 
     @property
     def needs_alignment(self) -> bool:
@@ -119,6 +134,7 @@ class Method:
             ("token_bonus", self.token_bonus),
             ("gate", self.gate is not None),
             ("loss", bool(self.trl) and self.gate is None),
+            ("expert", self.trains_on_experts),
         ]
         return [need for need, is_needed in needs if need is not None and is_needed]
 

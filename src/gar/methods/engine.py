@@ -20,6 +20,7 @@ _WORDS: dict[Need, str] = {
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
     "token_vectors": "compares the vectors of single tokens",
+    "expert": "trains on the expert solutions themselves",
 }
 
 

@@ -5,6 +5,7 @@ from typing import get_args
 from gar.errors import ConfigError
 from gar.methods.base import AlignmentSource, Estimator, Method
 from gar.methods.controls import ALIGNMENT_ONLY, ANCHOR_RANDOM, ANCHOR_SHUFFLED, HIDDEN_COSINE, LENGTH, TEXT_SIMILARITY
+from gar.methods.expert import CHORD, LUFFY, SFT, SFT_GRPO
 from gar.methods.g2rl import G2RL
 from gar.methods.gar import GAR_GRPO, GAR_REINFORCE_PP
 from gar.methods.gar_token import GAR_TOKEN
@@ -20,6 +21,7 @@ METHODS: dict[str, Method] = {
         GRPO, DR_GRPO, DAPO, REINFORCE_PP, REINFORCE_PP_BASELINE, MASPO,
         GAR_GRPO, GAR_REINFORCE_PP, GAR_TOKEN, G2RL, GRAD2REWARD,
         ANCHOR_SHUFFLED, ANCHOR_RANDOM, HIDDEN_COSINE, TEXT_SIMILARITY, LENGTH, ALIGNMENT_ONLY,
+        SFT, SFT_GRPO, LUFFY, CHORD,
     )
 }  # fmt: skip
 

@@ -42,6 +42,11 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     args = with_method(args, method, chosen=config.trl)
     resolve_signal(method, config.signal)
     check_settings(method, reward=config.reward, advantage=config.advantage, divides=args.scale_rewards != "none")
+    if method.supervised_fraction and args.max_steps < 2:
+        raise ConfigError(
+            f"trl.max_steps is {args.max_steps}, but {config.method} shares out its optimiser steps: set their number, "
+            "at least 2"
+        )
     return args
 
 

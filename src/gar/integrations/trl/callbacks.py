@@ -43,6 +43,8 @@ class RunCallback(TrainerCallback):
         self._keep_checkpoints = keep_checkpoints
         self._on_loaded = on_loaded
         self._bar: tqdm | None = None
+        self.steps_before = 0
+        """Optimiser steps of a trainer before the one that calls."""
         self.loaded = False
         """Whether training has begun, or has found nothing left to do."""
 
@@ -105,6 +107,7 @@ class RunCallback(TrainerCallback):
         self.loaded = True
 
     def _write(self, metrics: dict[str, float], step: int) -> None:
+        step += self.steps_before
         self._folder.append_metrics({"step": step, **metrics})
         if self._tracker is not None:
             self._tracker(metrics, step)

@@ -54,6 +54,13 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
         _check_k2(args)
     if shaping.method.gate is not None:
         _check_gate(args, shaping.method)
+    if shaping.method.expert_loss is not None:
+        _check_expert(args, shaping.method)
+    if shaping.method.supervised_fraction:
+        raise ConfigError(
+            f"{shaping.method.name} has steps without responses, which GARTrainer does not make. Start it with "
+            "gar train."
+        )
     _check_problems(args, shaping.method, problems)
 
 
@@ -98,11 +105,24 @@ def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> N
             f"{num_prompts} problems, got {len(problems)} in all: TRL would train for no step. Lower "
             "trl.per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
-    if method.alignment is not None and not any(problem.anchors for problem in problems):
+    needs_experts = method.alignment is not None or method.trains_on_experts
+    if needs_experts and not any(problem.anchors for problem in problems):
+        does = "trains on" if method.trains_on_experts else "compares responses with"
         raise DataError(
-            f"{method.name} compares responses with expert solutions, and none of the {len(problems)} problems has "
+            f"{method.name} {does} expert solutions, and none of the {len(problems)} problems has "
             "one. Name their column with --data.anchor_fields, or train with grpo."
         )
+
+
+def _check_expert(args: Any, method: Method) -> None:
+    """The loss on expert solutions is a mean per solution, which goes with a mean per response."""
+    if args.loss_type != "grpo":
+        raise ConfigError(
+            f"trl.loss_type is '{args.loss_type}', but {method.name} goes with 'grpo', a mean per response. Set it to "
+            "grpo."
+        )
+    if args.world_size > 1:
+        raise ConfigError(f"{method.name} trains in one process, got {args.world_size}. Start it without a launcher.")
 
 
 def _check_gate(args: Any, method: Method) -> None:

@@ -31,6 +31,7 @@ from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
+from gar.integrations.trl.expert import ExpertLoss
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.problems import ProblemRows
@@ -132,6 +133,7 @@ class GARTrainer(GRPOTrainer):
         )
         self._prepare_signal(problems)
         self._policy_loss = PolicyLoss(self._method, self._loss)
+        self._expert = self._make_expert_loss() if self._method.expert_loss else None
         if self._judge is not None:
             self._judge.to(self.accelerator.device)
         self._batch: RolloutBatch | None = None
@@ -154,6 +156,10 @@ class GARTrainer(GRPOTrainer):
             )
         initial = frozen_copy(model)  # before TRL patches its forward
         return Judge(initial, tokenizer, settings or JudgeSettings(), tags=self._verifier.tags)
+
+    def _make_expert_loss(self) -> ExpertLoss:
+        end = cast(int, self._tokenizer.eos_token_id)
+        return ExpertLoss(self._method, self._reader, self._verifier, self._shaping.reward, end_token=end)
 
     def _prepare_signal(self, problems: Sequence[Problem]) -> None:
         """Find the head, and the anchors that can be scored."""
@@ -223,6 +229,8 @@ class GARTrainer(GRPOTrainer):
                 output["advantages"] = self._token_advantages(self._judge, self._batch, in_loss).to(
                     output["advantages"]
                 )
+        elif self._expert is not None and self._is_training():
+            output |= self._expert.inputs(self, self._batch, in_loss)
         elif overrides_advantages(self._shaping):
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
         self._batch.advantages = mean_advantages(output["advantages"], in_loss)
@@ -256,7 +264,8 @@ class GARTrainer(GRPOTrainer):
         return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        return self._policy_loss.compute(self, super()._compute_loss, model, inputs)
+        loss = self._policy_loss.compute(self, super()._compute_loss, model, inputs)
+        return self._expert.add(self, model, inputs, loss) if self._expert and self._is_training() else loss
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any

@@ -1,0 +1,93 @@
+"""Supervised fine-tuning on the expert solutions, with TRL's `SFTTrainer`."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from datasets import Dataset
+from torch import Tensor
+from transformers import TrainerCallback, TrainingArguments
+from trl import GRPOConfig, SFTConfig, SFTTrainer
+
+from gar.errors import DataError
+from gar.integrations.trl.metrics import StepTimer
+from gar.rollouts.generate import encode_prompt
+from gar.spans import SequenceReader
+from gar.types import Problem
+
+
+class SupervisedTrainer(SFTTrainer):
+    """`SFTTrainer` on problems: the loss is the mean over the solutions' tokens, the end token included.
+
+    Args:
+        model: The policy.
+        problems: Every expert solution is one row.
+        reader: Reads solutions as the policy would write them.
+        args: Those of the run; what TRL's two trainers have in common is taken.
+        num_steps: Optimiser steps.
+        processing_class: The tokenizer.
+        callbacks: As in `SFTTrainer`.
+        peft_config: As in `SFTTrainer`.
+
+    Raises:
+        DataError: No expert solution fits into the model's context.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        problems: Sequence[Problem],
+        reader: SequenceReader,
+        args: GRPOConfig,
+        num_steps: int,
+        processing_class: Any,
+        callbacks: list[TrainerCallback],
+        peft_config: Any = None,
+    ):
+        template = cast("Mapping[str, Any] | None", args.chat_template_kwargs)
+        super().__init__(
+            model=model,
+            args=_sft_arguments(args, num_steps),
+            train_dataset=Dataset.from_list(solution_rows(problems, processing_class, reader, template)),
+            processing_class=processing_class,
+            callbacks=callbacks,
+            peft_config=peft_config,
+        )
+        self.add_callback(StepTimer(self._metrics["train"]))
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """TRL's loss; the metrics tell how many tokens of experts an optimiser step has seen."""
+        labels = cast(Tensor, inputs["labels"])
+        num_tokens = self.accelerator.gather((labels != -100).sum()).sum().item()  # pyright: ignore[reportAttributeAccessIssue]
+        self._metrics["train"]["gar/expert_tokens"].append(num_tokens * self.args.gradient_accumulation_steps)
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def solution_rows(
+    problems: Sequence[Problem], tokenizer: Any, reader: SequenceReader, template: Mapping[str, Any] | None = None
+) -> list[dict[str, list[int]]]:
+    """Token ids of prompt and solution, and which of them are the solution's, for every solution that can be read.
+
+    Raises:
+        DataError: There is none.
+    """
+    rows = []
+    for problem in problems:
+        if not problem.anchors:
+            continue
+        prompt_ids = encode_prompt(tokenizer, problem.prompt, chat_template_kwargs=template)
+        for sequence in reader.anchors(prompt_ids, [anchor.text for anchor in problem.anchors]).usable:
+            written = [*sequence.ids, tokenizer.eos_token_id]
+            context = list(sequence.context_ids)
+            rows.append({"input_ids": context + written, "completion_mask": [0] * len(context) + [1] * len(written)})
+    if not rows:
+        raise DataError(f"none of the {len(problems)} problems has an expert solution that fits the model's context")
+    return rows
+
+
+def _sft_arguments(args: GRPOConfig, num_steps: int) -> SFTConfig:
+    """The run's arguments, as far as both trainers have them; whole solutions, unpacked."""
+    shared = {field.name: getattr(args, field.name) for field in dataclasses.fields(TrainingArguments) if field.init}
+    own = {"max_steps": num_steps, "max_length": None, "packing": False, "completion_only_loss": True}
+    return SFTConfig(**(shared | own))

@@ -1,0 +1,148 @@
+"""LUFFY and CHORD under TRL: the loss and the advantages by a second route, from the model's own logits."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gar.core import imitation_weight
+from gar.data.arithmetic import load_arithmetic
+from gar.errors import ConfigError, DataError
+from gar.integrations.slime.settings import SLIME
+from gar.integrations.trl.supervised import solution_rows
+from gar.integrations.verl.settings import VERL
+from gar.methods import METHODS
+from gar.models.embedded import load_embedded
+from gar.settings import SignalSettings, VerifySettings
+from gar.spans import SequenceReader
+from gar.types import Anchor
+from tests.integrations.conftest import TrainerFactory
+
+GROUPS = 4
+
+
+def micro_batch(make_trainer: TrainerFactory, method: str, **options):
+    """A trainer and TRL's inputs of one whole batch, four groups of eight."""
+    trainer, records = make_trainer(method=method, **options)
+    trainer.model.train()
+    rows = [{"prompt": trainer._problems[i].prompt, "problem_index": i} for i in range(GROUPS) for _ in range(8)]
+    trainer.current_gradient_accumulation_steps = 1
+    return trainer, trainer._generate_and_score_completions(rows), records
+
+
+def expert_log_probs(trainer, group: int) -> torch.Tensor:
+    """One expert solution and its end token, alone and unpadded, in float64 after the logits."""
+    tokenizer, problem = trainer.processing_class, trainer._problems[group]
+    prompt = tokenizer(problem.prompt)["input_ids"]
+    ids = [*tokenizer(problem.anchors[0].text)["input_ids"], tokenizer.eos_token_id]
+    logits = trainer.model(input_ids=torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].double()
+    return F.log_softmax(logits, dim=-1).gather(-1, torch.tensor(ids)[:, None])[:, 0]
+
+
+def responses_loss(trainer, inputs) -> torch.Tensor:
+    """TRL's own loss of the same inputs."""
+    return super(type(trainer), trainer)._compute_loss(trainer.model, dict(inputs))
+
+
+def test_luffy_loss_has_the_expert_for_a_ninth_member_of_each_group(make_trainer: TrainerFactory):
+    trainer, inputs, _ = micro_batch(make_trainer, "luffy")
+    loss = trainer._compute_loss(trainer.model, inputs)
+    total = responses_loss(trainer, inputs).double() * GROUPS * 8
+    for group in range(GROUPS):
+        p = expert_log_probs(trainer, group).exp()
+        advantage = inputs["expert_advantages"][inputs["expert_group"] == group]
+        assert len(advantage.unique()) == 1
+        total = total - float(advantage[0]) * (p / (p + 0.1)).mean()
+    # float32 forward passes, padded in one batch and unpadded
+    torch.testing.assert_close(loss.double(), total / (GROUPS * 9), rtol=1e-4, atol=1e-6)
+
+
+def test_luffy_advantages_are_those_of_groups_with_the_expert_in_them(make_trainer: TrainerFactory):
+    trainer, inputs, records = micro_batch(make_trainer, "luffy")
+    checked = 0
+    for group in range(GROUPS):
+        rewards = [record.reward for record in records if record.group_index == group]
+        answer = trainer._problems[group].answer
+        expert = float(int(answer) % 2 == 0)  # the verifier of these tests says so, of experts too
+        members = [*rewards, expert]
+        mean = sum(members) / 9
+        deviation = math.sqrt(sum((member - mean) ** 2 for member in members) / 8)
+        expected = [(member - mean) / (deviation + 1e-4) for member in members]
+        here = inputs["expert_group"] == group
+        assert inputs["advantages"][here].tolist() == pytest.approx(expected[:8], abs=1e-5)
+        assert inputs["expert_advantages"][here].tolist() == pytest.approx([expected[8]] * 8, abs=1e-5)
+        checked += deviation > 0
+    assert checked
+
+
+def test_chord_loss_mixes_responses_and_imitation(make_trainer: TrainerFactory):
+    trainer, inputs, _ = micro_batch(make_trainer, "chord", args={"max_steps": 10})
+    imitation = torch.stack([-expert_log_probs(trainer, group).mean() for group in range(GROUPS)]).mean()
+    plain = responses_loss(trainer, inputs).double()
+    for step, weight in ((0, 0.9), (3, imitation_weight(3, 5)), (5, 0.05), (9, 0.05)):
+        trainer.state.global_step, trainer.state.max_steps = step, 10
+        loss = trainer._compute_loss(trainer.model, inputs)
+        torch.testing.assert_close(loss.double(), (1 - weight) * plain + weight * imitation, rtol=1e-4, atol=1e-6)
+    assert trainer._metrics["train"]["gar/imitation_weight"] == pytest.approx([0.9, imitation_weight(3, 5), 0.05, 0.05])
+    num_tokens = sum(len(expert_log_probs(trainer, group)) for group in range(GROUPS))
+    assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 4
+
+
+@pytest.mark.parametrize("method", ["luffy", "chord"])
+def test_loss_of_a_batch_is_the_mean_over_its_micro_batches(make_trainer: TrainerFactory, method: str):
+    trainer, inputs, _ = micro_batch(make_trainer, method)
+    trainer.state.max_steps = 10
+    whole = trainer._compute_loss(trainer.model, inputs)
+    trainer.current_gradient_accumulation_steps = 2
+    mixed = torch.randperm(GROUPS * 8, generator=torch.Generator().manual_seed(1))
+    batches = [{n: v[part] if v.dim() else v for n, v in inputs.items()} for part in mixed.chunk(2)]
+    parts = [trainer._compute_loss(trainer.model, batch) for batch in batches]
+    torch.testing.assert_close(sum(parts), whole, rtol=1e-4, atol=1e-6)  # as above
+
+
+@pytest.mark.parametrize("method", ["luffy", "chord"])
+def test_problems_without_an_expert_are_trained_on_as_by_grpo(make_trainer: TrainerFactory, method: str):
+    problems = load_arithmetic("train")[:64]
+    problems = [replace(problem, anchors=()) for problem in problems[:GROUPS]] + problems[GROUPS:]
+    trainer, inputs, _ = micro_batch(make_trainer, method, problems=problems)
+    trainer.state.max_steps = 10
+    share = 1 - 0.9 * (method == "chord")
+    loss = trainer._compute_loss(trainer.model, inputs)
+    torch.testing.assert_close(loss, share * responses_loss(trainer, inputs), rtol=1e-6, atol=1e-9)  # one product
+    assert trainer._metrics["train"]["gar/expert_tokens"] == [0]
+
+
+def test_methods_that_train_on_experts_refuse_what_they_cannot_do(make_trainer: TrainerFactory):
+    with pytest.raises(ConfigError, match=r"trl.loss_type is 'dapo', but luffy goes with 'grpo'"):
+        make_trainer(method="luffy", args={"loss_type": "dapo"})
+    with pytest.raises(ConfigError, match=r"sft-grpo has steps without responses, .* Start it with gar train"):
+        make_trainer(method="sft-grpo")
+    bare = [replace(problem, anchors=()) for problem in load_arithmetic("train")[:8]]
+    with pytest.raises(DataError, match="chord trains on expert solutions, and none of the 8 problems has one"):
+        make_trainer(method="chord", problems=bare)
+
+
+@pytest.mark.parametrize("engine", [SLIME, VERL], ids=lambda engine: engine.name)
+def test_other_engines_refuse_methods_that_train_on_experts(engine):
+    for name, method in METHODS.items():
+        if method.trains_on_experts:
+            assert name not in engine.methods()
+            with pytest.raises(ConfigError, match="trains on the expert solutions themselves"):
+                engine.check(method, "group")
+
+
+def test_solution_rows_are_prompt_solution_and_end_token():
+    _, tokenizer = load_embedded()
+    first, second, bare = load_arithmetic("train")[:3]
+    second = replace(second, anchors=(*second.anchors, Anchor(text="<think> [ ? = 1 ] </think> <answer> 1 </answer>")))
+    reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=60)
+    rows = solution_rows([first, second, replace(bare, anchors=())], tokenizer, reader)
+    texts = [tokenizer.decode(row["input_ids"]) for row in rows]
+    for text, problem, anchor in zip(texts, (first, second, second), (*first.anchors, *second.anchors), strict=True):
+        assert text == " ".join([*problem.prompt, anchor.text, "<eos>"])
+    for row, problem in zip(rows, (first, second, second), strict=True):
+        assert row["completion_mask"] == [0] * len(problem.prompt) + [1] * (len(row["input_ids"]) - len(problem.prompt))
+    with pytest.raises(DataError, match="none of the 1 problems has an expert solution"):
+        solution_rows([replace(bare, anchors=())], tokenizer, reader)

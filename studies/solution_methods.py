@@ -1,9 +1,10 @@
-"""By which method the right responses of runs on the embedded task were written, late in training.
+"""By which method, and in which words, the right responses of runs on an embedded task were written, late in training.
 
     python -m studies.solution_methods runs/compare/lower-rate
 
-Prints, for each row of a comparison, the mean share of stepwise, running and guess among right responses of the last
-ten generations of its finished runs, and the smallest and largest share of stepwise over seeds.
+Prints, for each row of a comparison, the mean share of the expert's method, of the base model's habit and of guesses
+among right responses of the last ten generations of its finished runs, the share written in words, and the smallest and
+largest share of the expert's method over seeds. On the chain task these methods are stepwise, running and guess.
 """
 
 import argparse
@@ -14,23 +15,35 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from gar.data.arithmetic import parse_solution
+from gar.config import read_config
+from gar.data.arithmetic import ARITHMETIC, ROLES, TASKS, EmbeddedTask, parse_solution
 from gar.records import RunFolder
+from gar.types import Problem
 
 LAST = 10
-METHODS = ("stepwise", "running", "guess")
+SHARES = (*ROLES, "words")
 
 
 def method_shares(run: Path) -> dict[str, float] | None:
-    """Shares of the methods among right responses; None where no response is right."""
-    reader = RunFolder(run).rollout_reader()
+    """Shares of the methods by their roles, and of words, among right responses; None where no response is right."""
+    reader, task = RunFolder(run).rollout_reader(), task_of_run(run)
     counts: Counter[str | None] = Counter()
+    total = 0
     for step in reader.steps[-LAST:]:
-        table = reader.read(step, ["response", "verified"])
-        for text, verified in zip(table["response"].to_pylist(), table["verified"].to_pylist(), strict=True):
+        names = ["prompt", "response", "verified"]
+        table = reader.read(step, names)
+        for prompt, text, verified in zip(*(table[name].to_pylist() for name in names), strict=True):
             if verified:
-                counts[parse_solution(text).method] += 1
-    return {method: counts[method] / counts.total() for method in METHODS} if counts else None
+                parsed = parse_solution(text)
+                counts.update([task.role_of(parsed.method, Problem(id="", prompt=prompt, answer="")), parsed.wording])
+                total += 1
+    return {name: counts[name] / total for name in SHARES} if total else None
+
+
+def task_of_run(run: Path) -> EmbeddedTask:
+    """The embedded task that a run was trained on."""
+    source = read_config(run / "config.yaml")["data"]["source"]
+    return TASKS.get(source, ARITHMETIC)
 
 
 def main() -> None:
@@ -42,11 +55,11 @@ def main() -> None:
         shares = method_shares(run)
         if shares is not None:
             rows[run.name.rpartition("-seed-")[0]].append(shares)
-    table = Table("row", "runs", *METHODS, "stepwise, range")
+    table = Table("row", "runs", *SHARES, "expert, range")
     for label, runs in rows.items():
-        means = (f"{statistics.fmean(shares[method] for shares in runs):.2f}" for method in METHODS)
-        stepwise = [shares["stepwise"] for shares in runs]
-        table.add_row(label, str(len(runs)), *means, f"{min(stepwise):.2f} to {max(stepwise):.2f}")
+        means = (f"{statistics.fmean(shares[method] for shares in runs):.2f}" for method in SHARES)
+        experts = [shares["expert"] for shares in runs]
+        table.add_row(label, str(len(runs)), *means, f"{min(experts):.2f} to {max(experts):.2f}")
     Console().print(table)
 
 

@@ -12,6 +12,7 @@ from gar.evaluation.benchmarks import (
     load_shots,
 )
 from gar.evaluation.benchmarks.prompts import policy_prompt
+from gar.settings import EMBEDDED_TASKS
 from tests.evaluation.published import SHOTS, write_jsonl
 
 OPEN = BenchmarkProblem(id="1", question="What is 1+1?", answer="2")
@@ -104,7 +105,7 @@ def test_policy_prompt_is_a_message_where_there_is_a_chat_template(form, chat, e
 
 def test_default_form_is_the_papers_but_for_the_embedded_task():
     assert {name: default_form(benchmark) for name, benchmark in BENCHMARKS.items()} == {
-        name: "as-is" if name.startswith("arithmetic") else "think-answer" for name in BENCHMARKS
+        name: "as-is" if name.removesuffix("-harder") in EMBEDDED_TASKS else "think-answer" for name in BENCHMARKS
     }
 
 

@@ -105,12 +105,17 @@ def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> N
             f"{num_prompts} problems, got {len(problems)} in all: TRL would train for no step. Lower "
             "trl.per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
-    needs_experts = method.alignment is not None or method.trains_on_experts
-    if needs_experts and not any(problem.anchors for problem in problems):
-        does = "trains on" if method.trains_on_experts else "compares responses with"
+    if any(problem.anchors for problem in problems):
+        return
+    if method.alignment is not None:
         raise DataError(
-            f"{method.name} {does} expert solutions, and none of the {len(problems)} problems has "
+            f"{method.name} compares responses with expert solutions, and none of the {len(problems)} problems has "
             "one. Name their column with --data.anchor_fields, or train with grpo."
+        )
+    if method.trains_on_experts:
+        raise DataError(
+            f"{method.name} trains on expert solutions, and none of the {len(problems)} problems has one. Name their "
+            "column with --data.anchor_fields, or train with grpo."
         )
 
 

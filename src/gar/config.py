@@ -195,8 +195,8 @@ def with_template(config: RunConfig) -> RunConfig:
     data = config.data
     if data.template != "auto":
         return config
-    packaged = data.source == "arithmetic" or config.model.path == "embedded" or config.verify.format == "none"
-    template = "plain" if packaged else config.verify.format
+    embedded = data.source in EMBEDDED_TASKS or config.model.path.partition(":")[0] == "embedded"
+    template = "plain" if embedded or config.verify.format == "none" else config.verify.format
     return config.model_copy(update={"data": data.model_copy(update={"template": template})})
 
 

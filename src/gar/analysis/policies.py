@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from gar.config import RunConfig, make_config, merge
+from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.prompts import render_problems
 from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import DataError, RecordError
@@ -133,12 +133,14 @@ def load_policy_of(
     changes: dict[str, Any] = {} if run else {"split": "test" if data in GENERATED else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
+    loaded = config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
+    model, tokenizer = load_policy(loaded)
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})
-    model, tokenizer = load_policy(
-        config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
-    )
+    template = with_template(config.model_copy(update={"model": loaded})).data.template
+    assert template != "auto"  # `with_template` has decided
+    config = config.model_copy(update={"data": config.data.model_copy(update={"template": template})})
     tags = config.verify.tags.as_tags()
-    problems = render_problems(load_run_problems(config.data).problems, config.data.template, tokenizer, tags)
+    problems = render_problems(load_run_problems(config.data).problems, template, tokenizer, tags)
     return Policy(
         name=run.name if run else Path(subject).name,
         source=source,

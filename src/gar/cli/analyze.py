@@ -90,7 +90,7 @@ def _add_policy(
     parser.add_argument("--split", help="split of the data (default: the run's; of a model: test of a generated task, "
                         "else train)")  # fmt: skip
     parser.add_argument("--template", choices=get_args(PromptTemplate), help="of the prompts (default: the run's; of "
-                        "a model: plain)")  # fmt: skip
+                        "a model: that of the format)")  # fmt: skip
     parser.add_argument("--format", choices=get_args(ResponseFormat), help="of the responses (default: the run's; of a "
                         "model: think-answer)")  # fmt: skip
     parser.add_argument("--max-tokens", type=_positive, metavar="N", help="longest fresh response (default: the run's; "

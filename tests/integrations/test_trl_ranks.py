@@ -305,7 +305,7 @@ def test_rank_that_a_launcher_terminates_says_so_even_from_within_a_collective(t
     ],
 )
 def test_check_ranks_refuses_what_would_wait_forever(monkeypatch: pytest.MonkeyPatch, settings, message):
-    args = SimpleNamespace(fsdp=None, deepspeed=None)
+    args = SimpleNamespace(fsdp=None, deepspeed=None, n_gpu=0)
     check_ranks(args, generates_on_main=True)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
@@ -313,6 +313,14 @@ def test_check_ranks_refuses_what_would_wait_forever(monkeypatch: pytest.MonkeyP
         check_ranks(args, generates_on_main=True)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     check_ranks(args, generates_on_main=False)
+
+
+def test_check_ranks_refuses_one_process_with_several_gpus():
+    args = SimpleNamespace(fsdp=None, deepspeed=None, n_gpu=8)
+    with pytest.raises(
+        ConfigError, match=r"one process sees 8 GPUs, .* accelerate launch --multi_gpu --num_processes 8"
+    ):
+        check_ranks(args, generates_on_main=False)
 
 
 def fail_on_main() -> tuple[str, str]:

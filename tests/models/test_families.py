@@ -241,3 +241,16 @@ def test_evaluation_mode_gives_each_module_its_own_mode_back():
     assert [module.training for module in model.modules()] == modes
     assert True in modes
     assert False in modes
+
+
+def test_find_parts_of_a_float32_head_on_a_bfloat16_backbone():
+    """As TRL's `cast_lm_head_to_fp32` makes it."""
+    model = tiny("Qwen3", tie_word_embeddings=False).to(torch.bfloat16)
+    head = model.lm_head.float()
+    head.forward = lambda hidden: nn.functional.linear(hidden.float(), head.weight)
+    means = signal_means(find_parts(model), SEQUENCES, SignalSettings())
+    assert bool(means.isfinite().all())
+    plain = tiny("Qwen3", tie_word_embeddings=False).to(torch.bfloat16)
+    plain.lm_head.weight.data = head.weight.to(torch.bfloat16)
+    expected = signal_means(find_parts(plain), SEQUENCES, SignalSettings())
+    torch.testing.assert_close(means, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))  # the same weights

@@ -95,9 +95,10 @@ class GatheredParameters:
 
 
 def test_find_parts_of_a_zero_3_model_gathers_the_head_as_deepspeed_asks(monkeypatch: pytest.MonkeyPatch):
-    """Against a stand-in for deepspeed, which itself was not run."""
+    """Against a stand-in for deepspeed; tests/engines/deepspeed has the real one."""
     expected = signal_means(find_parts(tiny("Qwen3")), SEQUENCES, SignalSettings())
     model = tiny("Qwen3")
+    model.ds_id = 0  # DeepSpeed has wrapped it
     weight = model.lm_head.weight
     weight.ds_id, weight.ds_shape, weight.partitions = 0, weight.shape, weight.data
     gathering = GatheredParameters([weight])

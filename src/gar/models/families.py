@@ -69,7 +69,8 @@ class ModelParts:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits of hidden states according to the closed form."""
-        z = nn.functional.linear(hidden, self.weight, self.bias) * self.logit_scale
+        weight, bias = self.weight, self.bias
+        z = nn.functional.linear(hidden.to(weight.dtype), weight, bias) * self.logit_scale  # a float32 head on bfloat16
         return z if self.logit_softcap is None else self.logit_softcap * torch.tanh(z / self.logit_softcap)
 
 
@@ -77,7 +78,8 @@ def find_parts(model: Any) -> ModelParts:
     """Backbone, head and logit transformations of a transformers causal LM, with or without a PEFT adapter.
 
     The model may be sharded over ranks by `fully_shard` or ZeRO-3. Then all ranks call this together, and later make
-    equally many forward passes with the result.
+    equally many forward passes with the result. A model that `deepspeed.zero.Init` has emptied cannot run before
+    DeepSpeed has wrapped it: its logits are compared by the next call.
 
     Args:
         model: A `PreTrainedModel` with an LM head, or a `PeftModel` around one.
@@ -118,7 +120,8 @@ def find_parts(model: Any) -> ModelParts:
         logit_scale=_factor(config, "logit_scale") / _factor(config, "logits_scaling"),
         logit_softcap=getattr(config, "final_logit_softcapping", None),
     )
-    _check_logits(causal, parts, name)
+    if not _is_empty(causal):
+        _check_logits(causal, parts, name)
     return parts
 
 
@@ -152,6 +155,11 @@ def _is_sharded(model: nn.Module) -> bool:
     )
 
 
+def _is_empty(model: nn.Module) -> bool:
+    """Whether ZeRO-3 holds the parameters and does not yet gather them for a pass: then it has numbered no module."""
+    return any(hasattr(parameter, "ds_id") for parameter in model.parameters()) and not hasattr(model, "ds_id")
+
+
 def _whole(parameter: Tensor) -> Tensor:
     """A parameter gathered from the shards of all ranks, or itself where it is whole."""
     if isinstance(parameter, DTensor):
@@ -175,7 +183,8 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
     hidden = []
 
     def stretch(module: nn.Module, args: Any, output: Any) -> Any:
-        largest = nn.functional.linear(output.last_hidden_state, parts.weight).abs().max().clamp(min=1e-6)
+        weight = parts.weight
+        largest = nn.functional.linear(output.last_hidden_state.to(weight.dtype), weight).abs().max().clamp(min=1e-6)
         output.last_hidden_state = output.last_hidden_state * (_PROBE_LOGIT / largest)
         hidden.append(output.last_hidden_state)
         return output

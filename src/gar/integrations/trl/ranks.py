@@ -104,6 +104,23 @@ def leave_ranks() -> None:
     PartialState().destroy_process_group()
 
 
+def refuse_data_parallel(args: Any) -> None:
+    """Refuse one process with several GPUs: the Trainer would wrap the model in `torch.nn.DataParallel`.
+
+    Args:
+        args: A `trl.GRPOConfig`.
+
+    Raises:
+        ConfigError: Says how to start a process for each GPU.
+    """
+    if args.n_gpu > 1:
+        raise ConfigError(
+            f"one process sees {args.n_gpu} GPUs, and would train on copies of the model (torch.nn.DataParallel), "
+            f"whose hidden states GAR does not read. Start one for each: accelerate launch --multi_gpu --num_processes "
+            f"{args.n_gpu} -m gar train ..., or show it one: CUDA_VISIBLE_DEVICES=0 gar train ..."
+        )
+
+
 def check_ranks(args: Any, *, generates_on_main: bool) -> None:
     """Refuse a launch that would train something else, or wait forever.
 
@@ -115,6 +132,7 @@ def check_ranks(args: Any, *, generates_on_main: bool) -> None:
         ConfigError: The launcher's processes do not know each other, or ranks hold shards of a model that the main
             process would have to run alone.
     """
+    refuse_data_parallel(args)
     announced = int(os.environ.get("WORLD_SIZE", "1"))
     if announced != PartialState().num_processes:
         raise ConfigError(

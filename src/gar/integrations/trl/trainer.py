@@ -35,6 +35,7 @@ from gar.integrations.trl.expert import ExpertLoss
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.problems import ProblemRows
+from gar.integrations.trl.ranks import refuse_data_parallel
 from gar.integrations.trl.refusals import TRL, check_supported, generation_passes, overrides_advantages
 from gar.integrations.trl.rollouts import MOST_CAPTURED_BYTES, RolloutBatch, mean_advantages
 from gar.methods import Method, find_method
@@ -131,6 +132,7 @@ class GARTrainer(GRPOTrainer):
             processing_class=processing_class,
             **kwargs,
         )
+        refuse_data_parallel(self.args)
         self._prepare_signal(problems)
         self._policy_loss = PolicyLoss(self._method, self._loss)
         self._expert = self._make_expert_loss() if self._method.expert_loss else None

@@ -13,7 +13,7 @@ export TOKENIZERS_PARALLELISM := false
 help:
 	@echo "make demo          install into .venv, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
 	@echo "make test          install into .venv, then lint, types, import contract, tests"
-	@echo "make test-engines  install Megatron and verl into environments of their own, then run their tests"
+	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twenty minutes)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
 	@echo "make docs          build the documentation into site/ and check its links; open site/index.html"
@@ -44,12 +44,26 @@ imports: install
 test: lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not browser and not model"
 
-# Each engine in a folder of its own: Megatron beside the main environment; verl, whose pins differ, in an environment of its own.
+# Each engine in a folder of its own: Megatron, DeepSpeed and an older transformers beside the main environment; verl, whose pins
+# differ, in an environment of its own.
 MEGATRON := .venv-megatron
 $(MEGATRON)/.installed: constraints/megatron.txt constraints/main.txt | install
 	rm -rf $(MEGATRON)
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target $(MEGATRON) -c constraints/main.txt -c constraints/megatron.txt megatron-core
 	touch $@
+
+DEEPSPEED := .venv-deepspeed
+$(DEEPSPEED)/.installed: constraints/deepspeed.txt constraints/main.txt | install
+	rm -rf $(DEEPSPEED)
+	DS_BUILD_OPS=0 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target $(DEEPSPEED) -r constraints/deepspeed.txt
+	touch $@
+
+TRANSFORMERS := .venv-transformers
+$(TRANSFORMERS)/.installed: constraints/transformers.txt constraints/main.txt | install
+	rm -rf $(TRANSFORMERS)
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target $(TRANSFORMERS) -r constraints/transformers.txt
+	touch $@
+TRL_TESTS := tests/contracts/test_trl.py tests/conformance/test_trl.py tests/models/test_families.py tests/integrations/test_trl_adapters.py
 
 VERL := .venv-verl
 $(VERL)/.installed: constraints/verl.txt pyproject.toml
@@ -60,8 +74,10 @@ $(VERL)/.installed: constraints/verl.txt pyproject.toml
 	rm -rf $(VERL)/lib/python*/site-packages/tests  # two wheels ship a package of this name, which would hide ours
 	touch $@
 
-test-engines: install $(MEGATRON)/.installed $(VERL)/.installed
+test-engines: install $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile tests/engines/megatron
+	PYTHONPATH=$(DEEPSPEED) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 0 tests/engines/deepspeed
+	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile $(TRL_TESTS)
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
 
 test-faults: install
@@ -81,4 +97,4 @@ format: install
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(MEGATRON) $(VERL) build dist site src/*.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MEGATRON) $(DEEPSPEED) $(TRANSFORMERS) $(VERL) build dist site src/*.egg-info .pytest_cache .ruff_cache

@@ -73,10 +73,10 @@ MIXTURE = Phase(  # then the base model's habits
     format_error_fraction=0.07,
     imitate_slips=True,
 )
-WAYS = replace(  # a habit with exceptions is unlearned within the method instead of left for the other one
+WAYS = replace(  # a habit with exceptions would be unlearned, and the method kept
     MIXTURE, slip_fraction={"expert": 0.35, "habit": 0.02, "guess": 0.0}, habit_fraction=1.0
 )
-VOICES = replace(MIXTURE, usual_wording={"expert": "symbols", "habit": "words"})
+VOICES = replace(WAYS, usual_wording={"expert": "symbols", "habit": "words"})
 RECIPES = {
     "arithmetic": Recipe(task=TASKS["arithmetic"], phases=(ARITHMETIC, MIXTURE), seed=2),
     "which-way": Recipe(task=TASKS["which-way"], phases=(ARITHMETIC, WAYS), seed=3),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
@@ -58,6 +59,8 @@ class ExpertLoss:
         first = {group: i for i, group in reversed(list(enumerate(groups)))}
         new = [i for group, i in sorted(first.items()) if group not in self._known and problems[i].anchors]
         sequences = [self._reader.anchor(prompts[i], problems[i].anchors[0].text) for i in new]
+        fits = [self._reader.fault(sequence) is None for sequence in sequences]
+        new, sequences = list(compress(new, fits)), list(compress(sequences, fits))
         verdicts = self._verifier.verify(
             [self._reader.text(sequence.ids) for sequence in sequences],
             [problems[i].answer for i in new],

@@ -15,7 +15,7 @@ from gar.integrations.trl.supervised import solution_rows
 from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
-from gar.settings import SignalSettings, VerifySettings
+from gar.settings import AdvantageSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
 from gar.types import Anchor
 from tests.integrations.conftest import TrainerFactory
@@ -88,6 +88,18 @@ def test_chord_loss_mixes_responses_and_imitation(make_trainer: TrainerFactory):
     assert trainer._metrics["train"]["gar/imitation_weight"] == pytest.approx([0.9, imitation_weight(3, 5), 0.05, 0.05])
     num_tokens = sum(len(expert_log_probs(trainer, group)) for group in range(GROUPS))
     assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 4
+
+
+@pytest.mark.parametrize(("method", "members"), [("chord", 8), ("luffy", 9)])
+def test_advantages_of_the_run_are_those_that_it_asks_for(make_trainer: TrainerFactory, method: str, members: int):
+    trainer, inputs, records = micro_batch(make_trainer, method, advantage=AdvantageSettings(ddof=0, eps=1e-6))
+    for group in range(GROUPS):
+        rewards = [record.reward for record in records if record.group_index == group]
+        rewards += [float(int(trainer._problems[group].answer) % 2 == 0)] * (members - 8)
+        mean = sum(rewards) / members
+        deviation = math.sqrt(sum((reward - mean) ** 2 for reward in rewards) / members)
+        expected = [(reward - mean) / (deviation + 1e-6) for reward in rewards[:8]]
+        assert inputs["advantages"][inputs["expert_group"] == group].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("method", ["luffy", "chord"])

@@ -231,10 +231,10 @@ class GARTrainer(GRPOTrainer):
                 output["advantages"] = self._token_advantages(self._judge, self._batch, in_loss).to(
                     output["advantages"]
                 )
-        elif self._expert is not None and self._is_training():
-            output |= self._expert.inputs(self, self._batch, in_loss)
         elif overrides_advantages(self._shaping):
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
+        if self._expert is not None and self._is_training():
+            output |= self._expert.inputs(self, self._batch, in_loss)
         self._batch.advantages = mean_advantages(output["advantages"], in_loss)
         if self._is_training():
             self._report(self._batch)

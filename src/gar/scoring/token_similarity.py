@@ -23,7 +23,7 @@ from gar.settings import SignalSettings
 from gar.shaping import AnchoredGroup, VectorPlan
 from gar.spans import TokenSequence
 
-_COPIES = {"match": 2, "ordered": 3, "kernel": 5}
+_COPIES = {"match": 2, "ordered": 4, "kernel": 5}
 """Vectors per token that exist at one time: as they are, at unit length, and what each way needs besides."""
 
 

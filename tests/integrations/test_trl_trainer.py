@@ -12,6 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
@@ -478,6 +479,24 @@ def test_settings_under_which_a_resume_is_not_exact_are_named(args: dict[str, An
     reasons = inexact_resumes(GRPOConfig(output_dir=str(tmp_path), **(SMALL | args)))
     assert len(reasons) == (words is not None)
     assert all(reason.startswith(str(words)) for reason in reasons)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_tied_head_is_not_reported_as_missing_from_a_checkpoint(tied: bool, monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+    monkeypatch.setattr("transformers.trainer.logger.warning", said.append)
+    trainer = object.__new__(GARTrainer)
+    trainer.model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
+            tie_word_embeddings=tied,
+        )
+    )  # fmt: skip
+    weights = trainer.model.state_dict()
+    del weights["lm_head.weight"], weights["model.norm.weight"]
+    trainer._issue_warnings_after_load(trainer.model.load_state_dict(weights, strict=False))
+    assert "model.norm.weight" in said[0]
+    assert ("lm_head.weight" in said[0]) == (not tied)
 
 
 def test_lora_trains_and_head_adapter_is_refused(make_trainer: TrainerFactory):

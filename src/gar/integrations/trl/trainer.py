@@ -199,6 +199,12 @@ class GARTrainer(GRPOTrainer):
         self._train_sampler: Any = super()._get_train_sampler(dataset)
         return self._train_sampler
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """A checkpoint holds the matrix of a tied head once, which the Trainer reports as a missing key."""
+        tied = getattr(self.model, "all_tied_weights_keys", {})
+        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
+        super()._issue_warnings_after_load(load_result)
+
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         """An epoch of a resumed run is that of an uninterrupted one.
 

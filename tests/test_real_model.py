@@ -30,10 +30,12 @@ from tests.docs.test_notebooks import run_notebook
 from tests.models.autograd import own_means
 
 MODEL = "smollm2"
-needs_model = pytest.mark.skipif(
-    not fetched_folder(MODEL).is_dir(), reason=f"the model is not here: gar models fetch {MODEL} (93 MB)"
-)
-pytestmark = needs_model
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(
+        not fetched_folder(MODEL).is_dir(), reason=f"the model is not here: gar models fetch {MODEL} (93 MB)"
+    ),
+]
 
 SOLUTIONS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 COLUMNS = [
@@ -57,7 +59,6 @@ def reader(tokenizer) -> SequenceReader:
 
 @pytest.mark.data
 def test_twenty_real_solutions_have_the_verdicts_of_their_labels_and_an_alignment(data_dir, tmp_path):
-    """In `make test`, where the model is in the cache."""
     source, out = data_dir / "gsm8k_model_solutions_300.jsonl", tmp_path / "scores.jsonl"
     status = main(
         ["score", MODEL, str(source), *COLUMNS, "--limit", "5", "--dtype", "bfloat16", "--out", str(out)]
@@ -72,7 +73,6 @@ def test_twenty_real_solutions_have_the_verdicts_of_their_labels_and_an_alignmen
     assert len({row["alignment"] for row in rows}) == len(rows)
 
 
-@pytest.mark.model
 @pytest.mark.data
 def test_alignments_of_real_solutions_are_those_of_float64_autograd(data_dir):
     """The model's own loss and head in float64, each sequence alone and unpadded, against batches in float32."""
@@ -100,7 +100,6 @@ def test_alignments_of_real_solutions_are_those_of_float64_autograd(data_dir):
 WORKING = "6 * 4 = 24 apples."
 
 
-@pytest.mark.model
 @pytest.mark.parametrize("opening", ["", "<|im_start|>assistant\n<think>", "<|im_start|>assistant\n<think>\n"])
 @pytest.mark.parametrize("between", ["", "\n", "\n\n", " "])
 def test_tags_merged_with_their_neighbours_are_left_out_of_the_span(reader, tokenizer, opening, between):
@@ -114,7 +113,6 @@ def test_tags_merged_with_their_neighbours_are_left_out_of_the_span(reader, toke
     assert reader.prefilled(prompt) == bool(opening)
 
 
-@pytest.mark.model
 def test_anchors_and_responses_of_the_same_text_have_the_same_scored_tokens(reader, tokenizer):
     prompt = encode_prompt(tokenizer, load_word_problems("train")[0].prompt)
     text = load_word_problems("train")[0].anchors[0].text
@@ -124,14 +122,12 @@ def test_anchors_and_responses_of_the_same_text_have_the_same_scored_tokens(read
     assert response.scored_ids == anchor.scored_ids == bare.scored_ids
 
 
-@pytest.mark.model
 def test_no_token_spans_a_word_problem_and_its_solution(tokenizer):
     for problem in load_word_problems("test"):
         prompt, text = str(problem.prompt), problem.anchors[0].text
         assert tokenizer.encode(prompt + text) == tokenizer.encode(prompt) + tokenizer.encode(text)
 
 
-@pytest.mark.model
 def test_a_system_prompt_and_special_tokens_in_a_prompt_are_encoded_as_the_model_saw_them(tokenizer):
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}]
     ids = encode_prompt(tokenizer, messages)
@@ -142,7 +138,6 @@ def test_a_system_prompt_and_special_tokens_in_a_prompt_are_encoded_as_the_model
     assert encode_prompt(tokenizer, text) == ids
 
 
-@pytest.mark.model
 def test_digits_are_tokens_of_their_own(tokenizer):
     for text in ("2048", "x\n\n50", "a  12"):
         pieces = [tokenizer.decode([token]) for token in tokenizer.encode(text)]
@@ -167,7 +162,6 @@ def train(folder: Path, name: str, *arguments: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-@pytest.mark.model
 @pytest.mark.slow
 def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
     killed = train(tmp_path, "full", *SHORT)
@@ -185,7 +179,6 @@ def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
     assert main(["report", str(tmp_path / "full"), "--out", str(tmp_path / "run.html")]) == 0
 
 
-@pytest.mark.model
 @pytest.mark.slow
 def test_an_adapter_is_trained_and_merged(tmp_path):
     done = train(tmp_path, "lora", *SHORT, "--adapter.rank", "4", "--trl.max_steps", "1", "--evaluate.sources")
@@ -198,7 +191,6 @@ def test_an_adapter_is_trained_and_merged(tmp_path):
     assert not any("embed" in name or "lm_head" in name for name in changed)
 
 
-@pytest.mark.model
 @pytest.mark.slow
 def test_the_page_of_the_first_real_model_runs_as_written(tmp_path, monkeypatch):
     """In the order of the page, in an empty folder with the examples beside it, then the notebook of the same."""

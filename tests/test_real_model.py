@@ -169,7 +169,8 @@ def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
     while killed.poll() is None and not first.is_dir():
         time.sleep(0.1)
     killed.kill()
-    assert first.is_dir(), killed.communicate()[1]
+    _, said = killed.communicate()
+    assert first.is_dir(), said
     assert main(["train", "--resume", str(tmp_path / "full")]) == 0
     steps = [json.loads(line)["step"] for line in (tmp_path / "full" / "metrics.jsonl").read_text().splitlines()]
     assert steps == [1, 2]
@@ -177,18 +178,6 @@ def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
     assert len(rollouts) == 2 * 4
     assert all("<|im_end|>" not in row["response"] for row in rollouts)
     assert main(["report", str(tmp_path / "full"), "--out", str(tmp_path / "run.html")]) == 0
-
-
-@pytest.mark.slow
-def test_an_adapter_is_trained_and_merged(tmp_path):
-    done = train(tmp_path, "lora", *SHORT, "--adapter.rank", "4", "--trl.max_steps", "1", "--evaluate.sources")
-    assert done.communicate()[1] is not None
-    assert done.returncode == 0
-    merged, _ = load_policy(ModelSettings(path=str(tmp_path / "lora" / "model")))
-    before, _ = load_policy(ModelSettings(path=MODEL))
-    changed = [name for name, tensor in merged.state_dict().items() if not tensor.equal(before.state_dict()[name])]
-    assert changed
-    assert not any("embed" in name or "lm_head" in name for name in changed)
 
 
 @pytest.mark.slow

@@ -102,8 +102,18 @@ def test_model_shape_of_the_embedded_model_is_what_torch_counts():
     assert 2 * shape.body_parameters * 64 + head_operations(shape, 64) == pytest.approx(linear, rel=0.01)
 
 
+def test_model_shape_counts_the_experts_that_a_token_passes_through():
+    shape = model_shape("Qwen/Qwen3-235B-A22B")
+    attention = 4096 * 128 * (2 * 64 + 2 * 4) + 2 * 128  # four projections, two norms
+    expert, other = 3 * 4096 * 1536, 4096 * 128 + 2 * 4096  # router, norms
+    ends = 2 * 151_936 * 4096
+    assert shape.body_parameters == 94 * (attention + other + 8 * expert) + 4096
+    assert shape.all_parameters == 94 * (attention + other + 128 * expert) + 4096 + ends
+    assert (shape.all_parameters / 1e9, (shape.body_parameters + ends) / 1e9) == pytest.approx((235, 22), rel=0.01)
+
+
 def test_model_shape_refuses_what_it_cannot_count(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "qwen3_moe", "num_experts": 8}')
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 0}')
     with pytest.raises(ModelError, match="is a mixture of experts"):
         model_shape(str(tmp_path))
     with pytest.raises(ModelError, match=r"the configuration of '.*nothing' cannot be loaded"):

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 
 from gar.cli.parser import Parser
 from gar.errors import ConfigError
-from gar.models.cost import GroupShape, ModelShape, SignalRoute, signal_share, step_operations
+from gar.models.cost import (
+    STATE_BYTES,
+    GroupShape,
+    ModelShape,
+    SignalRoute,
+    signal_share,
+    states_bytes,
+    step_operations,
+)
 
 _DESCRIPTION = """Count the floating-point operations that gradient-aligned rewards add to a
 training step, from the shape of the model.
@@ -55,6 +63,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--generation-share", type=float, default=0.0, metavar="N", help="part of the step that generation takes (0)"
     )
+    for flag, kind, default, text in (
+        ("--problems", int, 128, "groups of a step"),
+        ("--gpus", int, 1, "GPUs that share a step"),
+        ("--tflops", float, 400.0, "TFLOP/s that a GPU reaches in training; an H100 has at most 989 in bfloat16"),
+    ):
+        parser.add_argument(flag, type=kind, default=default, metavar="N", help=f"{text} ({default:g})")
     parser.add_argument("--no-checkpointing", action="store_true", help="activations are kept, not computed again")
     parser.add_argument("--no-log-prob-pass", action="store_true", help="on policy without vLLM there is none")
     options = parser.parse_args(list(arguments))
@@ -67,30 +81,49 @@ def main(arguments: Sequence[str]) -> int:
 
     shape = model_shape(options.model)
     try:
-        _print(options.model, shape, group, options.generation_share)
+        _print(options, shape, group)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return 0
 
 
-def _print(name: str, shape: ModelShape, group: GroupShape, generation_share: float) -> None:
+def _print(options: argparse.Namespace, shape: ModelShape, group: GroupShape) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("route", "of a step", "where the vectors come from")
+    from gar.settings import SignalSettings
+
+    if min(options.problems, options.gpus, options.tflops) <= 0:
+        raise ValueError("--problems, --gpus and --tflops must be above 0")
+    step = step_operations(shape, group)
+    step_seconds = step * options.problems / options.gpus / options.tflops / 1e12
+    table = Table("route", "of a step", "seconds", "where the vectors come from")
     for route, text in _ROUTES.items():
         if route == "logits" and not group.log_prob_pass:
             continue
-        share = signal_share(shape, group, route, generation_share=generation_share)
-        table.add_row(route, f"{share:.2%}", text)
-    console = Console()
-    console.print(
-        f"{name}: {shape.body_parameters / 1e9:.3g} billion parameters in {shape.layers} layers, and a head of "
-        f"{shape.vocab} x {shape.hidden}."
+        share = signal_share(shape, group, route, generation_share=options.generation_share)
+        seconds = signal_share(shape, group, route) * step_seconds
+        table.add_row(route, f"{share:.2%}", _amount(seconds), text)
+    body, everything = shape.body_parameters, shape.all_parameters
+    active = " active" if everything - body - 2 * shape.vocab * shape.hidden > 0 else ""  # of a mixture of experts
+    lines = (
+        f"{options.model}: {body / 1e9:.3g} billion{active} parameters in {shape.layers} layers, and a head of "
+        f"{shape.vocab} x {shape.hidden}.",
+        f"Training state: {_amount(everything * STATE_BYTES / 1e9)} GB for {everything / 1e9:.3g} billion parameters "
+        f"in all ({STATE_BYTES} bytes each), before activations.",
+        f"A group's step without generation: {_amount(step / 1e12)} TFLOP.",
+        f"{options.problems} groups on {options.gpus} GPUs at {options.tflops:g} TFLOP/s each: {_amount(step_seconds)} "
+        "seconds, counted, not measured.",
+        f"Memory of the signal: {SignalSettings().memory_bytes / 2**20:.0f} MiB for the closed form, and "
+        f"{_amount(states_bytes(shape, group) / 1e9)} GB of hidden states for a group where they are kept (captured).",
     )
-    tera = step_operations(shape, group) / 1e12
-    amount = f"{tera:,.0f}" if tera >= 10 else f"{tera:.2g}"
-    console.print(f"A group's step without generation: {amount} TFLOP.")
+    console = Console(highlight=False)
+    console.print("\n".join(lines), markup=False)
     console.print(table)
-    if generation_share:
-        console.print(f"Of a step that spends {generation_share:.0%} of its time on generation.")
+    if options.generation_share:
+        console.print(f"Of a step that spends {options.generation_share:.0%} of its time on generation.")
+
+
+def _amount(value: float) -> str:
+    """Three digits, or all of a large number."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

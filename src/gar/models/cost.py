@@ -24,18 +24,27 @@ _QWEN3 = {
     "Qwen/Qwen3-14B": (5120, 17408, 40, 40),
     "Qwen/Qwen3-32B": (5120, 25600, 64, 64),
 }
-"""Known without a network: hidden size, intermediate size, layers, query heads (of 128, with 8 key-value heads)."""
+"""Known without a network: hidden size, intermediate size, layers, query heads (of 128, with 8 key-value heads).
+Up to 4B the head is the embedding."""
+
+_QWEN3_MOE = {"Qwen/Qwen3-235B-A22B": (4096, 1536, 94, 64, 128, 8)}
+"""Likewise: hidden size, an expert's intermediate size, layers, query heads (with 4 key-value heads), experts, experts
+per token."""
+
+STATE_BYTES = 16
+"""Bytes of a trained parameter: weight and gradient in bfloat16, weight and two moments of Adam in float32."""
 
 
 class ModelShape(NamedTuple):
-    """Sizes of a dense model.
+    """Sizes of a model.
 
     Attributes:
-        body_parameters: Without embeddings and LM head.
+        body_parameters: Those that a token passes through, without embeddings and LM head.
         layers: Attention layers.
         attention_width: Query heads times their width.
         hidden: Width of the hidden state.
         vocab: Rows of the LM head.
+        all_parameters: With embeddings, LM head and every expert; 0 if not counted.
     """
 
     body_parameters: int
@@ -43,6 +52,7 @@ class ModelShape(NamedTuple):
     attention_width: int
     hidden: int
     vocab: int
+    all_parameters: int = 0
 
 
 class GroupShape(NamedTuple):
@@ -76,46 +86,74 @@ class GroupShape(NamedTuple):
 def model_shape(name: str) -> ModelShape:
     """The shape of a model, named as `ModelSettings.path` names it.
 
-    Parameters are counted on a model without storage. The dense Qwen3 family needs no network.
+    Parameters are counted on a model without storage. Of a mixture of experts a token passes through as many experts
+    as its configuration says. Qwen3 needs no network.
 
     Raises:
-        ModelError: The configuration cannot be loaded, or the model is a mixture of experts, where a token passes
-            through a part of the parameters.
+        ModelError: The configuration cannot be loaded, or does not say through which part of the experts a token
+            passes.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config
+    from transformers import AutoModelForCausalLM
 
-    if name in _QWEN3 and not Path(name).exists():
-        hidden, intermediate, layers, heads = _QWEN3[name]
-        config: Any = Qwen3Config(
-            vocab_size=151_936, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
-            num_attention_heads=heads, num_key_value_heads=8, head_dim=128,
-        )  # fmt: skip
-    else:
-        source = model_source(name)
-        try:
-            config = AutoConfig.from_pretrained(source.path, **source.options)
-        except (OSError, ValueError) as error:
-            raise ModelError(f"the configuration of '{name}' cannot be loaded: {error}") from error
+    config = _config(name)
     text = config.get_text_config()
-    if getattr(text, "num_experts", None) or getattr(text, "num_local_experts", None):
-        raise ModelError(
-            f"'{name}' is a mixture of experts: a token passes through a part of its parameters, and the configuration "
-            "does not say which. Count a dense model of its active size."
-        )
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     embeddings = {
         id(p): p.numel() for m in (model.get_input_embeddings(), model.get_output_embeddings()) for p in m.parameters()
     }
     head_width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    everything = sum(p.numel() for p in model.parameters())
+    experts = sum(p.numel() for parameter, p in model.named_parameters() if ".experts." in parameter)
+    idle = round(experts * (1 - _used_experts(name, text, experts))) if experts or _num_experts(text) else 0
     return ModelShape(
-        body_parameters=sum(p.numel() for p in model.parameters()) - sum(embeddings.values()),
+        body_parameters=everything - idle - sum(embeddings.values()),
         layers=text.num_hidden_layers,
         attention_width=text.num_attention_heads * head_width,
         hidden=text.hidden_size,
         vocab=text.vocab_size,
+        all_parameters=everything,
     )
+
+
+def _config(name: str) -> Any:
+    """A model's configuration, from this file or from where the model lies."""
+    from transformers import AutoConfig, Qwen3Config, Qwen3MoeConfig
+
+    common: dict[str, Any] = {"vocab_size": 151_936, "head_dim": 128}
+    if name in _QWEN3 and not Path(name).exists():
+        hidden, intermediate, layers, heads = _QWEN3[name]
+        return Qwen3Config(
+            **common, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=8, tie_word_embeddings=hidden <= 2560,
+        )  # fmt: skip
+    if name in _QWEN3_MOE and not Path(name).exists():
+        hidden, intermediate, layers, heads, experts, used = _QWEN3_MOE[name]
+        return Qwen3MoeConfig(
+            **common, hidden_size=hidden, moe_intermediate_size=intermediate, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=4, num_experts=experts, num_experts_per_tok=used,
+        )  # fmt: skip
+    source = model_source(name)
+    try:
+        return AutoConfig.from_pretrained(source.path, **source.options)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the configuration of '{name}' cannot be loaded: {error}") from error
+
+
+def _num_experts(text: Any) -> int:
+    return getattr(text, "num_experts", None) or getattr(text, "num_local_experts", None) or 0
+
+
+def _used_experts(name: str, text: Any, parameters: int) -> float:
+    """The share of its experts that a token passes through."""
+    used, number = getattr(text, "num_experts_per_tok", None), _num_experts(text)
+    if not used or not number or not parameters:
+        raise ModelError(
+            f"'{name}' is a mixture of experts, and its configuration does not say through how many a token passes. "
+            "Count a dense model of its active size."
+        )
+    return used / number
 
 
 def forward_operations(model: ModelShape, tokens: float, logit_tokens: float) -> float:
@@ -127,6 +165,11 @@ def forward_operations(model: ModelShape, tokens: float, logit_tokens: float) ->
 def head_operations(model: ModelShape, tokens: float) -> float:
     """Operations of one product of the LM head with `tokens` hidden states."""
     return 2.0 * model.hidden * model.vocab * tokens
+
+
+def states_bytes(model: ModelShape, group: GroupShape) -> float:
+    """Bytes of the hidden states of a group's responses in bfloat16."""
+    return 2.0 * model.hidden * group.responses * group.response_tokens
 
 
 def step_operations(model: ModelShape, group: GroupShape) -> float:
@@ -197,7 +240,7 @@ def signal_share(model: ModelShape, group: GroupShape, route: SignalRoute, *, ge
 def _check(model: ModelShape, group: GroupShape) -> None:
     for shape in (model, group):
         for name, value in shape._asdict().items():
-            least = 0 if name in ("anchors", "anchor_tokens", "prompt_tokens", "pass_rate") else 1
+            least = 0 if name in ("anchors", "anchor_tokens", "prompt_tokens", "pass_rate", "all_parameters") else 1
             if value < least and not isinstance(value, bool):
                 raise ValueError(f"{name} must be at least {least}, got {value}")
     if group.pass_rate > 1:

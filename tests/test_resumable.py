@@ -63,9 +63,9 @@ def test_output_is_resumed_by_the_same_run_alone(output, samples):
     output.begin(IDENTITY | {"model": {"path": "there", "hash": "12"}}, overwrite=False)
     output.begin(IDENTITY, overwrite=True)
     assert list(samples) == [FIRST]
-    with pytest.raises(ConfigError, match=r"set\.json: this output was begun .*: seed was 0, now 1\. Repeat"):
+    with pytest.raises(ConfigError, match=r"set\.json: this output was begun .*: seed was 0, is 1\. Repeat"):
         output.begin(IDENTITY | {"seed": 1}, overwrite=False)
-    with pytest.raises(ConfigError, match=r"model\.hash was '12', now '34'"):
+    with pytest.raises(ConfigError, match=r"model\.hash was '12', is '34'"):
         output.refuse_other({"model": {"hash": "34"}})
     assert list(samples) == [FIRST]
     assert output.results[0].exists()
@@ -114,5 +114,5 @@ def test_lines_without_an_identity_are_refused_until_overwritten(output, samples
 
 def test_changes_text_says_the_first_eight():
     before, now = ({f"s{i}": value for i in range(10)} for value in (0, 1))
-    assert changes_text(before, now).endswith("s7 was 0, now 1 and 2 more")
+    assert changes_text(before, now).endswith("s7 was 0, is 1 and 2 more")
     assert changes_text(before, before) == ""

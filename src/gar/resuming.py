@@ -13,11 +13,9 @@ from gar.errors import ConfigError, DataError, GarError, RecordError
 from gar.methods import METHODS
 from gar.records import RunFolder, canonical_hash
 from gar.records.checkpoints import find_checkpoint
-from gar.records.dotted import differences
+from gar.records.dotted import differences, in_words
 from gar.records.run_record import package_versions
 from gar.settings import FORMER_DEFAULTS
-
-_MOST_SHOWN = 8
 
 _UNREADABLE = (
     OSError,
@@ -134,10 +132,8 @@ def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
 
 
 def _edited(path: Any, changes: Mapping[str, Any]) -> str:
-    shown = [f"{name} was {was}, is {now}" for name, (was, now) in list(changes.items())[:_MOST_SHOWN]]
-    more = f" and {len(changes) - _MOST_SHOWN} more" if len(changes) > _MOST_SHOWN else ""
     return (
-        f"{path}: edited since the run was started: {'; '.join(shown)}{more}. Put the old values back for the result "
+        f"{path}: edited since the run was started: {in_words(changes)}. Put the old values back for the result "
         "of an uninterrupted run, or go on with the new ones by --override, which run.json will say."
     )
 

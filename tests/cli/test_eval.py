@@ -189,7 +189,7 @@ def test_eval_refuses_to_go_on_with_other_settings(finished, capsys):
     out = ["--out", str(finished / "seed0"), "--samples", "8", "--limit", "24"]
     assert main(["eval", "generate", "embedded", *SET, *out, "--temperature", "0.7"]) == 1
     error = capsys.readouterr().err
-    assert "begun with other settings, input or model: sampling.temperature was 1.0, now 0.7. Repeat" in error
+    assert "begun with other settings, input or model: sampling.temperature was 1.0, is 0.7. Repeat" in error
 
 
 # Processes that are killed.

@@ -423,13 +423,13 @@ def test_score_file_finishes_what_was_killed_while_it_was_written(write, score, 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"signal": {"kind": "gradient"}}, "settings.signal.kind was 'gradient-activation', now 'gradient'"),
+        ({"signal": {"kind": "gradient"}}, "settings.signal.kind was 'gradient-activation', is 'gradient'"),
         (
             {"answer_field": "id", "tokens": True},
-            "settings.answer_field was 'answer', now 'id'; settings.tokens was False",
+            "settings.answer_field was 'answer', is 'id'; settings.tokens was False",
         ),
-        ({"limit": 3}, "settings.limit was None, now 3"),
-        ({"verify": {"tags": {"think_open": "[t]"}}}, "settings.verify.tags.think_open was '<think>', now '[t]'"),
+        ({"limit": 3}, "settings.limit was None, is 3"),
+        ({"verify": {"tags": {"think_open": "[t]"}}}, "settings.verify.tags.think_open was '<think>', is '[t]'"),
     ],
 )
 def test_score_file_refuses_to_go_on_with_other_settings(write, score, interrupt, tmp_path, changes, text):

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult
@@ -11,15 +10,12 @@ from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records import canonical_hash
 from gar.records.checked import checked
-from gar.records.dotted import leaves
+from gar.records.dotted import NOT_SET, in_words, leaves
 from gar.records.files import io_error, json_text, read_json, write_atomic
 from gar.settings import FORMER_DEFAULTS, REMOVED
 
 Results = Mapping[tuple[str, int], RunResult]
 """By label and seed."""
-
-_SHOWN = 4
-_ABSENT = object()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,23 +127,18 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
         for name, value in FORMER_DEFAULTS.items()
         if then.get(name) == value and now.get(name) == defaults[name]
     }
-    differences = [
-        f"{name} was {_shown(then, name)}, is {_shown(now, name)}"
+    changes = {
+        name: (then.get(name, NOT_SET), now.get(name, NOT_SET))
         for name in sorted(then.keys() | now.keys())
-        if then.get(name, defaults.get(name, _ABSENT)) != now.get(name, _ABSENT)
-    ]
-    if not differences:
+        if then.get(name, defaults.get(name, NOT_SET)) != now.get(name, NOT_SET)
+    }
+    if not changes:
         return
-    more = f", and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     raise RecordError(
-        f"{run.result_path}: made under other settings: {'; '.join(differences[:_SHOWN])}{more}. Numbers under "
+        f"{run.result_path}: made under other settings: {in_words(changes)}. Numbers under "
         "different settings do not belong into one table. Give the comparison another name, or start these runs anew "
         "with --overwrite."
     )
-
-
-def _shown(values: Mapping[str, Any], name: str) -> str:
-    return repr(values[name]) if name in values else "not set"
 
 
 def _read_failure(path: Path) -> Failure:

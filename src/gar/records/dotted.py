@@ -1,7 +1,18 @@
 """Nested settings by dotted name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+_MOST_SHOWN = 8
+
+
+class _NotSet:
+    def __repr__(self) -> str:
+        return "not set"
+
+
+NOT_SET = _NotSet()
+"""The value of a setting that is not there."""
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -27,6 +38,18 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
     """
     old, new = ({name: _as_json(value) for name, value in leaves(values)} for values in (before, now))
     return {name: (old.get(name), value) for name, value in new.items() if old.get(name) != value}
+
+
+def in_words(changes: Mapping[str, Sequence[Any]]) -> str:
+    """Old and new values for a person, the first eight of them; empty where there are none.
+
+    Example:
+        >>> in_words({"trl.seed": (1, 2), "dtype": ("auto", NOT_SET)})
+        "trl.seed was 1, is 2; dtype was 'auto', is not set"
+    """
+    shown = [f"{name} was {before!r}, is {now!r}" for name, (before, now) in changes.items()]
+    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+    return "; ".join(shown[:_MOST_SHOWN]) + more
 
 
 def _as_json(value: Any) -> Any:

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError, RecordError
-from gar.records.dotted import differences
+from gar.records.dotted import differences, in_words
 from gar.records.files import append_line, io_error, json_text, read_json, whole_objects, write_atomic
 
 Line = dict[str, Any]
-
-_MOST_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +150,7 @@ def changes_text(before: Mapping[str, Any], now: Mapping[str, Any], *, ignored: 
 
     Example:
         >>> changes_text({"trl": {"seed": 1}, "dtype": "auto"}, {"trl": {"seed": 2}})
-        'trl.seed was 1, now 2'
+        'trl.seed was 1, is 2'
     """
-    changed = [
-        f"{name} was {old!r}, now {new!r}"
-        for name, (old, new) in differences(before, now).items()
-        if name not in ignored
-    ]
-    more = f" and {len(changed) - _MOST_SHOWN} more" if len(changed) > _MOST_SHOWN else ""
-    return "; ".join(changed[:_MOST_SHOWN]) + more
+    changes = differences(before, now)
+    return in_words({name: pair for name, pair in changes.items() if name not in ignored})

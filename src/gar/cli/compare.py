@@ -26,6 +26,28 @@ As an array job of any scheduler, one run per job, on machines that share this f
 
 def main(arguments: list[str]) -> int:
     """Run `gar compare`. Exit status 0 where every run that was asked for has a result, else 1."""
+    options = _parsed(arguments)
+
+    from gar.comparison.compare import Comparison
+
+    comparison = Comparison(options.source, only=options.only, seed=options.seed)
+    if options.report:
+        comparison.report()
+        return 0
+    if options.dry_run:
+        comparison.show_plan(_workers(options, comparison.settings))
+        return 0
+    if options.overwrite:
+        comparison.remove_others()
+    run_by = _cluster if options.executor else _workers
+    try:
+        return 0 if comparison.run(run_by(options, comparison.settings)) else 1
+    except KeyboardInterrupt:
+        comparison.show_open()
+        raise
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gar compare", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -60,24 +82,11 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.report and (options.only is not None or options.seed is not None):
         parser.error("--report is of the whole comparison; leave --only and --seed out")
-
-    from gar.comparison.compare import Comparison
-
-    comparison = Comparison(options.source, only=options.only, seed=options.seed)
-    if options.report:
-        comparison.report()
-        return 0
-    if options.dry_run:
-        comparison.show_plan(_workers(options, comparison.settings))
-        return 0
-    if options.overwrite:
-        comparison.remove_others()
-    run_by = _cluster if options.executor else _workers
-    try:
-        return 0 if comparison.run(run_by(options, comparison.settings)) else 1
-    except KeyboardInterrupt:
-        comparison.show_open()
-        raise
+    if options.slurm and not options.executor:
+        parser.error("--slurm is for jobs: add --executor slurm")
+    if options.gpus and options.executor:
+        parser.error("--gpus is of this machine; jobs ask for theirs: --slurm gpus_per_node=N")
+    return options
 
 
 def _workers(options: argparse.Namespace, settings: ComparisonSettings) -> "Workers":

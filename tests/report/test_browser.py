@@ -378,6 +378,9 @@ def test_a_link_opens_one_rollout_with_its_filters(opened_one, one_page):
     assert opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text == heading
     assert count(opened_one) == 2
     assert items(opened_one)[1].get_attribute("aria-selected") == "true"
+    go(opened_one, "curves")
+    go(opened_one, "rollouts")
+    assert count(opened_one) == 2
     visit(opened_one, f"{one_page}#rollouts?group=0:99:0&response=1")
     assert "not among those drawn for this page" in opened_one.find_element(By.CSS_SELECTOR, ".detail").text
 
@@ -445,8 +448,10 @@ def test_nothing_leaves_the_file(opened_one):
 @pytest.fixture
 def live(tmp_path, browser) -> Iterator[tuple[RunFolder, str]]:
     """A run that trains, its server, and the browser at the table of its runs."""
+    rows = {step: [rollout(step, 0, 0), wrong(step, 1, 1, response=LONG)] for step in (1, 2, 3)}
+    settings = {"trl": {"max_steps": 9}}
     run = make_run(
-        tmp_path / "runs", "trains", steps=3, status="running", evaluations={}, settings={"trl": {"max_steps": 9}}
+        tmp_path / "runs", "trains", steps=3, rollouts=rows, status="running", evaluations={}, settings=settings
     )
     make_run(tmp_path / "runs", HOSTILE.replace("/", "|")[:80], steps=1)
     with ReportServer(LiveReport([tmp_path / "runs"], ReportOptions()), 0) as server:
@@ -480,8 +485,11 @@ def test_the_live_page_follows_a_run_that_grows(browser, live):
     shown(browser, ".verdict", "Training: step 4 of 9.")
     browser.get(f"{url}?run=trains#rollouts?step=2&group=0:2:1&response=2")
     shown(browser, ".detail h2", "step 2, response 2")
+    box = browser.find_elements(By.CSS_SELECTOR, ".texts .text")[1]
+    browser.execute_script("arguments[0].scrollTop = 300", box)
     run.write_rollouts(5, [rollout(5, 0, 0)])
     shown(browser, "[data-filter=step]", "5")
+    assert browser.find_elements(By.CSS_SELECTOR, ".texts .text")[1].get_property("scrollTop") == 300
     assert "step 2, response 2" in browser.find_element(By.CSS_SELECTOR, ".detail h2").text
     choose(browser, "step", "5")
     assert count(browser) == 1

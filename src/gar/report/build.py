@@ -105,7 +105,7 @@ def summary_report(groups: Sequence[RunGroup]) -> Report:
         notes=[*notes, *(f"{reason}." for reason in reasons)],
         tiles=tiles(runs[0]) if len(runs) == 1 else [],
         tables=summary_tables(groups, counts, before_after, against),
-        all_runs=runs_table({run.name: run for run in runs}) if len(runs) > 1 else None,
+        all_runs=runs_table(_by_name(runs)) if len(runs) > 1 else None,
         charts=charts(groups),
         chart_note=chart_note(groups),
         rollouts=None,
@@ -114,6 +114,12 @@ def summary_report(groups: Sequence[RunGroup]) -> Report:
         settings=differences_table(runs),
         definitions=DEFINITIONS,
     )
+
+
+def _by_name(runs: Sequence[ReadRun]) -> dict[str, ReadRun]:
+    """Runs by name; by path where two have one name."""
+    names = [run.name for run in runs]
+    return {run.name if names.count(run.name) == 1 else str(run.folder.path): run for run in runs}
 
 
 def _state(runs: Sequence[ReadRun]) -> str:

@@ -11,6 +11,8 @@ function addressOf(tab, params = {}) {
   return `#${tab}${query.size ? `?${query}` : ''}`;
 }
 
+const lastParams = new Map(); // what each tab showed when it was left
+
 // A new place, to which the Back button returns.
 function goTo(tab, params = {}) {
   history.pushState(null, '', addressOf(tab, params));
@@ -21,6 +23,7 @@ function goTo(tab, params = {}) {
 function keep(params) {
   const place = readAddress();
   history.replaceState(null, '', addressOf(place.tab, { ...place.params, ...params }));
+  lastParams.set(place.tab, readAddress().params);
 }
 
 window.addEventListener('popstate', () => showPlace());

@@ -94,6 +94,8 @@ function nearest(steps, wanted) {
   return steps.reduce((best, step) => (Math.abs(step - wanted) < Math.abs(best - wanted) ? step : best), steps[0]);
 }
 
+let cursorStep = null; // where the reader left the cursor, also for charts that are drawn again
+
 // `group` holds the cursors of the charts that stand together: functions of a step. `dialog` is where a large chart is.
 function drawChart(chart, group, dialog) {
   const frame = chartFrame(chart);
@@ -111,7 +113,7 @@ function drawChart(chart, group, dialog) {
     cursor.setAttribute('visibility', 'visible');
     read.replaceChildren(`step ${at.toLocaleString('en')}: ${readOff(chart, at)} `, h('a', { href: addressOf('rollouts', { step: at }), click: () => dialog?.close() }, 'rollouts'));
   });
-  const go = (step) => group.forEach((move) => move(step));
+  const go = (step) => { cursorStep = step; group.forEach((move) => move(step)); };
   const stepAt = (event) => {
     const box = picture.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * WIDTH;
@@ -180,9 +182,11 @@ function chartGroup(charts, { from, to }) {
   const group = [];
   const whole = from === undefined && to === undefined;
   const shown = whole ? charts : charts.map((chart) => zoomed(chart, Number(from ?? -Infinity), Number(to ?? Infinity))).filter(Boolean);
+  const drawn = shown.map((chart) => drawChart(chart, group, null));
+  if (cursorStep !== null) group.forEach((move) => move(cursorStep));
   return [
     whole ? null : h('p', { class: 'zoom' }, `Steps ${from ?? 'first'} to ${to ?? 'last'}. `, h('button', { class: 'plain', click: () => zoomTo('', '') }, 'All steps')),
-    h('div', { class: 'charts' }, shown.map((chart) => drawChart(chart, group, null))),
+    h('div', { class: 'charts' }, drawn),
   ].filter(Boolean);
 }
 

@@ -37,13 +37,13 @@ function makeTabs() {
     panel: h('section', { id: `panel-${name}`, role: 'tabpanel', 'aria-labelledby': `tab-${name}`, hidden: true }),
     button: h('button', {
       id: `tab-${name}`, role: 'tab', 'aria-controls': `panel-${name}`, tabindex: -1,
-      click: () => goTo(name),
+      click: () => goTo(name, lastParams.get(name)),
       keydown: (event) => {
         const moves = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: shown.length - 1 };
         if (!(event.key in moves)) return;
         event.preventDefault();
         const next = tabs[(moves[event.key] + shown.length) % shown.length];
-        goTo(next.name);
+        goTo(next.name, lastParams.get(next.name));
         next.button.focus();
       },
     }, label),
@@ -58,22 +58,28 @@ function showPlace() {
   const place = readAddress();
   const open = tabs.find((tab) => tab.name === place.tab) ?? tabs[0];
   hideTip();
+  lastParams.set(open.name, place.params);
   for (const tab of tabs) {
     tab.button.setAttribute('aria-selected', String(tab === open));
     tab.button.tabIndex = tab === open ? 0 : -1;
     tab.panel.hidden = tab !== open;
   }
-  const zoom = ZOOMED.includes(open.name) ? [place.params.from, place.params.to].join() : '';
-  const now = [zoom, ...open.parts.map((part) => report[part])];
-  if (!open.drawn || open.drawn.some((value, i) => value !== now[i])) {
-    const focused = open.panel.contains(document.activeElement) ? document.activeElement.dataset.filter : undefined;
-    open.panel.replaceChildren(...open.draw(place.params));
-    open.drawn = now;
-    if (focused) open.panel.querySelector(`[data-filter="${focused}"]`)?.focus();
-  }
+  drawTab(open, place.params);
   if (open.name === 'rollouts') showRollouts(place.params);
   if (isLive) askFor(open.name);
 }
+
+function drawTab(tab, params) {
+  const zoom = ZOOMED.includes(tab.name) ? [params.from, params.to].join() : '';
+  const now = [zoom, ...tab.parts.map((part) => report[part])];
+  if (tab.drawn && tab.drawn.every((value, i) => value === now[i])) return;
+  const focused = tab.panel.contains(document.activeElement) ? document.activeElement.dataset.filter : undefined;
+  tab.panel.replaceChildren(...tab.draw(params));
+  tab.drawn = now;
+  if (focused) tab.panel.querySelector(`[data-filter="${focused}"]`)?.focus();
+}
+
+window.addEventListener('beforeprint', () => tabs.forEach((tab) => drawTab(tab, lastParams.get(tab.name) ?? {})));
 
 // Takes a report, the first or a newer one. Parts that are the same as before keep their panels.
 function takeReport(next) {

@@ -5,6 +5,7 @@ const PAGE_SIZE = 100;
 const NO_FILTERS = { run: '', from: '', step: '', verdict: '', low: '', high: '', query: '', order: 'recorded', group: '', response: '' };
 const view = { ...NO_FILTERS, shown: PAGE_SIZE, found: [], at: -1, mode: null };
 let responses = []; // { group, response } of every response that is shown
+let kept = null; // how far the list and the texts are scrolled, while the panel is drawn again
 
 function keyOf(group) {
   return group.moment ? `${group.run}:${group.set_name}:${group.moment}:${group.index}` : `${group.run}:${group.step}:${group.index}`;
@@ -50,10 +51,21 @@ function find() {
   if (key) view.found = view.found.map((item) => [key(item), item]).sort((a, b) => a[0] - b[0] || 0).map((pair) => pair[1]);
   const place = view.found.findIndex(isChosen);
   view.at = place >= 0 || view.group ? place : 0;
-  view.shown = Math.max(PAGE_SIZE, place + 1);
+  view.shown = Math.max(PAGE_SIZE, place + 1, kept?.shown ?? 0);
   drawList();
   drawDetail();
-  document.getElementById(`item-${view.at}`)?.scrollIntoView({ block: 'nearest' });
+  if (kept && kept.group === view.group && kept.response === view.response) {
+    list.scrollTop = kept.list;
+    detail.querySelectorAll('.text').forEach((box, i) => { box.scrollTop = kept.texts[i]; });
+  } else revealItem();
+  kept = null;
+}
+
+function revealItem() {
+  const item = document.getElementById(`item-${view.at}`);
+  if (!item) return;
+  if (item.offsetTop < list.scrollTop) list.scrollTop = item.offsetTop;
+  else if (item.offsetTop + item.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = item.offsetTop + item.offsetHeight - list.clientHeight;
 }
 
 function isChosen({ group, response }) {
@@ -153,8 +165,7 @@ function select(i) {
   const item = document.getElementById(`item-${next}`);
   item.setAttribute('aria-selected', 'true');
   list.setAttribute('aria-activedescendant', item.id);
-  if (item.offsetTop < list.scrollTop) list.scrollTop = item.offsetTop;
-  else if (item.offsetTop + item.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = item.offsetTop + item.offsetHeight - list.clientHeight;
+  revealItem();
   drawDetail();
 }
 
@@ -292,6 +303,10 @@ function drawDetail() {
 function rolloutsPanel() {
   if (report.rollouts === null) return [h('p', { class: 'soft' }, 'Reading the rollouts ...')];
   responses = report.rollouts.groups.flatMap((group) => group.responses.map((response) => ({ group, response })));
+  if (view.drawn) {
+    kept = { shown: view.shown, list: list.scrollTop, texts: [...detail.querySelectorAll('.text')].map((box) => box.scrollTop),
+      group: view.group, response: view.response };
+  }
   view.drawn = false;
   const notes = report.rollouts.notes.map((note) => h('p', { class: 'soft small' }, note));
   return responses.length ? [...notes, filters(), stepNote, count, h('div', { class: 'browser' }, list, detail)] : notes;

@@ -121,6 +121,27 @@ def test_runs_that_are_named_open_at_once(runs):
         server.shutdown()
 
 
+def test_stopping_waits_for_what_is_being_read(runs, monkeypatch):
+    reading, may_end, done = threading.Event(), threading.Event(), []
+
+    def slow(self, *_):
+        reading.set()
+        may_end.wait()
+        done.append(True)
+        return b"{}"
+
+    monkeypatch.setattr(LiveReport, "_json", slow)
+    server = ReportServer(LiveReport([runs], ReportOptions()), 0)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(target=lambda: ask(server, "/runs.json"), daemon=True).start()
+    reading.wait()
+    threading.Timer(0.1, may_end.set).start()
+    server.report.stop()
+    assert done
+    server.shutdown()
+    server.server_close()
+
+
 def test_gar_report_serve_ends_with_control_c(runs, capsys, monkeypatch):
     def interrupted(self):
         raise KeyboardInterrupt

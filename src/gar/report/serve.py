@@ -86,6 +86,10 @@ class LiveReport:
                 self._parts[key] = tag, self._json(name, dict(zip(runs or found, paths, strict=True)), steps, tag)
             return self._parts[key]
 
+    def stop(self) -> None:
+        """Wait for what is being made, and make no more: a process that ends while a thread reads Parquet crashes."""
+        self._lock.acquire()
+
     def _json(self, name: str, runs: dict[str, Path], steps: Sequence[int], tag: str) -> bytes:
         if name == "runs":
             table = runs_table({run: self._read(path) for run, path in runs.items()})
@@ -212,8 +216,10 @@ def serve(paths: Sequence[Path], port: int, options: ReportOptions) -> None:
         GarError: There is no run, or the port cannot be used.
     """
     find_runs(paths)
-    with ReportServer(LiveReport(paths, options), port) as server:
+    report = LiveReport(paths, options)
+    with ReportServer(report, port) as server:
         print(f"Report  {server.url}  (for this machine alone; Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
+    report.stop()
     print("\nStopped.")

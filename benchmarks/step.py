@@ -12,6 +12,7 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
 * unit, match, ordered, kernel: as captured, with another form of the signal (docs/signals.md); their sections over
   those of captured in the same round are printed as well;
+* initial: hidden states of the reference pass of a KL term, then the closed form; anchors come from the cache;
 * logits: the log-prob pass's logits, too;
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
@@ -51,7 +52,7 @@ MICRO_BATCH = 4
 HEAD_ROWS = 1024
 JUDGE_TOKENS = 60
 GENERATION_SHARE = 0.17
-FORMS = ("unit", "match", "ordered", "kernel")
+FORMS = ("unit", "match", "ordered", "kernel", "initial")
 WAYS = ("released", "forward", "captured", "logits", "g2rl", "grad2reward", *FORMS)
 MODELS = {
     "tiny": dict(vocab_size=8192, hidden_size=256, intermediate_size=2368, num_hidden_layers=12,
@@ -114,12 +115,12 @@ class Bench:
     # The step.
 
     @torch.no_grad()
-    def log_prob_pass(self, receive: Callable[[int, Tensor], Any] | None = None) -> None:
+    def log_prob_pass(self, receive: Callable[[int, Tensor], Any] | None = None, model: Any = None) -> None:
         """Log-probabilities of all responses; `receive` gets each micro-batch's hidden states of response tokens."""
         self.model.eval()
         for first in range(0, self.group.responses, MICRO_BATCH):
             tokens = self.tokens[first : first + MICRO_BATCH]
-            hidden = self.response_hidden(tokens)
+            hidden = self.response_hidden(tokens, model)
             for rows, ids in zip(
                 hidden.flatten(0, 1).split(HEAD_ROWS), self.targets(tokens).split(HEAD_ROWS), strict=True
             ):
@@ -264,7 +265,8 @@ def run(
         "plain": step,
         "captured": captured,
         "unit": bench.unit,
-        **{form: partial(bench.token_form, form) for form in FORMS[1:]},
+        **{form: partial(bench.token_form, form) for form in FORMS[1:4]},
+        "initial": lambda: bench.log_prob_pass(bench.captured(few), bench.judge),  # a frozen copy of the policy
         "logits": lambda: (bench.log_prob_pass(bench.with_logits), bench.timed(bench.anchor_means)),
         "forward": lambda: bench.timed(bench.forward),
         "released": lambda: bench.timed(bench.released),

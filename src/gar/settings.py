@@ -174,6 +174,9 @@ class SignalSettings(Settings):
 
     kind: Literal["gradient-activation", "gradient", "hidden"] = "gradient-activation"
     """The paper's vector, its ablation without activations, or the mean hidden state as a control."""
+    policy: Literal["current", "initial"] = "current"
+    """Whose vectors: those of the policy at the step (the paper), or of the policy before training, whose anchors are
+    scored once and kept in the cache. For TRL and GarScorer."""
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     limit_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"

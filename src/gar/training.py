@@ -245,6 +245,8 @@ class _Run:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Not read by")  # said at the start, of all sections
             trainer = self._make_trainer(callback, self._on_rollouts(folder, callback.steps_before))
+        if trainer.copied_bytes:
+            self.say(f"signal.policy initial keeps a copy of the policy, {trainer.copied_bytes / 2**20:.0f} MiB.")
         _silence(trainer)
         return trainer
 

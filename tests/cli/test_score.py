@@ -95,6 +95,7 @@ def test_score_takes_the_format_by_its_short_name(parse, flag):
         (["M", "f.jsonl", "--responses-fields"], "--responses-fields"),
         (["M", "f.jsonl", "--token"], "--tokens"),
         (["M", "f.jsonl", "--format", "boxd"], "boxed"),
+        (["M", "f.jsonl", "--signal.policy", "initial"], "gar score trains nothing"),
     ],
 )
 def test_score_refuses_wrong_usage(capsys, arguments, text):

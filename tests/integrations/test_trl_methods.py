@@ -465,7 +465,7 @@ def test_grad2reward_adds_further_rewards_on_the_last_token_with_their_weights(m
         kept = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                "gar.integrations.trl.trainer.group_token_advantages",
+                "gar.integrations.trl.token_advantages.group_token_advantages",
                 lambda values, mask, *_, _kept=kept, **__: _kept.append((values, mask)) or values,
             )
             trainer.train()

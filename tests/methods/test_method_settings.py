@@ -16,8 +16,9 @@ from gar.spans import TokenSequence
 
 OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
-        "kind": ["gradient", "hidden"], "span": ["think", "response"], "limit_tokens": [5, None],
-        "limit_from": ["start"], "activation_threshold": [0.1], "anchor_keep_fraction": [0.5], "weighting": ["unit"],
+        "kind": ["gradient", "hidden"], "policy": ["initial"], "span": ["think", "response"],
+        "limit_tokens": [5, None], "limit_from": ["start"], "activation_threshold": [0.1],
+        "anchor_keep_fraction": [0.5], "weighting": ["unit"],
         "similarity": ["match", "ordered", "kernel"], "match": ["precision"], "temperature": [2.0],
         "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
     },

@@ -340,11 +340,13 @@ def test_scoring_in_a_training_loop_changes_nothing(embedded, verifier, scorer, 
 def test_the_current_weights_count(embedded, verifier, groups):
     model, tokenizer = copy.deepcopy(embedded[0]), embedded[1]
     mine = GarScorer(model, tokenizer, verifier=verifier)
+    initial = GarScorer(model, tokenizer, verifier=verifier, signal=SignalSettings(policy="initial"))
     before = mine.score(groups)
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight.mul_(0.5)
     after = mine.score(groups)
     assert max(abs(a.alignment - b.alignment) for a, b in zip(after, before, strict=True) if a.alignment) > 1e-3
+    assert initial.score(groups) == before
 
 
 def test_an_adapter_counts_as_it_is_switched(embedded, verifier, scorer, groups):

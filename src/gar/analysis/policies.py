@@ -57,9 +57,9 @@ class Policy:
 
     @property
     def signal(self) -> SignalSettings:
-        """Signal settings of the run, with the span that its response format implies."""
+        """Signal settings of the run, of this policy, with the span that its response format implies."""
         span = self.config.signal.span or ("think" if self.config.verify.format == "think-answer" else "response")
-        return self.config.signal.model_copy(update={"span": span})
+        return self.config.signal.model_copy(update={"span": span, "policy": "current"})
 
     @property
     def span_rule(self) -> SpanRule:

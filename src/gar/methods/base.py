@@ -14,7 +14,8 @@ Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
 ExpertUse = Literal["member", "mixture"]
 Need = (
     AlignmentSource
-    | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert", "token_vectors"]
+    | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert"]
+    | Literal["token_vectors", "initial_policy"]
 )
 """What an engine must be able to do for a method, or for its signal."""
 

@@ -21,6 +21,7 @@ _WORDS: dict[Need, str] = {
     "loss": "sets fields of TRL's policy loss",
     "token_vectors": "compares the vectors of single tokens",
     "expert": "trains on the expert solutions themselves",
+    "initial_policy": "takes vectors of the policy before training",
 }
 
 
@@ -86,6 +87,10 @@ class Engine:
         Raises:
             ConfigError: Says what the signal needs.
         """
+        if signal.policy == "initial" and "initial_policy" not in self.can:
+            raise ConfigError(
+                f"signal.policy is 'initial', but {self.name} has the current policy alone. Set it to current."
+            )
         if signal.similarity != "mean" and "token_vectors" not in self.can:
             raise ConfigError(
                 f"signal.similarity is '{signal.similarity}', which {_WORDS['token_vectors']}, and {self.name} brings "

@@ -45,6 +45,11 @@ class Shaping:
         return self.method.separates(self.advantage)
 
     @property
+    def reads_initial(self) -> bool:
+        """Whether vectors are those of the policy before training."""
+        return self.method.reads_vectors and self.signal.policy == "initial"
+
+    @property
     def estimator(self) -> Estimator:
         """How rewards become advantages: the run's choice, or else the method's."""
         return self.advantage.estimator or self.method.estimator

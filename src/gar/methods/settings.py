@@ -29,6 +29,7 @@ _DEFINING = ("kind", "span")
 
 _SIGNAL_MEANS = (
     "kind",
+    "policy",
     "activation_threshold",
     "anchor_keep_fraction",
     "weighting",

@@ -95,5 +95,10 @@ def model_source(name: str) -> ModelSource:
 
 def fetched_folder(name: str) -> Path:
     """Folder of a fetched model: in `$GAR_CACHE/models`, by default `~/.cache/gar/models`. It need not exist."""
+    return cache_folder() / "models" / name
+
+
+def cache_folder() -> Path:
+    """`$GAR_CACHE`, by default `~/.cache/gar`. It need not exist."""
     cache = os.environ.get("GAR_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "gar")
-    return Path(cache).expanduser() / "models" / name
+    return Path(cache).expanduser()

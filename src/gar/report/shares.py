@@ -72,7 +72,8 @@ def _scorer(config: RunConfig, path: str) -> Any:
     model, tokenizer = load_policy(settings)
     # It only says which tags the response has; the verdicts are the recorded ones.
     verifier = Verifier(format=config.verify.format, tags=config.verify.tags.as_tags())
-    return GarScorer(model.eval(), tokenizer, verifier=verifier, signal=config.signal, score_all=True)
+    signal = config.signal.model_copy(update={"policy": "current"})  # of the model at hand, without a copy of it
+    return GarScorer(model.eval(), tokenizer, verifier=verifier, signal=signal, score_all=True)
 
 
 def _group_scores(scorer: Any, group: DrawnGroup, problem: Problem) -> Sequence[Any]:

@@ -1,9 +1,9 @@
 """Every setting of `gar score`. Importing this imports no torch."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gar.data.prompts import PromptTemplate
 from gar.data.responses import ResponseColumns
@@ -56,6 +56,12 @@ class ScoreJob(ResponseColumns):
     signal: SignalSettings = SignalSettings()
     reward: RewardSettings = RewardSettings()
     advantage: AdvantageSettings = AdvantageSettings()
+
+    @model_validator(mode="after")
+    def _train_nothing(self) -> Self:
+        if self.signal.policy == "initial":
+            raise ValueError("signal.policy is 'initial', but gar score trains nothing: the model at hand counts")
+        return self
 
     def model_settings(self) -> ModelSettings:
         """How to load the model."""

@@ -13,6 +13,7 @@ from gar.methods import Engine, Method
 from gar.models.families import find_parts
 from gar.scoring.anchors import best_likeness
 from gar.scoring.forward import signal_means, token_shares
+from gar.scoring.judge import frozen_copy
 from gar.scoring.reader import GroupReader, ReadResponse
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
 from gar.scoring.token_similarity import token_alignments
@@ -23,7 +24,7 @@ from gar.types import ResponseVerifier, Status, Tags, Verdict
 
 SCORER = Engine(
     name="GarScorer",
-    can=frozenset({"anchor", "text", "length", "compares_responses", "token_vectors"}),
+    can=frozenset({"anchor", "text", "length", "compares_responses", "token_vectors", "initial_policy"}),
     estimators={"group": ()},
     separates=frozenset({"group"}),
 )
@@ -35,7 +36,8 @@ class GarScorer:
 
     The model is used as it is, on its device and in its dtype, without gradients and in evaluation mode; modes are
     given back as they were. Its current weights count, so one scorer serves a whole training run. Under PEFT the
-    adapter counts as it is switched: `with model.disable_adapter(): scorer.score(...)` scores the model beneath.
+    adapter counts as it is switched: `with model.disable_adapter(): scorer.score(...)` scores the model beneath. With
+    `signal.policy` "initial" the scorer keeps a frozen copy of the model as it is now, and that one counts.
 
     Args:
         model: A causal language model of transformers, with or without a PEFT adapter.
@@ -75,12 +77,12 @@ class GarScorer:
         advantage: AdvantageSettings | None = None,
         score_all: bool = False,
     ):
-        self._parts = find_parts(model)
         self._verifier = verifier
         chosen = {"signal": signal, "reward": reward, "advantage": advantage}
         sections = {name: section for name, section in chosen.items() if section is not None}
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
+        self._parts = find_parts(frozen_copy(model) if self._shaping.reads_initial else model)
         tags = verifier.tags if verifier else Tags()
         rule = SpanRule.from_settings(
             self._shaping.signal, format=verifier.format if verifier else "none", tags=tags, tokenizer=tokenizer

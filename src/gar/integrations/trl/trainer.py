@@ -8,7 +8,8 @@ The methods overridden here begin with an underscore and carry no promise: `test
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -18,31 +19,26 @@ from torch import Tensor
 from transformers import ProcessorMixin
 from trl import GRPOConfig, GRPOTrainer
 
-from gar.core import (
-    bonus_weights,
-    effective_token_counts,
-    group_token_advantages,
-    last_token_rewards,
-    returns_to_go,
-    token_bonus_advantages,
-    unit_rows,
-)
+from gar.core import unit_rows
 from gar.data.problems import prompt_text
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.expert import ExpertLoss
+from gar.integrations.trl.initial import InitialPolicy
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import refuse_data_parallel
 from gar.integrations.trl.refusals import TRL, check_supported, generation_passes, overrides_advantages
 from gar.integrations.trl.rollouts import MOST_CAPTURED_BYTES, RolloutBatch, mean_advantages
+from gar.integrations.trl.token_advantages import judged_advantages, spread_bonuses
 from gar.methods import Method, find_method
 from gar.models.capture import capture_generation, capture_hidden, has_dropout
-from gar.models.families import find_parts
+from gar.models.families import ModelParts, find_parts
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
+from gar.scoring.anchor_cache import AnchorCache
 from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
@@ -119,6 +115,8 @@ class GARTrainer(GRPOTrainer):
         )
         check_supported(args, self._shaping, self._loss, problems)
         self._judge = self._make_judge(model, processing_class, judge) if self._method.token_level else None
+        new_adapter = kwargs.get("peft_config") is not None
+        self._initial = InitialPolicy(model, args, new_adapter=new_adapter) if self._shaping.reads_initial else None
 
         def gar(prompts: list, **_: Any) -> list[float | None]:
             """Placeholder: TRL's column for the method's reward, filled in `_calculate_rewards`."""
@@ -163,11 +161,18 @@ class GARTrainer(GRPOTrainer):
         end = cast(int, self._tokenizer.eos_token_id)
         return ExpertLoss(self._method, self._reader, self._verifier, self._shaping.reward, end_token=end)
 
+    @property
+    def copied_bytes(self) -> int:
+        """Memory of the frozen copy of the initial policy that `signal.policy` initial may need."""
+        return 0 if self._initial is None else self._initial.copied_bytes
+
     def _prepare_signal(self, problems: Sequence[Problem]) -> None:
         """Find the head, and the anchors that can be scored."""
         tokenizer, verifier, source = self.processing_class, self._verifier, self._method.alignment
         template = cast("dict[str, Any]", self.chat_template_kwargs)
         self._parts = find_parts(self.accelerator.unwrap_model(self.model))
+        if self._initial is not None:
+            self._initial.find(self, self._parts)
         self._will_be_sharded = self.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
         rule = SpanRule.from_settings(
             self._shaping.signal, format=verifier.format, tags=verifier.tags, tokenizer=tokenizer
@@ -191,6 +196,9 @@ class GARTrainer(GRPOTrainer):
             reader=self._reader,
             seed=seed,
             most=self._most,
+            cache=AnchorCache(self._initial.cache_name(self._shaping.signal), self._parts.width)
+            if self._initial
+            else None,
         )
 
     # The Trainer's and TRL's hooks, in the order in which a run and then one generation batch pass them.
@@ -234,9 +242,10 @@ class GARTrainer(GRPOTrainer):
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)
         if self._judge is not None and self._is_training():
             with self._timer.part("gar"):
-                output["advantages"] = self._token_advantages(self._judge, self._batch, in_loss).to(
-                    output["advantages"]
+                judged = judged_advantages(
+                    self, self._judge, self._batch, self._further_rewards, in_loss, self._shaping
                 )
+            output["advantages"] = judged.to(output["advantages"])
         elif overrides_advantages(self._shaping):
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
         if self._expert is not None and self._is_training():
@@ -290,17 +299,16 @@ class GARTrainer(GRPOTrainer):
         if (
             batch is None
             or torch.is_grad_enabled()
-            or model is not self.model
             or not self._wants_vectors(batch)
             or batch.captured
-            or not self._computes_old_logps()
+            or not self._passes_by(model)
         ):
             return compute()
         first_column = input_ids.shape[1] - logits_to_keep
         first_row = 0
         attended = batch.attended(attention_mask)
         batch.captured = True
-        parts = self._parts.gathered()
+        parts = self._signal_parts.gathered()
 
         def receive(hidden: Tensor) -> None:
             nonlocal first_row
@@ -308,7 +316,7 @@ class GARTrainer(GRPOTrainer):
                 batch.take_hidden(parts, hidden, first_row, first_column, self._shaping.signal, attended=attended)
             first_row += len(hidden)
 
-        with capture_hidden(self._parts.backbone, receive):
+        with capture_hidden(parts.backbone, receive):
             return compute()
 
     def _calculate_rewards(self, inputs: list, prompts: list, completions: list, completion_ids_list: list) -> Tensor:
@@ -328,6 +336,24 @@ class GARTrainer(GRPOTrainer):
         assert batch.table is not None
         return self._is_training() and self._method.reads_vectors and bool(batch.table.needed.any())
 
+    @property
+    def _signal_parts(self) -> ModelParts:
+        """The parts of the policy whose vectors count."""
+        return self._parts if self._initial is None else self._initial.parts
+
+    @contextmanager
+    def _signal_passes(self) -> Iterator[ModelParts]:
+        """For passes of our own: these parts, with the head gathered."""
+        switched = nullcontext() if self._initial is None else self._initial.on()
+        with self.accelerator.autocast(), switched:  # as TRL's own passes, whose hidden states may be captured
+            yield self._signal_parts.gathered()
+
+    def _passes_by(self, model: Any) -> bool:
+        """Whether a pass of TRL's own over the rollouts has the hidden states that count."""
+        if self._initial is not None:
+            return self._initial.is_run_by(model)
+        return model is self.model and self._computes_old_logps()
+
     def _computes_old_logps(self) -> bool:
         """TRL's own condition for a log-prob pass over the rollouts; then its hidden states are free."""
         with_vllm = self.use_vllm and self.vllm_importance_sampling_correction
@@ -339,6 +365,7 @@ class GARTrainer(GRPOTrainer):
         return (
             self._is_training()
             and self._method.reads_vectors
+            and self._initial is None
             and not (self.use_vllm or self.use_transformers_continuous_batching or self._computes_old_logps())
             and self.generation_config.cache_implementation != "quantized"  # its states are approximate
             and self.accelerator.distributed_type not in (DistributedType.FSDP, DistributedType.DEEPSPEED)
@@ -351,8 +378,8 @@ class GARTrainer(GRPOTrainer):
         alignment = torch.full((len(batch),), torch.nan, dtype=torch.float64)
         vectors = None
         if self._wants_vectors(batch):
-            with self.accelerator.autocast():  # as TRL's own passes, whose hidden states may be captured
-                alignment = self._comparison.alignment(batch, self._parts.gathered())
+            with self._signal_passes() as parts:
+                alignment = self._comparison.alignment(batch, parts)
         elif self._is_training() and self._method.alignment in LIKENESSES:
             alignment = self._comparison.likenesses(batch)
         if self._is_training() and self._method.compares_responses:
@@ -371,51 +398,13 @@ class GARTrainer(GRPOTrainer):
         return advantages[batch.here]
 
     def _spread(self, batch: RolloutBatch, outcome: Tensor, mask: Tensor) -> Tensor:
-        """Advantages of single tokens of this rank, [responses, tokens]: a bonus goes where its alignment is from."""
+        """Advantages of single tokens of this rank: each bonus goes where its alignment comes from."""
         bonuses = batch.rewarded.shaped.bonuses[batch.here]
-        wanted = bonuses.nonzero()[:, 0].tolist()
-        shares = torch.zeros(mask.shape, dtype=torch.float64)
-        with self._timer.part("gar"), self.accelerator.autocast():
-            found = batch.shares(self._parts.gathered(), wanted, self._shaping.signal, self._most)
-        for i, row in zip(wanted, found, strict=True):
-            shares[i, : len(row)] = torch.tensor(row, dtype=torch.float64)
-        weights = bonus_weights(shares, mask)
-        effective = effective_token_counts(weights).where(bonuses != 0, torch.nan)
-        self._metrics["train"]["gar/bonus_effective_tokens"].append(float(self._gather(effective).nanmean()))
-        return token_bonus_advantages(outcome, bonuses, weights, mask)
-
-    def _token_advantages(self, judge: Judge, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
-        """Advantages of single tokens of this rank, [responses, tokens], normalised over groups on all ranks.
-
-        Further reward functions say nothing of single tokens: theirs is the reward of the last one, as the outcome is.
-        """
-        mask = in_loss.bool()
-        shaped = batch.rewarded.shaped
-        judged = judge.token_rewards(
-            [problem.prompt for problem in batch.problems],
-            [sequence.ids for sequence in batch.sequences],
-            shaped.outcomes[batch.here].to(mask.device),
-            shaped.penalties[batch.here].to(mask.device),
-            mask,
-        )
-        further = last_token_rewards(self._further_rewards[batch.here].to(mask.device), mask)
-        rewards = judged.rewards * float(self.reward_weights[0]) + further
-        agreement = (judged.log_odds > 0).double().where(judged.log_odds.isfinite(), torch.nan)
-        for name, values in (("judge_effective_tokens", judged.effective_tokens), ("judge_agreement", agreement)):
-            self._metrics["train"][f"gar/{name}"].append(float(self._gather(values).nanmean()))
-        values, masks = (
-            self._gather(cast(Tensor, self.accelerator.pad_across_processes(tensor, dim=1)))
-            for tensor in (returns_to_go(rewards, mask), mask)
-        )
-        advantages = group_token_advantages(
-            values.double(),
-            masks.bool(),
-            batch.rewarded.batch.group_index,
-            ddof=self._shaping.ddof,
-            eps=self._shaping.eps,
-            std_floor=self._shaping.advantage.std_floor,
-        )
-        return advantages[batch.here, : mask.shape[1]]
+        with self._timer.part("gar"), self._signal_passes() as parts:
+            shares = batch.shares(parts, bonuses.nonzero()[:, 0].tolist(), self._shaping.signal, self._most)
+        advantages, effective = spread_bonuses(outcome, bonuses, shares, mask)
+        self.log_mean("bonus_effective_tokens", effective)
+        return advantages
 
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""
@@ -430,7 +419,12 @@ class GARTrainer(GRPOTrainer):
     def _is_training(self) -> bool:
         return self.model is not None and self.model.training
 
+    def log_mean(self, name: str, values: Tensor) -> None:
+        """Log the mean over all ranks as `gar/NAME`, NaN left out."""
+        self._metrics["train"][f"gar/{name}"].append(float(self._gather(values).nanmean()))
+
     def _gather(self, values: Tensor) -> Tensor:
+        """The values of all ranks, on the CPU."""
         return cast(Tensor, self.accelerator.gather(values.to(self.accelerator.device))).cpu()
 
     def _most(self, number: int) -> int:

@@ -1,0 +1,80 @@
+"""Advantages of single tokens, [responses, tokens]: a judge's rewards, and bonuses that are spread over tokens."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from gar.core import (
+    bonus_weights,
+    effective_token_counts,
+    group_token_advantages,
+    last_token_rewards,
+    returns_to_go,
+    token_bonus_advantages,
+)
+from gar.integrations.trl.rollouts import RolloutBatch
+from gar.scoring.judge import Judge
+from gar.shaping import Shaping
+
+
+def spread_bonuses(outcome: Tensor, bonuses: Tensor, shares: list[list[float]], mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Advantages in which each bonus goes where its alignment comes from; and on how many tokens each rests.
+
+    Args:
+        outcome: Advantages of the outcome alone, [responses].
+        bonuses: [responses].
+        shares: Of the tokens of each response whose bonus is not 0, in order.
+        mask: True for the tokens in the loss, [responses, tokens].
+
+    Returns:
+        Advantages, [responses, tokens]; effective numbers of tokens, [responses], NaN without a bonus.
+    """
+    rows = torch.zeros(mask.shape, dtype=torch.float64)
+    for i, row in zip(bonuses.nonzero()[:, 0].tolist(), shares, strict=True):
+        rows[i, : len(row)] = torch.tensor(row, dtype=torch.float64)
+    weights = bonus_weights(rows, mask)
+    effective = effective_token_counts(weights).where(bonuses != 0, torch.nan)
+    return token_bonus_advantages(outcome, bonuses, weights, mask), effective
+
+
+def judged_advantages(
+    trainer: Any, judge: Judge, batch: RolloutBatch, further: Tensor, in_loss: Tensor, shaping: Shaping
+) -> Tensor:
+    """Advantages of this rank from a judge's rewards of tokens, normalised over groups on all ranks.
+
+    Args:
+        trainer: A `GARTrainer`, whose ranks and metrics are used.
+        judge: The frozen judge.
+        batch: The responses of this rank.
+        further: Rewards of further reward functions, of all ranks. They say nothing of single tokens: theirs is the
+            reward of the last one, as the outcome is.
+        in_loss: 1 for the tokens in the loss, [responses, tokens].
+        shaping: What is trained.
+    """
+    mask, shaped = in_loss.bool(), batch.rewarded.shaped
+    judged = judge.token_rewards(
+        [problem.prompt for problem in batch.problems],
+        [sequence.ids for sequence in batch.sequences],
+        shaped.outcomes[batch.here].to(mask.device),
+        shaped.penalties[batch.here].to(mask.device),
+        mask,
+    )
+    last = last_token_rewards(further[batch.here].to(mask.device), mask)
+    rewards = judged.rewards * float(trainer.reward_weights[0]) + last
+    agreement = (judged.log_odds > 0).double().where(judged.log_odds.isfinite(), torch.nan)
+    trainer.log_mean("judge_effective_tokens", judged.effective_tokens)
+    trainer.log_mean("judge_agreement", agreement)
+    values, masks = (
+        trainer._gather(cast(Tensor, trainer.accelerator.pad_across_processes(tensor, dim=1)))
+        for tensor in (returns_to_go(rewards, mask), mask)
+    )
+    advantages = group_token_advantages(
+        values.double(),
+        masks.bool(),
+        batch.rewarded.batch.group_index,
+        ddof=shaping.ddof,
+        eps=shaping.eps,
+        std_floor=shaping.advantage.std_floor,
+    )
+    return advantages[batch.here, : mask.shape[1]]

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 from gar.config import RunConfig, preset_names
-from gar.data.arithmetic import Split
 from gar.data.problems import ProblemReader
 from gar.data.rows import FILE_SUFFIXES, check_source
-from gar.data.run_problems import GENERATED, load_run_problems
+from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
 from gar.errors import ConfigError, DataError, GarError
 from gar.integrations.trl.fields import check_fields, check_packages
 from gar.models.hub import check_model_name
@@ -48,9 +46,8 @@ def _check_adapter(config: RunConfig) -> None:
 
 
 def _sources(config: RunConfig) -> list[DataSettings]:
-    """Where the problems of training come from, and those of the evaluation that are no splits of the package."""
-    others = [name for name in config.evaluate.sources if name not in get_args(Split) or Path(name).exists()]
-    return [config.data, *(config.data.model_copy(update={"source": name}) for name in others)]
+    """Where the problems of training come from, and those of the evaluation."""
+    return [config.data, *(evaluation_data(config.data, source) for source in config.evaluate.sources)]
 
 
 def check_problems_source(settings: DataSettings) -> None:

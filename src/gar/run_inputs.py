@@ -12,6 +12,7 @@ from rich.markup import escape
 from trl import GRPOConfig
 
 from gar.config import RunConfig
+from gar.data.problems import LoadedProblems
 from gar.data.prompts import drop_long_prompts, render_problems
 from gar.data.run_problems import evaluation_data, load_run_problems, set_name
 from gar.errors import ConfigError, RecordError
@@ -54,18 +55,20 @@ class RunInputs:
         self._max_new_tokens: int = arguments.max_completion_length
         self._template = cast("dict[str, Any] | None", arguments.chat_template_kwargs)
         self.adapter = lora_config(config.adapter, config.model.revision)
+        self._tags = config.verify.tags.as_tags()
+        self.verifier = Verifier.from_settings(config.verify)
+        loaded = load_run_problems(config.data)  # before the model: a bad row is found sooner
+        say(f"{len(loaded.problems):,} problems from {config.data.source}; loading {config.model.path} ...")
         self.model, self.tokenizer = load_policy(config.model)
         """The policy; of a run with an adapter, `gar.training` puts the model with its adapter here."""
         check_adapter(self.model, config.adapter)
-        self._tags = config.verify.tags.as_tags()
-        self.problems = self._load(config.data)
+        self.problems = self._rendered(loaded, config.data)
         signal = resolve_signal(METHODS[config.method], config.signal)
         self.reader = SequenceReader.from_settings(
             self.tokenizer, signal, config.verify, context=context_length(self.model)
         )
         self.evaluation_sets = {set_name(source): self._load_set(source) for source in config.evaluate.sources}
         self._check_lengths()
-        self.verifier = Verifier.from_settings(config.verify)
 
     def data_hash(self) -> str:
         """Hash of the training problems with their anchors."""
@@ -150,8 +153,8 @@ class RunInputs:
         self.say(f"[yellow]{escape(str(folder.path / relative))} is not what was written. It is measured again.[/]")
         return False
 
-    def _load(self, settings: DataSettings) -> list[Problem]:
-        loaded = load_run_problems(settings)
+    def _rendered(self, loaded: LoadedProblems, settings: DataSettings) -> list[Problem]:
+        """The problems as the policy sees them, without those whose prompts are too long."""
         for note in loaded.notes:
             self.say(f"[yellow]{escape(note)}[/]")
         assert settings.template != "auto"  # `with_template` has decided
@@ -165,7 +168,8 @@ class RunInputs:
 
     def _load_set(self, source: str) -> list[Problem]:
         most = self.config.evaluate.max_problems
-        return self._load(evaluation_data(self.config.data, source).model_copy(update={"max_problems": most}))
+        data = evaluation_data(self.config.data, source).model_copy(update={"max_problems": most})
+        return self._rendered(load_run_problems(data), data)
 
     def _check_lengths(self) -> None:
         """Refuse prompts beyond the model's context, and leave out anchors that could not be scored."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import rich
-import transformers
 from accelerate import PartialState
 from rich.markup import escape
 from safetensors import SafetensorError
@@ -33,6 +32,7 @@ from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
+from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder
 from gar.records.checkpoints import last_checkpoint, remove_later
 from gar.records.folders import atomic_folder, publish_folder, staging_folder
@@ -100,7 +100,7 @@ class _Run:
     """The steps of one run, in order."""
 
     def __init__(self, config: RunConfig, say: Say):
-        _quiet_libraries()
+        quiet_libraries()
         config = with_template(config)
         check_before_loading(config)
         self.config = config
@@ -356,9 +356,3 @@ def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> N
     with contextlib.suppress(RecordError):
         rows = folder.read_metrics()
         folder.update_run(status=status, error=error_record(error, rows[-1]["step"] if rows else 0))
-
-
-def _quiet_libraries() -> None:
-    """Deprecations inside transformers and TRL are not the user's to act on; loading bars are noise."""
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"(transformers|trl|accelerate)\.")
-    transformers.utils.logging.disable_progress_bar()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from gar.config import RunConfig, make_config, merge, with_template
+from gar.config import RunConfig, make_config, merge
 from gar.data.prompts import render_problems
 from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import DataError, RecordError
@@ -19,7 +19,7 @@ from gar.records.contents import RunContents, is_run_folder, read_rollouts, read
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
-from gar.settings import EMBEDDED_TASKS, SignalSettings
+from gar.settings import EMBEDDED_TASKS, DataSettings, SignalSettings
 from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_pieces
 from gar.types import Problem, Prompt, Tags
 from gar.verify import Verifier
@@ -123,7 +123,7 @@ def load_policy_of(
     """
     run = read_run(subject) if is_run_folder(subject) else None
     notes = list(run.notes) if run else []
-    config = (run.config if run else None) or RunConfig()
+    config = (run.config if run else None) or RunConfig(data=DataSettings(template="plain"))
     if settings:
         config = make_config(merge(config.model_dump(mode="json"), settings), source="options")
     source, replaced = _model_path(run, config, subject)
@@ -133,14 +133,13 @@ def load_policy_of(
     changes: dict[str, Any] = {} if run else {"split": "test" if data in GENERATED else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
-    loaded = config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
-    model, tokenizer = load_policy(loaded)
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})
-    template = with_template(config.model_copy(update={"model": loaded})).data.template
-    assert template != "auto"  # `with_template` has decided
-    config = config.model_copy(update={"data": config.data.model_copy(update={"template": template})})
+    model, tokenizer = load_policy(
+        config.model.model_copy(update={"path": source} | ({"revision": None} if run else {}))
+    )
     tags = config.verify.tags.as_tags()
-    problems = render_problems(load_run_problems(config.data).problems, template, tokenizer, tags)
+    assert config.data.template != "auto"
+    problems = render_problems(load_run_problems(config.data).problems, config.data.template, tokenizer, tags)
     return Policy(
         name=run.name if run else Path(subject).name,
         source=source,

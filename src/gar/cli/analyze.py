@@ -47,9 +47,9 @@ def main(arguments: list[str]) -> int:
         )
     options = _parser().parse_args(with_todays_name(arguments))
     if "policy" in options:
-        import transformers
+        from gar.models.load import quiet_libraries
 
-        transformers.utils.logging.disable_progress_bar()
+        quiet_libraries()
     from gar.analysis.outputs import present
 
     output: Output = options.run(options)

@@ -170,16 +170,14 @@ def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval list` shows those that have a name.")
     check_model_name(job.model, job.revision)
     announce("loading torch and transformers ...")
-    import transformers
-
     from gar.evaluation.sampling import generate, rendered_prompts
+    from gar.models.load import quiet_libraries
 
     if job.show_prompts:
         for name, form, text in rendered_prompts(job):
             print(f"===== {name}, {form}: the first prompt as the model sees it =====\n{text}\n")
         return []
-    if not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()
+    quiet_libraries()
     return generate(job)
 
 

@@ -54,9 +54,9 @@ def main(arguments: list[str]) -> int:
     from gar.report.build import write_report
 
     if settings.token_shares:
-        import transformers
+        from gar.models.load import quiet_libraries
 
-        transformers.utils.logging.disable_progress_bar()
+        quiet_libraries()
     out = settings.out
     assert out is not None
     report = write_report(settings.runs, out, settings, overwrite=settings.overwrite)

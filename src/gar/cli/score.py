@@ -1,6 +1,5 @@
 """`gar score`: align a file of responses with expert solutions, by the gradients of a model."""
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,12 +47,10 @@ def main(arguments: list[str]) -> int:
     check_source(job.file)
     check_model_name(job.model, job.revision)
     announce("loading torch and transformers ...")
-    import transformers
-
+    from gar.models.load import quiet_libraries
     from gar.scoring.files import score_file
 
-    if not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()
+    quiet_libraries()
     try:
         scored = score_file(job, command=["gar", "score", *arguments])
     except KeyboardInterrupt:

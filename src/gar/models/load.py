@@ -1,6 +1,8 @@
 """Load a policy and its tokenizer."""
 
 import struct
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,17 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     model = _load_model(settings, settings.path, source, settings.revision)
     _check_tokenizer(tokenizer, model, settings.path)
     return model, tokenizer
+
+
+def quiet_libraries() -> None:
+    """Silence what is not the user's to act on: bars over weights, and deprecations inside the libraries."""
+    from huggingface_hub.utils import enable_progress_bars
+    from transformers.utils import logging
+
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"(transformers|trl|accelerate|peft)\.")
+    logging.disable_progress_bar()
+    if sys.stderr.isatty():
+        enable_progress_bars()  # of downloads, which the line above has switched off too
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:

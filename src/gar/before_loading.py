@@ -13,8 +13,7 @@ from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
 from gar.errors import ConfigError, DataError, GarError
 from gar.integrations.trl.fields import check_fields, check_packages
 from gar.models.hub import check_model_name
-from gar.records.folders import check_name
-from gar.settings import DataSettings
+from gar.settings import DataSettings, RecordSettings
 
 
 def check_before_loading(config: RunConfig) -> None:
@@ -28,7 +27,7 @@ def check_before_loading(config: RunConfig) -> None:
         config.evaluate.check_ks()
     checks: list[Callable[[], None]] = [lambda: check_packages(config.trl), lambda: _check_adapter(config)]
     checks += [lambda source=source: check_problems_source(source) for source in _sources(config)]
-    checks += [lambda: check_name(config.records.folder, config.records.name or "run")]
+    checks += [lambda: _check_name(config.records)]
     checks += [lambda: check_model_name(config.model.path, config.model.revision)]
     errors: list[GarError] = []
     for check in checks:
@@ -43,6 +42,13 @@ def check_before_loading(config: RunConfig) -> None:
 def _check_adapter(config: RunConfig) -> None:
     if config.adapter.rank is not None and importlib.util.find_spec("peft") is None:
         raise ConfigError("adapter.rank needs the package peft, which is not installed: pip install 'gar-rl[peft]'")
+
+
+def _check_name(records: RecordSettings) -> None:
+    if records.name is not None:
+        from gar.records.folders import check_name  # with pyarrow
+
+        check_name(records.folder, records.name)
 
 
 def _sources(config: RunConfig) -> list[DataSettings]:

@@ -15,10 +15,8 @@ import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import tyro
 from accelerate.commands.launch import launch_command_parser
 from torch.distributed.run import get_args_parser
 from trl import GRPOConfig
@@ -26,6 +24,7 @@ from trl import GRPOConfig
 import gar.cli.data
 import gar.training
 from gar.cli import eval, eval_audit, eval_contamination, eval_table, report, score
+from gar.cli.arguments import parse
 from gar.cli.main import main
 from tests.docs.pages import MARK, PAGES, ROOT, Command, shown_commands
 
@@ -135,9 +134,10 @@ def stopped(monkeypatch):
     for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.training.resume)}.items():
         monkeypatch.setattr(gar.training, name, stub)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_then_stop(parse_args))
-    parser = SimpleNamespace(**{**vars(tyro), "cli": parse_then_stop(tyro.cli)})
     for module in (score, eval, eval_audit, eval_contamination, eval_table, report):
-        monkeypatch.setattr(module, "tyro", parser)
+        monkeypatch.setattr(module, "parse", parse_then_stop(parse))
+    monkeypatch.setattr("gar.before_loading.check_before_loading", lambda config: None)  # files that pages only name
+    monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)
 
 
 def words_of(command: Command) -> list[str]:

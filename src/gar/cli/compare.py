@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from gar.cli.parser import Parser
 from gar.comparison.settings import ComparisonSettings, comparison_names
 from gar.errors import ConfigError
 
@@ -48,9 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="gar compare", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="gar compare", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = ", ".join(comparison_names())
     parser.add_argument("source", metavar="CONFIG.yaml", help=f"a comparison, or one that ships with gar: {names}")
     parser.add_argument(

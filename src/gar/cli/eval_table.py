@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from gar.cli.arguments import parse
 from gar.errors import ConfigError
 from gar.settings import Settings
 
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     Raises:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
-    settings = tyro.cli(_Arguments, args=arguments, prog="gar eval table", description=_DESCRIPTION)
+    settings = parse(_Arguments, arguments, prog="gar eval table", description=_DESCRIPTION)
     if not settings.models:
         raise ConfigError("name a folder that `gar eval score` has graded, for example evals/MODEL.")
     from gar.evaluation import benchmark_table as tables

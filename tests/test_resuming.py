@@ -258,7 +258,7 @@ def test_settings_come_back_as_they_were(begun: RunFolder):
         (lambda text: text[: text.index("reward:")], "settings are missing, among them reward, advantage"),
         (lambda text: text[: text.index("save_steps")], "among them trl.save_steps, trl.logging_steps"),
         (lambda text: text.replace("reward:", "reward: ["), "not valid YAML"),
-        (lambda text: text.replace("beta: 0.5", "beta: many"), r"reward\.beta: .*many"),
+        (lambda text: text.replace("beta: 0.5", "beta: many"), r"reward\.beta must be .*many"),
     ],
     ids=["empty", "without trl", "cut", "cut in trl", "no yaml", "no number"],
 )

@@ -62,7 +62,8 @@ def test_gsm8k_rollouts_earn_bonuses_and_advantages_that_grpo_would_not_give(dat
     status = main(
         [
             "train", "--model.path", str(checkpoint), "--data.source", str(source),
-            "--data.max-problems", str(NUM_ROWS), "--preflight.num-problems", "4", "--preflight.num-samples", "4",
+            "--data.max-problems", str(NUM_ROWS), "--data.template", "plain",
+            "--preflight.num-problems", "4", "--preflight.num-samples", "4",
             "--records.folder", str(tmp_path), "--records.name", "gsm8k", "--records.trackio", "False",
             "--trl.max_steps", "3", "--trl.per_device_train_batch_size", "16", "--trl.num_generations", "4",
             "--trl.max_completion_length", "256", "--trl.learning_rate", "1e-4",

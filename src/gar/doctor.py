@@ -36,6 +36,7 @@ _ENGINES = {
 }
 _EXTRAS = {
     "peft": "LoRA adapters",
+    "cluster": "comparisons as Slurm jobs",
     "docs": "building the documentation",
     "dev": "the tests: make test",
 }

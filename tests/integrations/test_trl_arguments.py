@@ -40,7 +40,7 @@ WAYS = pytest.mark.parametrize("make", [from_command_line, from_python])
 @pytest.mark.parametrize("method", WITH_FIELDS)
 def test_fields_of_a_method_hold(tmp_path: Path, make, method: str):
     fields = METHODS[method].trl
-    for args in (make(tmp_path, method), make(tmp_path, method, **fields)):
+    for args in (make(tmp_path, method, max_steps=2), make(tmp_path, method, max_steps=2, **fields)):
         assert {name: getattr(args, name) for name in fields} == dict(fields)
 
 

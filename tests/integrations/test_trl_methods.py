@@ -38,7 +38,9 @@ from gar.types import Anchor, Problem
 from tests.integrations.conftest import TrainerFactory
 
 TRL_LOSS = {"loss_type": "dapo"}  # TRL's default: a method's own fields go over it
-ROLLOUT_METHODS = [name for name, method in METHODS.items() if not method.token_level]
+ROLLOUT_METHODS = [
+    name for name, method in METHODS.items() if not method.token_level and not method.supervised_fraction
+]
 
 
 def train(make_trainer: TrainerFactory, method: str, args: dict | None = None, **options) -> list[RolloutRecord]:

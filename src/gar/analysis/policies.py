@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from gar.config import RunConfig, make_config, merge
+from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.prompts import render_problems
 from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import DataError, RecordError
@@ -123,7 +123,8 @@ def load_policy_of(
     """
     run = read_run(subject) if is_run_folder(subject) else None
     notes = list(run.notes) if run else []
-    config = (run.config if run else None) or RunConfig(data=DataSettings(template="plain"))
+    plain = RunConfig(data=DataSettings(template="plain"))
+    config = with_template(run.config) if run and run.config else plain
     if settings:
         config = make_config(merge(config.model_dump(mode="json"), settings), source="options")
     source, replaced = _model_path(run, config, subject)

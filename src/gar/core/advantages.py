@@ -90,7 +90,8 @@ def separate_bonuses(
         noise_floor: Differences of b far below it count as noise.
 
     Returns:
-        One bonus per response in `advantages`' dtype, torch's default for integers and bool; computed in float64. Exactly 0 where the b of a group are all
+        One bonus per response in `advantages`' dtype, torch's default for integers and bool; computed in float64.
+        Exactly 0 where the b of a group are all
         equal, and for the only member of Q(x).
 
     Raises:

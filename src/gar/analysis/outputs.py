@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from matplotlib.figure import Figure
 from rich.console import Console
+from rich.measure import measure_renderables
 from rich.table import Table
 
 from gar.analysis.style import save_figure
@@ -18,6 +19,8 @@ Cell = str | int | float | None
 
 _LONGEST_NUMBER = 32
 """Characters, interval included."""
+_NARROWEST = 24
+"""Characters of a column of sentences."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,11 +79,23 @@ def present(output: Output, folder: str | Path) -> None:
     """
     paths = write_output(output, folder)
     console = Console(highlight=False)
-    console.print(render_output(output))
+    table = render_output(output)
+    Console(highlight=False, width=max(console.width, _whole_width(table))).print(table)
     for note in output.notes:
         console.print(f"- {note}", style="yellow", markup=False, soft_wrap=True)
     for path in paths:
         console.print(str(path), soft_wrap=True, markup=False)
+
+
+def _whole_width(table: Table) -> int:
+    """The width at which no number and no name is broken; columns of sentences fold."""
+    console = Console(width=10_000)
+    fixed = [
+        measure_renderables(console, console.options, [*column.cells, column.header]).maximum
+        for column in table.columns
+        if column.no_wrap
+    ]
+    return sum(fixed) + _NARROWEST * (len(table.columns) - len(fixed)) + 3 * len(table.columns) + 1
 
 
 def render_output(output: Output) -> Table:
@@ -88,7 +103,8 @@ def render_output(output: Output) -> Table:
     table = Table(title=output.title, title_justify="left")
     for i, heading in enumerate(output.headings):
         sentences = any(len(_text(row[i])) > _LONGEST_NUMBER for row in output.rows)
-        table.add_column(heading, justify="left" if i == 0 or sentences else "right", overflow="fold")
+        justify = "left" if i == 0 or sentences else "right"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=not sentences)
     for row in output.rows:
         table.add_row(*(_text(cell) for cell in row))
     return table

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gar.config import make_config, read_preset
+from gar.config import make_config, read_preset, with_template
 from gar.errors import ConfigError
 
 
@@ -29,6 +29,14 @@ def test_planned_run_puts_the_row_over_the_comparison_over_the_base(plan):
     assert (grpo.reward.beta, gar.reward.beta, gar.reward.base) == (2.0, 0.25, 3.0)
     assert gar.trl == {"max_steps": 4, "num_iterations": 2}
     assert gar.evaluate.num_samples == 4
+
+
+def test_planned_run_has_the_template_that_its_run_folder_will_hold(plan):
+    """`gar train` writes down what auto stands for; if the plan said otherwise, no killed run would go on."""
+    base = {"evaluate": {"sources": ["test"], "num_samples": 4, "ks": [1]}}
+    _, planned = plan(base=base, runs=["grpo", {"method": "gar-grpo", "settings": {"model": {"path": "other"}}}])
+    assert planned[0].config.data.template == "plain"
+    assert all(run.config == with_template(run.config) for run in planned)
 
 
 def test_planned_run_knows_where_everything_goes(plan):

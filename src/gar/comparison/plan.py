@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.comparison.settings import ComparisonSettings, RowSettings
-from gar.config import RunConfig, make_config, merge, preset_names, read_config, read_preset
+from gar.config import RunConfig, make_config, merge, preset_names, read_config, read_preset, with_template
 from gar.errors import ConfigError
 
 _DECIDED = {
@@ -80,7 +80,7 @@ def _planned_run(
     records = {"folder": folder, "name": name, "rollouts": True, "trackio": False}
     decided = {"method": row.method, "seed": seed}
     where = f"{source}: run '{row.label}'"
-    config = make_config(merge(base, row.settings) | decided | {"records": records}, source=where)
+    config = with_template(make_config(merge(base, row.settings) | decided | {"records": records}, source=where))
     _refuse_unmeasured(config, where)
     return PlannedRun(label=row.label, config=config, result_path=comparison.results_folder / f"{name}.json")
 

@@ -26,6 +26,8 @@ class Workers:
 def local_workers(*, number: int | None = None, gpus: int | None = None, threads: int = 1, launch: str = "") -> Workers:
     """The workers of this machine: GPUs are dealt out evenly, and shared where there are fewer than workers.
 
+    Without a launcher a run is one process, which trains on one GPU (`refuse_data_parallel`).
+
     Args:
         number: Runs at a time. None is one with a launcher, else one per GPU, or one per core where there is no GPU.
         gpus: How many of the visible GPUs to use; None is all.
@@ -44,14 +46,14 @@ def local_workers(*, number: int | None = None, gpus: int | None = None, threads
         raise ConfigError(f"--gpus {gpus}: {len(visible)} are visible. CUDA_VISIBLE_DEVICES says which those are.")
     names = visible[:gpus]
     number = number or (1 if launcher else len(names) or _num_cores())
-    return Workers(devices=[_share(names, i, number) for i in range(number)], threads=threads, launcher=launcher)
+    size = len(names) // number if launcher else 1
+    return Workers(devices=[_share(names, i, size) for i in range(number)], threads=threads, launcher=launcher)
 
 
-def _share(names: Sequence[str], worker: int, number: int) -> str | None:
-    """The devices of one worker of so many."""
+def _share(names: Sequence[str], worker: int, size: int) -> str | None:
+    """The devices of one worker, if each has so many; with none to share out, one that others have, too."""
     if not names:
         return None
-    size = len(names) // number
     return ",".join(names[worker * size : (worker + 1) * size]) or names[worker % len(names)]
 
 

@@ -121,6 +121,10 @@ def test_check_supported_passes_each_estimator_with_its_flag():
             "drops groups whose outcome rewards are all equal before GAR sees them",
         ),
         ({"qkv_format": "bshd"}, "--qkv-format is bshd, expected thd"),
+        (
+            {"partial_rollout": True, "mask_offpolicy_in_partial_rollout": True},
+            "--mask-offpolicy-in-partial-rollout masks what the policy wrote itself",
+        ),
         *(
             ({name: None}, f"--{name.replace('_', '-')} must be {hook}, got None: GAR needs all of its hooks")
             for name, hook in HOOKS.items()

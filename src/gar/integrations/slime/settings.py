@@ -139,6 +139,11 @@ def check_supported(args: Any, *, quiet: bool = True) -> None:
         _check_log_prob_pass(args)
     if getattr(args, "qkv_format", "thd") != "thd":
         raise ConfigError(f"--qkv-format is {args.qkv_format}, expected thd: GAR packs sequences")
+    if getattr(args, "partial_rollout", False) and getattr(args, "mask_offpolicy_in_partial_rollout", False):
+        raise ConfigError(
+            "--mask-offpolicy-in-partial-rollout masks what the policy wrote itself, and GAR reads the mask as what a "
+            "tool wrote: the start of a resumed response would not be graded. Leave the flag out"
+        )
 
 
 def _check_log_prob_pass(args: Any) -> None:

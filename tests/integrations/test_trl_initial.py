@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from gar import GarScorer
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.slime.settings import SLIME
+from gar.integrations.trl.initial import InitialPolicy
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.integrations.verl.settings import VERL
 from gar.models.embedded import load_embedded
@@ -155,6 +157,16 @@ def test_a_resumed_run_has_the_same_initial_policy(make_trainer, cache, tmp_path
     trainer.train(resume_from_checkpoint=True)
     assert [r for r in whole if r.step == 3] == rest
     assert sum(r.alignment is not None for r in rest) > 4
+
+
+def test_another_configuration_of_the_same_weights_has_anchors_of_its_own():
+    def name(**changes) -> str:
+        model = load_embedded()[0]
+        model.config.update(changes)
+        args = SimpleNamespace(sync_ref_model=False, bf16=False, fp16=False, beta=0.1)
+        return InitialPolicy(model, args, new_adapter=False).cache_name(INITIAL)
+
+    assert name() == name(_name_or_path="elsewhere") != name(rms_norm_eps=1e-3)
 
 
 def test_what_has_no_initial_policy_is_refused(make_trainer):

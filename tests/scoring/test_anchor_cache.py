@@ -74,8 +74,11 @@ def test_a_vector_that_is_not_finite_stays_in_memory(tmp_path):
     assert not cache.folder.exists()
 
 
-def test_the_name_tells_policies_and_signals_apart():
+def test_the_name_tells_policies_signals_and_versions_apart(monkeypatch):
     name = cache_name("a", SignalSettings())
+    with monkeypatch.context() as patched:
+        patched.setattr("gar.scoring.anchor_cache.__version__", "9.9.9")
+        assert cache_name("a", SignalSettings()) != name
     assert cache_name("b", SignalSettings()) != name
     for change in ({"kind": "gradient"}, {"temperature": 2.0}, {"anchor_keep_fraction": 0.7}, {"precision": "storage"}):
         assert cache_name("a", SignalSettings.model_validate(change)) != name

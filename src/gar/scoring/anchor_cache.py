@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from gar import __version__
 from gar.errors import RecordError
 from gar.models.sources import cache_folder
 from gar.records.files import canonical_hash, write_atomic
@@ -21,13 +22,13 @@ _INDIFFERENT = {"max_batch_tokens", "memory_bytes", "policy", "span", "limit_tok
 
 
 def cache_name(policy: str, signal: SignalSettings) -> str:
-    """Under which name vectors are kept: another policy or signal has another.
+    """Under which name vectors are kept: another policy, signal or version of gar has another.
 
     Args:
         policy: What tells it from others, for example `weights_hash`.
         signal: The signal settings in force.
     """
-    return canonical_hash([policy, signal.model_dump(mode="json", exclude=_INDIFFERENT)])
+    return canonical_hash([__version__, policy, signal.model_dump(mode="json", exclude=_INDIFFERENT)])
 
 
 class AnchorCache:

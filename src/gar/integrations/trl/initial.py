@@ -12,12 +12,14 @@ from gar.errors import ConfigError
 from gar.models.adapters import is_adapted
 from gar.models.capture import has_dropout
 from gar.models.families import ModelParts, evaluation_mode, find_parts
+from gar.records.files import canonical_hash
 from gar.scoring.anchor_cache import cache_name
 from gar.scoring.identity import weights_hash
 from gar.scoring.judge import frozen_copy
 from gar.settings import SignalSettings
 
 _PROBE_TOKENS = 8
+_INDIFFERENT = ("_name_or_path", "transformers_version", "use_cache")
 
 
 class InitialPolicy:
@@ -43,7 +45,7 @@ class InitialPolicy:
                 "trl.sync_ref_model moves the reference model, and signal.policy initial wants vectors of the policy "
                 "before training. Set one of the two back."
             )
-        self._name = f"{weights_hash(model)}-{args.bf16}-{args.fp16}"
+        self._name = canonical_hash([weights_hash(model), _meaning(model.config), args.bf16, args.fp16])
         copies = args.beta == 0 and not new_adapter and not is_adapted(model)
         self._copy = frozen_copy(model) if copies else None
         self._trainer: Any = None
@@ -117,6 +119,11 @@ class InitialPolicy:
 
     def _is_beneath_adapter(self) -> bool:
         return self._copy is None and self._trainer.ref_model is None
+
+
+def _meaning(config: Any) -> dict[str, Any]:
+    """What weights mean, for example how positions are rotated, wherever the model lies."""
+    return {name: value for name, value in config.to_dict().items() if name not in _INDIFFERENT}
 
 
 @torch.no_grad()

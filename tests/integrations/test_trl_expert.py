@@ -126,11 +126,22 @@ def test_problems_without_an_expert_are_trained_on_as_by_grpo(make_trainer: Trai
     assert trainer._metrics["train"]["gar/expert_tokens"] == [0]
 
 
+def test_expert_solutions_in_another_format_are_warned_of(make_trainer: TrainerFactory):
+    problems = load_arithmetic("train")[:64]
+    problems = [replace(problem, anchors=(Anchor(text=problem.answer),)) for problem in problems]
+    with pytest.warns(UserWarning, match=r"None of the first 4 expert solutions .* luffy trains away from them"):
+        micro_batch(make_trainer, "luffy", problems=problems)
+
+
 def test_methods_that_train_on_experts_refuse_what_they_cannot_do(make_trainer: TrainerFactory):
     with pytest.raises(ConfigError, match=r"trl.loss_type is 'dapo', but luffy goes with 'grpo'"):
         make_trainer(method="luffy", args={"loss_type": "dapo"})
     with pytest.raises(ConfigError, match=r"sft-grpo has steps without responses, .* Start it with gar train"):
         make_trainer(method="sft-grpo")
+    with pytest.raises(ConfigError, match=r"trl.scale_rewards is 'batch'"):
+        make_trainer(method="luffy", args={"scale_rewards": "batch"})
+    with pytest.raises(ConfigError, match="luffy compares responses with an expert solution, which only the verifier"):
+        make_trainer(method="luffy", reward_funcs=[lambda prompts, **_: [0.0] * len(prompts)])
     bare = [replace(problem, anchors=()) for problem in load_arithmetic("train")[:8]]
     with pytest.raises(DataError, match="chord trains on expert solutions, and none of the 8 problems has one"):
         make_trainer(method="chord", problems=bare)

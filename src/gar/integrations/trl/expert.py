@@ -1,5 +1,6 @@
 """Training on the expert solutions themselves beside TRL's loss: as members of their groups, or by imitation."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -13,7 +14,7 @@ from gar.core import imitation_weight, off_policy_token_losses
 from gar.data.problems import prompt_text
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.methods import Method
-from gar.methods.base import ScoredBatch, outcome_rewards
+from gar.methods.base import ScoredBatch, eligible_responses, outcome_rewards
 from gar.settings import RewardSettings
 from gar.shaping import Shaping
 from gar.spans import SequenceReader
@@ -74,10 +75,22 @@ class ExpertLoss:
             alignment=torch.full((len(new),), torch.nan),
             scored=torch.zeros(len(new), dtype=torch.bool),
         )
+        if self._method.expert_loss == "member" and new and not self._known:
+            self._warn_of_ineligible(facts)
         rewards = outcome_rewards(facts, self._reward).rewards.tolist()
         for i, sequence, reward in zip(new, sequences, rewards, strict=True):
             ids = [*sequence.ids, self._end_token]
             self._known[groups[i]] = _Solution(prompt_ids=sequence.context_ids, ids=ids, reward=reward)
+
+    def _warn_of_ineligible(self, facts: ScoredBatch) -> None:
+        if not bool(eligible_responses(facts, self._reward).any()):
+            fault = "the format" if bool(facts.verified.any()) or not bool(facts.well_formatted.any()) else "the answer"
+            warnings.warn(
+                f"None of the first {len(facts.verified)} expert solutions earns the base reward ({fault} is not what "
+                f"the verifier asks for): {self._method.name} trains away from them. Write them in the format of the "
+                "responses, or set verify.format.",
+                stacklevel=2,
+            )
 
     def inputs(self, trainer: Any, batch: RolloutBatch, in_loss: Tensor) -> dict[str, Tensor]:
         """What `add` needs of each response, beside TRL's own tensors: its group, and advantages where they change.

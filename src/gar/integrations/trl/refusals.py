@@ -67,7 +67,8 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
 def _check_scale(args: Any, shaping: Shaping) -> None:
     """What TRL divides rewards by must be what the run's advantages are divided by."""
     method, advantage, estimator = shaping.method, shaping.advantage, shaping.estimator
-    if estimator == "group" and overrides_advantages(shaping) and args.scale_rewards not in ("group", "none"):
+    overrides = overrides_advantages(shaping) or method.expert_loss == "member"
+    if estimator == "group" and overrides and args.scale_rewards not in ("group", "none"):
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but the advantage section is about groups: use "
             "trl.scale_rewards group or none, or leave the section at TRL's own (advantage.ddof and eps null)"

@@ -158,6 +158,11 @@ class GARTrainer(GRPOTrainer):
         return Judge(initial, tokenizer, settings or JudgeSettings(), tags=self._verifier.tags)
 
     def _make_expert_loss(self) -> ExpertLoss:
+        if self._method.expert_loss == "member" and len(self.reward_funcs) > 1:
+            raise ConfigError(
+                f"{self._method.name} compares responses with an expert solution, which only the verifier rewards. "
+                f"Leave out the {len(self.reward_funcs) - 1} further reward_funcs, or take chord."
+            )
         end = cast(int, self._tokenizer.eos_token_id)
         return ExpertLoss(self._method, self._reader, self._verifier, self._shaping.reward, end_token=end)
 

@@ -23,7 +23,7 @@ from gar.cli.main import main
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import result_of
 from gar.config import dump_config, make_config, read_config, read_preset, with_template
-from gar.errors import RecordError
+from gar.errors import LostRankError, RecordError
 from gar.records import RunFolder
 from gar.records.contents import read_run
 from gar.records.lock import only_writer
@@ -309,6 +309,15 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     assert folder.read_run().error["kind"] == "KeyboardInterrupt"
     folder.update_run(status="running")
     assert folder.read_run().error is None
+
+
+def test_a_run_that_lost_a_rank_is_interrupted_so_that_a_comparison_goes_on_with_it(tmp_path):
+    folder = RunFolder.create(tmp_path, "run")
+    folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)
+    with pytest.raises(LostRankError), _status_of(folder, print):
+        raise LostRankError("rank 0 of 2 has lost another rank")
+    record = folder.read_run()
+    assert (record.status, record.error["kind"]) == ("interrupted", "LostRankError")
 
 
 def test_train_asks_for_the_format_of_the_responses(tmp_path):

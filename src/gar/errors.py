@@ -33,6 +33,10 @@ class LockedError(RecordError):
     """Another process is writing there. Says which, and since when."""
 
 
+class LostRankError(GarError, RuntimeError):
+    """Another rank of the job is gone. The run is interrupted, and can be resumed."""
+
+
 class CollapseError(GarError, RuntimeError):
     """For many steps in a row every response was empty, cut off or wrong. Says since when, the cause and what to do."""
 

@@ -21,7 +21,7 @@ from transformers import PrinterCallback, ProgressCallback
 from gar.before_loading import check_before_loading
 from gar.config import RunConfig, dump_config, with_template
 from gar.data.run_problems import set_name
-from gar.errors import RecordError
+from gar.errors import LostRankError, RecordError
 from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
@@ -155,7 +155,8 @@ class _Run:
         return folder.path
 
     def _run(self, folder: RunFolder, resumption: Resumption | None) -> RunFolder:
-        with _status_of(folder, self.say) if is_main() else contextlib.nullcontext(), self.inputs.verifier:
+        status = _status_of(folder, self.say) if is_main() else contextlib.nullcontext()
+        with status, lost_rank_named(), self.inputs.verifier:
             self.arguments = grpo_arguments(self.config, folder.path)
             if self.config.evaluate.before:
                 on_main(lambda: self.inputs.evaluate(folder, "before", step=0))
@@ -338,7 +339,7 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         say(f"[yellow]Interrupted; {kept}. Go on with: gar train --resume {folder.path}[/]")
         raise KeyboardInterrupt("interrupted") from interrupt
     except BaseException as error:
-        _record_end(folder, "failed", error)
+        _record_end(folder, "interrupted" if isinstance(error, LostRankError) else "failed", error)
         # On a full disk torch.save raises from its ZIP writer.
         unwritten = isinstance(error, RuntimeError) and (
             "inline_container.cc" in str(error) or "StreamWriter" in str(error)

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from gar.errors import ConfigError, GarError
+from gar.errors import ConfigError, LostRankError
 
 Result = TypeVar("Result")
 
@@ -48,16 +48,16 @@ def lost_rank_named() -> Iterator[None]:
     """Turn what a backend raises once another rank is gone into one sentence.
 
     Raises:
-        GarError: A collective failed on several ranks.
+        LostRankError: A collective failed on several ranks.
     """
     try:
         yield
     except RuntimeError as error:
         lost = isinstance(error, dist.DistError) or "gloo" in str(error)  # gloo raises a plain RuntimeError
-        if PartialState().num_processes == 1 or not lost:
+        if PartialState().num_processes == 1 or not lost or isinstance(error, LostRankError):
             raise
         state = PartialState()
-        raise GarError(
+        raise LostRankError(
             f"rank {state.process_index} of {state.num_processes} has lost another rank, and ends: "
             f"{str(error).partition(chr(10))[0]:.200} What ended that one stands in its own output or the launcher's. "
             f"{_RESUME}"

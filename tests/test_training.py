@@ -311,6 +311,16 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     assert folder.read_run().error is None
 
 
+def test_a_failed_run_with_a_damaged_line_of_metrics_is_failed(tmp_path):
+    folder = RunFolder.create(tmp_path, "run")
+    folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)
+    folder.metrics_path.write_text('{"step": 7}\n{"st\n')
+    with pytest.raises(ValueError, match="no"), _status_of(folder, print):
+        raise ValueError("no")
+    record = folder.read_run()
+    assert (record.status, record.error["after_step"]) == ("failed", 7)
+
+
 def test_a_run_that_lost_a_rank_is_interrupted_so_that_a_comparison_goes_on_with_it(tmp_path):
     folder = RunFolder.create(tmp_path, "run")
     folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)

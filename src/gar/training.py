@@ -37,6 +37,7 @@ from gar.records import RolloutRecord, RunFolder
 from gar.records.checkpoints import last_checkpoint, remove_later
 from gar.records.folders import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import only_writer
+from gar.records.metrics import sound_metrics
 from gar.records.run_record import RunStatus, error_record
 from gar.resuming import Resumption, checkpoint_errors, read_resumption
 from gar.run_inputs import RunInputs, Say
@@ -355,5 +356,5 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
 def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
     """Write into `run.json` how the run ended and why, as far as the disk allows it."""
     with contextlib.suppress(RecordError):
-        rows = folder.read_metrics()
+        rows, _ = sound_metrics(folder.metrics_path)
         folder.update_run(status=status, error=error_record(error, rows[-1]["step"] if rows else 0))

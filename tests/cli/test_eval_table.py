@@ -75,7 +75,6 @@ def test_eval_table_says_what_it_cannot_compare(make, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "name a folder that `gar eval score` has graded"),
         (["{base}", "{base}"], "two models are called base; name them: LABEL=FOLDER."),
         (["{base}", "--ks", "9"], "pass@9 needs 9 samples per problem"),
     ],

@@ -7,7 +7,7 @@ where no other setting ends so (`--answer-field`), with hyphens or underscores, 
 import dataclasses
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import tyro
@@ -68,7 +68,11 @@ def parse(
     known = [flag if options.get("use_underscores") else flag.replace("_", "-") for flag in flags(kind)]
     known = [*dict.fromkeys(known), *others]
     arguments = list(arguments)
-    if isinstance(kind, dict) and arguments and not arguments[0].startswith("-") and arguments[0] not in kind:
+    if tyro.conf.FlagConversionOff not in options.get("config", ()):
+        arguments = _without_words(arguments, {_same(flag) for flag in flags(kind, of=bool)})
+    if isinstance(kind, dict) and not arguments:
+        raise UsageError(f"expected one of {', '.join(kind)}. {prog} --help says more.")
+    if isinstance(kind, dict) and not arguments[0].startswith("-") and arguments[0] not in kind:
         hint = nearest(arguments[0], kind)
         raise UsageError(f"unknown command '{arguments[0]}', expected one of {', '.join(kind)}.{hint}")
     while True:
@@ -86,10 +90,27 @@ def _raise(event: ParseErrorEvent) -> None:
     raise _Misread(event)
 
 
-def flags(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """Every flag of a class of settings or of a function. Positional arguments are among them and do no harm."""
+def _without_words(arguments: list[str], switches: Collection[str]) -> list[str]:
+    """`--overwrite True` as `--overwrite`, and `--overwrite False` as `--no-overwrite`: `gar train` writes the word."""
+    kept: list[str] = []
+    for argument in arguments:
+        flag = kept[-1] if kept else ""
+        name, equals, value = argument.partition("=")
+        if argument in ("True", "False") and flag.startswith("--") and _same(flag) in switches:
+            name, equals, value = kept.pop(), "=", argument
+        if equals and value in ("True", "False") and _same(name) in switches:
+            argument = name if value == "True" else f"--no-{name.removeprefix('--')}"
+        kept.append(argument)
+    return kept
+
+
+def flags(kind: Any, prefix: str = "--", of: type | None = None) -> Iterator[str]:
+    """Every flag of a class of settings or of a function, or those whose value is of one type.
+
+    Positional arguments are among them and do no harm.
+    """
     if isinstance(kind, dict):  # of commands
-        yield from (flag for command in kind.values() for flag in flags(command))
+        yield from (flag for command in kind.values() for flag in flags(command, of=of))
         return
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         marks = getattr(hint, "__metadata__", ())
@@ -97,8 +118,8 @@ def flags(kind: Any, prefix: str = "--") -> Iterator[str]:
         if name in ("return", "model_config") or name.startswith("_"):
             continue
         if isinstance(inner, type) and (issubclass(inner, BaseModel) or dataclasses.is_dataclass(inner)):
-            yield from flags(inner, prefix if tyro.conf.OmitArgPrefixes in marks else f"{prefix}{name}.")
-        elif inner is not dict and typing.get_origin(inner) is not dict:
+            yield from flags(inner, prefix if tyro.conf.OmitArgPrefixes in marks else f"{prefix}{name}.", of)
+        elif of in (None, inner) and inner is not dict and typing.get_origin(inner) is not dict:
             yield f"{prefix}{name}"
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from gar.cli.arguments import parse
-from gar.errors import ConfigError
+from gar.errors import UsageError
 from gar.settings import Settings
 
 _DESCRIPTION = """Benchmarks and models in one table, with intervals and paired tests:
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     """
     settings = parse(_Arguments, arguments, prog="gar eval table", description=_DESCRIPTION)
     if not settings.models:
-        raise ConfigError("name a folder that `gar eval score` has graded, for example evals/MODEL.")
+        raise UsageError("name a folder that `gar eval score` has graded, for example evals/MODEL.")
     from gar.evaluation import benchmark_table as tables
     from gar.evaluation.model_comparison import load_model
     from gar.records.files import write_atomic

@@ -7,7 +7,7 @@ import tyro
 from pydantic import Field
 
 from gar.cli.arguments import parse
-from gar.errors import ConfigError
+from gar.errors import ConfigError, UsageError
 from gar.report.options import ReportOptions
 
 # Blank lines and indentation as tyro lays them out.
@@ -25,7 +25,7 @@ A run may be unfinished, from an older version, or lack files: the page says wha
 
 
 class _Arguments(ReportOptions):
-    runs: Annotated[tuple[Path, ...], Field(min_length=1), tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
     """Run folders, or folders of them."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.html")] = None
     """The file to write. An earlier report about the same runs is replaced."""
@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> int:
         GarError: Anything that keeps the command from its work; its text is for the user.
     """
     settings = parse(_Arguments, arguments, prog="gar report", description=_DESCRIPTION)
+    if not settings.runs:
+        raise UsageError("name a run folder, or a folder of them, for example runs/NAME.")
     if settings.serve == (settings.out is not None):
         raise ConfigError("either --out FILE.html, to write the page, or --serve, to follow the runs in a browser")
     if settings.serve:

@@ -62,6 +62,16 @@ def test_the_other_spelling_of_a_field_is_the_same(tmp_path: Path, make):
     assert make(tmp_path, "dr-grpo", scale_rewards=False).scale_rewards == "none"
 
 
+def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
+    config = make_config({"trl": CPU})
+    assert grpo_arguments(config, tmp_path).max_completion_length == 64
+    assert (
+        grpo_arguments(make_config({"trl": {**CPU, "max_completion_length": 48}}), tmp_path).max_completion_length == 48
+    )
+    other = make_config({"trl": CPU, "model": {"path": "Qwen/Qwen3-0.6B"}})
+    assert grpo_arguments(other, tmp_path).max_completion_length == GRPOConfig.max_completion_length
+
+
 def test_methods_without_fields_keep_the_losses_default_of_their_way(tmp_path: Path):
     assert from_command_line(tmp_path, "gar-grpo").loss_type == DEFAULTS["loss_type"] == "grpo"
     assert from_python(tmp_path, "gar-grpo").loss_type == GRPOConfig(output_dir=str(tmp_path), **CPU).loss_type

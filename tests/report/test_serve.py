@@ -74,6 +74,7 @@ def test_the_table_lists_the_runs_below_the_folder(server):
         ("/report.json?run=../runs/new", "127.0.0.1", 404),
         ("/rollouts.json?run=new&step=one", "127.0.0.1", 404),
         ("/run.json?run=new", "127.0.0.1", 404),
+        ("/report.json", "127.0.0.1", 404),
     ],
 )
 def test_other_hosts_and_paths_are_refused(server, path, host, status):

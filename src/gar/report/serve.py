@@ -72,6 +72,8 @@ class LiveReport:
         Raises:
             KeyError: No such part or run.
         """
+        if name != "runs" and not runs:
+            raise KeyError(name)
         with self._lock:
             found = find_runs(self._paths)
             paths = [found[run] for run in runs] if name != "runs" else list(found.values())

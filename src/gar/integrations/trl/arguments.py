@@ -33,7 +33,7 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
             refuses the combination, with its own words.
     """
     check_fields(config.trl)
-    chosen = DEFAULTS | _device_defaults() | config.trl
+    chosen = DEFAULTS | _device_defaults() | _model_defaults(config) | config.trl
     try:
         args = GRPOConfig(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
     except (TypeError, ValueError) as error:
@@ -48,6 +48,12 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
             "at least 2"
         )
     return args
+
+
+def _model_defaults(config: RunConfig) -> dict[str, Any]:
+    """TRL's default length fills the whole context of the embedded models."""
+    embedded = config.model.path.partition(":")[0] == "embedded"
+    return {"max_completion_length": 64} if embedded else {}
 
 
 def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | None = None) -> GRPOConfig:

@@ -138,6 +138,13 @@ def test_iter_rows_streams_a_folder_through_datasets(tmp_path):
     assert list(iter_rows(str(tmp_path), split="test")) == [(1, {"a": 2})]
 
 
+def test_iter_rows_names_the_file_of_a_bad_line_in_a_folder(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"prompt": "1+1="}\n')
+    (tmp_path / "b.jsonl").write_text('{"prompt": "1+1="}\n{"prompt": \n')
+    with pytest.raises(DataError, match=r"b\.jsonl:2: "):
+        list(iter_rows(str(tmp_path)))
+
+
 def test_iter_rows_names_the_splits_a_folder_has(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(DataError, match=r"cannot be loaded with split='tset'.*Available splits: \['train'\]"):

@@ -222,9 +222,22 @@ def _dataset_rows(source: str, *, split: str, subset: str | None, revision: str 
             "is set, or there is no network), give a local .jsonl or .parquet file or a downloaded folder."
         ) from error
     except (OSError, ValueError) as error:
+        _read_each_file(Path(source))
         raise DataError(
             f"{source}: cannot be loaded with split={split!r}, subset={subset!r}, revision={revision!r}: {error}"
         ) from error
+
+
+def _read_each_file(folder: Path) -> None:
+    """Find the line for which `datasets` refused the folder.
+
+    Raises:
+        DataError: Names the file and the line of the first that cannot be read.
+    """
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in FILE_SUFFIXES and path.is_file():
+            for _ in iter_rows(str(path)):
+                pass
 
 
 def json_type(value: object) -> str:

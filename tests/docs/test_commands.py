@@ -228,7 +228,7 @@ def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, m
     "text",
     ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
      "gar data check a.jsonl --tokeniser x", "gar analyze tokns RUN", "gar compare main --dryrun",
-     "gar report --out x.html", "gar score embedded",
+     "gar report RUN --ot x.html", "gar score embedded",
      "python examples/score_a_file.py a b", "python -m studies.rivals sdtf", "make tset", "pip install 'gar-rl[pfet]'",
      "accelerate launch --num_proceses 2 -m gar train", "torchrun --nproc-per-node 2 -m gar trian"],
 )  # fmt: skip

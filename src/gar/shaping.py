@@ -339,7 +339,7 @@ class ShapedTable:
         Under joint the rewards hold the bonuses, and both stay as they are.
 
         Args:
-            advantages: Of this table's rewards, float64 [responses].
+            advantages: Made of this table's rewards, float64 [responses].
         """
         if not self.shaping.separates:
             return self, advantages

@@ -19,8 +19,8 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PA
 
 # Imported here, so that no fork has to.
 import matplotlib.backends.backend_agg
-import matplotlib.backends.backend_svg  # noqa: F401
-import peft  # noqa: F401
+import matplotlib.backends.backend_svg  # noqa: F401  every fork draws with it
+import peft  # noqa: F401  every fork loads it
 import PIL.Image
 import torch
 import transformers.models.qwen3.modeling_qwen3  # noqa: F401

@@ -81,7 +81,7 @@ def separate_bonuses(
     all-correct group with almost equal b gets almost nothing: no division by the spread of the bonus alone.
 
     Args:
-        advantages: Of the outcome without the bonus, by any estimator.
+        advantages: Advantages of the outcome without the bonus, by any estimator.
         eligible: Verified and well formatted, P(x) of the paper.
         alignment: b_i. Entries outside Q(x), the eligible and scored responses, are not read and may be NaN.
         group_index: Which problem a response answers; any integers, any order.

@@ -179,7 +179,7 @@ class Report:
         sentences: Its numbers.
         notes: What the report cannot show.
         tiles: One run at a glance.
-        tables: Of the summary.
+        tables: Tables of the summary.
         all_runs: Every run on a line; None where there is one.
         charts: Metrics over the steps, those of the summary first.
         chart_note: What lines and bands are.

@@ -39,7 +39,7 @@ class AnchorCache:
 
     Args:
         name: From `cache_name`.
-        width: Of a vector.
+        width: Dimension of a vector.
         folder: Another folder than the user's cache.
     """
 

@@ -24,7 +24,7 @@ def spread_bonuses(outcome: Tensor, bonuses: Tensor, shares: list[list[float]], 
     Args:
         outcome: Advantages of the outcome alone, [responses].
         bonuses: [responses].
-        shares: Of the tokens of each response whose bonus is not 0, in order.
+        shares: Shares of the tokens of each response whose bonus is not 0, in order.
         mask: True for the tokens in the loss, [responses, tokens].
 
     Returns:

@@ -134,8 +134,8 @@ def spelled(argument: str, known: Sequence[str]) -> str:
         return argument
     leaf = _leaf(name)
     names = {leaf, *(other for group in _SAME if leaf in group for other in group)}
-    found = [flag for flag in known if _leaf(flag) in names]
-    exact = [flag for flag in found if _leaf(flag) == leaf] or found
+    similar = [flag for flag in known if _leaf(flag) in names]
+    exact = [flag for flag in similar if _leaf(flag) == leaf] or similar
     if "." in name.removeprefix("--"):
         exact = [flag for flag in exact if "." not in flag.removeprefix("--")]  # of another section: another setting
     if len(exact) > 1:
@@ -176,9 +176,9 @@ def _explained(event: ParseErrorEvent, arguments: Sequence[str], known: Sequence
 
 def _refused(message: str, flag: str, argument: Any, arguments: Sequence[str]) -> str:
     """A value of the wrong type or range. pydantic says which field of which section, and what it got."""
-    found = re.search(r"for \w+\n(?:(\w[\w.]*)\n)?\s+(.*?) \[type=\w+, input_value=(.*), input_type", message)
-    if found:
-        leaf, text, value = found[1] or "", found[2].removeprefix("Value error, "), found[3]
+    refusal = re.search(r"for \w+\n(?:(\w[\w.]*)\n)?\s+(.*?) \[type=\w+, input_value=(.*), input_type", message)
+    if refusal:
+        leaf, text, value = refusal[1] or "", refusal[2].removeprefix("Value error, "), refusal[3]
         given = [name for name in (word.partition("=")[0] for word in arguments) if name.startswith("--")]
         named = [name for name in given if leaf and _leaf(name) == leaf.partition(".")[0].replace("_", "-")]
         return f"{in_words(named[-1], text)}, got {value}" if named else text

@@ -143,12 +143,12 @@ def _process(run: PlannedRun, workers: Workers, devices: str | None) -> tuple[su
     config_path, log_path = (run.folder.with_name(f"{run.folder.name}.{ending}") for ending in ("yaml", "log"))
     write_atomic(config_path, dump_config(run.config))
     count = str(workers.threads)
-    own = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+    visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
     try:
         with log_path.open("wb") as log:
             process = subprocess.Popen(
                 [*_CHILD, str(config_path), *workers.launcher],
-                env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, **own},
+                env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, **visible},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

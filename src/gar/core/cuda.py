@@ -80,11 +80,11 @@ def exponentials_kernel(
     token = tl.program_id(0).to(tl.int64)
     reference = tl.load(reference_ptr + token)
     column = tl.load(column_ptr + token)
-    here = (column >= 0) & (column < rows)
-    logit = tl.load(raw_ptr + token * rows + column, mask=here, other=-float("inf"))
+    in_tile = (column >= 0) & (column < rows)
+    logit = tl.load(raw_ptr + token * rows + column, mask=in_tile, other=-float("inf"))
     if HAS_BIAS:
-        logit += tl.load(bias_ptr + column, mask=here, other=0.0)
-    excluded = tl.where(here, tl.exp(logit * slope - reference), 0.0)
+        logit += tl.load(bias_ptr + column, mask=in_tile, other=0.0)
+    excluded = tl.where(in_tile, tl.exp(logit * slope - reference), 0.0)
     total = tl.zeros([BLOCK], dtype=tl.float32)
     for start in range(0, rows, BLOCK):
         columns = start + tl.arange(0, BLOCK)

@@ -20,7 +20,7 @@ def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
         ConfigError: A run is named twice.
         RecordError: A path does not exist, or there is no run in it.
     """
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for path in map(Path, paths):
         inside = [path] if is_run_folder(path) else [*_below(path, _MAX_DEPTH)]
         if not path.is_dir():
@@ -32,10 +32,10 @@ def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
             )
         for run in inside:
             name = run.relative_to(path).as_posix() if run != path else run.resolve().name
-            found[name if name not in found else str(run)] = run
-    if len({run.resolve() for run in found.values()}) < len(found):
+            by_name[name if name not in by_name else str(run)] = run
+    if len({run.resolve() for run in by_name.values()}) < len(by_name):
         raise ConfigError(f"every run once, got {', '.join(map(str, paths))}")
-    return found
+    return by_name
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:

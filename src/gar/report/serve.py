@@ -75,8 +75,8 @@ class LiveReport:
         if name != "runs" and not runs:
             raise KeyError(name)
         with self._lock:
-            found = find_runs(self._paths)
-            paths = [found[run] for run in runs] if name != "runs" else list(found.values())
+            by_name = find_runs(self._paths)
+            paths = [by_name[run] for run in runs] if name != "runs" else list(by_name.values())
             patterns = _FILES if name == "runs" else (*_FILES, *_MORE_FILES)
             tag = _digest(*paths, *(_stamp(path, patterns) for path in paths), steps)
             if tag == known:
@@ -85,7 +85,7 @@ class LiveReport:
             if self._parts.get(key, ("",))[0] != tag:
                 if len(self._parts) >= _MAX_KEPT:
                     self._parts.clear()
-                self._parts[key] = tag, self._json(name, dict(zip(runs or found, paths, strict=True)), steps, tag)
+                self._parts[key] = tag, self._json(name, dict(zip(runs or by_name, paths, strict=True)), steps, tag)
             return self._parts[key]
 
     def stop(self) -> None:

@@ -141,9 +141,9 @@ class GarScorer:
         plan = VectorPlan(members, table.needed, anchor_keep_fraction=signal.anchor_keep_fraction)
         norms = torch.full((len(members),), torch.nan, dtype=torch.float64)
         if signal.similarity != "mean":
-            found = token_alignments(parts, plan, signal, shares=tokens)
-            norms[plan.members] = found.means[plan.members].double().norm(dim=-1).cpu()
-            return table.shape(found.alignment), norms, found.shares
+            compared = token_alignments(parts, plan, signal, shares=tokens)
+            norms[plan.members] = compared.means[plan.members].double().norm(dim=-1).cpu()
+            return table.shape(compared.alignment), norms, compared.shares
         means = signal_means(parts, plan.sequences, signal, keep_fractions=plan.keep_fractions)
         norms[plan.members] = means[: len(plan.members)].double().norm(dim=-1).cpu()
         aligned = plan.align(means)

@@ -134,11 +134,11 @@ def _room(settings: SignalSettings, width: int, group: AnchoredGroup) -> int:
 def _anchor_vectors(
     parts: ModelParts, anchors: Sequence[TokenSequence], settings: SignalSettings
 ) -> list[_TokenVectors]:
-    found: dict[int, _TokenVectors] = {}
+    by_place: dict[int, _TokenVectors] = {}
     for members, tokens in scored_tokens(parts, anchors, settings.max_batch_tokens):
         vectors = _vectors(parts, tokens, settings)
-        found |= {i: vectors.only(place) for place, i in enumerate(members)}
-    return list(found.values())
+        by_place |= {i: vectors.only(place) for place, i in enumerate(members)}
+    return list(by_place.values())
 
 
 def _batches(

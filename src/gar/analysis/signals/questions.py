@@ -71,9 +71,11 @@ class Questions:
                        worse=(two, target))
             )  # fmt: skip
 
-    def ask_anchor(self, kind: str, response: LabelledSolution, own: LabelledSolution, other: LabelledSolution) -> None:
+    def ask_anchor(
+        self, kind: str, response: LabelledSolution, right: LabelledSolution, other: LabelledSolution
+    ) -> None:
         """Which of two anchors is the response more like?"""
-        one, better, worse = (self.index_of(solution) for solution in (response, own, other))
+        one, better, worse = (self.index_of(solution) for solution in (response, right, other))
         self.triples.append(
             Triple(question="own", kind=kind, problem_id=response.problem_id, better=(one, better), worse=(one, worse))
         )

@@ -100,14 +100,14 @@ class _Batch:
         self._group = group
         gathered: list[Any] = [None] * dist.get_world_size(group)
         dist.all_gather_object(gathered, [(payload.position, payload.facts) for payload in payloads], group=group)
-        everyone = sorted(
+        gathered_facts = sorted(
             ((position, facts, owner) for owner, pairs in enumerate(gathered) for position, facts in pairs),
             key=lambda entry: entry[0],
         )
-        self.table = RewardTable(shaping, [facts for _, facts, _ in everyone])
-        self._owners = [owner for _, _, owner in everyone]
+        self.table = RewardTable(shaping, [facts for _, facts, _ in gathered_facts])
+        self._owners = [owner for _, _, owner in gathered_facts]
         self._rank = dist.get_rank(group)
-        place_of = {position: i for i, (position, _, _) in enumerate(everyone)}
+        place_of = {position: i for i, (position, _, _) in enumerate(gathered_facts)}
         self.places = [place_of[payload.position] for payload in payloads]
         """Where this rank's responses stand among all."""
 
@@ -141,10 +141,10 @@ class _Batch:
         anchors = response_means.new_zeros(len(groups), response_means.shape[1])
         anchors[self.anchor_rows_here()] = anchor_means
         dist.all_reduce(anchors, group=self._group)
-        here = self.needed_here()
-        scored = align(response_means, [self.payloads[k].facts.group_index for k in here], unit_rows(anchors), groups)
+        needed = self.needed_here()
+        scored = align(response_means, [self.payloads[k].facts.group_index for k in needed], unit_rows(anchors), groups)
         alignment = torch.zeros(len(self.table.facts), dtype=torch.float64, device=response_means.device)
-        alignment[[self.places[k] for k in here]] = scored.alignment.to(alignment)
+        alignment[[self.places[k] for k in needed]] = scored.alignment.to(alignment)
         dist.all_reduce(alignment, group=self._group)  # each entry is one rank's, 0 on the others
         return alignment.cpu().where(self.table.needed, torch.nan)
 
@@ -162,19 +162,19 @@ def _means(
     """
     tokens: list[Tensor] = rollout_data["tokens"]
     prompts = [len(ids) - n for ids, n in zip(tokens, rollout_data["response_lengths"], strict=True)]
-    here = batch.needed_here()
-    responses = [ScoredSequence.cut(tokens[k], prompts[k], batch.payloads[k].positions) for k in here if seen is None]
+    needed = batch.needed_here()
+    responses = [ScoredSequence.cut(tokens[k], prompts[k], batch.payloads[k].positions) for k in needed if seen is None]
     anchors = _anchor_sequences(batch, signal, tokens[0].device)
     means = sequence_means(args, policy_chunks(), [*responses, *anchors], signal, device=tokens[0].device)
     if means is None:
         return None
     if seen is None:
-        return means[: len(here)], means[len(here) :]
+        return means[: len(needed)], means[len(needed) :]
     everything = [
-        ScoredSequence.whole(tokens[k], prompts[k], batch.payloads[k].positions if k in here else ())
+        ScoredSequence.whole(tokens[k], prompts[k], batch.payloads[k].positions if k in needed else ())
         for k in range(len(tokens))
     ]
-    return captured_means(args, seen, rollout_data["micro_batch_indices"], everything, signal)[here], means
+    return captured_means(args, seen, rollout_data["micro_batch_indices"], everything, signal)[needed], means
 
 
 def _anchor_sequences(batch: _Batch, signal: SignalSettings, device: Any) -> list[ScoredSequence]:

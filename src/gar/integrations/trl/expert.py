@@ -145,15 +145,15 @@ class ExpertLoss:
             decay_steps = round(DECAY_FRACTION * trainer.state.max_steps)
             weight = imitation_weight(trainer.state.global_step, decay_steps)
             metrics["gar/imitation_weight"].append(weight)
-            own = _mean_per_solution(-log_probs, mask, counts)
-            return (1 - weight) * loss + weight * own / accumulation
+            imitation = _mean_per_solution(-log_probs, mask, counts)
+            return (1 - weight) * loss + weight * imitation / accumulation
         rows = len(inputs["expert_group"])
         first = [int((inputs["expert_group"] == group).nonzero()[0]) for group in groups]
         advantages = inputs["expert_advantages"][first][:, None]
-        own = _mean_per_solution(off_policy_token_losses(log_probs, advantages), mask, counts)
+        expert_loss = _mean_per_solution(off_policy_token_losses(log_probs, advantages), mask, counts)
         # Each solution is one more member of its group of responses.
         share = counts.sum() / trainer.num_generations
-        return (rows * loss + share * own / accumulation) / (rows + share)
+        return (rows * loss + share * expert_loss / accumulation) / (rows + share)
 
     def _log_probs(self, trainer: Any, model: Any, groups: Sequence[int], device: Any) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the solutions' tokens and which of them count, [solutions, tokens]."""

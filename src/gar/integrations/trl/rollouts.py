@@ -173,12 +173,12 @@ class RolloutBatch:
         """
         count = num_token_forwards(plan, settings, parts.width, self.held)
         num_idle = most(count) - count
-        found = token_alignments(parts, plan, settings, hidden=self.held)
+        compared = token_alignments(parts, plan, settings, hidden=self.held)
         _run_idle_forwards(parts, num_idle)
         self.held.clear()
-        self.means[plan.members] = found.means[plan.members]
+        self.means[plan.members] = compared.means[plan.members]
         self.has_means[plan.members] = True
-        return found.alignment
+        return compared.alignment
 
     def compute_missing(
         self,

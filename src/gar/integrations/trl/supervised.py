@@ -89,6 +89,6 @@ def solution_rows(
 def _sft_arguments(args: GRPOConfig, num_steps: int) -> SFTConfig:
     """The run's arguments, as far as both trainers have them; whole solutions, unpacked."""
     shared = {field.name: getattr(args, field.name) for field in dataclasses.fields(TrainingArguments) if field.init}
-    own = {"max_steps": num_steps, "max_length": None, "packing": False, "completion_only_loss": True}
-    own |= {"eval_strategy": "no"}
-    return SFTConfig(**(shared | own))
+    fixed = {"max_steps": num_steps, "max_length": None, "packing": False, "completion_only_loss": True}
+    fixed |= {"eval_strategy": "no"}
+    return SFTConfig(**(shared | fixed))

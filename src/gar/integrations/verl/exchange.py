@@ -84,5 +84,5 @@ def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tens
 def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
     """Those of one rank where each of several holds `length` tokens in turn (Ulysses sequence parallelism)."""
     first = rank * length
-    here = (rows.positions >= first) & (rows.positions < first + length)
-    return ScoredRows(rows.positions[here] - first, rows.target_ids[here], rows.response_index[here])
+    of_rank = (rows.positions >= first) & (rows.positions < first + length)
+    return ScoredRows(rows.positions[of_rank] - first, rows.target_ids[of_rank], rows.response_index[of_rank])

@@ -192,10 +192,11 @@ class SignalSettings(Settings):
     weighting: Literal["norm", "unit"] = "norm"
     """norm averages the tokens' vectors as they are (the paper). unit scales each to length 1 first, so that tokens
     that the policy is sure of count as much as the others."""
-    similarity: Literal["mean", "match", "ordered", "kernel"] = "mean"
+    similarity: Literal["mean", "match", "ordered", "sum", "kernel"] = "mean"
     """What compares a response with an anchor. mean: the cosine of their mean vectors (the paper). match: every token
-    finds its most similar counterpart. ordered: the best pairing of tokens that keeps their order. kernel: the
-    normalised kernel of gradients and hidden states. The last three under TRL and GarScorer alone."""
+    finds its most similar counterpart. ordered: the best pairing of tokens that keeps their order. sum: half the
+    sum of the cosines of mean gradients and of mean vectors at unit length. kernel: the normalised kernel of gradients
+    and hidden states. All but mean under TRL and GarScorer alone."""
     match: Literal["recall", "precision", "f"] = "recall"
     """For similarity match: the mean over the anchor's tokens (recall), over the response's, or the mean of both."""
     temperature: Annotated[float, Field(gt=0)] = 1.0

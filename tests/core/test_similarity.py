@@ -8,6 +8,7 @@ from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.closed_form import unit_tokens
 from gar.core.similarity import (
     ResponseTokens,
+    cosine_sum,
     dimension_sizes,
     kernel_similarity,
     mean_similarity,
@@ -92,6 +93,32 @@ def test_mean_similarity_of_a_certain_token_counts_only_under_unit():
     assert mean_similarity(responses, anchor, weighting="unit").item() == pytest.approx(0.5**0.5)
 
 
+# ----------------------------------------------------------------------------------------------------- sum of cosines
+
+
+def test_cosine_sum_is_half_of_two_cosines_and_its_shares_add_up():
+    (gradients, anchor_gradients), (states, anchor_states) = group(1), group(2)
+    products = gradients._replace(vectors=gradients.vectors * states.vectors)
+    direct = mean_similarity(gradients, anchor_gradients)
+    units = mean_similarity(products, anchor_gradients * anchor_states, weighting="unit")
+    similarity, shares = cosine_sum(gradients, states.vectors, anchor_gradients, anchor_states)
+    torch.testing.assert_close(similarity[:3], (direct + units)[:3] / 2)
+    assert similarity[3].isnan()  # no token
+    sums = torch.zeros(4).index_add_(0, gradients.response_index, shares)
+    torch.testing.assert_close(sums[:3], similarity[:3])
+
+
+def test_cosine_sum_has_no_number_where_one_mean_has_no_direction():
+    ones = torch.ones(3, 2)
+    vectors = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, torch.inf]])  # the first response cancels
+    group = ResponseTokens(vectors, torch.tensor([0, 0, 1]), 2)
+    similarity, shares = cosine_sum(group, ones, ones[:1], ones[:1])
+    assert similarity.isnan().all()
+    assert shares.tolist() == [0, 0, 0]
+    lone = ResponseTokens(ones[:1], torch.tensor([0]), 1)
+    assert cosine_sum(lone, ones[:1], 0 * ones[:1], ones[:1]).similarity.isnan().all()
+
+
 # ---------------------------------------------------------------------------------------------------------- kernel
 
 
@@ -127,6 +154,7 @@ def similarities(responses: ResponseTokens, anchor: torch.Tensor) -> dict[str, t
         "recall": match.recall,
         "precision": match.precision,
         "ordered": ordered_match(responses, anchor).recall,
+        "sum": cosine_sum(responses, responses.vectors, anchor, anchor).similarity,
         "kernel": kernel_similarity(responses, responses.vectors, anchor, anchor),
     }
 
@@ -165,7 +193,7 @@ def test_token_that_is_not_finite_stays_with_its_response(value):
         torch.testing.assert_close(values[[0, 2]], clean[name][[0, 2]], msg=name)
     broken = anchor.clone()
     broken[2, 0] = value
-    for name in ("recall", "precision", "ordered", "kernel"):
+    for name in ("recall", "precision", "ordered", "sum", "kernel"):
         assert similarities(responses, broken)[name][:3].isnan().all(), name
 
 

@@ -204,7 +204,7 @@ def test_write_solution_worked_examples():
     assert working("running", "symbols") == "[ = 7 ; = 9 ; = 7 ]"
     assert working("guess", "words") == "ok maybe is 7 so"
     assert working("prefix", "words") == "ok plus 3 4 is 7 then times 7 7 is 9 then minus 9 2 is 7 so"
-    assert working("padded", "words") == "ok hm hm hm is 7 then hm hm hm is 9 then hm hm hm is 7 so"
+    assert working("padded", "words") == "ok is 7 hm hm hm then is 9 hm hm hm then is 7 hm hm hm so"
     assert working("padded-guess", "symbols") == "[ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]"
     assert write_solution(PROBLEM, "guess", "symbols") == "<think> [ ? = 7 ] </think> <answer> 7 </answer>"
 

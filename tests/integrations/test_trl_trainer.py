@@ -423,7 +423,14 @@ def test_prompt_holding_tags_does_not_change_the_spans(make_trainer: TrainerFact
 
 def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
     alignments: list[list[float]] = []
-    for setting in ({}, {"limit_tokens": 2}, {"kind": "hidden"}, {"weighting": "unit"}, {"similarity": "kernel"}):
+    for setting in (
+        {},
+        {"limit_tokens": 2},
+        {"kind": "hidden"},
+        {"weighting": "unit"},
+        {"similarity": "sum"},
+        {"similarity": "kernel"},
+    ):
         signal = SignalSettings(**setting)
         trainer, records = make_trainer(signal=signal, args={"learning_rate": 0.0})
         trainer.train()

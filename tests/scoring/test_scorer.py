@@ -296,7 +296,9 @@ def test_token_shares_add_up_to_the_alignment(embedded, scorer, groups):
         assert max(map(abs, shares)) > 0.01
 
 
-@pytest.mark.parametrize("setting", [{}, {"weighting": "unit"}, {"similarity": "match"}], ids=str)
+@pytest.mark.parametrize(
+    "setting", [{}, {"weighting": "unit"}, {"similarity": "match"}, {"similarity": "sum"}], ids=str
+)
 def test_token_shares_follow_the_best_anchor(embedded, verifier, groups, setting):
     scorer = GarScorer(*embedded, verifier=verifier, signal=SignalSettings(**setting))
     group = replace(groups[0], anchors=groups[0].responses[:6:2])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gar.core.similarity import ResponseTokens, kernel_similarity
+from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity
 from gar.core.token_match import ordered_match, token_match
 from gar.errors import ConfigError
 from gar.models.families import find_parts
@@ -29,6 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "f": {"similarity": "match", "match": "f"},
     "gradient": {"similarity": "match", "kind": "gradient", "temperature": 2.0},
     "ordered": {"similarity": "ordered"},
+    "sum": {"similarity": "sum"},
     "kernel": {"similarity": "kernel"},
 }
 # Ours is float32, the second route float64 but for the model's own float32 norms.
@@ -68,7 +69,7 @@ def expected_alignment(model: Any, row: TableRow, name: str) -> float:
 
     def tokens_of(sequence: TokenSequence) -> tuple[ResponseTokens, Tensor]:
         kind, temperature = SETTINGS[name].get("kind", "gradient-activation"), SETTINGS[name].get("temperature", 1.0)
-        u = token_rows(model, sequence, "gradient" if name == "kernel" else kind, temperature)
+        u = token_rows(model, sequence, "gradient" if name in ("sum", "kernel") else kind, temperature)
         ((_, tokens),) = scored_tokens(find_parts(model), [sequence], 10_000)
         return ResponseTokens(u, torch.zeros(len(u), dtype=torch.long), 1), tokens.hidden.double()
 
@@ -78,6 +79,8 @@ def expected_alignment(model: Any, row: TableRow, name: str) -> float:
         others, other_hidden = tokens_of(anchor)
         if name == "kernel":
             values.append(kernel_similarity(response, hidden, others.vectors, other_hidden))
+        elif name == "sum":
+            values.append(cosine_sum(response, hidden, others.vectors, other_hidden).similarity)
         elif name == "ordered":
             values.append(ordered_match(response, others.vectors).recall)
         else:
@@ -100,11 +103,11 @@ def test_token_alignments_are_those_of_autograds_vectors(model, name):
             assert sum(found.shares[i]) == pytest.approx(float(found.alignment[i]), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["recall", "ordered", "kernel"])
+@pytest.mark.parametrize("name", ["recall", "ordered", "sum", "kernel"])
 def test_token_alignments_do_not_depend_on_passes_memory_or_company(model, name):
     parts, settings = find_parts(model), SignalSettings(**SETTINGS[name])
     whole = token_alignments(parts, plan_of(rows()), settings).alignment
-    copies = {"recall": 2, "ordered": 4, "kernel": 5}[name]
+    copies = {"recall": 2, "ordered": 4, "sum": 7, "kernel": 5}[name]
     least = 2 * 4 * 24 * copies * (17 + 20)  # the longest response of a group, and its group's anchors
     tight = settings.model_copy(update={"memory_bytes": least, "max_batch_tokens": 30})
     torch.testing.assert_close(token_alignments(parts, plan_of(rows()), tight).alignment, whole, **CLOSE)

@@ -1,8 +1,9 @@
 """How alike a response and an anchor are, from the vectors of their tokens.
 
 For the responses of a group and the anchor of their problem: the cosine of mean vectors (the paper's form, with token
-vectors as they are or scaled to unit length), and a kernel of gradients and hidden states. `token_match` compares token
-by token. Token vectors of one group exist at a time, and products of tokens with tokens within a limit of memory.
+vectors as they are or scaled to unit length), a sum of two cosines, and a kernel of gradients and hidden states.
+`token_match` compares token by token. Token vectors of one group exist at a time, and products of tokens with tokens
+within a limit of memory.
 """
 
 from typing import NamedTuple, get_args
@@ -139,6 +140,72 @@ def token_counts(responses: ResponseTokens) -> Tensor:
     return torch.bincount(responses.response_index, minlength=responses.num_responses).clamp(min=1)[:, None]
 
 
+class CosineSum(NamedTuple):
+    """Result of `cosine_sum`.
+
+    Attributes:
+        similarity: float32 in [-1, 1] [responses], NaN where there is none.
+        shares: float32 [tokens]: each token's share in the similarity of its response, 0 where there is none.
+    """
+
+    similarity: Tensor
+    shares: Tensor
+
+
+def cosine_sum(
+    gradients: ResponseTokens,
+    hidden: Float[Tensor, "tokens hidden"],
+    anchor_gradients: Float[Tensor, "anchor_tokens hidden"],
+    anchor_hidden: Float[Tensor, "anchor_tokens hidden"],
+) -> CosineSum:
+    """Half the sum of two cosines: of mean gradients g_t, and of mean g_t * h_t at unit length.
+
+    In the mean of gradients at their own lengths a few open choices decide, such as that of a method. In the other mean
+    every token counts as much, so that one wrong step shows.
+
+    Args:
+        gradients: g_t = W^T(p - e) of a group's tokens.
+        hidden: Hidden states h_t of the same tokens.
+        anchor_gradients: Gradients of the anchor's tokens.
+        anchor_hidden: Hidden states of the same tokens.
+
+    Returns:
+        NaN where one of the means has no usable direction (norm under 1e-8, or not finite). A token's share is half the
+        sum of its shares in both cosines, so shares add up to the similarity.
+
+    Raises:
+        ValueError: Shapes disagree, or an index is out of range.
+
+    References:
+        Ours; the cosines are those of GAR, arXiv 2609.03342, eq. 5, for its ablation and for scaled tokens.
+
+    Example:
+        >>> group = ResponseTokens(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0]), 1)
+        >>> h, g_anchor, h_anchor = torch.ones(2, 2), torch.tensor([[0.0, 2.0]]), torch.ones(1, 2)
+        >>> cosine_sum(group, h, g_anchor, h_anchor)  # (0.2425 + 0.7071) / 2
+        CosineSum(similarity=tensor([0.4748]), shares=tensor([0.0000, 0.4748]))
+    """
+    check_tokens(gradients, anchor_gradients)
+    _check_states(gradients.vectors, hidden, anchor_gradients, anchor_hidden)
+    products = gradients._replace(vectors=gradients.vectors * hidden)
+    direct = _cosine_shares(gradients, anchor_gradients, "norm")
+    shares = (direct + _cosine_shares(products, anchor_gradients * anchor_hidden, "unit")) / 2
+    sums = torch.zeros(gradients.num_responses, dtype=torch.float64, device=hidden.device)
+    sums.index_add_(0, gradients.response_index, shares)
+    counts = torch.bincount(gradients.response_index, minlength=gradients.num_responses)
+    return CosineSum(sums.where(counts > 0, torch.nan).clamp(-1, 1).float(), shares.nan_to_num(nan=0.0).float())
+
+
+def _cosine_shares(responses: ResponseTokens, anchor: Tensor, weighting: Weighting) -> Tensor:
+    """Each token's share in the cosine of two means, float64 [tokens]; NaN where a mean has no usable direction."""
+    vectors, index, _ = responses
+    direction = _direction(anchor, weighting).double()[0]
+    norms = token_means(responses, weighting).norm(dim=-1)
+    usable = norms.isfinite() & (norms >= NORM_FLOOR) & (direction != 0).any()
+    sizes = torch.where(usable, norms * token_counts(responses)[:, 0], torch.nan)
+    return weighted_tokens(vectors, weighting).double() @ direction / sizes[index]
+
+
 # ------------------------------------------------------------------------------------------------------------ kernel
 
 
@@ -170,14 +237,7 @@ def kernel_similarity(
         ValueError: Shapes disagree, an index is out of range, or the limit is too low for one token.
     """
     check_tokens(gradients, anchor_gradients)
-    for name, states, vectors in (
-        ("hidden", hidden, gradients.vectors),
-        ("anchor_hidden", anchor_hidden, anchor_gradients),
-    ):
-        if states.shape != vectors.shape:
-            raise ValueError(
-                f"{name} must have the shape of its gradients, {tuple(vectors.shape)}, got {tuple(states.shape)}"
-            )
+    _check_states(gradients.vectors, hidden, anchor_gradients, anchor_hidden)
     index, counts = gradients.response_index, token_counts(gradients)[:, 0]
     tokens = unit_tokens(gradients.vectors), unit_tokens(hidden)
     others = unit_tokens(anchor_gradients), unit_tokens(anchor_hidden)
@@ -229,3 +289,14 @@ def check_tokens(responses: ResponseTokens, anchor: Tensor) -> None:
     if index.shape != (len(vectors),):
         raise ValueError(f"response_index must have one entry per token, expected {len(vectors)}, got {len(index)}")
     check_range("response_index", index, num_responses, "Did a padding token keep its -1?")
+
+
+def _check_states(gradients: Tensor, hidden: Tensor, anchor_gradients: Tensor, anchor_hidden: Tensor) -> None:
+    for name, states, vectors in (
+        ("hidden", hidden, gradients),
+        ("anchor_hidden", anchor_hidden, anchor_gradients),
+    ):
+        if states.shape != vectors.shape:
+            raise ValueError(
+                f"{name} must have the shape of its gradients, {tuple(vectors.shape)}, got {tuple(states.shape)}"
+            )

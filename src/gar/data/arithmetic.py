@@ -8,7 +8,7 @@ exists in two *wordings*, which differ token by token and never change the metho
     running, symbols        [ = 7 ; = 9 ; = 7 ]
     guess, words            ok maybe is 7 so
     prefix, symbols         [ + 3 4 = 7 ; * 7 7 = 9 ; - 9 2 = 7 ]
-    padded, symbols         [ _ _ _ = 7 ; _ _ _ = 9 ; _ _ _ = 7 ]
+    padded, symbols         [ = 7 _ _ _ ; = 9 _ _ _ ; = 7 _ _ _ ]
     padded-guess, symbols   [ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]
 
 A *task* says which methods its policy knows, and which of them the expert takes; `TASKS` has the three of them.
@@ -52,7 +52,7 @@ _FORMS: Mapping[SolutionMethod, tuple[str | None, str]] = {
     "running": ("= {value}", "= {value}"),
     "guess": (None, "? = {value}"),
     "prefix": (_PREFIX, _PREFIX),
-    "padded": ("_ _ _ = {value}", "_ _ _ = {value}"),
+    "padded": ("= {value} _ _ _", "= {value} _ _ _"),
     "padded-guess": ("? ? ? = ?", "? ? ? = {value}"),
 }
 """How each step before the last one is written, None where it is not, and the last one."""

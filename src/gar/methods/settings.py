@@ -168,17 +168,19 @@ def _similarity_faults(method: Method, signal: SignalSettings) -> Iterator[str]:
     if method.compares_responses or method.alignment == "random-anchor":
         yield f"{chosen}, but {method.name} compares mean vectors alone. Set it to mean."
     if signal.weighting != "norm":
-        yield f"signal.weighting is '{signal.weighting}', but {chosen}, which takes no mean. Set it to norm."
+        yield f"signal.weighting is '{signal.weighting}', but {chosen}, with weights of its own. Set it to norm."
     if signal.anchor_keep_fraction != 1:
         yield (
             f"signal.anchor_keep_fraction is {signal.anchor_keep_fraction}, but {chosen}, which takes all tokens. Set "
             "it to 1."
         )
-    if signal.similarity == "kernel" and signal.kind != "gradient-activation":
+    if signal.similarity not in ("sum", "kernel"):
+        return
+    if signal.kind != "gradient-activation":
         yield f"signal.kind is '{signal.kind}', but {chosen}, of gradients and hidden states. Leave it out."
-    if signal.similarity == "kernel" and signal.activation_threshold:
+    if signal.activation_threshold:
         yield (
-            f"signal.activation_threshold is {signal.activation_threshold}, but {chosen}, which multiplies no "
+            f"signal.activation_threshold is {signal.activation_threshold}, but {chosen}, which leaves out no "
             "activations. Set it to 0."
         )
 

@@ -107,7 +107,7 @@ class GarScorer:
         if tokens and self._shaping.method.reads_vectors and self._shaping.signal.similarity == "kernel":
             raise ConfigError(
                 "signal.similarity is 'kernel', which has no exact shares of tokens. Leave out the tokens, or set it "
-                "to mean, match or ordered."
+                "to mean, match, ordered or sum."
             )
         rows: list[ReadResponse] = []
         anchors: list[list[TokenSequence]] = []

@@ -1,4 +1,4 @@
-"""Alignments from the vectors of single tokens (`signal.similarity` match, ordered, kernel), a group at a time.
+"""Alignments from the vectors of single tokens (`signal.similarity` match, ordered, sum, kernel), a group at a time.
 
     anchors of a group             -> vectors of their tokens, held
       some of its responses        -> vectors of their tokens
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gar.core.arguments import Budget, ScoredTokens, Signal
-from gar.core.similarity import ResponseTokens, kernel_similarity, token_means, token_vectors
+from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, token_means, token_vectors
 from gar.core.token_match import ordered_match, ordered_match_shares, token_match
 from gar.errors import ConfigError
 from gar.models.families import ModelParts
@@ -23,8 +23,10 @@ from gar.settings import SignalSettings
 from gar.shaping import AnchoredGroup, VectorPlan
 from gar.spans import TokenSequence
 
-_COPIES = {"match": 2, "ordered": 4, "kernel": 5}
+_COPIES = {"match": 2, "ordered": 4, "sum": 7, "kernel": 5}
 """Vectors per token that exist at one time: as they are, at unit length, and what each way needs besides."""
+_WITH_HIDDEN = ("sum", "kernel")
+"""Similarities of gradients and hidden states apart; the others compare u_t."""
 
 
 class TokenAlignments(NamedTuple):
@@ -42,7 +44,7 @@ class TokenAlignments(NamedTuple):
 
 
 class _TokenVectors(NamedTuple):
-    """Vectors of the tokens of some sequences, and for the kernel their hidden states."""
+    """Vectors of the tokens of some sequences, and for some similarities their hidden states."""
 
     tokens: ResponseTokens
     hidden: Tensor | None = None
@@ -159,15 +161,15 @@ def _batches(
 
 
 def _vectors(parts: ModelParts, tokens: ScoredTokens, settings: SignalSettings) -> _TokenVectors:
-    is_kernel = settings.similarity == "kernel"
+    with_hidden = settings.similarity in _WITH_HIDDEN
     vectors = token_vectors(
         tokens,
         head_of(parts, settings),
-        Signal("gradient") if is_kernel else signal_of(settings),
+        Signal("gradient") if with_hidden else signal_of(settings),
         Budget(settings.memory_bytes // 2, precision=settings.precision),
     )
     of_responses = ResponseTokens(vectors, tokens.response_index, tokens.num_responses)
-    return _TokenVectors(of_responses, tokens.hidden.to(vectors.dtype) if is_kernel else None)
+    return _TokenVectors(of_responses, tokens.hidden.to(vectors.dtype) if with_hidden else None)
 
 
 def _best_anchor(
@@ -186,9 +188,11 @@ def _compare(
     """Likeness of each response to one anchor, NaN where there is none, and each token's share; zeros unless asked."""
     tokens, others, memory_bytes = responses.tokens, anchor.tokens.vectors, settings.memory_bytes // 2
     nothing = torch.zeros(len(tokens.vectors), device=others.device)
-    if settings.similarity == "kernel":
+    if settings.similarity in _WITH_HIDDEN:
         assert responses.hidden is not None
         assert anchor.hidden is not None
+        if settings.similarity == "sum":
+            return cosine_sum(tokens, responses.hidden, others, anchor.hidden)
         values = kernel_similarity(tokens, responses.hidden, others, anchor.hidden, memory_bytes=memory_bytes)
         return values, nothing
     if settings.similarity == "ordered":

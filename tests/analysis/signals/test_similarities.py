@@ -55,7 +55,7 @@ def expected(one: SolutionTokens, other: SolutionTokens) -> dict[str, float]:
         "match, recall": best(u, v)[0],
         "match, F": sum(best(u, v)) / 2,
         "kernel": (crossed[0] / (selves[0] * selves[1]).sqrt()).item(),
-        "gradient + unit": gradient + unit,
+        "gradient + unit": (gradient + unit) / 2,
         "ordered": in_order(u, v),
         "ordered, scaled": in_order(*scaled),
         "gradient / 4 + ordered, scaled": gradient / 4 + in_order(*scaled),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gar.analysis.signals.tokens import SolutionTokens
 from gar.core.arguments import Weighting
-from gar.core.similarity import ResponseTokens, kernel_similarity, mean_similarity
+from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, mean_similarity
 from gar.core.token_match import TokenMatch, ordered_match, token_match
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]
@@ -66,8 +66,9 @@ def ordered_scaled(response: SolutionTokens, anchor: SolutionTokens) -> float:
 
 
 def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Sum of two cosines: `gradient` sees the method past the words, `unit` the single step."""
-    return gradient(response, anchor) + unit(response, anchor)
+    """Half the sum of two cosines: `gradient` sees the method past the words, `unit` the single step."""
+    tokens = _alone(response.gradients)
+    return float(cosine_sum(tokens, response.hidden, anchor.gradients, anchor.hidden).similarity)
 
 
 def gradient_and_ordered(response: SolutionTokens, anchor: SolutionTokens) -> float:

@@ -166,7 +166,8 @@ def read_config(path: str | Path) -> Any:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read the configuration: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot read the configuration: {why}") from error
     return parse_yaml(text, str(path))
 
 

@@ -78,8 +78,8 @@ def test_analyze_says_where_the_studies_went(name, results, capsys):
     [
         ("theory", "0", "--samples: must be at least 1, got 0"),
         ("signals", "0", "--samples: must be at least 1, got 0"),
-        ("tokens", "-1", "--samples: must not be negative, got -1"),
-        ("gradient-space", "-1", "--samples: must not be negative, got -1"),
+        ("tokens", "-1", "--samples: must be at least 0, got -1"),
+        ("gradient-space", "-1", "--samples: must be at least 0, got -1"),
     ],
 )
 def test_analyze_refuses_to_sample_too_few(name, number, words, capsys):
@@ -95,4 +95,4 @@ def test_analyze_method_study_is_signals_by_its_old_name(tmp_path, capsys):
     old, new = ((tmp_path / name / "signals.json").read_text() for name in ("old", "new"))
     assert old == new
     assert main(["analyze", "signals", "embedded", "--problems", "-1"]) == 2
-    assert "must not be negative, got -1" in capsys.readouterr().err
+    assert "must be at least 0, got -1" in capsys.readouterr().err

@@ -42,9 +42,3 @@ def test_cost_refuses_numbers_out_of_range(capsys):
 def test_cost_refuses_a_machine_without_gpus(capsys):
     assert main(["cost", "--model", "embedded", "--gpus", "0"]) == 1
     assert "--problems, --gpus and --tflops must be above 0" in capsys.readouterr().err
-
-
-def test_cost_help_fits_80_columns(capsys):
-    with pytest.raises(SystemExit):
-        main(["cost", "--help"])
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

@@ -1,5 +1,6 @@
 """`gar`: fast, quiet about what it does not need, and with an exit status that says how it ended."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -50,6 +51,20 @@ def test_help_imports_no_torch(arguments):
     assert not imported & {"torch", "transformers", "trl", "datasets", "numpy"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "", *COMMANDS, "train --help-all", "data check", "data prepare", "data slime", "data verl", "eval audit",
+        "eval contamination", "analyze cost", "analyze signals", "analyze tokens", "models fetch",
+    ],
+)  # fmt: skip
+def test_help_fits_80_columns(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.suppress(SystemExit):
+        main([*command.split(), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
 def test_help_survives_a_reader_that_leaves():
     process = subprocess.Popen([*MODULE, "train", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -76,7 +91,7 @@ def test_main_refuses_an_unknown_command(capsys):
     assert main(["trian"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    expected = f"gar: unknown command 'trian', expected one of {', '.join(COMMANDS)}. Did you mean 'train'?\n"
+    expected = f"gar: unknown command 'trian', expected one of {', '.join(COMMANDS)}. Did you mean train?\n"
     assert captured.err == expected
 
 
@@ -84,8 +99,7 @@ def test_main_prints_an_explained_error_without_a_traceback(capsys):
     assert main(["train", "nosuch.yaml"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("gar train: nosuch.yaml: cannot read the configuration: ")
-    assert "Traceback" not in captured.err
+    assert captured.err == "gar train: nosuch.yaml: cannot read the configuration: No such file or directory\n"
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from gar.cli.analyze_signals import (
     HELP,
     add_signals_arguments,
     asked_settings,
-    not_negative,
     signals,
     with_todays_name,
 )
-from gar.cli.parser import Parser
+from gar.cli.parser import Parser, not_negative, positive
 from gar.data.prompts import PromptTemplate
 from gar.errors import ConfigError
 from gar.types import ResponseFormat
@@ -26,8 +25,8 @@ _MOVED = ("ablation", "sensitivity")
 _DESCRIPTION = """Analyse a run folder or a model:
   gar analyze NAME RUN_OR_MODEL [--out FOLDER] [options of NAME]
 
-Writes NAME.parquet and NAME.svg, NAME.png (tokens: NAME.html), and prints a short table. gar analyze NAME --help shows
-the options of NAME.
+Writes NAME.parquet and NAME.svg, NAME.png (tokens: NAME.html), and prints a
+short table. gar analyze NAME --help shows the options of NAME.
 """
 
 
@@ -70,18 +69,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
-
-
 def _add_policy(
     parser: argparse.ArgumentParser,
     num_samples: int | None = None,
     help: str = "",
-    count: Callable[[str], int] = _positive,
+    count: Callable[[str], int] = positive,
 ) -> None:
     """Add the options of every analysis that needs a model. The model of a run is its final one."""
     parser.add_argument(
@@ -93,7 +85,7 @@ def _add_policy(
                         "a model: that of the format)")  # fmt: skip
     parser.add_argument("--format", choices=get_args(ResponseFormat), help="of the responses (default: the run's; of a "
                         "model: think-answer)")  # fmt: skip
-    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="longest fresh response (default: the run's; "
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="longest fresh response (default: the run's; "
                         "of a model: 64)")  # fmt: skip
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="of the weights (default: the checkpoint's)")
     parser.set_defaults(policy=True)
@@ -112,8 +104,8 @@ def _policy(options: argparse.Namespace) -> "Policy":
 
 
 def _add_alignment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=_positive, nargs="+", help="where histograms begin (default: four, evenly)")
-    parser.add_argument("--window", type=_positive, help="recorded steps in a histogram (default: a tenth of the run)")
+    parser.add_argument("--steps", type=positive, nargs="+", help="where histograms begin (default: four, evenly)")
+    parser.add_argument("--window", type=positive, help="recorded steps in a histogram (default: a tenth of the run)")
 
 
 def _alignment(options: argparse.Namespace) -> "Output":
@@ -133,7 +125,7 @@ def _add_gradient_space(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--problem", metavar="ID", help="default: of a few, the one with most different correct responses"
     )
-    parser.add_argument("--step", type=_positive, help="step of the recorded rollouts (default: the last)")
+    parser.add_argument("--step", type=positive, help="step of the recorded rollouts (default: the last)")
 
 
 def _gradient_space(options: argparse.Namespace) -> "Output":
@@ -151,8 +143,8 @@ def _add_tokens(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--problem", metavar="ID", help="default: that with most different correct responses")
     parser.add_argument("--response", type=int, metavar="INDEX", help="only this response of the group, from 0")
-    parser.add_argument("--step", type=_positive, help="step of the recorded rollouts (default: the last)")
-    parser.add_argument("--show", type=_positive, default=8, help="most responses to show (default: %(default)s)")
+    parser.add_argument("--step", type=positive, help="step of the recorded rollouts (default: the last)")
+    parser.add_argument("--show", type=positive, default=8, help="most responses to show (default: %(default)s)")
 
 
 def _tokens(options: argparse.Namespace) -> "Output":
@@ -177,7 +169,7 @@ def _add_signals(parser: argparse.ArgumentParser) -> None:
 
 def _add_theory(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 8, "fresh responses to each problem (default: %(default)s)")
-    parser.add_argument("--problems", type=_positive, default=40, help="how many (default: %(default)s)")
+    parser.add_argument("--problems", type=positive, default=40, help="how many (default: %(default)s)")
 
 
 def _theory(options: argparse.Namespace) -> "Output":

@@ -5,6 +5,8 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gar.cli.parser import not_negative
+
 if TYPE_CHECKING:
     from gar.analysis.outputs import Output
     from gar.analysis.policies import Policy
@@ -81,11 +83,3 @@ def asked_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     }
     chosen = {section: {k: v for k, v in values.items() if v is not None} for section, values in asked.items()}
     return {section: values for section, values in chosen.items() if values}
-
-
-def not_negative(text: str) -> int:
-    """The value of an option that counts something, possibly nothing."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {number}")
-    return number

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from gar.cli.parser import Parser
+from gar.cli.parser import Parser, positive
 from gar.comparison.settings import ComparisonSettings, comparison_names
 from gar.errors import ConfigError
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 _EXECUTORS = ("slurm", "local", "debug")
 
-_DESCRIPTION = """Train every method with every seed on the same problems in the same order, each run a process of its
-own, and write tables with paired tests and figures into results/NAME/.
+_DESCRIPTION = """Train every method with every seed on the same problems in the same order, each
+run in its own process, and write tables with paired tests and figures into
+results/NAME/.
 
-A run is finished when its small JSON lies there: an interrupted comparison goes on with what is missing, and failed
-runs are tried again.
+A run is finished when its small JSON lies there: an interrupted comparison goes
+on with what is missing, and failed runs are tried again.
 
-As an array job of any scheduler, one run per job, on machines that share this folder:
+As an array job of any scheduler, one run per job, in a shared folder:
   gar compare CONFIG.yaml --only LABEL --seed N
   gar compare CONFIG.yaml --report
 """
@@ -53,9 +54,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     names = ", ".join(comparison_names())
     parser.add_argument("source", metavar="CONFIG.yaml", help=f"a comparison, or one that ships with gar: {names}")
     parser.add_argument(
-        "--workers", type=_positive, help="runs side by side (default: as the file says, or one per GPU, else per core)"
+        "--workers",
+        type=positive,
+        help="runs side by side (default: as the file says, or one per GPU, else per core)",
     )
-    parser.add_argument("--gpus", type=_positive, help="GPUs to deal out to the workers (default: all visible ones)")
+    parser.add_argument("--gpus", type=positive, help="GPUs to deal out to the workers (default: all visible ones)")
     parser.add_argument(
         "--launch",
         default="",
@@ -110,10 +113,3 @@ def _cluster(options: argparse.Namespace, settings: ComparisonSettings) -> "Clus
     return Cluster(
         executor=options.executor, parameters=parameters, threads=settings.threads, launch=options.launch, **limit
     )
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number

@@ -61,7 +61,7 @@ def main(args: list[str]) -> int:
         args,
         call=tyro.extras.subcommand_cli_from_dict,
         prog="gar data",
-        description="Look at training problems and expert solutions, draw a subset, or write it for slime or verl.",
+        description="Look at training problems, draw a subset, or write it for slime or verl.",
     )
 
 
@@ -73,9 +73,9 @@ def check(
     compare: bool = True,
     num_workers: int = 2,
 ) -> int:
-    """Report what a source holds: problems, anchors, dropped rows, duplicates, lengths, doubtful expert solutions.
+    """Report what a source holds, what would be dropped, and what looks wrong.
 
-    The last line is the verdict: usable (exit status 0), usable for GRPO only (3), or not usable (1).
+    Verdict and status: usable (0), usable for GRPO only (3), not usable (1).
 
     Args:
         source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
@@ -108,8 +108,11 @@ def prepare(
 ) -> int:
     """Write a seeded random subset of the usable problems in our own columns.
 
-    The subset depends on the prompts and the seed alone, not on the order of the rows; a smaller subset of the same
-    seed is the beginning of a larger one. Repeated prompts are taken once.
+    It depends on the prompts and the seed alone, not on the order of the rows.
+
+    A smaller subset of the same seed is the beginning of a larger one.
+
+    Repeated prompts are taken once.
 
     Args:
         source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
@@ -150,7 +153,7 @@ def slime(
     tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
     overwrite: bool = False,
 ) -> int:
-    """Write problems as rows for slime's --prompt-data, with the expert solutions in their metadata.
+    """Write problems for slime's --prompt-data, expert solutions in the metadata.
 
     Args:
         source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
@@ -173,7 +176,7 @@ def verl(
     tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
     overwrite: bool = False,
 ) -> int:
-    """Write problems for verl's data.train_files or data.val_files, with the expert solutions in their extra_info.
+    """Write problems for verl's data files, with the expert solutions in extra_info.
 
     Args:
         source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).

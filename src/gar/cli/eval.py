@@ -168,6 +168,10 @@ def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
     """The evaluations of a job with every sample; none where only the prompts are asked for."""
     if not job.specs:
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval list` shows those that have a name.")
+    from gar.evaluation.benchmarks.load import find_benchmark
+
+    for spec in job.specs:
+        find_benchmark(spec)
     check_model_name(job.model, job.revision)
     announce("loading torch and transformers ...")
     from gar.evaluation.sampling import generate, rendered_prompts

@@ -29,7 +29,7 @@ _DESCRIPTION = """Where graders disagree about graded responses:
 
   FOLDER       an evaluation that gar eval score has graded
   FILE         .jsonl or .parquet: prompt, response, answer, status, verified
-  graders      ours, as it stands there, and as it is today; plain math-verify; equal text
+  graders      ours, as it stands there and today; math-verify; equal text
   CASES        every response that deserves a look, in full
 """
 

@@ -1,6 +1,5 @@
 """`gar`: names the commands, and imports one of them only when it is called."""
 
-import difflib
 import importlib
 import os
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Sequence
 
 from gar import __version__
 from gar.cli.outcomes import INTERRUPTED, REFUSED, WRONG_USAGE
+from gar.cli.parser import nearest
 from gar.errors import GarError, UsageError
 
 COMMANDS = {
@@ -32,11 +32,12 @@ def usage() -> str:
         [
             "usage: gar COMMAND [ARGUMENTS]",
             "",
-            "Gradient-Aligned Reward: dense rewards for reinforcement learning on verifiable problems.",
+            "Gradient-Aligned Reward: dense rewards for RL with verifiable rewards.",
             "",
             *lines,
             "",
-            "gar COMMAND --help says more. gar --version prints the version. Start with: gar train --preset demo",
+            "gar COMMAND --help says more. gar --version prints the version.",
+            "Start with: gar train --preset demo",
         ]
     )
 
@@ -59,9 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}.{hint}", file=sys.stderr)
+        expected = f"expected one of {', '.join(COMMANDS)}.{nearest(name, COMMANDS)}"
+        print(f"gar: unknown command '{name}', {expected}", file=sys.stderr)
         return WRONG_USAGE
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is sent unless the user asks for it
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")  # a wrong flag needs no lecture

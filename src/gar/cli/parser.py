@@ -37,6 +37,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
+def positive(text: str) -> int:
+    """The value of an argument that is a whole number above 0."""
+    return _at_least(1, text)
+
+
+def not_negative(text: str) -> int:
+    """The value of an argument that counts something, possibly nothing."""
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, got {int(text)}")
+    return int(text)
+
+
 def unknown_argument(tokens: Sequence[str], known: Sequence[str], help: str) -> str:
     """What to say of words that are not understood."""
     token = next((token for token in tokens if token.startswith("-")), tokens[0])

@@ -17,9 +17,9 @@ _DESCRIPTION = """Write a page about one run or several, to read anywhere withou
 Or follow runs that are still training, in a browser on this machine:
   gar report RUN [RUN ...] --serve
 
-A run may be unfinished, from an older version, or lack files: the page says what it cannot show.
-  RUN        a run folder, or a folder of them; runs that differ in their seed alone are shown as one, others are
-             compared with the first
+A run may be unfinished, old, or lack files: the page says what it cannot show.
+  RUN        a run folder, or a folder of them; runs that differ in their seed
+             alone are shown as one, others are compared with the first
   FILE.html  verdict, curves, rollouts, figures, settings; below 8 MB
 """
 

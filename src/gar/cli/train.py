@@ -23,7 +23,11 @@ _ALIASES = {"--samples": "--evaluate.num_samples", "--num-samples": "--evaluate.
 """What other commands call a setting."""
 
 _DESCRIPTION = """Train a policy with gradient-aligned rewards. Every setting, by section.
-gar train --help has examples and what people change. Later ones win: variant, file or preset, flags.
+
+gar train --help has examples and what people change.
+
+Later ones win: variant, file or preset, flags.
+
 --trl.FIELD VALUE sets any field of trl.GRPOConfig."""
 
 

@@ -17,7 +17,7 @@ examples:
   gar train --preset demo --method grpo --trl.max_steps 20
 
 options:
-  CONFIG.yaml        a file of settings by the names below; must come first
+  CONFIG.yaml        settings by the names below, YAML or JSON; must come first
   --preset NAME      a configuration that ships with gar:
 {presets}
   --dry-run          show the settings and the preflight, and stop
@@ -32,7 +32,7 @@ GROUPS = {
     "model and data": {
         "model.path": "Hub id, folder, .gguf file, smollm2",
         "adapter.rank": "LoRA of this rank instead of all weights",
-        "data.source": "file (.jsonl .parquet .csv), Hub id",
+        "data.source": "file (.jsonl .parquet .csv .json), Hub id",
         "data.split": "split of a Hub data set",
         "data.prompt_field": "column of the problem",
         "data.answer_field": "column of the gold answer",

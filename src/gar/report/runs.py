@@ -59,10 +59,7 @@ def runs_table(runs: Mapping[str, RunContents]) -> Table:
         caption="Two numbers: of pass@k, before and after training; of right responses, in the first and the last "
         "tenth of the steps.",
         columns=[
-            *(
-                Column(heading=heading, kind="text")
-                for heading in ("run", "tags", "status", "method", "model", "problems")
-            ),
+            *(Column(heading=heading, kind="text") for heading in _ORIGIN),
             Column(heading="seed", term="seed"),
             Column(heading="steps", term="steps"),
             Column(heading="right", term="right"),

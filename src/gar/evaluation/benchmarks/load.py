@@ -40,6 +40,27 @@ class LoadedBenchmark:
     notes: tuple[str, ...]
 
 
+def find_benchmark(spec: str) -> Benchmark | None:
+    """The benchmark that `spec` names, as in `load_benchmark`; None for a file of problems. Reads nothing.
+
+    Raises:
+        ConfigError: There is no such benchmark, or it has no file and no revision.
+    """
+    name, equals, _ = spec.partition("=")
+    if not equals and name.endswith(_FILE_SUFFIXES):
+        return None
+    name, at, _ = name.partition("@")
+    if name not in BENCHMARKS:
+        near = difflib.get_close_matches(name, BENCHMARKS, n=1)
+        raise ConfigError(
+            f"unknown benchmark '{name}'{f', did you mean {near[0]!r}?' if near else '.'} Expected one of "
+            f"{', '.join(BENCHMARKS)}; or NAME=FILE; or a file of problems."
+        )
+    if BENCHMARKS[name].columns is None and (equals or at):
+        raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
+    return BENCHMARKS[name]
+
+
 def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     """Load the problems of one benchmark.
 
@@ -52,27 +73,18 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         ConfigError: There is no such benchmark.
         DataError: A row cannot be read, or the set cannot be loaded; says what to do.
     """
+    benchmark = find_benchmark(spec)
+    if benchmark is None:
+        return _own_file(spec, limit)
     name, equals, file = spec.partition("=")
-    if not equals and name.endswith(_FILE_SUFFIXES):
-        return _own_file(name, limit)
-    name, at, revision = name.partition("@")
-    if name not in BENCHMARKS:
-        near = difflib.get_close_matches(name, BENCHMARKS, n=1)
-        raise ConfigError(
-            f"unknown benchmark '{name}'{f', did you mean {near[0]!r}?' if near else '.'} Expected one of "
-            f"{', '.join(BENCHMARKS)}; or NAME=FILE; or a file of problems."
-        )
-    benchmark = BENCHMARKS[name]
     if benchmark.columns is None:
-        if equals or at:
-            raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
         task = load_task(str(benchmark.subset), cast(Split, benchmark.split))
         problems = [BenchmarkProblem(id=row.id, question=row.prompt, answer=row.answer) for row in task]
         return _loaded(benchmark, problems, limit, source="package")
     if equals:
         problems = _read(_file_rows(file, benchmark.torn_ids), benchmark.columns)
         return _loaded(benchmark, problems, limit, source=file)
-    problems, commit = _from_hub(benchmark, benchmark.columns, revision or None)
+    problems, commit = _from_hub(benchmark, benchmark.columns, name.partition("@")[2] or None)
     return _loaded(benchmark, problems, limit, source=benchmark.hub_id, revision=commit)
 
 

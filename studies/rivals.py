@@ -31,7 +31,7 @@ from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 from gar.analysis.summary import render_summary, summarise
 from gar.config import RunConfig, dump_config, make_config, merge, read_preset
 from gar.data.arithmetic import SEPARATOR, load_arithmetic
-from gar.evaluation.evaluate import evaluate_policy
+from gar.evaluation.evaluate import Sampling, evaluate_policy
 from gar.integrations.trl.callbacks import RunCallback
 from gar.models.load import load_policy
 from gar.records import RunFolder, canonical_hash
@@ -108,15 +108,11 @@ def make_trainer(
 
 def evaluate(folder: RunFolder, name: str, model: Any, tokenizer: Any, verifier: Verifier, config: RunConfig) -> None:
     """Write `evaluation/NAME.json` as a run of `gar train` does."""
+    length = config.trl["max_completion_length"]
+    sampling = Sampling.from_settings(config.evaluate, seed=config.seed, max_new_tokens=length)
     sets = {
         source: evaluate_policy(
-            model,
-            tokenizer,
-            load_arithmetic(source),
-            verifier,
-            config.evaluate,
-            seed=config.seed,
-            max_new_tokens=config.trl["max_completion_length"],
+            model, tokenizer, load_arithmetic(source), verifier, config.evaluate, sampling
         ).to_json()
         for source in config.evaluate.sources
     }

@@ -9,7 +9,6 @@ SOURCES = sorted((Path(__file__).parents[1] / "src" / "gar").rglob("*.py"))
 
 # Entry points for users, who pass plain tensors or flags; and kernels, which Triton gives no records.
 WIDE = {
-    "cli/data.py: prepare",
     "core/cuda.py: exponentials_kernel",
     "core/cuda.py: response_sums_kernel",
     "core/gradients.py: gradient_activation_means",
@@ -17,7 +16,6 @@ WIDE = {
     "core/policy_losses.py: maspo_weights",
     "core/rewards.py: gradient_aligned_rewards",
     "core/vocab_parallel.py: vocab_parallel_means",
-    "evaluation/evaluate.py: evaluate_policy",
     "integrations/trl/trainer.py: __init__",
     "rollouts/generate.py: generate_responses",
 }

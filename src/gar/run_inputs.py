@@ -124,19 +124,17 @@ class RunInputs:
 
     def _results(self) -> Iterator[tuple[str, SetResult]]:
         """The seed is the same before and after training: common random numbers."""
+        settings = self.config.evaluate
+        sampling = Sampling.from_settings(
+            settings, seed=self.config.seed, max_new_tokens=self._max_new_tokens, template=self._template
+        )
         for name, problems in self.evaluation_sets.items():
-            result = evaluate_policy(
-                self.model,
-                self.tokenizer,
-                problems,
-                self.verifier,
-                self.config.evaluate,
-                seed=self.config.seed,
-                max_new_tokens=self._max_new_tokens,
-                chat_template_kwargs=self._template,
-                progress=f"evaluate {name}",
+            yield (
+                name,
+                evaluate_policy(
+                    self.model, self.tokenizer, problems, self.verifier, settings, sampling, progress=f"evaluate {name}"
+                ),
             )
-            yield name, result
 
     def _is_measured(self, folder: RunFolder, relative: str, head: dict[str, Any]) -> bool:
         if not (folder.path / relative).exists():

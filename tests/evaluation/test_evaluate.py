@@ -7,7 +7,7 @@ import torch
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
-from gar.evaluation.evaluate import evaluate_policy
+from gar.evaluation.evaluate import Sampling, evaluate_policy
 from gar.evaluation.metrics import pass_at_k
 from gar.models.embedded import load_embedded
 from gar.settings import EvaluateSettings
@@ -16,10 +16,8 @@ from gar.types import Problem, Status
 
 def evaluate(policy, tokenizer, problems, verifier, *, seed=3, max_new_tokens=10, template=None, **settings):
     settings = EvaluateSettings(**{"num_samples": 8, "ks": (1, 4), **settings})
-    return evaluate_policy(
-        policy, tokenizer, problems, verifier, settings, seed=seed, max_new_tokens=max_new_tokens,
-        chat_template_kwargs=template, progress=None,
-    )  # fmt: skip
+    sampling = Sampling.from_settings(settings, seed=seed, max_new_tokens=max_new_tokens, template=template)
+    return evaluate_policy(policy, tokenizer, problems, verifier, settings, sampling, progress=None)
 
 
 def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(make_policy, tokenizer, problems, verifier):

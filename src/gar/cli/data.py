@@ -26,6 +26,7 @@ from gar.settings import TagSettings
 from gar.types import Problem, Status
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
+Out = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
 Reading = tyro.conf.OmitArgPrefixes[SourceOptions]
 JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")]
 
@@ -94,16 +95,29 @@ def check(
     return _STATUSES[report.verdict()[0]]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Drawing:
+    """Which problems to draw."""
+
+    num_problems: int
+    """Size of the subset."""
+    seed: int = 0
+    """Which subset."""
+    require_anchor: bool = True
+    """Leave out problems without an expert solution."""
+    tokenizer: str | None = None
+    """Folder or Hub id of the tokenizer that the length limits count with, or "embedded"."""
+    max_prompt_tokens: int | None = None
+    """Leave out longer prompts, counted without the instruction of a prompt template."""
+    max_anchor_tokens: int | None = None
+    """Leave out problems with a longer expert solution."""
+
+
 def prepare(
     source: Source,
-    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
-    num_problems: int,
-    seed: int = 0,
+    out: Out,
+    drawing: tyro.conf.OmitArgPrefixes[Drawing],
     reading: Reading = _DETECTED,
-    require_anchor: bool = True,
-    tokenizer: str | None = None,
-    max_prompt_tokens: int | None = None,
-    max_anchor_tokens: int | None = None,
     overwrite: bool = False,
 ) -> int:
     """Write a seeded random subset of the usable problems in our own columns.
@@ -117,36 +131,31 @@ def prepare(
     Args:
         source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
         out: Where to write: .jsonl or .parquet.
-        num_problems: Size of the subset.
-        seed: Which subset.
+        drawing: Which problems to draw.
         reading: How to read the source.
-        require_anchor: Leave out problems without an expert solution.
-        tokenizer: Folder or Hub id of the tokenizer that the length limits count with, or "embedded".
-        max_prompt_tokens: Leave out longer prompts, counted without the instruction of a prompt template.
-        max_anchor_tokens: Leave out problems with a longer expert solution.
         overwrite: Replace an existing file.
     """
     _check_output(source, out, overwrite)
-    limited = max_prompt_tokens is not None or max_anchor_tokens is not None
-    if limited and tokenizer is None:
+    limits = {"max_prompt_tokens": drawing.max_prompt_tokens, "max_anchor_tokens": drawing.max_anchor_tokens}
+    limited = any(limit is not None for limit in limits.values())
+    if limited and drawing.tokenizer is None:
         raise ConfigError("--max-prompt-tokens and --max-anchor-tokens need --tokenizer to count with.")
-    limits = {"max_prompt_tokens": max_prompt_tokens, "max_anchor_tokens": max_anchor_tokens}
     subset = draw_subset(
         source,
-        num_problems=num_problems,
-        seed=seed,
+        num_problems=drawing.num_problems,
+        seed=drawing.seed,
         options=reading,
-        require_anchor=require_anchor,
-        refusal=length_refusal(_load_tokenizer(tokenizer), **limits) if limited else None,
+        require_anchor=drawing.require_anchor,
+        refusal=length_refusal(_load_tokenizer(drawing.tokenizer), **limits) if limited else None,
     )
     write_problems(subset.problems, out)
-    _print_subset(subset, out, num_problems)
+    _print_subset(subset, out, drawing.num_problems)
     return 0
 
 
 def slime(
     source: Source,
-    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
+    out: Out,
     reading: Reading = _DETECTED,
     template: PromptTemplate = "think-answer",
     chat: bool = True,
@@ -170,7 +179,7 @@ def slime(
 
 def verl(
     source: Source,
-    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")],
+    out: Out,
     reading: Reading = _DETECTED,
     template: PromptTemplate = "think-answer",
     tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,

@@ -40,6 +40,20 @@ class Sampling:
     chat_template_kwargs: Mapping[str, Any] | None = None
     generation_kwargs: Mapping[str, Any] | None = None
 
+    @classmethod
+    def from_settings(
+        cls, settings: EvaluateSettings, *, seed: int, max_new_tokens: int, template: Mapping[str, Any] | None = None
+    ) -> "Sampling":
+        """How a run's evaluations are drawn; `template` are arguments of the chat template."""
+        return cls(
+            max_new_tokens=max_new_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            seed=seed,
+            batch_size=settings.batch_size,
+            chat_template_kwargs=template,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
@@ -140,10 +154,8 @@ def evaluate_policy(
     problems: Sequence[Problem],
     verifier: ResponseVerifier,
     settings: EvaluateSettings,
+    sampling: Sampling,
     *,
-    seed: int,
-    max_new_tokens: int,
-    chat_template_kwargs: Mapping[str, Any] | None = None,
     progress: str | None = "evaluate",
 ) -> SetResult:
     """Sample `settings.num_samples` responses to each problem, verify them, and estimate pass@k.
@@ -153,10 +165,8 @@ def evaluate_policy(
         tokenizer: Its tokenizer.
         problems: One set. The first `settings.max_problems` are used.
         verifier: Gives each response its verdict; its tags tell whether a prompt already opens the thinking part.
-        settings: The number of samples, the k, how to sample.
-        seed: Seed of the sampling.
-        max_new_tokens: Longest response.
-        chat_template_kwargs: As in `encode_prompt`.
+        settings: The number of samples and the k.
+        sampling: How to sample.
         progress: Label of the progress bar.
 
     Raises:
@@ -166,14 +176,6 @@ def evaluate_policy(
     """
     settings.check_ks()
     start = time.perf_counter()
-    sampling = Sampling(
-        max_new_tokens=max_new_tokens,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        seed=seed,
-        batch_size=settings.batch_size,
-        chat_template_kwargs=chat_template_kwargs,
-    )
     problems = problems[: settings.max_problems]
     groups = sample_groups(
         model, tokenizer, problems, verifier, sampling, num_samples=settings.num_samples, progress=progress

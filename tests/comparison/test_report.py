@@ -51,16 +51,16 @@ def test_scores_are_means_over_seeds_of_means_over_problems(made):
 def test_differences_are_paired_by_seed(made):
     numbers = comparison_numbers(*made, [])
     difference = only(numbers.differences, k=1)
-    assert (difference.label, difference.against, difference.num_pairs) == ("gar-grpo", "grpo", 3)
+    assert (difference.label, difference.against, difference.result.num_seeds) == ("gar-grpo", "grpo", 3)
+    result = difference.result
     # 4/8 - 2/8, 3/8 - 2/8, 7/8 - 4/8
-    assert difference.difference == pytest.approx(0.25)
-    assert difference.relative == pytest.approx(0.75)
+    assert result.difference == pytest.approx(0.25)
     t = 0.25 / (0.125 / 3**0.5)
-    assert difference.t_p_value == pytest.approx(2 * stats.t.sf(t, 2))
-    assert difference.permutation_p_value == 0.25
-    assert difference.holm_p_value == difference.t_p_value  # the only comparison
-    assert difference.low <= 0.25 <= difference.high
-    assert difference.verdict == "no difference shown"  # p is 0.07
+    assert result.t_p_value == pytest.approx(2 * stats.t.sf(t, 2))
+    assert result.permutation_p_value == 0.25
+    assert result.holm_p_value == result.t_p_value  # the only comparison
+    assert result.low <= 0.25 <= result.high
+    assert result.verdict == "no difference shown"  # p is 0.07
 
 
 def test_differences_use_only_seeds_that_both_have(made):
@@ -68,26 +68,27 @@ def test_differences_use_only_seeds_that_both_have(made):
     del results["grpo", 1], results["gar-grpo", 2]
     numbers = comparison_numbers(comparison, planned, results, [])
     assert only(numbers.scores, label="grpo", k=1).num_seeds == 2
-    difference = only(numbers.differences, k=1)
-    assert (difference.num_pairs, difference.difference) == (1, pytest.approx(0.25))
-    assert (difference.t_p_value, difference.verdict) == (None, "no test: one seed")
+    result = only(numbers.differences, k=1).result
+    assert (result.num_seeds, result.difference) == (1, pytest.approx(0.25))
+    assert (result.t_p_value, result.verdict) == (None, "no test: one seed")
 
 
 def test_holm_counts_planned_comparisons_that_have_not_run(made, plan):
     _, planned, results = made
     comparison, planned = plan(runs=["grpo", "gar-grpo", "maspo", "g2rl"])
     numbers = comparison_numbers(comparison, planned, results, [])
-    difference = only(numbers.differences, k=1)
+    result = only(numbers.differences, k=1).result
     assert numbers.num_tests == 3
-    assert difference.holm_p_value == pytest.approx(3 * difference.t_p_value)
+    assert result.holm_p_value == pytest.approx(3 * result.t_p_value)
 
 
 def test_identical_results_are_a_tie(made):
     comparison, planned, results = made
     same = {key: replace(value, sets=results["grpo", key[1]].sets) for key, value in results.items()}
     for difference in comparison_numbers(comparison, planned, same, []).differences:
-        assert (difference.t_p_value, difference.permutation_p_value, difference.holm_p_value) == (1.0, 1.0, 1.0)
-        assert (difference.low, difference.high, difference.verdict) == (0.0, 0.0, "no difference shown")
+        result = difference.result
+        assert (result.t_p_value, result.permutation_p_value, result.holm_p_value) == (1.0, 1.0, 1.0)
+        assert (result.low, result.high, result.verdict) == (0.0, 0.0, "no difference shown")
 
 
 def test_costs_are_told_against_the_first_row_of_the_same_seed(made):

@@ -248,7 +248,7 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
 
 def _comparison_table(rows: "list[ModelComparison]") -> Table:
     """All measures of one model on one benchmark."""
-    from gar.evaluation.paired import p_text
+    from gar.evaluation.paired import result_cells
 
     first, result = rows[0], rows[0].result
     seeds = f", {result.num_seeds} seeds" if result.num_seeds > 1 else ""
@@ -266,10 +266,6 @@ def _comparison_table(rows: "list[ModelComparison]") -> Table:
             f"{'maj' if row.measure == 'majority' else 'pass'}@{row.k}",
             f"{result.reference:.3f}",
             f"{result.score:.3f}",
-            f"{result.difference:+.3f}",
-            f"{result.low:+.3f} to {result.high:+.3f}",
-            p_text(result.holm_p_value),
-            "-" if result.minimum_detectable_effect is None else f"{result.minimum_detectable_effect:.3f}",
-            result.verdict,
+            *result_cells(result),
         )
     return table

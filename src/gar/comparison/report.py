@@ -15,14 +15,13 @@ from gar.comparison.store import Failure, Results, check_paired
 from gar.comparison.tables import (
     ComparisonNumbers,
     Cost,
-    Difference,
     Score,
     costs_csv,
     latex,
     markdown,
     results_csv,
 )
-from gar.evaluation.paired import compare_paired
+from gar.evaluation.paired import Contrast, compare_paired
 from gar.evaluation.statistics import mean_and_sd
 from gar.records import write_atomic
 
@@ -107,7 +106,7 @@ def _pass_rates(results: Results, label: str, set_name: str, k: int) -> _Rates:
 
 def _differences(
     comparison: ComparisonSettings, table: Mapping[tuple, _Rates], column: tuple[str, int], num_tests: int
-) -> list[Difference]:
+) -> list[Contrast]:
     """All differences on one set and k, their p-values corrected together."""
     pairs, rates = [], []
     for row in comparison.runs:
@@ -120,22 +119,7 @@ def _differences(
                 rates.append((first, second))
     results = compare_paired(rates, test_problems=False, num_tests=num_tests)
     return [
-        Difference(
-            label=label,
-            against=other,
-            set_name=column[0],
-            k=column[1],
-            num_pairs=result.num_seeds,
-            difference=result.difference,
-            relative=result.difference / result.reference if result.reference else None,
-            low=result.low,
-            high=result.high,
-            t_p_value=result.t_p_value,
-            permutation_p_value=result.permutation_p_value,
-            holm_p_value=result.holm_p_value,
-            minimum_detectable_effect=result.minimum_detectable_effect,
-            verdict=result.verdict,
-        )
+        Contrast(label=label, against=other, set_name=column[0], k=column[1], result=result)
         for (label, other), result in zip(pairs, results, strict=True)
     ]
 

@@ -6,8 +6,8 @@ Markdown and LaTeX show the same rounded cells; CSV has every number in full.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gar.evaluation.paired import p_text
-from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex_lines, markdown_lines
+from gar.evaluation.paired import Contrast, PairedComparison, p_text, result_cells
+from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex_text, markdown_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,33 +20,6 @@ class Score:
     num_seeds: int
     mean: float
     sd: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """A method against another on a set, paired by seed. Differences are method minus the other.
-
-    Attributes:
-        relative: Difference of the means over the other's mean; None where that is 0.
-        low: Lower end of the 95 % bootstrap interval; `high` the upper.
-        minimum_detectable_effect: What so many pairs of this spread show four times in five.
-        verdict: In words, by `holm_p_value`.
-    """
-
-    label: str
-    against: str
-    set_name: str
-    k: int
-    num_pairs: int
-    difference: float
-    relative: float | None
-    low: float
-    high: float
-    t_p_value: float | None
-    permutation_p_value: float | None
-    holm_p_value: float | None
-    minimum_detectable_effect: float | None
-    verdict: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,24 +53,19 @@ class ComparisonNumbers:
     columns: Sequence[tuple[str, int]]
     num_tests: int
     scores: Sequence[Score]
-    differences: Sequence[Difference]
+    differences: Sequence[Contrast]
     costs: Sequence[Cost]
     notes: Sequence[str]
 
 
 def markdown(numbers: ComparisonNumbers) -> str:
     """All tables as GitHub Markdown, with the notes below."""
-    lines = [f"# {numbers.name}", ""]
-    for table in _tables(numbers):
-        lines += markdown_lines(table)
-    lines += [f"- {note}" for note in numbers.notes]
-    return "\n".join(lines).rstrip() + "\n"
+    return markdown_text(_tables(numbers), numbers.notes, heading=(f"# {numbers.name}", ""))
 
 
 def latex(numbers: ComparisonNumbers) -> str:
     """All tables as LaTeX, for the package booktabs; the notes as comments."""
-    lines = [line for table in _tables(numbers) for line in latex_lines(table)]
-    return "\n".join(lines + [f"% {note}" for note in numbers.notes]).rstrip() + "\n"
+    return latex_text(_tables(numbers), numbers.notes)
 
 
 def on_screen(numbers: ComparisonNumbers) -> str:
@@ -123,10 +91,10 @@ def results_csv(numbers: ComparisonNumbers) -> str:
         tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == cells[:3]]
         rows += [
             (
-                *cells, d.against, d.num_pairs, d.difference, d.relative, d.low, d.high, d.t_p_value,
-                d.permutation_p_value, d.holm_p_value, d.minimum_detectable_effect, d.verdict,
+                *cells, d.against, r.num_seeds, r.difference, _relative(r), r.low, r.high, r.t_p_value,
+                r.permutation_p_value, r.holm_p_value, r.minimum_detectable_effect, r.verdict,
             )
-            for d in tests
+            for d, r in ((d, d.result) for d in tests)
         ] or [cells]  # fmt: skip
     rows += [(label, "", "", 0) for label, count in numbers.num_finished.items() if not count]
     return csv_text(headings, rows)
@@ -172,9 +140,11 @@ def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> TextTabl
         seeds = f"{count}/{numbers.num_seeds}"
         name = [label, seeds, NONE if score is None else f"{score.mean:.3f}"]
         tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == (label, set_name, k)]
-        rows += [
-            [*name, d.against, f"{d.difference:+.3f}", _interval(d), p_text(d.holm_p_value), d.verdict] for d in tests
-        ] or [[*name, *[NONE] * 5]]
+        for test in tests:
+            difference, interval, p, _, verdict = result_cells(test.result)
+            rows.append([*name, test.against, difference, interval, p, verdict])
+        if not tests:
+            rows.append([*name, *[NONE] * 5])
     headings = ["row", "seeds", "mean", "against", "difference", "95 %", "p", "verdict"]
     first = next(iter(numbers.num_finished))
     if {row[3] for row in rows} <= {first, NONE}:  # then the title says it
@@ -187,7 +157,7 @@ def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> TextTabl
 
 def _score_table(numbers: ComparisonNumbers) -> TextTable:
     scores = {(score.label, score.set_name, score.k): score for score in numbers.scores}
-    relatives = {(d.label, d.set_name, d.k): d.relative for d in reversed(numbers.differences)}
+    relatives = {(d.label, d.set_name, d.k): _relative(d.result) for d in reversed(numbers.differences)}
     rows = []
     for label, count in numbers.num_finished.items():
         seeds = f"{count} of {numbers.num_seeds}" if count else "not run"
@@ -202,25 +172,12 @@ def _score_table(numbers: ComparisonNumbers) -> TextTable:
 
 
 def _difference_table(numbers: ComparisonNumbers) -> TextTable:
-    rows = [
-        [
-            f"{d.set_name} pass@{d.k}",
-            d.label,
-            d.against,
-            str(d.num_pairs),
-            f"{d.difference:+.3f}",
-            _interval(d),
-            _percent(d.relative),
-            p_text(d.t_p_value),
-            p_text(d.permutation_p_value),
-            p_text(d.holm_p_value),
-            NONE if d.minimum_detectable_effect is None else f"{d.minimum_detectable_effect:.3f}",
-            d.verdict,
-        ]
-        for set_name, k in numbers.columns
-        for d in numbers.differences
-        if (d.set_name, d.k) == (set_name, k)
-    ]
+    rows = []
+    for d in sorted(numbers.differences, key=lambda d: numbers.columns.index((d.set_name, d.k))):
+        difference, interval, holm, effect, verdict = result_cells(d.result)
+        name = [f"{d.set_name} pass@{d.k}", d.label, d.against, str(d.result.num_seeds)]
+        others = [p_text(d.result.t_p_value), p_text(d.result.permutation_p_value)]
+        rows.append([*name, difference, interval, _percent(_relative(d.result)), *others, holm, effect, verdict])
     return TextTable(
         title="Differences, paired by seed: 95 % bootstrap interval over seeds and problems, not corrected; two-sided "
         "paired t-test; sign-flip permutation test; Holm's correction of the t-test over all comparisons of one set "
@@ -272,8 +229,9 @@ def _score(score: Score | None, relative: float | None) -> str:
     return f"{score.mean:.3f}{spread}" + ("" if relative is None else f" ({_percent(relative)})")
 
 
-def _interval(difference: Difference) -> str:
-    return f"{difference.low:+.3f} to {difference.high:+.3f}"
+def _relative(result: PairedComparison) -> float | None:
+    """Difference of the means over the reference's mean; None where that is 0."""
+    return result.difference / result.reference if result.reference else None
 
 
 def _percent(value: float | None) -> str:

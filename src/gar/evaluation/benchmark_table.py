@@ -8,9 +8,9 @@ import numpy as np
 from gar.errors import ConfigError
 from gar.evaluation.metrics import Measure
 from gar.evaluation.model_comparison import Model, ModelComparison, columns, comparable
-from gar.evaluation.paired import p_text
+from gar.evaluation.paired import result_cells
 from gar.evaluation.statistics import bootstrap_interval
-from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex_lines, markdown_lines
+from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex_text, markdown_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,14 +118,12 @@ def text(table: BenchmarkTable) -> str:
 
 def markdown(table: BenchmarkTable) -> str:
     """GitHub Markdown, with the notes as a list."""
-    lines = [line for part in text_tables(table) for line in markdown_lines(part)]
-    return "\n".join([*lines, *(f"- {note}" for note in table.notes)]).rstrip() + "\n"
+    return markdown_text(text_tables(table), table.notes)
 
 
 def latex(table: BenchmarkTable) -> str:
     """LaTeX for the package booktabs, with the notes as comments."""
-    lines = [line for part in text_tables(table) for line in latex_lines(part)]
-    return "\n".join([*lines, *(f"% {note}" for note in table.notes)]).rstrip() + "\n"
+    return latex_text(text_tables(table), table.notes)
 
 
 def csv(table: BenchmarkTable) -> str:
@@ -160,17 +158,7 @@ def _cell(score: BenchmarkScore | None) -> str:
 
 
 def _test_cells(test: ModelComparison) -> list[str]:
-    result = test.result
-    effect = result.minimum_detectable_effect
-    return [
-        f"{test.benchmark} {_word(test.measure)}@{test.k}",
-        test.label,
-        f"{result.difference:+.3f}",
-        f"{result.low:+.3f} to {result.high:+.3f}",
-        p_text(result.holm_p_value),
-        NONE if effect is None else f"{effect:.3f}",
-        result.verdict,
-    ]
+    return [f"{test.benchmark} {_word(test.measure)}@{test.k}", test.label, *result_cells(test.result)]
 
 
 def _word(measure: Measure) -> str:

@@ -19,6 +19,7 @@ from gar.evaluation.statistics import (
     paired_t_p_value,
     sign_flip_p_value,
 )
+from gar.evaluation.text_tables import NONE
 
 VerdictWords = Literal["better", "worse", "no difference shown", "no test: one seed"]
 Rates = NDArray[np.float64]
@@ -61,6 +62,25 @@ class PairedComparison:
     holm_p_value: float | None
     minimum_detectable_effect: float | None
     verdict: VerdictWords
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contrast:
+    """A method, or a group of runs, against a reference, on one evaluation set at one k.
+
+    Attributes:
+        label: The method.
+        against: The reference; "before" for the same runs before training.
+        set_name: Evaluation set.
+        k: The k of pass@k.
+        result: The comparison.
+    """
+
+    label: str
+    against: str
+    set_name: str
+    k: int
+    result: PairedComparison
 
 
 def compare_paired(
@@ -112,8 +132,20 @@ def verdict(mean_difference: float, p_value: float | None, *, alpha: float = 0.0
 def p_text(p_value: float | None) -> str:
     """A p-value with three digits, never as zero: `0.031`, `<0.001`; `-` without a test."""
     if p_value is None:
-        return "-"
+        return NONE
     return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def result_cells(result: PairedComparison) -> tuple[str, str, str, str, str]:
+    """Difference, its interval, the p-value that counts, the detectable effect and the verdict, for a table."""
+    effect = result.minimum_detectable_effect
+    return (
+        f"{result.difference:+.3f}",
+        f"{result.low:+.3f} to {result.high:+.3f}",
+        p_text(result.holm_p_value),
+        NONE if effect is None else f"{effect:.3f}",
+        result.verdict,
+    )
 
 
 def _uncorrected(rates: Rates, reference: Rates, test_problems: bool) -> PairedComparison:

@@ -36,15 +36,25 @@ def aligned(table: TextTable) -> str:
     return "\n".join([textwrap.fill(table.title, 80), *lines])
 
 
-def markdown_lines(table: TextTable) -> list[str]:
-    """GitHub Markdown, with the title as a paragraph."""
+def markdown_text(tables: Sequence[TextTable], notes: Sequence[str], heading: Sequence[str] = ()) -> str:
+    """GitHub Markdown: lines of a heading, the tables, and the notes as a list."""
+    lines = [line for table in tables for line in _markdown_lines(table)]
+    return "\n".join([*heading, *lines, *(f"- {note}" for note in notes)]).rstrip() + "\n"
+
+
+def latex_text(tables: Sequence[TextTable], notes: Sequence[str]) -> str:
+    """LaTeX for the package booktabs, with the notes as comments."""
+    lines = [line for table in tables for line in _latex_lines(table)]
+    return "\n".join([*lines, *(f"% {note}" for note in notes)]).rstrip() + "\n"
+
+
+def _markdown_lines(table: TextTable) -> list[str]:
     align = ["---"] + ["---:"] * (len(table.headings) - 1)
     rows = ["| " + " | ".join(cells) + " |" for cells in (table.headings, align, *table.rows)]
     return [table.title, "", *rows, ""]
 
 
-def latex_lines(table: TextTable) -> list[str]:
-    """LaTeX for the package booktabs."""
+def _latex_lines(table: TextTable) -> list[str]:
     rows = [" & ".join(_escaped(cell) for cell in cells) + r" \\" for cells in (table.headings, *table.rows)]
     columns = "l" + "r" * (len(table.headings) - 1)
     return [

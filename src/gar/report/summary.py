@@ -4,13 +4,13 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
-from gar.evaluation.paired import p_text
+from gar.evaluation.paired import Contrast, p_text
 from gar.records.contents import RunContents
 from gar.report.groups import RunGroup
 from gar.report.page import Column, Table, Tile
 from gar.report.read import ReadRun
 from gar.report.sample import verdict_word
-from gar.report.verdicts import Contrast, signed
+from gar.report.verdicts import signed
 
 NONE = "–"
 """A value that is not known."""

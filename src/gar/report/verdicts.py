@@ -5,35 +5,16 @@ of that one model. Two methods with one seed each get an interval over problems 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gar.evaluation.paired import PairedComparison, Rates, compare_paired, p_text
+from gar.evaluation.paired import Contrast, PairedComparison, Rates, compare_paired, p_text
 from gar.report.groups import RunGroup
 from gar.report.read import ReadRun, RecordedSet
 
 _NOT_SHOWN, _NO_TEST = "no difference shown", "no test: one seed"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Contrast:
-    """A group of runs against a reference, on one evaluation set at one k.
-
-    Attributes:
-        label: The group.
-        against: The reference: another group, or "before" for the same runs before training.
-        set_name: Evaluation set.
-        k: The k of pass@k.
-        result: The comparison, corrected for all sets and groups of this k.
-    """
-
-    label: str
-    against: str
-    set_name: str
-    k: int
-    result: PairedComparison
 
 
 class _Pair(NamedTuple):

@@ -14,6 +14,7 @@ from gar.before_loading import check_before_loading
 from gar.cli.main import main
 from gar.config import make_config, read_preset
 from gar.errors import GarError
+from gar.integrations.trl.fields import unread_fields
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
@@ -50,6 +51,31 @@ def rows(tmp_path: Path) -> str:
 )
 def test_check_before_loading_refuses_fields_of_trl(trl, message):
     assert message in mistakes({"trl": trl})
+
+
+@pytest.mark.parametrize(
+    ("method", "trl", "message"),
+    [
+        ("grpo", {"teacher_update_rate": 0.1}, "trl.teacher_update_rate belongs to sdft and sdpo, but method is grpo"),
+        ("sdft", {"reprompt_template": "x"}, "trl.reprompt_template belongs to sdpo, but method is sdft. Leave it out"),
+        (
+            "sdpo",
+            {"teacher_update_rat": 1},
+            "trl.SDPOConfig has no such field. Did you mean 'trl.teacher_update_rate'?",
+        ),
+        ("sdpo", {"teacher_update_rate": "x"}, "trl.teacher_update_rate must be a number, got 'x'"),
+    ],
+)
+def test_check_before_loading_knows_the_fields_of_a_methods_own_trainer(method, trl, message):
+    assert message in mistakes({"method": method, "trl": trl})
+
+
+def test_fields_that_only_grpo_has_are_not_read_by_another_trainer():
+    trl = {"learning_rate": 1e-4, "epsilon": 0.1, "vllm_gpu_memory_utilization": 0.5, "top_entropy_quantile": 0.5}
+    check_before_loading(make_config({"method": "sdft", "trl": trl}))
+    assert unread_fields(trl, "sdft") == ["trl.epsilon", "trl.top_entropy_quantile"]
+    assert unread_fields(trl, "sdpo") == ["trl.top_entropy_quantile"]
+    assert unread_fields(trl, "gar-grpo") == []
 
 
 def test_check_before_loading_accepts_what_trl_does():

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from gar.cli.main import main
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import result_of
+from gar.comparison.result import RunResult, result_of
 from gar.config import dump_config, make_config, read_config, read_preset, with_template
 from gar.errors import LostRankError, RecordError
 from gar.records import RunFolder
@@ -104,6 +104,34 @@ def test_final_model_loads_like_any_other(finished: RunFolder):
     assert written.shape == (1, len(tokenizer("3+4*7-2=")["input_ids"]) + 4)
 
 
+def compared(folder: RunFolder) -> RunResult:
+    """A run as a row of a comparison."""
+    config = make_config(read_config(folder.path / "config.yaml"))
+    folder.write_json("usage.json", {"wall_seconds": 1.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1})
+    return result_of(PlannedRun(label=config.method, config=config, result_path=folder.path / "result.json"))
+
+
+@pytest.mark.parametrize("method", ["sdft", pytest.param("sdpo", marks=pytest.mark.slow)])
+def test_self_distillation_leaves_a_run_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str):
+    fast = [*FAST, "--trl.max_steps", "2", "--evaluate.before", "False", "--preflight.mode", "off"]
+    fast += ["--records.trackio", "False", "--trl.top_entropy_quantile", "0.5"]
+    assert main(["train", *fast, "--method", method, *under(tmp_path, method)]) == 0
+    assert "trl.top_entropy_quantile" in capsys.readouterr().out  # a field of grpo's that nothing reads
+    folder = RunFolder.open(tmp_path / method)
+    assert folder.read_run().status == "finished"
+    assert folder.rollout_steps() == [1, 2]
+    assert (folder.path / "model" / "model.safetensors").is_file()
+    assert not list(folder.checkpoints.glob("*"))
+    result = compared(folder)
+    assert result.prompts_hash
+    assert (result.steps, set(result.sets)) == (2, {"test", "harder"})
+    assert result.seconds_per_step["generation"] > 0
+    assert result.curves["reward"]["step"] == [1, 2]
+    folder.update_run(status="interrupted")
+    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start it anew"):
+        resume(folder.path)
+
+
 @pytest.mark.slow  # each trains and evaluates
 @pytest.mark.parametrize(("method", "supervised"), [("sft", 4), ("sft-grpo", 2)])
 def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method: str, supervised: int):
@@ -117,10 +145,7 @@ def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method
     assert folder.read_json("evaluation/after.json")["step"] == 4
     assert (folder.path / "model" / "model.safetensors").is_file()
     assert not list(folder.checkpoints.glob("*"))
-    config = make_config(read_config(folder.path / "config.yaml"))
-    planned = PlannedRun(label=method, config=config, result_path=tmp_path / "result.json")
-    folder.write_json("usage.json", {"wall_seconds": 1.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1})
-    result = result_of(planned)
+    result = compared(folder)
     assert (result.prompts_hash, result.steps, set(result.sets)) == ("", 4, {"test", "harder"})
     assert result.curves["gar/expert_tokens"]["step"] == list(range(1, supervised + 1))
     folder.update_run(status="interrupted")

@@ -22,7 +22,7 @@ def check_before_loading(config: RunConfig) -> None:
     Raises:
         GarError: Every mistake, each in a line of its own.
     """
-    check_fields(config.trl)
+    check_fields(config.trl, config.method)
     if config.evaluate.sources:
         config.evaluate.check_ks()
     checks: list[Callable[[], None]] = [lambda: check_packages(config.trl), lambda: _check_adapter(config)]

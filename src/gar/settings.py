@@ -15,7 +15,7 @@ MethodName = Literal[
     "grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo",
     "gar-grpo", "gar-reinforce-pp", "gar-token", "g2rl", "grad2reward",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
-    "sft", "sft-grpo", "luffy", "chord",
+    "sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo",
 ]  # fmt: skip
 
 EMBEDDED_TASKS = ("arithmetic", "which-way", "whose-voice")

@@ -25,12 +25,14 @@ from gar.errors import LostRankError, RecordError
 from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
+from gar.integrations.trl.fields import unread_fields
 from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, name_termination, on_main
 from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.supervised import SupervisedTrainer
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.methods import METHODS, unread_settings
+from gar.methods.base import SelfDistillation
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder
@@ -84,7 +86,7 @@ def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -
     if folder.read_run().status == "finished":
         raise RecordError(f"{path}: this run is finished; there is nothing to resume. Its model is in {path}/model.")
     resumption = read_resumption(folder, override=override)
-    if METHODS[resumption.config.method].supervised_fraction:
+    if not METHODS[resumption.config.method].saves_checkpoints:
         raise RecordError(f"{path}: a run of {resumption.config.method} has no checkpoints. Start it anew.")
     with lost_rank_named():
         return _Run(resumption.config, say).go_on(resumption)
@@ -109,7 +111,7 @@ class _Run:
         check_ranks(self.arguments, generates_on_main=config.preflight.mode != "off" or bool(config.evaluate.sources))
         name_termination()
         self.say: Say = say if is_main() else lambda text: None
-        unread = unread_settings(METHODS[config.method], dict(config))
+        unread = unread_settings(METHODS[config.method], dict(config)) + unread_fields(config.trl, config.method)
         if unread:
             self.say(f"[dim]Not read by this run of {config.method}: {', '.join(unread)}.[/]")
         self.inputs = RunInputs(config, self.arguments, self.say)
@@ -241,7 +243,30 @@ class _Run:
         callback.steps_before = num_steps
         return trainer
 
-    def _trainer(self, folder: RunFolder, callback: RunCallback) -> GARTrainer:
+    def _distil(self, folder: RunFolder, callback: RunCallback, trainer: SelfDistillation) -> Any:
+        """TRL's own trainer of a method of self-distillation."""
+        from gar.integrations.trl.self_distillation import TRAINERS
+
+        inputs = self.inputs
+        return TRAINERS[trainer](
+            inputs.model,
+            problems=inputs.problems,
+            reader=inputs.reader,
+            verifier=inputs.verifier,
+            reward=self.config.reward,
+            advantage=self.config.advantage,
+            on_rollouts=self._on_rollouts(folder, 0),
+            args=self.arguments,
+            processing_class=inputs.tokenizer,
+            callbacks=[callback],
+        )
+
+    def _trainer(self, folder: RunFolder, callback: RunCallback) -> Any:
+        own = METHODS[self.config.method].self_distillation
+        if own is not None:
+            trainer = self._distil(folder, callback, own)
+            _silence(trainer)
+            return trainer
         for reason in inexact_resumes(self.arguments):
             self.say(f"[yellow]{reason}[/]")
         with warnings.catch_warnings():

@@ -63,7 +63,6 @@ RUN_BY = {
     "test_studies_write_data_and_figure_of_committed_results",
     "python -m studies.sensitivity": "tests/studies/test_ablation_and_sensitivity.py::"
     "test_studies_write_data_and_figure_of_committed_results",
-    "python -m studies.rivals": "tests/studies/test_rivals.py",
     "python -m studies.solution_methods": "tests/studies/test_solution_methods.py",
     "python -m studies.grade_gold_answers": "tests/studies/test_grade_gold_answers.py",
     "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"
@@ -229,7 +228,7 @@ def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, m
     ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
      "gar data check a.jsonl --tokeniser x", "gar analyze tokns RUN", "gar compare main --dryrun",
      "gar report RUN --ot x.html", "gar score embedded",
-     "python examples/score_a_file.py a b", "python -m studies.rivals sdtf", "make tset", "pip install 'gar-rl[pfet]'",
+     "python examples/score_a_file.py a b", "gar train --method sdtf", "make tset", "pip install 'gar-rl[pfet]'",
      "accelerate launch --num_proceses 2 -m gar train", "torchrun --nproc-per-node 2 -m gar trian"],
 )  # fmt: skip
 def test_a_command_with_a_slip_is_not_understood(text, stopped, tmp_path, monkeypatch):

@@ -138,6 +138,8 @@ def test_methods_that_train_on_experts_refuse_what_they_cannot_do(make_trainer: 
         make_trainer(method="luffy", args={"loss_type": "dapo"})
     with pytest.raises(ConfigError, match=r"sft-grpo has steps without responses, .* Start it with gar train"):
         make_trainer(method="sft-grpo")
+    with pytest.raises(ConfigError, match=r"sdft has a trainer of its own in TRL. Start it with gar train"):
+        make_trainer(method="sdft")
     with pytest.raises(ConfigError, match=r"trl.scale_rewards is 'batch'"):
         make_trainer(method="luffy", args={"scale_rewards": "batch"})
     with pytest.raises(ConfigError, match="luffy compares responses with an expert solution, which only the verifier"):
@@ -150,9 +152,9 @@ def test_methods_that_train_on_experts_refuse_what_they_cannot_do(make_trainer: 
 @pytest.mark.parametrize("engine", [SLIME, VERL], ids=lambda engine: engine.name)
 def test_other_engines_refuse_methods_that_train_on_experts(engine):
     for name, method in METHODS.items():
-        if method.trains_on_experts:
+        if method.trains_on_experts or method.self_distillation:
             assert name not in engine.methods()
-            with pytest.raises(ConfigError, match="trains on the expert solutions themselves"):
+            with pytest.raises(ConfigError, match=r"trains on the expert solutions|reads the expert solution"):
                 engine.check(method, "group")
 
 

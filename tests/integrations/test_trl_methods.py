@@ -39,7 +39,9 @@ from tests.integrations.conftest import TrainerFactory
 
 TRL_LOSS = {"loss_type": "dapo"}  # TRL's default: a method's own fields go over it
 ROLLOUT_METHODS = [
-    name for name, method in METHODS.items() if not method.token_level and not method.supervised_fraction
+    name
+    for name, method in METHODS.items()
+    if not (method.token_level or method.supervised_fraction or method.self_distillation)
 ]
 
 

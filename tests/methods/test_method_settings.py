@@ -102,7 +102,10 @@ def test_no_setting_is_lost_in_silence(method, section, name, value):
     elif section == "judge":
         assert (found == "read") == record.token_level
     elif section == "loss":
-        assert (found == "read") == (name == "kl" or record.gate is not None)
+        policy_loss = record.self_distillation is None
+        assert (found == "read") == (policy_loss and (name == "kl" or record.gate is not None))
+    elif section == "advantage" and record.self_distillation is not None:
+        assert (found == "read") == (name in ("ddof", "eps", "std_floor"))  # of the advantages in the records
     elif section == "signal" and not record.reads_vectors:
         assert (found == "read") == (name in SPANS and record.alignment in ("text", "length"))
     elif section == "signal" and found == "read":

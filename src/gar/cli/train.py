@@ -13,7 +13,7 @@ from gar.cli.parser import Parser
 from gar.cli.train_help import short_help
 from gar.config import VARIANTS, RunConfig, make_config, merge, parse_yaml, read_config, read_preset
 from gar.errors import ConfigError
-from gar.integrations.trl.fields import field_types
+from gar.integrations.trl.fields import all_fields
 from gar.settings import REMOVED, removal
 
 _TRL = "--trl."
@@ -28,7 +28,8 @@ gar train --help has examples and what people change.
 
 Later ones win: variant, file or preset, flags.
 
---trl.FIELD VALUE sets any field of trl.GRPOConfig."""
+--trl.FIELD VALUE sets any field of trl.GRPOConfig, or of the method's own
+trainer."""
 
 
 def main(arguments: list[str]) -> int:
@@ -127,7 +128,7 @@ def _in_full(argument: str) -> str:
         return argument.replace(name, _ALIASES[name], 1)
     if not name.startswith("--") or "." in name or name.removeprefix("--").replace("-", "_") in RunConfig.model_fields:
         return argument
-    return spelled(argument, [*flags(RunConfig), *(_TRL + field for field in field_types())])
+    return spelled(argument, [*flags(RunConfig), *(_TRL + field for field in all_fields())])
 
 
 def _read_source(source: argparse.Namespace) -> tuple[str, Any]:

@@ -12,9 +12,10 @@ from gar.settings import AdvantageSettings, LossSettings, RewardSettings
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
 ExpertUse = Literal["member", "mixture"]
+SelfDistillation = Literal["sdft", "sdpo"]
 Need = (
     AlignmentSource
-    | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert"]
+    | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert", "teacher"]
     | Literal["token_vectors", "initial_policy"]
 )
 """What an engine must be able to do for a method, or for its signal."""
@@ -82,6 +83,8 @@ class Method:
             its group, or in a "mixture" of their loss and imitation. None: not at all.
         supervised_fraction: Share of the optimiser steps, the first ones, that are supervised fine-tuning on the expert
             solutions, without responses.
+        self_distillation: Which of TRL's experimental trainers makes the optimiser steps. The policy learns from
+            itself with the expert solution in its prompt.
     """
 
     name: str
@@ -99,11 +102,17 @@ class Method:
     trl: Mapping[str, Any] = field(default_factory=dict)
     expert_loss: ExpertUse | None = None
     supervised_fraction: float = 0.0
+    self_distillation: SelfDistillation | None = None
 
     @property
     def trains_on_experts(self) -> bool:
         """Whether expert solutions themselves are in the loss."""
         return self.expert_loss is not None or self.supervised_fraction > 0
+
+    @property
+    def saves_checkpoints(self) -> bool:
+        """Whether an interrupted run can go on: the method does not rule checkpoints out."""
+        return self.trl.get("save_strategy") != "no"
 
     @property
     def needs_alignment(self) -> bool:
@@ -136,6 +145,7 @@ class Method:
             ("gate", self.gate is not None),
             ("loss", bool(self.trl) and self.gate is None),
             ("expert", self.trains_on_experts),
+            ("teacher", self.self_distillation is not None),
         ]
         return [need for need, is_needed in needs if need is not None and is_needed]
 

@@ -21,6 +21,7 @@ _WORDS: dict[Need, str] = {
     "loss": "sets fields of TRL's policy loss",
     "token_vectors": "compares the vectors of single tokens",
     "expert": "trains on the expert solutions themselves",
+    "teacher": "learns from a teacher that reads the expert solution",
     "initial_policy": "takes vectors of the policy before training",
 }
 

@@ -13,6 +13,7 @@ from gar.methods.grad2reward import GRAD2REWARD
 from gar.methods.grpo import DAPO, DR_GRPO, GRPO
 from gar.methods.maspo import MASPO
 from gar.methods.reinforce_pp import REINFORCE_PP, REINFORCE_PP_BASELINE
+from gar.methods.self_distillation import SDFT, SDPO
 from gar.settings import REGISTERED_METHODS, RewardSettings, SignalSettings
 
 METHODS: dict[str, Method] = {
@@ -21,7 +22,7 @@ METHODS: dict[str, Method] = {
         GRPO, DR_GRPO, DAPO, REINFORCE_PP, REINFORCE_PP_BASELINE, MASPO,
         GAR_GRPO, GAR_REINFORCE_PP, GAR_TOKEN, G2RL, GRAD2REWARD,
         ANCHOR_SHUFFLED, ANCHOR_RANDOM, HIDDEN_COSINE, TEXT_SIMILARITY, LENGTH, ALIGNMENT_ONLY,
-        SFT, SFT_GRPO, LUFFY, CHORD,
+        SFT, SFT_GRPO, LUFFY, CHORD, SDFT, SDPO,
     )
 }  # fmt: skip
 

@@ -136,7 +136,10 @@ def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "signal", ("activation_threshold", *(("temperature",) if method.signal["kind"] == "hidden" else ()))
     if not _reads_span(method):
         yield "signal", _SPANS
-    if not method.has_bonus:
+    if method.self_distillation is not None:
+        yield "advantage", ("estimator", "baseline", "bonus", "noise_floor")
+        yield "loss", ("kl",)
+    elif not method.has_bonus:
         yield "advantage", ("bonus", "noise_floor")
     yield "reward", tuple(name for name in RewardSettings.model_fields if name not in method.reward)
     if method.gate is None:

@@ -28,26 +28,45 @@ def _device_defaults() -> dict[str, Any]:
 def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's.
 
+    A method of self-distillation gets TRL's `SDFTConfig` or `SDPOConfig`, without the fields that these lack.
+
     Raises:
         ConfigError: As `check_fields`; the method has a field otherwise; nothing would read a setting of ours; or TRL
             refuses the combination, with its own words.
     """
-    check_fields(config.trl)
-    chosen = DEFAULTS | _device_defaults() | _model_defaults(config) | config.trl
-    try:
-        args = GRPOConfig(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"trl.GRPOConfig refuses these settings: {error}") from error
+    check_fields(config.trl, config.method)
     method = METHODS[config.method]
+    kind, defaults = _kind_and_defaults(config, method)
+    known = {field.name for field in dataclasses.fields(kind)}
+    chosen = {name: value for name, value in (defaults | config.trl).items() if name in known}
+    try:
+        args = kind(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"trl.{kind.__name__} refuses these settings: {error}") from error
     args = with_method(args, method, chosen=config.trl)
     resolve_signal(method, config.signal)
-    check_settings(method, reward=config.reward, advantage=config.advantage, divides=args.scale_rewards != "none")
+    divides = getattr(args, "scale_rewards", "group") != "none"  # SDFTConfig has no such field
+    check_settings(method, reward=config.reward, advantage=config.advantage, divides=divides)
     if method.supervised_fraction and args.max_steps < 2:
         raise ConfigError(
             f"trl.max_steps is {args.max_steps}, but {config.method} shares out its optimiser steps: set their number, "
             "at least 2"
         )
+    if method.self_distillation is not None:
+        from gar.integrations.trl.self_distillation import check_arguments
+
+        check_arguments(args, config)
     return args
+
+
+def _kind_and_defaults(config: RunConfig, method: Method) -> tuple[Any, dict[str, Any]]:
+    """TRL's class of configuration for a method, and where `gar train` differs from its defaults."""
+    defaults = DEFAULTS | _device_defaults() | _model_defaults(config)
+    if method.self_distillation is None:
+        return GRPOConfig, defaults
+    from gar.integrations.trl.self_distillation import CONFIGS, teacher_defaults
+
+    return CONFIGS[method.self_distillation], defaults | teacher_defaults(method.self_distillation, config.data.source)
 
 
 def _model_defaults(config: RunConfig) -> dict[str, Any]:
@@ -69,8 +88,10 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
         `args` itself where it agrees with the method, else a copy.
 
     Raises:
-        ConfigError: A chosen field says otherwise.
+        ConfigError: A chosen field says otherwise, or the method has another trainer.
     """
+    if method.self_distillation is not None and isinstance(args, GRPOConfig):
+        raise ConfigError(f"{method.name} has a trainer of its own in TRL. Start it with gar train.")
     if chosen is None:
         defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
         chosen = [name for name in method.trl if getattr(args, name) != defaults[name]]

@@ -45,6 +45,12 @@ CHOICES = {
 }
 """Words that TRL compares with only while it trains."""
 
+TRAINERS = {
+    "sdft": ("experimental/sdft/sdft_config.py", "SDFTConfig"),
+    "sdpo": ("experimental/sdpo/sdpo_config.py", "SDPOConfig"),
+}
+"""Where TRL has the configuration of methods with a trainer of their own; the others have `GRPOConfig`."""
+
 REPORTERS = {
     "azure_ml": ("azureml",), "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",),
     "dagshub": ("dagshub",), "dvclive": ("dvclive",), "flyte": ("flytekit",), "kubeflow": (), "mlflow": ("mlflow",),
@@ -74,19 +80,21 @@ _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operato
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
 
-def check_fields(values: Mapping[str, Any]) -> None:
-    """Refuse what no `trl.GRPOConfig` can hold. Imports neither TRL nor torch.
+def check_fields(values: Mapping[str, Any], method: str = "grpo") -> None:
+    """Refuse what no `trl.GRPOConfig` can hold, nor the configuration of the method's own trainer.
+
+    Imports neither TRL nor torch.
 
     Raises:
         ConfigError: An unknown field, with the nearest one; a field that another setting decides; or a value of the
             wrong type or out of its range.
     """
-    types = field_types()
+    types = field_types() | field_types(method)
     for name, value in values.items():
         if name in OWNED:
             raise ConfigError(f"trl.{name} is decided by another setting: use {OWNED[name]}")
         if types and name not in types:
-            raise ConfigError(f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{did_you_mean(name, types)}")
+            raise ConfigError(_unknown(name, method, types))
         _check_type(name, value, types.get(name, ""))
         _check_value(name, value)
     for name in _reporters(values):
@@ -114,9 +122,23 @@ def check_packages(values: Mapping[str, Any]) -> None:
             )
 
 
-def field_types() -> dict[str, str]:
-    """Type of every field of `trl.GRPOConfig` as its source writes it; empty where TRL is arranged otherwise."""
-    return {name: kind for name, (kind, _) in _fields().items()}
+def unread_fields(values: Mapping[str, Any], method: str) -> list[str]:
+    """Fields of `trl.GRPOConfig` that the configuration of the method's own trainer lacks, as "trl.name"."""
+    known = field_types(method)
+    return [f"trl.{name}" for name in values if known and name not in known]
+
+
+def field_types(method: str = "grpo") -> dict[str, str]:
+    """Type of every field of a method's TRL configuration as its source writes it.
+
+    Empty where TRL is arranged otherwise.
+    """
+    return {name: kind for name, (kind, _) in _fields(method if method in TRAINERS else "").items()}
+
+
+def all_fields() -> list[str]:
+    """Names of the fields that `gar train` takes with one method or another."""
+    return list(dict.fromkeys(name for method in ("grpo", *TRAINERS) for name in field_types(method)))
 
 
 def default_of(name: str) -> str:
@@ -125,13 +147,13 @@ def default_of(name: str) -> str:
 
 
 @cache
-def _fields() -> dict[str, tuple[str, str]]:
-    """Type and default of every field, as the source writes them."""
+def _fields(method: str = "") -> dict[str, tuple[str, str]]:
+    """Type and default of every field, as the source writes them; of `GRPOConfig` unless a method has a trainer."""
     fields: dict[str, tuple[str, str]] = {}
     for package, file, name in (
         ("transformers", "training_args.py", "TrainingArguments"),
         ("trl", "trainer/base_config.py", "_BaseConfig"),
-        ("trl", "trainer/grpo_config.py", "GRPOConfig"),
+        ("trl", *TRAINERS.get(method, ("trainer/grpo_config.py", "GRPOConfig"))),
     ):
         spec = importlib.util.find_spec(package)
         path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
@@ -141,6 +163,14 @@ def _fields() -> dict[str, tuple[str, str]]:
         for field, kind, default in (item for node in classes if node.name == name for item in _annotations(node)):
             fields[field] = kind, default
     return fields
+
+
+def _unknown(name: str, method: str, types: Mapping[str, str]) -> str:
+    others = [other for other in TRAINERS if name in field_types(other)]
+    if others:
+        return f"trl.{name} belongs to {' and '.join(others)}, but method is {method}. Leave it out."
+    kind = TRAINERS.get(method, ("", "GRPOConfig"))[1]
+    return f"unknown key 'trl.{name}': trl.{kind} has no such field.{did_you_mean(name, types)}"
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "trl.") -> str:

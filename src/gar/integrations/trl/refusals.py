@@ -98,7 +98,12 @@ def _check_k2(args: Any) -> None:
         )
 
 
-def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
+def check_batch(args: Any, problems: Sequence[Problem]) -> None:
+    """Refuse fewer problems than a batch has groups.
+
+    Raises:
+        DataError: Says how many there must be.
+    """
     num_prompts = args.generation_batch_size // args.num_generations
     if len(problems) < num_prompts:
         raise DataError(
@@ -106,6 +111,10 @@ def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> N
             f"{num_prompts} problems, got {len(problems)} in all: TRL would train for no step. Lower "
             "trl.per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
         )
+
+
+def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
+    check_batch(args, problems)
     if any(problem.anchors for problem in problems):
         return
     if method.alignment is not None:

@@ -1,0 +1,247 @@
+"""Self-distillation on the expert solution, by TRL's experimental `SDFTTrainer` and `SDPOTrainer`.
+
+TRL samples, asks the teacher and updates. Here are the teacher's prompt, what is refused, and what a run records.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from datasets import Dataset
+from trl.import_utils import TRLExperimentalWarning
+
+from gar.config import RunConfig
+from gar.data.arithmetic import SEPARATOR
+from gar.data.problems import prompt_text
+from gar.errors import ConfigError, DataError
+from gar.integrations.trl.metrics import StepTimer
+from gar.integrations.trl.refusals import TRL, check_batch
+from gar.integrations.trl.rollouts import RolloutBatch
+from gar.methods import METHODS
+from gar.methods.base import SelfDistillation
+from gar.models.adapters import is_adapted
+from gar.records import RolloutRecord
+from gar.rollouts.generate import check_prompts, encode_prompt
+from gar.scoring.judge import frozen_copy
+from gar.settings import EMBEDDED_TASKS, AdvantageSettings, RewardSettings
+from gar.shaping import RewardTable, plan_shaping
+from gar.spans import SequenceReader
+from gar.types import Problem, Prompt, ResponseVerifier
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", TRLExperimentalWarning)
+    from trl.experimental.sdft import SDFTConfig, SDFTTrainer
+    from trl.experimental.sdft.teacher_sync import SyncTeacherModelCallback
+    from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
+
+CONFIGS: dict[SelfDistillation, Any] = {"sdft": SDFTConfig, "sdpo": SDPOConfig}
+
+_DEFAULTS: dict[SelfDistillation, dict[str, Any]] = {
+    "sdft": {},
+    "sdpo": {
+        "feedback_template": "\nCorrect solution:\n\n{feedback_raw}\n\n",  # TRL's words for one of the group
+        "diagnostics_warning_interval": 0,  # TRL warns of equal rewards, which are no fault without a policy loss
+    },
+}
+# As `gar.data.arithmetic.privileged_prompt`, which the embedded models were trained to read.
+_EMBEDDED: dict[SelfDistillation, dict[str, Any]] = {
+    "sdft": {
+        "teacher_prompt_template": f"{{privileged_context}} {SEPARATOR} {{prompt}}",
+        "distillation_mode": "full_logits",  # TRL takes the 100 likeliest tokens, and the embedded models have 36
+    },
+    "sdpo": {"feedback_template": f"{{feedback_raw}} {SEPARATOR} ", "reprompt_template": "{feedback}{prompt}"},
+}
+_REFUSED = {
+    "use_vllm": "responses are sampled with transformers here",
+    "generate_from_teacher": "the records would show the teacher's responses as the policy's",
+}
+_TEACHERS = ("base", "ema", "live")
+_TEMPLATES = (
+    "Expected {prompt} and {privileged_context} in trl.teacher_prompt_template (sdft), or {prompt} and {feedback} in "
+    "trl.reprompt_template and {feedback_raw} in trl.feedback_template (sdpo)."
+)
+
+
+def teacher_defaults(trainer: SelfDistillation, source: str) -> dict[str, Any]:
+    """Where `gar train` differs from TRL's defaults, given where the problems come from (`data.source`)."""
+    return _DEFAULTS[trainer] | (_EMBEDDED[trainer] if source in EMBEDDED_TASKS else {})
+
+
+def check_arguments(args: Any, config: RunConfig) -> None:
+    """Refuse what these trainers do not do here.
+
+    Args:
+        args: An `SDFTConfig` or `SDPOConfig`.
+        config: The run's.
+
+    Raises:
+        ConfigError: Names the setting, its value, and why.
+    """
+    method = config.method
+    if config.adapter.rank is not None:
+        raise ConfigError(f"adapter.rank is {config.adapter.rank}, but {method} trains all weights here. Leave it out.")
+    for name, reason in _REFUSED.items():
+        if getattr(args, name, False):
+            raise ConfigError(f"trl.{name} is True under {method}, but {reason}. Leave it out.")
+    if args.teacher_model_kind not in _TEACHERS:
+        teachers = ", ".join(_TEACHERS)
+        raise ConfigError(f"trl.teacher_model_kind is '{args.teacher_model_kind}', expected one of {teachers}")
+    if args.world_size > 1:
+        raise ConfigError(f"{method} trains in one process, got {args.world_size}. Start it without a launcher.")
+
+
+def teacher_prompt(args: Any, problem: Problem) -> Prompt:
+    """What the teacher reads before a response, as TRL composes it.
+
+    Args:
+        args: An `SDFTConfig` or `SDPOConfig`.
+        problem: Its first anchor is shown; in a chat, inside the last message.
+
+    Raises:
+        ConfigError: The templates show no expert solution, or hold a placeholder that TRL does not fill.
+        DataError: The problem has no anchor, or its last message is not the user's.
+    """
+    if not problem.anchors:
+        raise DataError(
+            f"problem '{problem.id}' has no expert solution, and self-distillation needs one for every problem. Name "
+            "their column with --data.anchor_fields, or train with grpo."
+        )
+    chat = problem.prompt if isinstance(problem.prompt, list) else None
+    if chat and chat[-1]["role"] != "user":
+        raise DataError(f"problem '{problem.id}' ends with a message that is not the user's, so the teacher sees none")
+    text, solution = chat[-1]["content"] if chat else problem.prompt, problem.anchors[0].text
+    try:
+        if isinstance(args, SDFTConfig):
+            shown = args.teacher_prompt_template.format(prompt=text, privileged_context=solution)
+        else:
+            feedback = args.feedback_template.format(feedback_raw=solution)
+            shown = args.reprompt_template.format(prompt=text, solution="", feedback=feedback)
+    except (LookupError, ValueError) as error:
+        raise ConfigError(f"a template of the teacher's prompt cannot be filled in: {error!r}. {_TEMPLATES}") from error
+    if solution not in shown:
+        raise ConfigError(f"the teacher's prompt does not show the expert solution. {_TEMPLATES}")
+    return [*chat[:-1], {"role": "user", "content": shown}] if chat else shown
+
+
+_Trainer: Any = object  # a mixin of TRL's trainers
+
+
+class _Recorded(_Trainer):
+    """What both trainers have in common: rollouts are verified and recorded, and the teacher is a copy of the policy.
+
+    Args:
+        model: The policy.
+        problems: What to train on, each with an expert solution.
+        reader: Reads responses.
+        verifier: Judges them.
+        reward: From verdicts to rewards.
+        advantage: How the advantages of the records are normalised.
+        on_rollouts: Called with the step and the records of its responses.
+        **kwargs: Of TRL's trainer: `args`, `processing_class`, `callbacks`.
+
+    Raises:
+        ConfigError: A setting that does not fit.
+        DataError: A problem without an expert solution, or whose teacher's prompt is too long.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        problems: Sequence[Problem],
+        reader: SequenceReader,
+        verifier: ResponseVerifier,
+        reward: RewardSettings,
+        advantage: AdvantageSettings,
+        on_rollouts: Callable[[int, list[RolloutRecord]], None],
+        **kwargs: Any,
+    ):
+        args, tokenizer = kwargs["args"], kwargs["processing_class"]
+        check_batch(args, problems)
+        if is_adapted(model):
+            raise ConfigError("self-distillation trains all weights here, and the policy has an adapter: merge it")
+        prompts = [teacher_prompt(args, problem) for problem in problems]
+        template = args.chat_template_kwargs
+        ids = [encode_prompt(tokenizer, prompt, chat_template_kwargs=template) for prompt in prompts]
+        check_prompts(model, tokenizer, ids, args.max_completion_length)
+        self._problems, self._reader, self._verifier = problems, reader, verifier
+        self._on_rollouts = on_rollouts
+        self._shaping = plan_shaping(TRL, METHODS["grpo"], {"reward": reward, "advantage": advantage}, quiet=True)
+        self._rewards: list[float] = []
+        rows = [
+            {"prompt": problem.prompt, "privileged_context": problem.anchors[0].text, "problem_index": i}
+            for i, problem in enumerate(problems)
+        ]
+        super().__init__(model, train_dataset=Dataset.from_list(rows), **kwargs)
+        self._timer = StepTimer(self._metrics["train"])
+        self.add_callback(self._timer)
+
+    def _setup_teacher_model(self) -> None:
+        """TRL would load the policy's name again: another revision perhaps, or no model at all for a GGUF file."""
+        if self.args.teacher_model_kind == "live":
+            self.teacher_model = self.model
+            return
+        self.teacher_model = self.accelerator.prepare_model(frozen_copy(self.model), evaluation_mode=True)
+        if self.args.teacher_model_kind == "ema":
+            self.add_callback(SyncTeacherModelCallback(self.teacher_model, self.accelerator))
+
+    def _generate(self, prompt_ids: list[list[int]]) -> Any:
+        with self._timer.part("generation"):
+            return super()._generate(prompt_ids)
+
+    def sample_rollouts(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """TRL's rollouts, verified and recorded before the teacher reads them."""
+        rollouts = super().sample_rollouts(inputs)
+        indices = [row["problem_index"] for row in inputs]
+        batch = RolloutBatch(
+            problems=[self._problems[i] for i in indices],
+            group_index=indices,
+            means=torch.zeros(len(indices), 1),
+            has_means=torch.zeros(len(indices), dtype=torch.bool),
+        )
+        prompts = zip(rollouts["prompt_ids"], rollouts["prompt_mask"].bool(), strict=True)
+        prompt_ids = [ids[mask].tolist() for ids, mask in prompts]
+        endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
+        batch.read(self._reader, prompt_ids, self._get_completion_ids_list(rollouts), None, endings=endings)
+        with self._timer.part("verification"):
+            batch.verdicts = self._verifier.verify(
+                batch.texts,
+                [problem.answer for problem in batch.problems],
+                prefilled_think=batch.prefilled,
+                prompts=[prompt_text(problem.prompt) for problem in batch.problems],
+            )
+        self._record(batch)
+        return rollouts
+
+    def _record(self, batch: RolloutBatch) -> None:
+        """Metrics and records. The advantages are what grpo would have made of the rewards."""
+        batch.shaped = RewardTable(self._shaping, batch.facts(self._reader)).shape()
+        rewards = batch.shaped.rewards
+        batch.advantages = self._shaping.normalised(rewards, torch.tensor(batch.group_index)).tolist()
+        self._rewards = rewards.tolist()
+        metrics = {"reward": float(rewards.mean())} | batch.shaped.metrics()
+        for name, value in metrics.items():
+            if not math.isnan(value):
+                self._metrics["train"][name].append(value)
+        step = self.state.global_step + 1
+        self._on_rollouts(step, batch.records(step=step))
+
+
+class _SDFT(_Recorded, SDFTTrainer):
+    """`SDFTTrainer` with records."""
+
+
+class _SDPO(_Recorded, SDPOTrainer):
+    """`SDPOTrainer` with records. The loss reads the rewards where `distillation_weight` is below 1."""
+
+    def __init__(self, model: Any, **kwargs: Any):
+        def outcome(**_: Any) -> list[float]:
+            return self._rewards
+
+        super().__init__(model, reward_funcs=outcome, **kwargs)
+
+
+TRAINERS: dict[SelfDistillation, Any] = {"sdft": _SDFT, "sdpo": _SDPO}
+"""Trainers by the method's `self_distillation`; arguments as `_Recorded`."""

@@ -1,0 +1,200 @@
+"""SDFT and SDPO: what the teacher reads and is, what a run records, and what is refused."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from gar.config import make_config, merge, read_preset
+from gar.data.arithmetic import load_arithmetic, privileged_prompt
+from gar.errors import ConfigError, DataError
+from gar.integrations.trl.arguments import grpo_arguments
+from gar.integrations.trl.self_distillation import TRAINERS, teacher_prompt
+from gar.models.embedded import load_embedded
+from gar.records import RolloutRecord
+from gar.settings import SignalSettings, VerifySettings
+from gar.spans import SequenceReader
+from gar.types import Problem
+from gar.verify import Verifier
+
+METHODS = ["sdft", "sdpo"]
+CHAIN = {"prompt": "3+4=", "answer": "7"}
+
+
+class Watcher(TrainerCallback):
+    """Keeps what TRL says of each batch that it prepared, and one weight of the policy after each step."""
+
+    def __init__(self) -> None:
+        self.batches: list[dict[str, torch.Tensor]] = []
+        self.weights: list[torch.Tensor] = []
+
+    def on_self_distillation_batch_prepared(self, args, state, control, **kwargs) -> None:
+        self.batches.append(kwargs)
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        self.weights.append(weight_of(kwargs["model"]))
+
+
+def weight_of(model: Any) -> torch.Tensor:
+    return model.model.layers[0].mlp.up_proj.weight.detach().clone()
+
+
+def arguments_of(method: str, folder: Path, over: dict[str, Any] | None = None, **trl: Any) -> Any:
+    small = {"max_steps": 1, "num_iterations": 1, "per_device_train_batch_size": 16, "learning_rate": 2e-4}
+    values = {"method": method, "trl": {**small, **trl}, **(over or {})}
+    return grpo_arguments(make_config(merge(read_preset("bench"), values)), folder)
+
+
+def make_trainer(
+    method: str, folder: Path, verifier: Verifier, problems: list[Problem] | None = None, **trl: Any
+) -> SimpleNamespace:
+    """A trainer, the records that it writes, and a watcher of what TRL does."""
+    model, tokenizer = load_embedded()
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    config = make_config({})
+    records: list[RolloutRecord] = []
+    watcher = Watcher()
+    trainer = TRAINERS[method](
+        model,
+        problems=problems or load_arithmetic("train"),
+        reader=SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None),
+        verifier=verifier,
+        reward=config.reward,
+        advantage=config.advantage,
+        on_rollouts=lambda step, rows: records.extend(rows),
+        args=arguments_of(method, folder, **trl),
+        processing_class=tokenizer,
+        callbacks=[watcher],
+    )
+    return SimpleNamespace(trainer=trainer, records=records, watcher=watcher, tokenizer=tokenizer)
+
+
+def teacher_texts(made: SimpleNamespace) -> list[list[int]]:
+    """What the teacher read before each response of the first batch."""
+    batch = made.watcher.batches[0]
+    width = batch["completion_ids"].shape[1]
+    assert torch.equal(batch["teacher_input_ids"][:, -width:], batch["completion_ids"])
+    mask = batch["teacher_attention_mask"].bool()
+    return [ids[:-width][m[:-width]].tolist() for ids, m in zip(batch["teacher_input_ids"], mask, strict=True)]
+
+
+@pytest.fixture(params=METHODS)
+def trained(request, tmp_path: Path, verifier: Verifier) -> SimpleNamespace:
+    """Two optimiser steps on one generation."""
+    made = make_trainer(request.param, tmp_path, verifier, num_iterations=2, max_steps=2)
+    made.trainer.log = lambda *_: None  # it would clear the metrics
+    made.method, made.weights = request.param, [weight_of(made.trainer.model)]
+    made.trainer.train()
+    made.weights += made.watcher.weights
+    return made
+
+
+def test_a_run_trains_on_the_problems_of_grpo_with_its_teacher(trained: SimpleNamespace, tmp_path: Path):
+    trainer, problems = trained.trainer, load_arithmetic("train")
+    grpo = GRPOTrainer(
+        load_embedded()[0],
+        lambda completions, **_: [0.0] * len(completions),
+        args=arguments_of("grpo", tmp_path, num_iterations=2),
+        train_dataset=trainer.train_dataset,
+        processing_class=trained.tokenizer,
+    )
+    order = list(grpo._get_train_sampler())[:16]
+    assert len(set(order)) == 2
+    assert [record.problem_id for record in trained.records] == [problems[i].id for i in order]
+    for name in ("learning_rate", "lr_scheduler_type", "temperature", "top_k", "max_grad_norm", "num_iterations"):
+        assert getattr(trainer.args, name) == getattr(grpo.args, name)
+    assert teacher_texts(trained) == [trained.tokenizer.encode(privileged_prompt(problems[i])) for i in order]
+
+    start, first, second = trained.weights
+    assert not torch.equal(start, first)
+    average = torch.lerp(torch.lerp(start, first, 0.05), second, 0.05)  # TRL's default rate
+    expected = start if trained.method == "sdft" else average
+    torch.testing.assert_close(weight_of(trainer.teacher_model), expected, rtol=1e-6, atol=1e-8)  # float32 sums
+
+    metrics, rewards = trainer._metrics["train"], [record.reward for record in trained.records]
+    assert metrics["reward"] == [pytest.approx(sum(rewards) / 16)]
+    assert metrics["gar/eligible_fraction"] == [sum(record.eligible for record in trained.records) / 16]
+    assert [seconds > 0 for seconds in metrics["time/generation_seconds"]] == [True, False]
+    assert not any(math.isnan(value) for values in metrics.values() for value in values)
+    for group in set(order):
+        members = torch.tensor([r.reward for r in trained.records if r.group_index == group], dtype=torch.float64)
+        standardised = (members - members.mean()) / (members.std(correction=0) + 1e-6)  # as grpo's, in the paper's form
+        given = [record.advantage for record in trained.records if record.group_index == group]
+        assert given == pytest.approx(standardised.tolist(), abs=1e-9)  # float64
+    if trained.method == "sdpo":
+        assert metrics["self_distillation/reward_mean"] == [pytest.approx(sum(rewards) / 16)]
+
+
+def test_teacher_prompt_of_a_chat_is_in_the_users_message(tmp_path: Path, verifier: Verifier):
+    problems = [
+        replace(problem, prompt=[{"role": "system", "content": "7"}, {"role": "user", "content": str(problem.prompt)}])
+        for problem in load_arithmetic("train")[:8]
+    ]
+    for method in METHODS:
+        args = arguments_of(method, tmp_path, {"data": {"source": "train.jsonl"}})
+        system, user = teacher_prompt(args, problems[0])
+        solution = problems[0].anchors[0].text
+        assert (system, user["role"]) == (problems[0].prompt[0], "user")
+        assert user["content"].index(solution) > user["content"].index(problems[0].prompt[-1]["content"])
+        assert "unsuccessful" not in user["content"]  # TRL's word for feedback
+    made = make_trainer("sdpo", tmp_path, verifier, problems)
+    made.trainer.train()
+    for ids, record in zip(teacher_texts(made), made.records, strict=True):
+        problem = next(problem for problem in problems if problem.id == record.problem_id)
+        shown = teacher_prompt(made.trainer.args, problem)
+        assert ids == made.tokenizer.apply_chat_template(shown, return_dict=True)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("method", "over", "trl", "message"),
+    [
+        ("sdft", {}, {"use_vllm": True}, "trl.use_vllm is True under sdft, but responses are sampled with transform"),
+        ("sdft", {}, {"generate_from_teacher": True}, "trl.generate_from_teacher is True under sdft"),
+        ("sdpo", {}, {"teacher_model_kind": "emma"}, "trl.teacher_model_kind is 'emma', expected one of base, ema, li"),
+        ("sdpo", {}, {"beta": 0.1}, "trl.beta is 0.1, but 0.0 belongs to sdpo"),
+        ("sdpo", {}, {"use_successful_as_teacher": True}, "trl.use_successful_as_teacher is True, but False belongs"),
+        ("sdft", {}, {"max_prompt_length": 8}, "trl.max_prompt_length is 8, but None belongs to sdft"),
+        ("sdft", {}, {"save_strategy": "steps"}, "trl.save_strategy is .*, but 'no' belongs to sdft"),
+        ("sdft", {"adapter": {"rank": 4}}, {}, "adapter.rank is 4, but sdft trains all weights here"),
+        ("sdft", {}, {"distillation_mode": "sampled_token"}, "trl.SDFTConfig refuses these settings: .*alpha=1.0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(method: str, over: dict, trl: dict, message: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match=message):
+        arguments_of(method, tmp_path, over, **trl)
+
+
+@pytest.mark.parametrize(
+    ("method", "trl", "message"),
+    [
+        (
+            "sdft",
+            {"teacher_prompt_template": "{prompt}{privileged_context}{x}"},
+            r"cannot be filled in: KeyError\('x'\)",
+        ),
+        ("sdpo", {"reprompt_template": "{prompt}"}, "does not show the expert solution. Expected {prompt} and"),
+    ],
+)
+def test_templates_that_do_not_fit_are_refused(method: str, trl: dict, message: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match=message):
+        teacher_prompt(arguments_of(method, tmp_path, **trl), load_arithmetic("train")[0])
+
+
+def test_problems_that_do_not_fit_are_refused(tmp_path: Path, verifier: Verifier):
+    problems = load_arithmetic("train")[:4]
+    with pytest.raises(DataError, match="problem 'train-1' has no expert solution, and self-distillation needs one"):
+        make_trainer("sdft", tmp_path, verifier, [problems[0], replace(problems[1], anchors=())])
+    with pytest.raises(DataError, match="a batch of 16 responses in groups of 8 asks for 2 problems, got 1 in all"):
+        make_trainer("sdpo", tmp_path, verifier, problems[:1])
+    answered = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": "<think>"}]
+    with pytest.raises(DataError, match="problem 'train-1' ends with a message that is not the user's"):
+        make_trainer("sdft", tmp_path, verifier, [problems[0], replace(problems[1], prompt=answered)])
+    longer = replace(problems[0].anchors[0], text=problems[0].anchors[0].text * 40)
+    with pytest.raises(DataError, match=r"prompt 1 .* fit: the model's context"):
+        make_trainer("sdft", tmp_path, verifier, [problems[0], replace(problems[1], anchors=(longer,))])

@@ -28,8 +28,7 @@ gar train --help has examples and what people change.
 
 Later ones win: variant, file or preset, flags.
 
---trl.FIELD VALUE sets any field of trl.GRPOConfig, or of the method's own
-trainer."""
+--trl.FIELD VALUE sets any field of TRL's configuration for the method."""
 
 
 def main(arguments: list[str]) -> int:

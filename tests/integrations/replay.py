@@ -60,7 +60,7 @@ class ReplayTrainer(GARTrainer):
         self.vectors: list[torch.Tensor] = []
         self.num_forwards: list[int] = []
         self._calls = 0
-        self._parts.backbone.register_forward_pre_hook(self._count)
+        self._states.policy.backbone.register_forward_pre_hook(self._count)
 
     def _count(self, module: Any, args: Any) -> None:
         if not torch.is_grad_enabled():

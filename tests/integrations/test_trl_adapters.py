@@ -4,7 +4,7 @@ import pytest
 from peft import LoraConfig
 
 from gar.integrations.trl.rollouts import RolloutBatch
-from gar.integrations.trl.trainer import GARTrainer
+from gar.integrations.trl.states import StateSource
 from tests.integrations.conftest import TrainerFactory
 
 # Two updates per generation, so TRL computes old log-probs; a KL weight, so it runs the model without adapter as well.
@@ -36,10 +36,10 @@ def alignments(make_trainer: TrainerFactory, **adapter) -> dict[str, float]:
 def test_captured_vectors_are_the_adapters_and_not_the_references(make_trainer, captured, monkeypatch):
     found = alignments(make_trainer)
     assert sum(captured) == 32  # the pass of the policy, not that of the reference
-    monkeypatch.setattr(GARTrainer, "_computes_old_logps", lambda self: False)
+    monkeypatch.setattr(StateSource, "_computes_old_logps", lambda self: False)
     sampled = alignments(make_trainer)  # states of sampling
     assert sum(captured) == 32 + 32
-    monkeypatch.setattr("gar.integrations.trl.trainer.MOST_CAPTURED_BYTES", 0)
+    monkeypatch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", 0)
     expected = alignments(make_trainer)  # a forward pass of our own
     assert sum(captured) == 32 + 32
     assert len(found) > 5

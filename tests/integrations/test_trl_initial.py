@@ -54,7 +54,7 @@ def train(make_trainer: TrainerFactory, signal: SignalSettings = INITIAL, **opti
 
 
 def test_the_first_step_is_that_of_the_current_policy_to_the_last_digit(make_trainer, monkeypatch):
-    monkeypatch.setattr("gar.integrations.trl.trainer.MOST_CAPTURED_BYTES", 0)  # for both a pass of our own
+    monkeypatch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", 0)  # for both a pass of our own
     alone = SignalSettings(max_batch_tokens=1)  # each sequence in a pass of its own: sums in the same order
     current = train(make_trainer, alone)
     assert train(make_trainer, alone.model_copy(update={"policy": "initial"})) == current

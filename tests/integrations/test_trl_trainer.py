@@ -137,7 +137,7 @@ def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(
     signal = SignalSettings(similarity=similarity)
     captured_trainer, captured = make_trainer(args=args | {"learning_rate": 0.0}, signal=signal)
     rows_of_passes: list[int] = []
-    captured_trainer._parts.backbone.register_forward_hook(
+    captured_trainer._states.policy.backbone.register_forward_hook(
         lambda module, args, kwargs, output: rows_of_passes.append(
             0 if torch.is_grad_enabled() or output.past_key_values else len(output.last_hidden_state)
         ),
@@ -145,7 +145,7 @@ def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(
     )
     captured_trainer.train()
     if similarity != "mean":  # no room for the states of sampling, nor for those of a log-prob pass
-        monkeypatch.setattr("gar.integrations.trl.trainer.MOST_CAPTURED_BYTES", 0)
+        monkeypatch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", 0)
         monkeypatch.setattr("gar.integrations.trl.rollouts.MOST_CAPTURED_BYTES", 0)
     own_trainer, own = make_trainer(args={"learning_rate": 0.0}, signal=signal)
     own_trainer.train()
@@ -165,10 +165,10 @@ def test_states_of_sampling_spare_the_responses_a_pass(make_trainer: TrainerFact
     """On policy: only anchors go through the backbone, unless the states of sampling would take too much memory."""
     expected_trainer, expected = make_trainer(args={"num_iterations": 2, "learning_rate": 0.0})
     expected_trainer.train()
-    monkeypatch.setattr("gar.integrations.trl.trainer.MOST_CAPTURED_BYTES", room)
+    monkeypatch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", room)
     trainer, records = make_trainer()
     rows: list[int] = []
-    trainer._parts.backbone.register_forward_hook(
+    trainer._states.policy.backbone.register_forward_hook(
         lambda module, args, kwargs, output: rows.append(
             0 if torch.is_grad_enabled() or kwargs.get("use_cache") is not False else len(output.last_hidden_state)
         ),
@@ -183,11 +183,9 @@ def test_states_of_sampling_spare_the_responses_a_pass(make_trainer: TrainerFact
 
 def test_states_of_sampling_with_a_quantized_cache_are_not_taken(make_trainer: TrainerFactory):
     trainer, _ = make_trainer()
-    trainer.model.train()
-    assert trainer._generates_states()
+    assert trainer._states.come_from_sampling()
     quantized, _ = make_trainer(args={"cache_implementation": "quantized"})
-    quantized.model.train()
-    assert not quantized._generates_states()
+    assert not quantized._states.come_from_sampling()
 
 
 @pytest.mark.parametrize("method", ["alignment-only", "g2rl"])
@@ -198,7 +196,7 @@ def test_states_of_responses_that_trl_hides_from_attention_are_not_taken(make_tr
         method=method, args=short | {"num_iterations": 2, "mask_truncated_completions": True}
     )
     rows: list[int] = []
-    trainer._parts.backbone.register_forward_hook(
+    trainer._states.policy.backbone.register_forward_hook(
         lambda module, args, kwargs, output: rows.append(
             0 if torch.is_grad_enabled() or output.past_key_values else len(output.last_hidden_state)
         ),
@@ -453,7 +451,7 @@ def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFact
 
 def test_trainer_refuses_no_problems(make_trainer: TrainerFactory, verifier):
     trainer, _ = make_trainer()
-    with pytest.raises(DataError, match="no problems to train on"):
+    with pytest.raises(DataError, match="nothing to train or evaluate on"):
         GARTrainer(
             trainer.model, problems=[], verifier=verifier, args=trainer.args, processing_class=trainer.processing_class
         )

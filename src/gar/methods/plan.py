@@ -12,7 +12,6 @@ from gar.methods import (
     METHODS,
     Engine,
     Method,
-    check_declaration,
     check_settings,
     find_method,
     resolve_signal,
@@ -111,7 +110,7 @@ class Shaping:
 def plan_shaping(
     engine: Engine,
     method: str | Method,
-    sections: Mapping[str, Settings] | None = None,
+    sections: Mapping[str, Settings | None] | None = None,
     *,
     divides: bool = True,
     quiet: bool = False,
@@ -121,7 +120,7 @@ def plan_shaping(
     Args:
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
-        sections: The sections of settings that the engine takes, by name; a missing one is at its defaults.
+        sections: The sections of settings that the engine takes, by name; None stands for its defaults.
         divides: Whether the group's standard deviation divides where rewards are normalised in groups.
         quiet: Do not warn of settings that this method does not read: the driver has said it already.
 
@@ -130,7 +129,7 @@ def plan_shaping(
             setting that another one switches off.
     """
     sections = sections or {}
-    chosen = find_method(method) if isinstance(method, str) else check_declaration(method)
+    chosen = find_method(method)
     shaping = Shaping(
         method=chosen,
         engine=engine,

@@ -82,12 +82,14 @@ def check_declaration(method: Method) -> Method:
     return method
 
 
-def find_method(name: str) -> Method:
-    """The method of a name.
+def find_method(method: str | Method) -> Method:
+    """The method of a name; or a method of your own, checked.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is none of this name, or as `check_declaration`.
     """
-    if name not in METHODS:
-        raise ConfigError(f"unknown method '{name}', expected one of {', '.join(METHODS)}")
-    return METHODS[name]
+    if isinstance(method, Method):
+        return check_declaration(method)
+    if method not in METHODS:
+        raise ConfigError(f"unknown method '{method}', expected one of {', '.join(METHODS)}")
+    return METHODS[method]

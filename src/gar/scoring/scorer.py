@@ -78,8 +78,7 @@ class GarScorer:
         score_all: bool = False,
     ):
         self._verifier = verifier
-        chosen = {"signal": signal, "reward": reward, "advantage": advantage}
-        sections = {name: section for name, section in chosen.items() if section is not None}
+        sections = {"signal": signal, "reward": reward, "advantage": advantage}
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
         self._parts = find_parts(frozen_copy(model) if self._shaping.reads_initial else model)

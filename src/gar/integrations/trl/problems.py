@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from datasets import Dataset
 
-from gar.errors import DataError
+from gar.errors import ConfigError, DataError
 from gar.types import Message, Problem, Prompt
 
 
@@ -32,29 +32,28 @@ class ProblemRows:
         self._problems += problems
         return Dataset.from_list([{"prompt": p.prompt, "problem_index": first + i} for i, p in enumerate(problems)])
 
-    def add_evaluation(
-        self, problems: Sequence[Problem] | Mapping[str, Sequence[Problem]]
-    ) -> Dataset | dict[str, Dataset]:
-        """The same for one evaluation set, or for several by name."""
-        if isinstance(problems, Mapping):
-            return {name: self.add(members) for name, members in problems.items()}
-        return self.add(problems)
+    def evaluation(self, problems: Sequence[Problem] | Mapping[str, Sequence[Problem]], dataset: Any) -> Any:
+        """What TRL evaluates on: data sets of these problems, one or several by name, or else the given data set.
+
+        Raises:
+            ConfigError: Both are given.
+            DataError: As `add`; or as `index`, for a row of a data set in memory.
+        """
+        if problems and dataset is not None:
+            raise ConfigError("eval_problems and eval_dataset cannot both be set")
+        if problems:
+            is_one = not isinstance(problems, Mapping)
+            return self.add(problems) if is_one else {name: self.add(members) for name, members in problems.items()}
+        for rows in dataset.values() if isinstance(dataset, Mapping) else [dataset]:
+            if isinstance(rows, Dataset):
+                for row in rows:
+                    self.index(cast(dict, row))
+        return dataset
 
     def replace_training(self, problems: Sequence[Problem]) -> None:
         """Put others in the place of the problems that are trained on; prompts and order are the same."""
         assert len(problems) == len(self.training)
         self._problems[: len(problems)] = problems
-
-    def check(self, datasets: Any) -> None:
-        """Look at all rows of evaluation sets in memory, one or several by name; None for no set.
-
-        Raises:
-            DataError: As `index`.
-        """
-        for dataset in datasets.values() if isinstance(datasets, Mapping) else [datasets]:
-            if isinstance(dataset, Dataset):
-                for row in dataset:
-                    self.index(cast(dict, row))
 
     def __getitem__(self, index: int) -> Problem:
         return self._problems[index]

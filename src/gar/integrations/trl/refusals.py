@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from transformers import ProcessorMixin
+
 from gar.errors import ConfigError, DataError
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
@@ -62,6 +64,12 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
             "gar train."
         )
     _check_problems(args, shaping.method, problems)
+
+
+def refuse_processor(tokenizer: Any) -> None:
+    """Refuse a multimodal processor in the place of a tokenizer."""
+    if isinstance(tokenizer, ProcessorMixin):
+        raise ConfigError("GAR works on text: processing_class must be a tokenizer, got a multimodal processor")
 
 
 def _check_scale(args: Any, shaping: Shaping) -> None:

@@ -8,16 +8,14 @@ The methods overridden here begin with an underscore and carry no promise: `test
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import torch
-from accelerate.utils import DistributedType, gather_object
+from accelerate.utils import gather_object
 from torch import Tensor
-from transformers import ProcessorMixin
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
 from gar.core import unit_rows
 from gar.data.problems import prompt_text
@@ -30,12 +28,13 @@ from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import refuse_data_parallel
-from gar.integrations.trl.refusals import TRL, check_supported, generation_passes, overrides_advantages
-from gar.integrations.trl.rollouts import MOST_CAPTURED_BYTES, RolloutBatch, mean_advantages
+from gar.integrations.trl.refusals import TRL, check_supported, overrides_advantages, refuse_processor
+from gar.integrations.trl.resumable import ResumableTrainer
+from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
+from gar.integrations.trl.states import StateSource
 from gar.integrations.trl.token_advantages import judged_advantages, spread_bonuses
 from gar.methods import Method, find_method
-from gar.models.capture import capture_generation, capture_hidden, has_dropout
-from gar.models.families import ModelParts, find_parts
+from gar.models.capture import capture_hidden
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
 from gar.scoring.anchor_cache import AnchorCache
@@ -47,7 +46,12 @@ from gar.spans import SequenceReader, SpanRule
 from gar.types import Problem, ResponseVerifier
 
 
-class GARTrainer(GRPOTrainer):
+def gar(prompts: list, **_: Any) -> list[float | None]:
+    """A placeholder: TRL's column for the method's reward, which `GARTrainer` fills in."""
+    return [0.0] * len(prompts)
+
+
+class GARTrainer(ResumableTrainer):
     """GRPO on verifiable problems, with the reward of a method of `gar.methods`.
 
     Args:
@@ -98,40 +102,53 @@ class GARTrainer(GRPOTrainer):
         eval_problems: Sequence[Problem] | Mapping[str, Sequence[Problem]] = (),
         **kwargs: Any,
     ):
-        _check_inputs(problems, processing_class)
-        self._method = find_method(method) if isinstance(method, str) else method
-        self._loss = loss or LossSettings()
-        self._on_rollouts = on_rollouts
-        self._verifier = verifier
-        self._problems = ProblemRows(list(problems))
-        self._add_evaluation(eval_problems, kwargs)
-        args = self._config = with_method(args, self._method)
-        given = {"signal": signal, "reward": reward, "advantage": advantage, "loss": loss, "judge": judge}
-        self._shaping = plan_shaping(
-            TRL,
-            self._method,
-            {name: section for name, section in given.items() if section is not None},
-            divides=args.scale_rewards != "none",
-        )
-        check_supported(args, self._shaping, self._loss, problems)
-        self._judge = self._make_judge(model, processing_class, judge) if self._method.token_level else None
-        new_adapter = kwargs.get("peft_config") is not None
-        self._initial = InitialPolicy(model, args, new_adapter=new_adapter) if self._shaping.reads_initial else None
-
-        def gar(prompts: list, **_: Any) -> list[float | None]:
-            """Placeholder: TRL's column for the method's reward, filled in `_calculate_rewards`."""
-            return [0.0] * len(prompts)
-
+        self._problems = ProblemRows(problems)
+        evaluation = self._problems.evaluation(eval_problems, kwargs.pop("eval_dataset", None))
+        self._verifier, self._on_rollouts, self._loss = verifier, on_rollouts, loss or LossSettings()
+        self._method = find_method(method)
+        self._config = with_method(args, self._method)
+        given = {"signal": signal, "reward": reward, "advantage": advantage, "loss": self._loss, "judge": judge}
+        self._shaping = plan_shaping(TRL, self._method, given, divides=self._config.scale_rewards != "none")
+        refuse_processor(processing_class)
+        check_supported(self._config, self._shaping, self._loss, problems)
+        self._keep_initial(model, processing_class, judge, new_adapter=kwargs.get("peft_config") is not None)
         super().__init__(
             model=model,
             reward_funcs=[gar, *reward_funcs],
-            args=args,
+            args=self._config,
             train_dataset=self._problems.training,
+            eval_dataset=evaluation,
             processing_class=processing_class,
             **kwargs,
         )
+        self._prepare(problems)
+
+    def _keep_initial(self, model: Any, tokenizer: Any, judge: JudgeSettings | None, *, new_adapter: bool) -> None:
+        """Copy the policy as it is before training, where the judge or the vectors are its; before TRL patches it."""
+        self._judge = self._initial = None
+        if self._method.token_level:
+            if isinstance(model, str):
+                raise ConfigError(
+                    f"{self._method.name} keeps a copy of the initial policy: give the loaded model, got '{model}'"
+                )
+            self._judge = Judge(frozen_copy(model), tokenizer, judge or JudgeSettings(), tags=self._verifier.tags)
+        if self._shaping.reads_initial:
+            self._initial = InitialPolicy(model, self._config, new_adapter=new_adapter)
+
+    def _prepare(self, problems: Sequence[Problem]) -> None:
+        """What needs the trainer: head, span reader, anchors, loss, and the state of a step."""
         refuse_data_parallel(self.args)
-        self._prepare_signal(problems)
+        self._states = StateSource(self, self._initial)
+        rule = SpanRule.from_settings(
+            self._shaping.signal,
+            format=self._verifier.format,
+            tags=self._verifier.tags,
+            tokenizer=self.processing_class,
+        )
+        self._reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
+        if self._method.alignment is not None:
+            problems = self._with_usable_anchors(problems)
+        self._comparison = self._make_comparison(problems)
         self._policy_loss = PolicyLoss(self._method, self._loss)
         self._expert = self._make_expert_loss() if self._method.expert_loss else None
         if self._judge is not None:
@@ -141,21 +158,34 @@ class GARTrainer(GRPOTrainer):
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
-    def _add_evaluation(self, problems: Any, kwargs: dict[str, Any]) -> None:
-        """Make a data set of the evaluation problems, or check the one that is given."""
-        if problems:
-            if kwargs.get("eval_dataset") is not None:
-                raise ConfigError("eval_problems and eval_dataset cannot both be set")
-            kwargs["eval_dataset"] = self._problems.add_evaluation(problems)
-        self._problems.check(kwargs.get("eval_dataset"))
+    def _with_usable_anchors(self, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """The training problems without the anchors that cannot be scored."""
+        template = cast("dict[str, Any]", self.chat_template_kwargs)
+        usable = usable_anchors(problems, self.processing_class, self._reader, chat_template_kwargs=template)
+        if not any(problem.anchors for problem in usable.problems):
+            raise DataError(f"no problem is left with an expert solution that can be scored: {usable}")
+        if str(usable):
+            warnings.warn(str(usable), stacklevel=4)
+        self._problems.replace_training(usable.problems)
+        return usable.problems
 
-    def _make_judge(self, model: Any, tokenizer: Any, settings: JudgeSettings | None) -> Judge:
-        if isinstance(model, str):
-            raise ConfigError(
-                f"{self._method.name} keeps a copy of the initial policy: give the loaded model, got '{model}'"
-            )
-        initial = frozen_copy(model)  # before TRL patches its forward
-        return Judge(initial, tokenizer, settings or JudgeSettings(), tags=self._verifier.tags)
+    def _make_comparison(self, problems: Sequence[Problem]) -> AnchorComparison:
+        source, signal, seed = self._method.alignment, self._shaping.signal, self._config.seed
+        template = cast("dict[str, Any]", self.chat_template_kwargs)
+        cache = None
+        if self._initial is not None:
+            cache = AnchorCache(self._initial.cache_name(signal), self._states.policy.width)
+        return AnchorComparison(
+            source=source,
+            signal=signal,
+            anchors=AnchorReader(
+                problems, self.processing_class, self._reader, source=source, seed=seed, chat_template_kwargs=template
+            ),
+            reader=self._reader,
+            seed=seed,
+            most=self._most,
+            cache=cache,
+        )
 
     def _make_expert_loss(self) -> ExpertLoss:
         if self._method.expert_loss == "member" and len(self.reward_funcs) > 1:
@@ -171,72 +201,10 @@ class GARTrainer(GRPOTrainer):
         """Memory of the frozen copy of the initial policy that `signal.policy` initial may need."""
         return 0 if self._initial is None else self._initial.copied_bytes
 
-    def _prepare_signal(self, problems: Sequence[Problem]) -> None:
-        """Find the head, and the anchors that can be scored."""
-        tokenizer, verifier, source = self.processing_class, self._verifier, self._method.alignment
-        template = cast("dict[str, Any]", self.chat_template_kwargs)
-        self._parts = find_parts(self.accelerator.unwrap_model(self.model))
-        if self._initial is not None:
-            self._initial.find(self, self._parts)
-        self._will_be_sharded = self.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
-        rule = SpanRule.from_settings(
-            self._shaping.signal, format=verifier.format, tags=verifier.tags, tokenizer=tokenizer
-        )
-        self._reader = SequenceReader(tokenizer, rule, context=context_length(self.model))
-        if source is not None:
-            usable = usable_anchors(problems, tokenizer, self._reader, chat_template_kwargs=template)
-            if not any(problem.anchors for problem in usable.problems):
-                raise DataError(f"no problem is left with an expert solution that can be scored: {usable}")
-            if str(usable):
-                warnings.warn(str(usable), stacklevel=3)
-            problems = usable.problems
-            self._problems.replace_training(problems)
-        seed = self._config.seed
-        self._comparison = AnchorComparison(
-            source=source,
-            signal=self._shaping.signal,
-            anchors=AnchorReader(
-                problems, tokenizer, self._reader, source=source, seed=seed, chat_template_kwargs=template
-            ),
-            reader=self._reader,
-            seed=seed,
-            most=self._most,
-            cache=AnchorCache(self._initial.cache_name(self._shaping.signal), self._parts.width)
-            if self._initial
-            else None,
-        )
-
-    # The Trainer's and TRL's hooks, in the order in which a run and then one generation batch pass them.
-
-    def _get_train_sampler(self, dataset: Any = None) -> Any:
-        self._train_sampler: Any = super()._get_train_sampler(dataset)
-        return self._train_sampler
-
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """A checkpoint holds the matrix of a tied head once, which the Trainer reports as a missing key."""
-        tied = getattr(self.model, "all_tied_weights_keys", {})
-        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
-        super()._issue_warnings_after_load(load_result)
-
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        """An epoch of a resumed run is that of an uninterrupted one.
-
-        The Trainer would train one more step after the last, and TRL's sampler would begin with the order of the first
-        epoch, since each `iter` draws the next one from a generator that no checkpoint holds.
-        """
-        if self.state.global_step >= self.state.max_steps:
-            self.control.should_training_stop = True
-            return
-        epochs_trained = kwargs["epochs_trained"]
-        if kwargs["epoch"] == epochs_trained and self._train_sampler.shuffle:
-            for _ in range(epochs_trained):
-                torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
-        super()._run_epoch(*args, **kwargs)
+    # TRL's hooks, in the order in which one generation batch passes them.
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        if self._will_be_sharded:  # it is by now: accelerate shards when training begins
-            self._parts = find_parts(self.accelerator.unwrap_model(self.model))
-            self._will_be_sharded = False
+        self._states.refresh()
         indices = [self._problems.index(row) for row in inputs]
         self._batch = RolloutBatch(
             problems=[self._problems[i] for i in indices],
@@ -262,8 +230,8 @@ class GARTrainer(GRPOTrainer):
         return output
 
     def _generate(self, prompts: list) -> tuple:
-        room = MOST_CAPTURED_BYTES if self._generates_states() else 0
-        with self._timer.part("generation"), capture_generation(self._parts.backbone, most_bytes=room) as states:
+        wanted = self._is_training() and self._method.reads_vectors
+        with self._timer.part("generation"), self._states.while_sampling(wanted=wanted) as states:
             generated = super()._generate(prompts)
         assert self._batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
@@ -278,11 +246,11 @@ class GARTrainer(GRPOTrainer):
             )
         shaping = self._shaping if self._is_training() else self._shaping.outcome_alone()
         self._batch.table = RewardTable(shaping, gather_object(self._batch.facts(self._reader)))
-        self._batch.prepare_means(self._parts)
+        self._batch.prepare_means(self._states.policy)
         hidden = states.stacked(len(self._batch), max(map(len, completion_ids)))
         if hidden is not None and token_mask is None:
             with self._timer.part("gar"):
-                self._batch.take_hidden(self._parts, hidden, 0, 1, self._shaping.signal)
+                self._batch.take_hidden(self._states.policy, hidden, 0, 1, self._shaping.signal)
         return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
@@ -306,14 +274,14 @@ class GARTrainer(GRPOTrainer):
             or torch.is_grad_enabled()
             or not self._wants_vectors(batch)
             or batch.captured
-            or not self._passes_by(model)
+            or not self._states.come_from_pass(model)
         ):
             return compute()
         first_column = input_ids.shape[1] - logits_to_keep
         first_row = 0
         attended = batch.attended(attention_mask)
         batch.captured = True
-        parts = self._signal_parts.gathered()
+        parts = self._states.parts.gathered()
 
         def receive(hidden: Tensor) -> None:
             nonlocal first_row
@@ -341,49 +309,13 @@ class GARTrainer(GRPOTrainer):
         assert batch.table is not None
         return self._is_training() and self._method.reads_vectors and bool(batch.table.needed.any())
 
-    @property
-    def _signal_parts(self) -> ModelParts:
-        """The parts of the policy whose vectors count."""
-        return self._parts if self._initial is None else self._initial.parts
-
-    @contextmanager
-    def _signal_passes(self) -> Iterator[ModelParts]:
-        """For passes of our own: these parts, with the head gathered."""
-        switched = nullcontext() if self._initial is None else self._initial.on()
-        with self.accelerator.autocast(), switched:  # as TRL's own passes, whose hidden states may be captured
-            yield self._signal_parts.gathered()
-
-    def _passes_by(self, model: Any) -> bool:
-        """Whether a pass of TRL's own over the rollouts has the hidden states that count."""
-        if self._initial is not None:
-            return self._initial.is_run_by(model)
-        return model is self.model and self._computes_old_logps()
-
-    def _computes_old_logps(self) -> bool:
-        """TRL's own condition for a log-prob pass over the rollouts; then its hidden states are free."""
-        with_vllm = self.use_vllm and self.vllm_importance_sampling_correction
-        runs = self._config.gradient_accumulation_steps % generation_passes(self._config) != 0 or with_vllm
-        return runs and not has_dropout(self._parts.backbone)
-
-    def _generates_states(self) -> bool:
-        """Whether sampling computes the hidden states that the vectors want, and no later pass does."""
-        return (
-            self._is_training()
-            and self._method.reads_vectors
-            and self._initial is None
-            and not (self.use_vllm or self.use_transformers_continuous_batching or self._computes_old_logps())
-            and self.generation_config.cache_implementation != "quantized"  # its states are approximate
-            and self.accelerator.distributed_type not in (DistributedType.FSDP, DistributedType.DEEPSPEED)
-            and not has_dropout(self._parts.backbone)
-        )
-
     def _shape(self, batch: RolloutBatch) -> ShapedTable:
         """Rewards of all ranks, from the alignments or vectors that the method's arithmetic reads."""
         assert batch.table is not None
         alignment = torch.full((len(batch),), torch.nan, dtype=torch.float64)
         vectors = None
         if self._wants_vectors(batch):
-            with self._signal_passes() as parts:
+            with self._states.own_passes() as parts:
                 alignment = self._comparison.alignment(batch, parts)
         elif self._is_training() and self._method.alignment in LIKENESSES:
             alignment = self._comparison.likenesses(batch)
@@ -405,7 +337,7 @@ class GARTrainer(GRPOTrainer):
     def _spread(self, batch: RolloutBatch, outcome: Tensor, mask: Tensor) -> Tensor:
         """Advantages of single tokens of this rank: each bonus goes where its alignment comes from."""
         bonuses = batch.rewarded.shaped.bonuses[batch.here]
-        with self._timer.part("gar"), self._signal_passes() as parts:
+        with self._timer.part("gar"), self._states.own_passes() as parts:
             shares = batch.shares(parts, bonuses.nonzero()[:, 0].tolist(), self._shaping.signal, self._most)
         advantages, effective = spread_bonuses(outcome, bonuses, shares, mask)
         self.log_mean("bonus_effective_tokens", effective)
@@ -435,10 +367,3 @@ class GARTrainer(GRPOTrainer):
     def _most(self, number: int) -> int:
         """The largest of the ranks' numbers."""
         return int(self._gather(torch.tensor([number])).max())
-
-
-def _check_inputs(problems: Sequence[Problem], tokenizer: Any) -> None:
-    if not problems:
-        raise DataError("there are no problems to train on")
-    if isinstance(tokenizer, ProcessorMixin):
-        raise ConfigError("GAR works on text: processing_class must be a tokenizer, got a multimodal processor")

@@ -1,0 +1,90 @@
+"""Where the hidden states come from that vectors are formed of.
+
+A pass that TRL makes anyway costs nothing: sampling, or its passes over the rollouts for old log-probabilities and for
+the reference. Where none of them has the states that count, a pass of our own follows.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from accelerate.utils import DistributedType
+
+from gar.integrations.trl.initial import InitialPolicy
+from gar.integrations.trl.refusals import generation_passes
+from gar.integrations.trl.rollouts import MOST_CAPTURED_BYTES
+from gar.models.capture import GenerationStates, capture_generation, has_dropout
+from gar.models.families import ModelParts, find_parts
+
+
+class StateSource:
+    """Finds the policy whose vectors count in a trainer, and knows which passes have its hidden states.
+
+    Args:
+        trainer: A `GARTrainer` that is made and has not trained.
+        initial: The policy before training, if its vectors count, not those of the current one.
+
+    Raises:
+        ConfigError: As `InitialPolicy.find`.
+        ModelError: A head that the closed form does not cover.
+    """
+
+    def __init__(self, trainer: Any, initial: InitialPolicy | None):
+        self._trainer = trainer
+        self._initial = initial
+        self._is_sharded = trainer.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
+        self._was_found_sharded = False
+        self.policy = self._find_policy()
+        """The parts of the policy that is trained."""
+        if initial is not None:
+            initial.find(trainer, self.policy)
+
+    def _find_policy(self) -> ModelParts:
+        return find_parts(self._trainer.accelerator.unwrap_model(self._trainer.model))
+
+    def refresh(self) -> None:
+        """Find the policy again once training has begun, where accelerate has sharded it since."""
+        if self._is_sharded and not self._was_found_sharded:
+            self.policy = self._find_policy()
+            self._was_found_sharded = True
+
+    @property
+    def parts(self) -> ModelParts:
+        """The parts of the policy whose vectors count."""
+        return self.policy if self._initial is None else self._initial.parts
+
+    @contextmanager
+    def own_passes(self) -> Iterator[ModelParts]:
+        """For passes of our own: these parts, with the head gathered."""
+        switched = nullcontext() if self._initial is None else self._initial.on()
+        with self._trainer.accelerator.autocast(), switched:  # as TRL's own passes, whose states may be captured
+            yield self.parts.gathered()
+
+    def while_sampling(self, *, wanted: bool) -> AbstractContextManager[GenerationStates]:
+        """Keep the states of sampling if they are wanted and count."""
+        room = MOST_CAPTURED_BYTES if wanted and self.come_from_sampling() else 0
+        return capture_generation(self.policy.backbone, most_bytes=room)
+
+    def come_from_sampling(self) -> bool:
+        """Whether sampling computes the states that count, and no later pass of TRL's does."""
+        trainer = self._trainer
+        return (
+            self._initial is None
+            and not (trainer.use_vllm or trainer.use_transformers_continuous_batching or self._computes_old_logps())
+            and trainer.generation_config.cache_implementation != "quantized"  # its states are approximate
+            and not self._is_sharded
+            and not has_dropout(self.policy.backbone)
+        )
+
+    def come_from_pass(self, model: Any) -> bool:
+        """Whether a pass of `model` that TRL makes over the rollouts computes the states that count."""
+        if self._initial is not None:
+            return self._initial.is_run_by(model)
+        return model is self._trainer.model and self._computes_old_logps()
+
+    def _computes_old_logps(self) -> bool:
+        """TRL's own condition for a log-prob pass over the rollouts; then its hidden states are free."""
+        trainer = self._trainer
+        with_vllm = trainer.use_vllm and trainer.vllm_importance_sampling_correction
+        runs = trainer.args.gradient_accumulation_steps % generation_passes(trainer.args) != 0 or with_vllm
+        return runs and not has_dropout(self.policy.backbone)

@@ -25,7 +25,7 @@ CHECKOUT = os.environ.get("GAR_SLIME_CHECKOUT")
 if not CHECKOUT:
     pytest.skip("GAR_SLIME_CHECKOUT is not set: it names a checkout of slime >= 0.3.0", allow_module_level=True)
 
-RELOADED = [("tensor", True), ("context", True), ("pipeline", True), ("data", True)]
+RELOADED = [("tensor", True), ("sequence", True), ("context", True), ("pipeline", True), ("data", True)]
 """With the process groups that --colocate destroys for the rollout and makes anew for training."""
 
 RESPONSES = ("anchor", "right", "wrong", "unclosed", "right again")
@@ -217,6 +217,32 @@ def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout
         assert metrics["rollout/gar/alignment_mean"] == pytest.approx(one["share"]["gar/alignment_mean"][0], abs=1e-6)
         assert metrics["rollout/gar/verified_fraction"] == pytest.approx(0.6)
         assert "rollout/prompt" not in metrics
+
+
+def refused_groups(checkout: str) -> str:
+    from tests.engines.slime_checkout import install, wrap_process_groups
+
+    install(checkout)
+    wrap_process_groups(forwards_new_names=False)
+    from megatron.core import mpu
+    from slime.utils.reloadable_process_group import ReloadableProcessGroup
+
+    from gar.integrations.slime import on_megatron_init
+
+    mpu.initialize_model_parallel(tensor_model_parallel_size=2)
+    assert isinstance(mpu.get_tensor_model_parallel_group(), ReloadableProcessGroup)
+    on_megatron_init(arguments("tensor"))
+    try:
+        on_megatron_init(arguments("sequence"))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.skipif(not hasattr(torch.distributed.ProcessGroup, "reduce_scatter_single"), reason="torch before 2.13")
+def test_sequence_parallelism_is_refused_where_slime_s_groups_lack_torch_s_new_names(tmp_path):
+    for said in run_ranks(refused_groups, 2, tmp_path, CHECKOUT):
+        assert "its ReloadableProcessGroup does not forward reduce_scatter_single" in said
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from gar.errors import ConfigError, ModelError
+from gar.integrations.megatron import HeadInputs
 from gar.integrations.slime import capture
-from gar.integrations.slime.policy import HeadInputs
 from tests.engines.rollouts import make_arguments, make_capturing, make_data
 from tests.integrations.slime.test_slime_postprocess import needed_responses, of_two, setting, truth
 from tests.ranks import run_ranks

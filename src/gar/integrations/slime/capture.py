@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gar.errors import ConfigError
-from gar.integrations.slime.policy import HeadInputs, watch_head
+from gar.integrations.megatron import HeadInputs, watch_head
 from gar.integrations.slime.settings import capture_of
 
 _POLICY_PASS = ""

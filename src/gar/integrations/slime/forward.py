@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gar.core.vocab_parallel import vocab_parallel_means
+from gar.core.arguments import Signal
 from gar.errors import ModelError
-from gar.integrations.slime.policy import HeadInputs, check_head, watch_head
+from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
 from gar.settings import SignalSettings
 
 _PREFIX = "gar_"
@@ -181,10 +181,6 @@ def _micro_batch_means(
     args: Any, inputs: HeadInputs, batch: Sequence[ScoredSequence], signal: SignalSettings
 ) -> Tensor:
     """Mean vectors of the sequences of one micro-batch, from what the head was given in it."""
-    from megatron.core import mpu
-
-    group = mpu.get_tensor_model_parallel_group()
-    hidden = inputs.whole_hidden(group)
     rows, targets, index = [], [], []
     for i, (sequence, row, position) in enumerate(_response_rows(args, batch, len(inputs.token_ids))):
         scored = torch.isin(position, sequence.positions)
@@ -196,25 +192,16 @@ def _micro_batch_means(
                 "a micro-batch held other tokens than slime's schedule says: hidden states would be taken for those "
                 "of another response. Does slime's version pack differently?"
             )
-    return vocab_parallel_means(
-        hidden[torch.cat(rows)].float(),
-        inputs.weight,
+    keep = torch.tensor([sequence.keep_fraction for sequence in batch], device=inputs.weight.device)
+    return head_means(
+        inputs,
+        torch.cat(rows),
         torch.cat(targets),
         torch.cat(index),
-        shard=inputs.shard(
-            rank=mpu.get_tensor_model_parallel_rank(),
-            num_ranks=mpu.get_tensor_model_parallel_world_size(),
-            vocab_size=args.vocab_size,
-            group=group,
-        ),
         num_responses=len(batch),
-        signal=signal.kind,
-        bias_shard=inputs.bias,
+        signal=Signal(signal.kind, signal.activation_threshold, keep, signal.weighting),
         temperature=signal.temperature,
-        activation_threshold=signal.activation_threshold,
-        keep_fraction=torch.tensor([sequence.keep_fraction for sequence in batch], device=hidden.device),
-        weighting=signal.weighting,
-        context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
+        vocab_size=args.vocab_size,
     )
 
 

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from gar.core import unit_rows
 from gar.errors import ConfigError
+from gar.integrations.megatron import HeadInputs
 from gar.integrations.slime.capture import captured_pass
 from gar.integrations.slime.convert import PAYLOAD_KEY, ResponsePayload
 from gar.integrations.slime.forward import ScoredSequence, captured_means, sequence_means
-from gar.integrations.slime.policy import HeadInputs, policy_chunks
+from gar.integrations.slime.policy import policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
 from gar.integrations.watchdog import Collapse, Watchdog, warn
 from gar.settings import SignalSettings, WatchdogSettings

@@ -1,0 +1,157 @@
+"""A policy in Megatron's parts, for slime and verl: what its LM head is given in a pass, and the vectors from it."""
+
+from collections.abc import Callable, MutableSequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from gar.core.arguments import Signal
+from gar.core.response_sums import gather_tokens
+from gar.core.vocab_parallel import VocabShard, vocab_parallel_means
+from gar.errors import ModelError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadInputs:
+    """What the head was given in one micro-batch."""
+
+    token_ids: Tensor
+    """int64 [tokens]: what this context rank passed through the model, packed and padded as the engine does it; on a
+    pipeline stage that is not the first, whatever the engine passes there."""
+    hidden: Tensor
+    """[tokens, hidden], on the model's device or in host memory; under sequence parallelism this tensor rank's part of
+    the tokens."""
+    weight: Tensor
+    """[rows, hidden], this rank's rows of the head; the embedding's where they are tied."""
+    bias: Tensor | None
+    """[rows]."""
+    is_split: bool
+    """Whether sequence parallelism splits `hidden`."""
+
+    def whole_hidden(self, group: Any) -> Tensor:
+        """Hidden states of all tokens, put together where sequence parallelism splits them over `group`."""
+        hidden = self.hidden.to(self.weight.device)
+        return gather_tokens(hidden, group) if self.is_split else hidden
+
+
+def watch_head(
+    chunks: list[Any], seen: MutableSequence[HeadInputs], *, spare_logits: bool = False
+) -> Callable[[], None]:
+    """From now on, add what the head is given in each micro-batch to `seen`. Returns what ends it.
+
+    Args:
+        chunks: The policy's. Only the last pipeline stage has a head.
+        seen: Grows by one per micro-batch, in Megatron's order, which is that of the engine's micro-batches.
+        spare_logits: Let the head work on a single token, for a pass whose logits nobody reads.
+
+    Raises:
+        ModelError: In a pass that calls the head twice, as multi-token prediction does. slime asks for it in training
+            alone, where nothing listens; under verl it is refused.
+    """
+    token_ids: list[Tensor] = []
+
+    def note_tokens(_: Any, inputs: tuple, kwargs: dict[str, Any]) -> None:
+        token_ids[:] = [kwargs["input_ids"][0]]
+
+    def note_hidden(module: Any, inputs: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        if not token_ids:
+            raise ModelError("the model calls its output_layer twice in a pass: which call is the policy's?")
+        hidden, *rest = inputs  # [tokens, 1, hidden]
+        weight = kwargs["weight"] if "weight" in kwargs else rest[0] if rest else None
+        seen.append(
+            HeadInputs(
+                token_ids=token_ids.pop(),
+                hidden=hidden.detach()[:, 0],
+                weight=(module.weight if weight is None else weight).detach(),
+                bias=getattr(module, "bias", None),
+                is_split=bool(getattr(module, "sequence_parallel", False)),
+            )
+        )
+        return (hidden[:1] if spare_logits else hidden, *rest), kwargs
+
+    handles = []
+    for chunk in chunks:
+        head = _head(chunk)
+        if head is not None:
+            handles.append(chunk.register_forward_pre_hook(note_tokens, with_kwargs=True))
+            handles.append(head.register_forward_pre_hook(note_hidden, with_kwargs=True))
+
+    def stop() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return stop
+
+
+def check_head(chunks: list[Any]) -> None:
+    """Refuse a last pipeline stage without an `output_layer`.
+
+    Raises:
+        ModelError: There is none.
+    """
+    if all(_head(chunk) is None for chunk in chunks):
+        raise ModelError(
+            f"{type(_unwrapped(chunks[-1])).__name__}, the last pipeline stage, has no output_layer: GAR reads what "
+            "the LM head is given there"
+        )
+
+
+def head_means(
+    inputs: HeadInputs,
+    rows: Tensor,
+    target_ids: Tensor,
+    response_index: Tensor,
+    *,
+    num_responses: int,
+    signal: Signal,
+    temperature: float,
+    vocab_size: int | None,
+) -> Tensor:
+    """Mean vector of each response of a micro-batch, float32 [responses, hidden], over tensor and context ranks.
+
+    A collective of these ranks, on the last pipeline stage.
+
+    Args:
+        inputs: What the head was given.
+        rows: Which of this context rank's tokens predict a scored one.
+        target_ids: What they predict.
+        response_index: The response of each.
+        num_responses: Rows of the result.
+        signal: Which vectors.
+        temperature: Divides the logits.
+        vocab_size: Rows of the head from here on are padding; None for no padding.
+    """
+    from megatron.core import mpu
+
+    group = mpu.get_tensor_model_parallel_group()
+    shard_rows = len(inputs.weight)
+    return vocab_parallel_means(
+        inputs.whole_hidden(group)[rows].float(),
+        inputs.weight,
+        target_ids,
+        response_index,
+        shard=VocabShard(
+            first_id=mpu.get_tensor_model_parallel_rank() * shard_rows,
+            vocab_size=vocab_size or mpu.get_tensor_model_parallel_world_size() * shard_rows,
+            group=group,
+        ),
+        num_responses=num_responses,
+        signal=signal.kind,
+        bias_shard=inputs.bias,
+        temperature=temperature,
+        activation_threshold=signal.activation_threshold,
+        keep_fraction=signal.keep_fraction,
+        weighting=signal.weighting,
+        context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
+    )
+
+
+def _unwrapped(chunk: Any) -> Any:
+    while hasattr(chunk, "module"):
+        chunk = chunk.module
+    return chunk
+
+
+def _head(chunk: Any) -> nn.Module | None:
+    return getattr(_unwrapped(chunk), "output_layer", None)

@@ -117,7 +117,7 @@ class NotingTrainer(GARTrainer):
         self.needed = self.captured = 0
         self.rows = {"TRL": 0, "GAR": 0}
         self.within = "GAR"
-        self._parts.backbone.register_forward_pre_hook(self._count, with_kwargs=True)
+        self._states.policy.backbone.register_forward_pre_hook(self._count, with_kwargs=True)
 
     def _count(self, module: Any, args: Any, kwargs: Any) -> None:
         if not torch.is_grad_enabled():

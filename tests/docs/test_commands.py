@@ -63,6 +63,8 @@ RUN_BY = {
     "test_studies_write_data_and_figure_of_committed_results",
     "python -m studies.sensitivity": "tests/studies/test_ablation_and_sensitivity.py::"
     "test_studies_write_data_and_figure_of_committed_results",
+    "python -m studies.signal_sums": "tests/studies/test_signal_sums.py",
+    "python -m studies.signal_comparison": "tests/studies/test_signal_comparison.py",
     "python -m studies.solution_methods": "tests/studies/test_solution_methods.py",
     "python -m studies.grade_gold_answers": "tests/studies/test_grade_gold_answers.py",
     "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"

@@ -55,13 +55,13 @@ def test_versions_of_this_environment_are_in_range():
     assert [check.name for check in checks if check.status != "ok"] == []
     assert all(check.required for check in checks)
     assert {check.name for check in checks} >= {"python", "gar", "torch", "transformers", "trl", "numpy"}
-    assert named(checks, "gar").found == __version__
+    assert named(checks, "gar").state == __version__
 
 
 def test_versions_name_a_version_out_of_range(install):
     install("trl", "1.20.0")
     check = named(doctor._versions(), "trl")
-    assert (check.status, check.found) == ("wrong", "1.20.0, expected <1.17,>=1.16")
+    assert (check.status, check.state) == ("wrong", "1.20.0, expected <1.17,>=1.16")
     assert check.advice == "pip install 'trl<1.17,>=1.16'"
 
 
@@ -70,27 +70,27 @@ def test_versions_name_a_missing_dependency(install):
             'Requires-Dist: elsewhere; sys_platform == "plan9"')  # fmt: skip
     assert [check.name for check in doctor._versions()] == ["python", "gar", "nosuch"]
     check = named(doctor._versions(), "nosuch")
-    assert (check.status, check.found) == ("wrong", "not installed, expected >=3")
+    assert (check.status, check.state) == ("wrong", "not installed, expected >=3")
     assert check.advice == "pip install 'nosuch[a]>=3'"
 
 
 def test_versions_name_a_python_that_is_too_old(monkeypatch):
     monkeypatch.setattr("platform.python_version", lambda: "3.9.1")
     check = named(doctor._versions(), "python")
-    assert (check.status, check.found) == ("wrong", "3.9.1, expected >=3.11")
+    assert (check.status, check.state) == ("wrong", "3.9.1, expected >=3.11")
 
 
 def test_versions_notice_metadata_of_another_version(monkeypatch):
     monkeypatch.setattr(doctor, "__version__", "77.0")
     check = named(doctor._versions(), "gar")
-    assert (check.status, check.found) == ("wrong", f"77.0, expected =={__version__}")
+    assert (check.status, check.state) == ("wrong", f"77.0, expected =={__version__}")
     assert "install it again" in check.advice
 
 
 def test_versions_without_gar_say_how_to_install_it(monkeypatch):
     monkeypatch.setattr(sys, "path", [])
     (check,) = doctor._versions()
-    assert (check.name, check.status, check.required, check.found) == ("gar-rl", "wrong", True, "not installed")
+    assert (check.name, check.status, check.required, check.state) == ("gar-rl", "wrong", True, "not installed")
     assert check.advice.startswith("pip install -e .")
 
 
@@ -110,7 +110,7 @@ def test_devices_report_a_torch_that_cannot_be_imported(seen):
     seen["fault"] = "OSError: libcudart.so.12: cannot open shared object file"
     (check,) = doctor._devices()
     assert (check.name, check.status, check.required) == ("torch", "wrong", True)
-    assert check.found == "OSError: libcudart.so.12: cannot open shared object file"
+    assert check.state == "OSError: libcudart.so.12: cannot open shared object file"
     assert "--force-reinstall torch" in check.advice
 
 
@@ -118,36 +118,36 @@ def test_devices_advise_one_thread_where_there_are_more(seen):
     assert named(doctor._devices(), "CPU").advice == ""
     seen["threads"] = 2
     check = named(doctor._devices(), "CPU")
-    assert (check.status, check.found) == ("ok", "threads: 2")
+    assert (check.status, check.state) == ("ok", "threads: 2")
     assert check.advice.startswith("OMP_NUM_THREADS=1")
 
 
 def test_devices_without_a_gpu_miss_one(seen):
     check = named(doctor._devices(), "CUDA")
-    assert (check.status, check.found, check.advice) == ("missing", "no NVIDIA driver", "")
+    assert (check.status, check.state, check.advice) == ("missing", "no NVIDIA driver", "")
 
 
 def test_devices_notice_a_driver_that_torch_cannot_use(seen, monkeypatch):
     monkeypatch.setattr(doctor, "_has_nvidia_driver", lambda: True)
     check = named(doctor._devices(), "CUDA")
     assert (check.status, check.required) == ("wrong", False)
-    assert check.found == "an NVIDIA driver, but torch 2.13.0+cpu finds no device"
+    assert check.state == "an NVIDIA driver, but torch 2.13.0+cpu finds no device"
     assert "pytorch.org" in check.advice
 
 
 def test_devices_advise_the_processor_on_apples_gpus(seen):
     seen["mps"] = True
     check = named(doctor._devices(), "CUDA")
-    assert (check.status, check.found) == ("missing", "MPS has no float64, in which gar sums")
+    assert (check.status, check.state) == ("missing", "MPS has no float64, in which gar sums")
     assert "--trl.use_cpu true" in check.advice
 
 
 def test_devices_show_every_gpu_and_what_is_wrong_with_it(seen):
     seen["gpus"] = [GPU, GPU | {"capability": 7}, GPU | {"fault": "CUDA error: no kernel image is available"}]
     good, old, broken = (named(doctor._devices(), f"GPU {index}") for index in range(3))
-    assert (good.status, good.found, good.advice) == ("ok", "NVIDIA H200, 130 of 139 GiB free", "")
+    assert (good.status, good.state, good.advice) == ("ok", "NVIDIA H200, 130 of 139 GiB free", "")
     assert "--trl.bf16 false" in old.advice
-    assert (broken.status, broken.found) == ("wrong", "NVIDIA H200, CUDA error: no kernel image is available")
+    assert (broken.status, broken.state) == ("wrong", "NVIDIA H200, CUDA error: no kernel image is available")
     assert "CUDA_VISIBLE_DEVICES" in broken.advice
     assert not any(check.name == "CUDA" for check in doctor._devices())
 
@@ -167,12 +167,12 @@ def test_engines_know_slime_from_the_package_of_its_name(install, site):
     (site / "slime").mkdir()
     install("slime", "0.3.1")
     check = named(doctor._engines(), "slime")
-    assert (check.status, check.found) == ("missing", "not installed")
+    assert (check.status, check.state) == ("missing", "not installed")
     assert "another package" in check.advice
     (site / "slime" / "ray").mkdir()
     (site / "slime" / "ray" / "rollout.py").touch()
     importlib.invalidate_caches()
-    assert (named(doctor._engines(), "slime").status, named(doctor._engines(), "slime").found) == ("ok", "0.3.1")
+    assert (named(doctor._engines(), "slime").status, named(doctor._engines(), "slime").state) == ("ok", "0.3.1")
 
 
 def test_extras_tell_whole_ones_from_others(install, monkeypatch):
@@ -182,8 +182,8 @@ def test_extras_tell_whole_ones_from_others(install, monkeypatch):
     fields = [f"Provides-Extra: {extra}" for extra in needed]
     fields += [f'Requires-Dist: {name}; extra == "{extra}"' for extra, names in needed.items() for name in names]
     install("gar-rl", "9.9", "Requires-Dist: always", *fields)
-    found = {check.name: (check.status, check.found, check.advice) for check in doctor._extras()}
-    assert found == {
+    extras = {check.name: (check.status, check.state, check.advice) for check in doctor._extras()}
+    assert extras == {
         "whole": ("ok", "complete", ""),
         "part": ("missing", "not there, or in another version: nosuch", "pip install 'gar-rl[part]'"),
         "old": ("missing", "not there, or in another version: here>=5", "pip install 'gar-rl[old]'"),
@@ -202,28 +202,28 @@ def test_setup_says_what_failed_and_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "_probed", lambda name: {"fault": "ImportError: no SymPy"})
     for name in ("training", "verification"):
         check = named(doctor._setup(tmp_path), name)
-        assert (check.status, check.required, check.found) == ("wrong", True, "ImportError: no SymPy")
+        assert (check.status, check.required, check.state) == ("wrong", True, "ImportError: no SymPy")
         assert "install what it names" in check.advice
 
 
 def test_setup_leaves_nothing_in_a_folder_that_it_can_write(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "_probed", lambda name: {"found": "fine"})
+    monkeypatch.setattr(doctor, "_probed", lambda name: {"state": "fine"})
     check = named(doctor._setup(tmp_path / "runs"), f"{tmp_path / 'runs'}/")
     assert check.status == "ok"
-    assert check.found.startswith("can be written, ")
+    assert check.state.startswith("can be written, ")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_setup_reports_a_folder_that_is_none(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "_probed", lambda name: {"found": "fine"})
+    monkeypatch.setattr(doctor, "_probed", lambda name: {"state": "fine"})
     (tmp_path / "file").touch()
     check = named(doctor._setup(tmp_path / "file"), f"{tmp_path / 'file'}/")
-    assert (check.status, check.required, check.found) == ("wrong", True, "cannot be written: Not a directory")
+    assert (check.status, check.required, check.state) == ("wrong", True, "cannot be written: Not a directory")
     assert "--records.folder" in check.advice
 
 
 def test_examine_leaves_every_section_in_order(seen, monkeypatch, tmp_path):
-    seen["found"] = "fine"
+    seen["state"] = "fine"
     sections = [check.section for check in examine(tmp_path)]
     assert list(dict.fromkeys(sections)) == ["versions", "devices", "engines", "extras", "setup"]
 
@@ -296,13 +296,13 @@ def test_probe_torch_reports_a_gpu_that_refuses(error, gpu, monkeypatch):
 
 
 def test_probe_training_runs_the_embedded_model(monkeypatch):
-    assert probe_training() == {"found": "embedded model runs: 797,056 parameters"}
+    assert probe_training() == {"state": "embedded model runs: 797,056 parameters"}
     monkeypatch.setattr(torch.Tensor, "isfinite", lambda self: torch.isnan(self))
     assert probe_training() == {"fault": "the embedded model gives logits that are not finite"}
 
 
 def test_probe_verification_grades_in_a_worker(monkeypatch):
-    assert probe_verification() == {"found": "one answer graded"}
+    assert probe_verification() == {"state": "one answer graded"}
     monkeypatch.setattr("gar.verify.verifier.WorkerPool.run", lambda self, items: pytest.fail("asked the pool"))
     with pytest.raises(pytest.fail.Exception, match="asked the pool"):
         probe_verification()

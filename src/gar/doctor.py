@@ -52,7 +52,7 @@ class Check:
         name: What was checked.
         status: "missing" for something optional that is not installed; "wrong" for everything else that is not right.
         required: Whether gar does not work without it.
-        found: What was found.
+        state: A version, what a device has, or what is wrong. `gar doctor --json` calls it "found".
         purpose: What it makes possible.
         advice: What to do; "" for nothing.
     """
@@ -61,7 +61,7 @@ class Check:
     name: str
     status: CheckStatus
     required: bool = False
-    found: str
+    state: str
     purpose: str = ""
     advice: str = ""
 
@@ -95,7 +95,7 @@ def _version(requirement: Requirement, version: str | None, advice: str) -> Chec
         name=requirement.name,
         status="ok" if fits else "wrong",
         required=True,
-        found=(version or _ABSENT)
+        state=(version or _ABSENT)
         + (f", expected {requirement.specifier}" if requirement.specifier and not fits else ""),
         advice="" if fits else advice,
     )
@@ -109,25 +109,25 @@ def _devices() -> Iterator[Check]:
     facts = _probed("probe_torch")
     if "fault" in facts:
         advice = "pip install --force-reinstall torch, in the build for this machine"
-        yield Check(section="devices", name="torch", status="wrong", required=True, found=facts["fault"], advice=advice)
+        yield Check(section="devices", name="torch", status="wrong", required=True, state=facts["fault"], advice=advice)
         return
     advice = "OMP_NUM_THREADS=1 is faster for tiny models" if facts["threads"] > 1 else ""
-    yield Check(section="devices", name="CPU", status="ok", found=f"threads: {facts['threads']}", advice=advice)
+    yield Check(section="devices", name="CPU", status="ok", state=f"threads: {facts['threads']}", advice=advice)
     for index, gpu in enumerate(facts["gpus"]):
         advice = "no bfloat16 of its own: --trl.bf16 false" if gpu["capability"] < 8 else ""
         if gpu["fault"]:
             advice = "is its memory taken, or this build of torch not made for it? CUDA_VISIBLE_DEVICES hides it"
-        status, found = ("wrong", gpu["fault"]) if gpu["fault"] else ("ok", gpu["memory"])
+        status, state = ("wrong", gpu["fault"]) if gpu["fault"] else ("ok", gpu["memory"])
         yield Check(
-            section="devices", name=f"GPU {index}", status=status, found=f"{gpu['name']}, {found}", advice=advice
+            section="devices", name=f"GPU {index}", status=status, state=f"{gpu['name']}, {state}", advice=advice
         )
     if not facts["gpus"]:
         driver = _has_nvidia_driver()
-        found = f"an NVIDIA driver, but torch {facts['build']} finds no device" if driver else "no NVIDIA driver"
+        state = f"an NVIDIA driver, but torch {facts['build']} finds no device" if driver else "no NVIDIA driver"
         advice = "install the CUDA build of torch for this driver: pytorch.org" if driver else ""
         if facts["mps"]:
-            found, advice = "MPS has no float64, in which gar sums", "train with --trl.use_cpu true --trl.bf16 false"
-        yield Check(section="devices", name="CUDA", status="wrong" if driver else "missing", found=found,
+            state, advice = "MPS has no float64, in which gar sums", "train with --trl.use_cpu true --trl.bf16 false"
+        yield Check(section="devices", name="CUDA", status="wrong" if driver else "missing", state=state,
                     purpose="models of real size", advice=advice)  # fmt: skip
 
 
@@ -154,13 +154,13 @@ def _extras() -> Iterator[Check]:
     for extra, purpose in _EXTRAS.items():
         wanted = _requirements(extra)
         unmet = [f"{item.name}{item.specifier}" for item in wanted if not _fits(item, _installed(item.name))]
-        found = f"not there, or in another version: {', '.join(unmet)}" if unmet else "complete"
-        yield _optional("extras", extra, found, purpose, f"pip install 'gar-rl[{extra}]'" if unmet else "")
+        state = f"not there, or in another version: {', '.join(unmet)}" if unmet else "complete"
+        yield _optional("extras", extra, state, purpose, f"pip install 'gar-rl[{extra}]'" if unmet else "")
 
 
-def _optional(section: Section, name: str, found: str, purpose: str, advice: str) -> Check:
+def _optional(section: Section, name: str, state: str, purpose: str, advice: str) -> Check:
     status = "missing" if advice else "ok"
-    return Check(section=section, name=name, status=status, found=found, purpose=purpose, advice=advice)
+    return Check(section=section, name=name, status=status, state=state, purpose=purpose, advice=advice)
 
 
 def _setup(folder: Path) -> Iterator[Check]:
@@ -169,14 +169,14 @@ def _setup(folder: Path) -> Iterator[Check]:
         works = "fault" not in facts
         advice = "" if works else "set right what is wrong above; else install what it names again"
         yield Check(section="setup", name=name, status="ok" if works else "wrong", required=True,
-                    found=facts["found" if works else "fault"], advice=advice)  # fmt: skip
+                    state=facts["state" if works else "fault"], advice=advice)  # fmt: skip
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
-            found, status, advice = f"can be written, {shutil.disk_usage(existing).free / 2**30:.0f} GiB free", "ok", ""
+            state, status, advice = f"can be written, {shutil.disk_usage(existing).free / 2**30:.0f} GiB free", "ok", ""
     except OSError as error:
-        found, status, advice = f"cannot be written: {error.strerror}", "wrong", "--records.folder FOLDER"
-    yield Check(section="setup", name=f"{folder}/", status=status, required=True, found=found, advice=advice)
+        state, status, advice = f"cannot be written: {error.strerror}", "wrong", "--records.folder FOLDER"
+    yield Check(section="setup", name=f"{folder}/", status=status, required=True, state=state, advice=advice)
 
 
 def _requirements(extra: str = "") -> list[Requirement]:
@@ -247,7 +247,7 @@ def probe_training() -> dict[str, str]:
         logits = model(torch.tensor([tokenizer.encode("3 + 4 * 7 - 2 =")])).logits
     if not logits.isfinite().all():
         return {"fault": "the embedded model gives logits that are not finite"}
-    return {"found": f"embedded model runs: {model.num_parameters():,} parameters"}
+    return {"state": f"embedded model runs: {model.num_parameters():,} parameters"}
 
 
 def probe_verification() -> dict[str, str]:
@@ -258,4 +258,4 @@ def probe_verification() -> dict[str, str]:
         (verdict,) = verifier.verify([r"<think> 1 - 1/2 </think> <answer> \frac{1}{2} </answer>"], ["0.5"])
     if not verdict.verified:
         return {"fault": f"a right answer was graded '{verdict.status}' {verdict.detail}".strip()}
-    return {"found": "one answer graded"}
+    return {"state": "one answer graded"}

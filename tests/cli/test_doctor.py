@@ -20,16 +20,25 @@ from gar.settings import RecordSettings
 ROOT = Path(__file__).parents[2]
 MODULE = [sys.executable, "-m", "gar", "doctor"]
 FINE = [
-    Check(section="versions", name="python", status="ok", required=True, found="3.11.7"),
-    Check(section="versions", name="tqdm", status="ok", required=True, found="4.70.1"),
-    Check(section="versions", name="rich", status="ok", required=True, found="15.0.0"),
-    Check(section="devices", name="CPU", status="ok", found="2 cores, 1 thread", purpose="the demo"),
+    Check(section="versions", name="python", status="ok", required=True, state="3.11.7"),
+    Check(section="versions", name="tqdm", status="ok", required=True, state="4.70.1"),
+    Check(section="versions", name="rich", status="ok", required=True, state="15.0.0"),
+    Check(section="devices", name="CPU", status="ok", state="2 cores, 1 thread", purpose="the demo"),
     Check(
-        section="extras", name="peft", status="missing", found="not installed", purpose="LoRA", advice="pip install x"
+        section="extras", name="peft", status="missing", state="not installed", purpose="LoRA", advice="pip install x"
     ),
-    Check(section="extras", name="docs", status="wrong", found="too old [bold]", advice="pip install y"),
+    Check(section="extras", name="docs", status="wrong", state="too old [bold]", advice="pip install y"),
 ]
-BROKEN = Check(section="versions", name="trl", status="wrong", required=True, found="2.0", advice="pip install 'trl<2'")
+BROKEN = Check(section="versions", name="trl", status="wrong", required=True, state="2.0", advice="pip install 'trl<2'")
+
+
+KEYS = {field.name for field in dataclasses.fields(Check)} - {"state"} | {"found"}
+"""What `gar doctor --json` says of a check; others read it, so its keys stay."""
+
+
+def json_of(check: Check) -> dict[str, object]:
+    values = dataclasses.asdict(check)
+    return values | {"found": values.pop("state")}
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -42,7 +51,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
     """What the command finds: fine, unless a test changes it. 80 columns, no colours."""
     checks = list(FINE)
     monkeypatch.setattr(gar.cli.doctor, "examine", lambda folder: checks)
@@ -65,9 +74,8 @@ def test_doctor_finds_this_environment_ready(real):
     assert real.stderr == ""
     record = json.loads(real.stdout)
     assert (record["gar"], record["ready"]) == (__version__, True)
-    fields = {field.name for field in dataclasses.fields(Check)}
     for check in record["checks"]:
-        assert check.keys() == fields
+        assert check.keys() == KEYS
         assert check["status"] in get_args(CheckStatus)
         assert check["found"]
         assert check["advice"] or check["name"] == "CUDA" or check["status"] == "ok", check["name"]
@@ -107,7 +115,7 @@ def test_doctor_imports_no_library_itself():
 # Text.
 
 
-def test_doctor_prints_sections_with_advice_and_purpose(found, capsys):
+def test_doctor_prints_sections_with_advice_and_purpose(checks, capsys):
     assert main(["doctor"]) == 0
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
@@ -128,8 +136,8 @@ def test_doctor_prints_sections_with_advice_and_purpose(found, capsys):
     ]
 
 
-def test_doctor_names_what_is_required_and_wrong(found, capsys):
-    found.append(BROKEN)
+def test_doctor_names_what_is_required_and_wrong(checks, capsys):
+    checks.append(BROKEN)
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "  wrong    trl             2.0" in out
@@ -140,15 +148,15 @@ def test_doctor_names_what_is_required_and_wrong(found, capsys):
 
 
 @pytest.mark.parametrize(("broken", "status"), [(False, 0), (True, 1)])
-def test_doctor_json_says_the_same(broken, status, found, capsys):
+def test_doctor_json_says_the_same(broken, status, checks, capsys):
     if broken:
-        found.append(BROKEN)
+        checks.append(BROKEN)
     assert main(["doctor", "--json"]) == status
     record = json.loads(capsys.readouterr().out)
     assert record == {
         "gar": __version__,
         "ready": not broken,
-        "checks": [dataclasses.asdict(check) for check in found],
+        "checks": [json_of(check) for check in checks],
     }
 
 
@@ -179,5 +187,5 @@ def test_installation_page_knows_every_extra_and_section():
         assert f"| `{extra}` |" in page
     for section in get_args(Section):
         assert f"\n{section.capitalize()}\n" in page
-    for field in dataclasses.fields(Check):
-        assert f"`{field.name}`" in page
+    for key in KEYS:
+        assert f"`{key}`" in page

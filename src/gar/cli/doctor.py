@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -34,11 +34,16 @@ def main(arguments: list[str]) -> int:
         checks = examine(options.folder)
     wrong = [check.name for check in checks if check.required and check.status == "wrong"]
     if options.json:
-        record = {"gar": __version__, "ready": not wrong, "checks": [dataclasses.asdict(check) for check in checks]}
+        record = {"gar": __version__, "ready": not wrong, "checks": [_json(check) for check in checks]}
         print(json.dumps(record, indent=2))
     else:
         _print(checks, wrong)
     return 1 if wrong else 0
+
+
+def _json(check: Check) -> dict[str, Any]:
+    """The keys of `--json`, which others read: the state stands under "found"."""
+    return {"found" if name == "state" else name: value for name, value in dataclasses.asdict(check).items()}
 
 
 def _print(checks: Sequence[Check], wrong: Sequence[str]) -> None:
@@ -64,7 +69,7 @@ def _table(checks: Sequence[Check]) -> Table:
         if check not in plain:
             table.add_row(Text(f"  {check.status}", style=_STYLES[check.status]), Text(check.name), _details(check))
     if plain:
-        versions = ", ".join(f"{check.name} {check.found}" for check in plain)
+        versions = ", ".join(f"{check.name} {check.state}" for check in plain)
         table.add_row(Text("  ok", style=_STYLES["ok"]), "others", Text(versions))
     return table
 
@@ -75,7 +80,7 @@ def _is_plain(check: Check) -> bool:
 
 
 def _details(check: Check) -> Text:
-    text = Text(check.found)
+    text = Text(check.state)
     if check.purpose:
         text.append(f" ({check.purpose})", style="dim")
     if check.advice:

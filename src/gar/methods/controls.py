@@ -3,48 +3,44 @@
 What a control gains is not owed to the gradient's direction.
 """
 
-from gar.methods.base import BONUS_SETTINGS, Method, ScoredBatch, ShapedRewards, format_penalties
-from gar.methods.gar import gradient_aligned_shape
+from dataclasses import replace
+
+from gar.methods.base import Method, ScoredBatch, ShapedRewards, format_penalties
+from gar.methods.gar import GAR_GRPO
 from gar.settings import RewardSettings
 
-ANCHOR_SHUFFLED = Method(
+ANCHOR_SHUFFLED = replace(
+    GAR_GRPO,
     name="anchor-shuffled",
     summary="control: the anchor is another problem's",
-    shape=gradient_aligned_shape,
-    reward=BONUS_SETTINGS,
     alignment="shuffled-anchor",
 )
 
-ANCHOR_RANDOM = Method(
+ANCHOR_RANDOM = replace(
+    GAR_GRPO,
     name="anchor-random",
     summary="control: the anchor is a random vector, one for each problem",
-    shape=gradient_aligned_shape,
-    reward=BONUS_SETTINGS,
     alignment="random-anchor",
 )
 
-HIDDEN_COSINE = Method(
+HIDDEN_COSINE = replace(
+    GAR_GRPO,
     name="hidden-cosine",
     summary="control: cosine of mean hidden states",
-    shape=gradient_aligned_shape,
-    reward=BONUS_SETTINGS,
-    alignment="anchor",
     signal={"kind": "hidden"},
 )
 
-TEXT_SIMILARITY = Method(
+TEXT_SIMILARITY = replace(
+    GAR_GRPO,
     name="text-similarity",
     summary="control: likeness of the texts, a ratio of edits",
-    shape=gradient_aligned_shape,
-    reward=BONUS_SETTINGS,
     alignment="text",
 )
 
-LENGTH = Method(
+LENGTH = replace(
+    GAR_GRPO,
     name="length",
     summary="control: closeness in length to the anchor",
-    shape=gradient_aligned_shape,
-    reward=BONUS_SETTINGS,
     alignment="length",
 )
 

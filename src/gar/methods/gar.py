@@ -31,11 +31,9 @@ GAR_GRPO = Method(
     alignment="anchor",
 )
 
-GAR_REINFORCE_PP = Method(
+GAR_REINFORCE_PP = replace(
+    GAR_GRPO,
     name="gar-reinforce-pp",
     summary="outcome reward plus gradient-aligned bonus, whitened over all tokens of the batch",
-    shape=gradient_aligned_shape,
-    reward=BONUS_SETTINGS,
-    alignment="anchor",
     estimator="reinforce-pp",
 )

@@ -1,13 +1,12 @@
 """gar-token: the bonus goes to the tokens that the alignment comes from (ours)."""
 
-from gar.methods.base import BONUS_SETTINGS, Method
-from gar.methods.gar import gradient_aligned_shape
+from dataclasses import replace
 
-GAR_TOKEN = Method(
+from gar.methods.gar import GAR_GRPO
+
+GAR_TOKEN = replace(
+    GAR_GRPO,
     name="gar-token",
     summary="outcome normalised within the group, separate bonus spread over tokens by their shares in the alignment",
-    shape=gradient_aligned_shape,
-    reward=BONUS_SETTINGS,
-    alignment="anchor",
     token_bonus=True,
 )

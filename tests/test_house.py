@@ -13,7 +13,6 @@ WIDE = {
     "core/cuda.py: response_sums_kernel",
     "core/gradients.py: gradient_activation_means",
     "core/gradients.py: gradient_activation_vectors",
-    "core/policy_losses.py: maspo_weights",
     "core/rewards.py: gradient_aligned_rewards",
     "core/vocab_parallel.py: vocab_parallel_means",
     "integrations/trl/trainer.py: __init__",

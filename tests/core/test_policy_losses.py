@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gar.core import k2_token_losses, maspo_token_losses, maspo_weights
+from gar.core import SoftGate, k2_token_losses, maspo_token_losses, maspo_weights
 
 
 def row(*values: float) -> Tensor:
@@ -82,7 +82,7 @@ TOKENS = st.lists(st.tuples(st.floats(-30, 0), st.floats(-30, 0), st.floats(-500
 @given(tokens=TOKENS, settings=st.sampled_from([RELEASED, OTHERS]))
 def test_maspo_agrees_with_a_loop(tokens, settings):
     new, old, advantages = torch.tensor(tokens, dtype=torch.float64).reshape(-1, 3).T[:, None]
-    weights = maspo_weights(new, old, advantages, **settings)
+    weights = maspo_weights(new, old, advantages, SoftGate(**settings))
     losses = maspo_token_losses(new, old, advantages, weights)
     for t, (n, o, a) in enumerate(tokens):
         expected = weight_by_loop(n, o, a, settings)
@@ -93,7 +93,7 @@ def test_maspo_agrees_with_a_loop(tokens, settings):
 
 
 def test_maspo_weights_default_to_the_released_settings():
-    assert torch.equal(maspo_weights(NEW, OLD, ADVANTAGES), maspo_weights(NEW, OLD, ADVANTAGES, **RELEASED))
+    assert torch.equal(maspo_weights(NEW, OLD, ADVANTAGES), maspo_weights(NEW, OLD, ADVANTAGES, SoftGate(**RELEASED)))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_losses_of_no_tokens_are_empty(shape):
 )
 def test_maspo_weights_refuse_a_setting_out_of_range(changes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        maspo_weights(NEW, OLD, ADVANTAGES, **changes)
+        maspo_weights(NEW, OLD, ADVANTAGES, SoftGate(**changes))
 
 
 @pytest.mark.usefixtures("unchecked")

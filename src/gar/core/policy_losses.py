@@ -5,6 +5,7 @@ micro-batch: NaN in gives NaN out.
 """
 
 from math import isfinite
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,19 +15,34 @@ _LOG_RATIO_BOUND = 20.0
 """Log ratios are clipped to [-20, 20]; a clipped token has no gradient [MASPO, released code]."""
 
 
+class SoftGate(NamedTuple):
+    """Settings of MASPO's gate, as its released code has them.
+
+    Attributes:
+        sigma_base: Width for a token that was certain.
+        alpha: How much wider it is for an unlikely token: 0.3, or 0.5 at 1.5B.
+        sigma_high: Upper limit of the width.
+        a_low: Lower limit of the factor for the advantage.
+        a_high: Its upper limit.
+        beta_pos: Widening by a positive advantage.
+        beta_neg: Narrowing by a negative advantage.
+    """
+
+    sigma_base: float = 1.0
+    alpha: float = 0.3
+    sigma_high: float = 10.0
+    a_low: float = 0.1
+    a_high: float = 10.0
+    beta_pos: float = 0.03
+    beta_neg: float = 0.03
+
+
 @torch.no_grad()
 def maspo_weights(
     log_probs: Float[Tensor, "responses tokens"],
     old_log_probs: Float[Tensor, "responses tokens"],
     advantages: Float[Tensor, "responses #tokens"],
-    *,
-    sigma_base: float = 1.0,
-    alpha: float = 0.3,
-    sigma_high: float = 10.0,
-    a_low: float = 0.1,
-    a_high: float = 10.0,
-    beta_pos: float = 0.03,
-    beta_neg: float = 0.03,
+    gate: SoftGate | None = None,
 ) -> Float[Tensor, "responses tokens"]:
     """MASPO's gate: `exp(-(rho - 1)^2 / (2 sigma^2))` for tokens that have already moved in A's direction, else 1.
 
@@ -39,13 +55,7 @@ def maspo_weights(
         log_probs: Log-probabilities of the sampled tokens under the current policy.
         old_log_probs: The same under the policy that sampled them.
         advantages: One per token, or one per response with a last dimension of 1.
-        sigma_base: Width for a token that was certain.
-        alpha: How much wider it is for an unlikely token: 0.3, or 0.5 at 1.5B.
-        sigma_high: Upper limit of the width.
-        a_low: Lower limit of the factor for the advantage.
-        a_high: Its upper limit.
-        beta_pos: Widening by a positive advantage.
-        beta_neg: Narrowing by a negative advantage.
+        gate: Settings of sigma. None: the defaults.
 
     Returns:
         In [0, 1], without gradient, in float32, or float64 where `log_probs` is.
@@ -61,14 +71,16 @@ def maspo_weights(
         >>> maspo_weights(new, old, torch.tensor([[1.0]]))  # the second has yet to grow
         tensor([[0.8145, 1.0000]])
     """
-    _check_settings(sigma_base, alpha, sigma_high, a_low, a_high, beta_pos, beta_neg)
+    gate = gate or SoftGate()
+    _check_gate(gate)
     ratios = _ratios(log_probs, old_log_probs)
     _check_advantages(advantages, log_probs)
     wide = advantages.to(ratios.dtype)
-    widths = (sigma_base * torch.exp(-alpha * old_log_probs.to(ratios.dtype))).clamp(sigma_base, sigma_high)
+    unlikely = torch.exp(-gate.alpha * old_log_probs.to(ratios.dtype))
+    widths = (gate.sigma_base * unlikely).clamp(gate.sigma_base, gate.sigma_high)
     # The unused branch may be infinite, at A = 1 / beta_neg; without gradients that does no harm.
-    factors = torch.where(wide > 0, 1.0 + beta_pos * wide, 1.0 / (1.0 - beta_neg * wide))
-    gates = torch.exp(-0.5 * ((ratios - 1.0) / (widths * factors.clamp(a_low, a_high))).square())
+    factors = torch.where(wide > 0, 1.0 + gate.beta_pos * wide, 1.0 / (1.0 - gate.beta_neg * wide))
+    gates = torch.exp(-0.5 * ((ratios - 1.0) / (widths * factors.clamp(gate.a_low, gate.a_high))).square())
     moved = ((wide > 0) & (ratios > 1)) | ((wide < 0) & (ratios < 1))
     return torch.where(moved, gates, 1.0)
 
@@ -163,17 +175,16 @@ def _check_advantages(advantages: Tensor, log_probs: Tensor) -> None:
         )
 
 
-def _check_settings(
-    sigma_base: float, alpha: float, sigma_high: float, a_low: float, a_high: float, beta_pos: float, beta_neg: float
-) -> None:
-    for name, expected, value, holds in (
-        ("sigma_base", "positive", sigma_base, sigma_base > 0),
-        ("alpha", "not negative", alpha, alpha >= 0),
-        ("sigma_high", f"at least sigma_base ({sigma_base})", sigma_high, sigma_high >= sigma_base),
-        ("a_low", "positive", a_low, a_low > 0),
-        ("a_high", f"at least a_low ({a_low})", a_high, a_high >= a_low),
-        ("beta_pos", "not negative", beta_pos, beta_pos >= 0),
-        ("beta_neg", "not negative", beta_neg, beta_neg >= 0),
+def _check_gate(gate: SoftGate) -> None:
+    for name, expected, holds in (
+        ("sigma_base", "positive", gate.sigma_base > 0),
+        ("alpha", "not negative", gate.alpha >= 0),
+        ("sigma_high", f"at least sigma_base ({gate.sigma_base})", gate.sigma_high >= gate.sigma_base),
+        ("a_low", "positive", gate.a_low > 0),
+        ("a_high", f"at least a_low ({gate.a_low})", gate.a_high >= gate.a_low),
+        ("beta_pos", "not negative", gate.beta_pos >= 0),
+        ("beta_neg", "not negative", gate.beta_neg >= 0),
     ):
+        value = getattr(gate, name)
         if not (holds and isfinite(value)):
             raise ValueError(f"{name} must be finite and {expected}, got {value}")

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from gar.core import maspo_weights
+from gar.core import SoftGate, maspo_weights
 from gar.methods.base import Method, outcome_rewards
 from gar.settings import LossSettings
 
@@ -12,7 +12,7 @@ NO_CLIP = 1e9
 
 def maspo_gate(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, settings: LossSettings) -> Tensor:
     """Weight of each token, [responses, tokens]; a constant to the gradient."""
-    return maspo_weights(log_probs, old_log_probs, advantages, **settings.maspo.model_dump())
+    return maspo_weights(log_probs, old_log_probs, advantages, SoftGate(**settings.maspo.model_dump()))
 
 
 MASPO = Method(

@@ -10,7 +10,7 @@ from verl.trainer.ppo.core_algos import agg_loss
 from verl.utils.torch_functional import masked_mean
 from verl.workers.config import PolicyLossConfig
 
-from gar.core import maspo_token_losses, maspo_weights
+from gar.core import SoftGate, maspo_token_losses, maspo_weights
 from gar.errors import ConfigError
 from gar.settings import MaspoSettings
 
@@ -65,8 +65,8 @@ def maspo_policy_loss(
     Returns:
         The loss, and metrics.
     """
-    settings = maspo_settings(config.policy_loss).model_dump()
-    weights = maspo_weights(log_prob, old_log_prob, advantages, **settings)
+    gate = SoftGate(**maspo_settings(config.policy_loss).model_dump())
+    weights = maspo_weights(log_prob, old_log_prob, advantages, gate)
     losses = maspo_token_losses(log_prob, old_log_prob, advantages, weights)
     if rollout_is_weights is not None:
         losses = losses * rollout_is_weights

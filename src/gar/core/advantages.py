@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
-from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
+from gar.core.groups import group_deviations, group_extremes, group_sizes, group_standard_deviations
 
 
 def group_advantages(
@@ -116,19 +116,11 @@ def separate_bonuses(
     deviations = group_deviations(alignment, group_index, members)
     spreads = group_standard_deviations(alignment, group_index, members, ddof=0) + noise_floor
     bonuses = beta * (deviations / spreads.where(deviations != 0, 1.0)).clamp(-2, 2)
-    bounds = _outcome_gaps(advantages.double(), eligible, group_index).clamp(min=0) / 2
+    outcomes = advantages.double()
+    lowest = group_extremes(outcomes, group_index, eligible, "amin")
+    gaps = lowest - group_extremes(outcomes, group_index, ~eligible, "amax")  # inf where one of the two lacks
+    bounds = gaps.clamp(min=0) / 2
     return as_given(torch.minimum(torch.maximum(bonuses, -bounds), bounds), advantages)
-
-
-def _outcome_gaps(advantages: Tensor, eligible: Tensor, group_index: Tensor) -> Tensor:
-    """Lowest advantage of the eligible less the highest of the others in a response's group; inf where one lacks."""
-    _, inverse = torch.unique(group_index, return_inverse=True)
-    num_groups = int(inverse.max()) + 1 if inverse.numel() else 0
-    lowest = advantages.new_full((num_groups,), inf)
-    lowest.scatter_reduce_(0, inverse[eligible], advantages[eligible], reduce="amin")
-    highest = advantages.new_full((num_groups,), -inf)
-    highest.scatter_reduce_(0, inverse[~eligible], advantages[~eligible], reduce="amax")
-    return (lowest - highest)[inverse]
 
 
 def reinforce_plus_plus_advantages(

@@ -4,6 +4,8 @@ Everything is computed in float64. Values are shifted by their group's minimum f
 deviation of exactly zero.
 """
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float64, Int, Shaped
 from torch import Tensor
@@ -51,13 +53,28 @@ def group_deviations(
         mask = torch.ones_like(values, dtype=torch.bool)
     _, inverse = torch.unique(group_index, return_inverse=True)
     num_groups = int(inverse.max()) + 1
-    lowest = values.new_full((num_groups,), torch.inf)
-    lowest.scatter_reduce_(0, inverse[mask], values[mask], reduce="amin")
-    shifted = torch.where(mask, values - lowest[inverse], 0.0)
+    shifted = torch.where(mask, values - group_extremes(values, group_index, mask, "amin"), 0.0)
     totals = values.new_zeros(num_groups).index_add_(0, inverse, shifted)
     counts = values.new_zeros(num_groups).index_add_(0, inverse, mask.to(values.dtype))
     means = totals / counts.clamp(min=1)
     return torch.where(mask, shifted - means[inverse], 0.0)
+
+
+def group_extremes(
+    values: Float64[Tensor, " responses"],
+    group_index: Int[Tensor, " responses"],
+    mask: Bool[Tensor, " responses"],
+    reduce: Literal["amin", "amax"],
+) -> Float64[Tensor, " responses"]:
+    """Smallest or largest counted value of each response's group; inf or -inf where none counts.
+
+    Example:
+        >>> group_extremes(torch.tensor([3.0, 1.0]).double(), torch.tensor([7, 7]), torch.tensor([True, False]), "amin")
+        tensor([3., 3.], dtype=torch.float64)
+    """
+    groups, inverse = torch.unique(group_index, return_inverse=True)
+    extremes = values.new_full((len(groups),), torch.inf if reduce == "amin" else -torch.inf)
+    return extremes.scatter_reduce_(0, inverse[mask], values[mask], reduce=reduce)[inverse]
 
 
 def group_standard_deviations(

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
+from gar.core.groups import group_extremes
 
 NoveltyVariant = Literal["prose", "printed", "centred"]
 
@@ -153,12 +154,7 @@ def _relative(novelty: Tensor, group_index: Tensor, scored: Tensor | None) -> tu
     check_shapes(novelty.shape, group_index=group_index, scored=scored)
     check_finite("novelty", novelty, scored)
     values = novelty.double().where(scored, 0.0)
-    groups, inverse = group_index.unique(return_inverse=True)
-    low, high = (
-        values.new_full((len(groups),), start).scatter_reduce(0, inverse[scored], values[scored], reduce=reduce)[
-            inverse
-        ]
-        for start, reduce in ((torch.inf, "amin"), (-torch.inf, "amax"))
-    )
+    low = group_extremes(values, group_index, scored, "amin")
+    high = group_extremes(values, group_index, scored, "amax")
     known = scored & (high - low > _EQUAL_WITHIN)
     return torch.where(known, (values - low) / (high - low), 0.0), known

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -90,6 +90,13 @@ def _say_nothing(_: Collapse) -> None:
     """What the other ranks say."""
 
 
+class _Anchor(NamedTuple):
+    group: int
+    number: int
+    """Its place among the anchors of its group."""
+    is_scored_here: bool
+
+
 class _Batch:
     """The responses of all data-parallel ranks in slime's order, and which of them are this rank's.
 
@@ -112,35 +119,32 @@ class _Batch:
         self.places = [place_of[payload.position] for payload in payloads]
         """Where this rank's responses stand among all."""
 
-    def anchor_rows(self) -> tuple[list[int], list[int]]:
-        """One row per needed anchor: its group, and the rank that scores it, that of the group's first response."""
-        groups: list[int] = []
-        owners: list[int] = []
+    @cached_property
+    def anchors(self) -> list["_Anchor"]:
+        """The anchors of all ranks' needed responses, each once. The rank of a group's first response scores them."""
+        first: dict[int, int] = {}
         for i in self.table.needed.nonzero()[:, 0].tolist():
-            fact = self.table.facts[i]
-            if fact.group_index not in groups:
-                groups += [fact.group_index] * fact.num_anchors
-                owners += [self._owners[i]] * fact.num_anchors
-        return groups, owners
+            first.setdefault(self.table.facts[i].group_index, i)
+        return [
+            _Anchor(group, number, self._owners[i] == self._rank)
+            for group, i in first.items()
+            for number in range(self.table.facts[i].num_anchors)
+        ]
 
     def needed_here(self) -> list[int]:
         """Which of this rank's payloads are needed."""
         return [k for k, i in enumerate(self.places) if self.table.needed[i]]
-
-    def anchor_rows_here(self) -> list[int]:
-        """Which anchor rows this rank scores."""
-        return [row for row, owner in enumerate(self.anchor_rows()[1]) if owner == self._rank]
 
     def alignments(self, response_means: Tensor, anchor_means: Tensor) -> Tensor:
         """Best cosine of each needed response of all ranks with its anchors, float64 on the CPU; NaN elsewhere.
 
         Args:
             response_means: Mean vectors of `needed_here`, in that order.
-            anchor_means: Mean vectors of `anchor_rows_here`, in that order.
+            anchor_means: Mean vectors of the `anchors` that are scored here, in that order.
         """
-        groups, _ = self.anchor_rows()
+        groups = [anchor.group for anchor in self.anchors]
         anchors = response_means.new_zeros(len(groups), response_means.shape[1])
-        anchors[self.anchor_rows_here()] = anchor_means
+        anchors[[i for i, anchor in enumerate(self.anchors) if anchor.is_scored_here]] = anchor_means
         dist.all_reduce(anchors, group=self._group)
         needed = self.needed_here()
         scored = align(response_means, [self.payloads[k].facts.group_index for k in needed], unit_rows(anchors), groups)
@@ -179,12 +183,13 @@ def _means(
 
 
 def _anchor_sequences(batch: _Batch, signal: SignalSettings, device: Any) -> list[ScoredSequence]:
-    """The anchors this rank scores, in the order of `anchor_rows_here`."""
-    groups, _ = batch.anchor_rows()
+    """The anchors this rank scores, in the order of `_Batch.anchors`."""
     anchors = {payload.facts.group_index: payload.anchors for payload in batch.payloads}
     sequences = []
-    for row in batch.anchor_rows_here():
-        anchor = anchors[groups[row]][row - groups.index(groups[row])]
+    for group, number, is_scored_here in batch.anchors:
+        if not is_scored_here:
+            continue
+        anchor = anchors[group][number]
         ids = torch.tensor([*anchor.context_ids, *anchor.ids], dtype=torch.long, device=device)
         sequences.append(
             ScoredSequence.cut(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, ValidationError, WrapValidator, model_validator
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, did_you_mean
 from gar.settings import (
     EMBEDDED_TASKS,
     GROUP_DDOF,
@@ -151,8 +151,7 @@ def read_preset(name: str) -> Any:
         ConfigError: There is none of that name.
     """
     if name not in preset_names():
-        near = difflib.get_close_matches(name, preset_names(), n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(name, preset_names())
         raise ConfigError(f"unknown preset '{name}', expected one of {', '.join(preset_names())}.{hint}")
     return parse_yaml((resources.files("gar") / "configs" / f"{name}.yaml").read_text(encoding="utf-8"), name)
 

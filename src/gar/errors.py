@@ -4,6 +4,9 @@ Each says what is wrong, what was found, what was expected and the likely cause.
 standard error that a caller would expect, so that `except ValueError` keeps working.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class GarError(Exception):
     """Base of every error that `gar` raises on purpose. The command line prints its text without a traceback."""
@@ -43,3 +46,17 @@ class CollapseError(GarError, RuntimeError):
 
 class PreflightError(GarError, RuntimeError):
     """The first rollouts carry no training signal; training would waste the budget. Says what to change."""
+
+
+# For their texts.
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """A sentence, after a space, with the nearest known name; "" where none is near."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean '{prefix}{near[0]}'?" if near else ""
+
+
+def first_line(error: BaseException) -> str:
+    """What another library says of a fault, without its explanations."""
+    return str(error).strip().partition("\n")[0]

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from gar import __version__
 from gar.cli.outcomes import INTERRUPTED, REFUSED, WRONG_USAGE
-from gar.cli.parser import nearest
-from gar.errors import GarError, UsageError
+from gar.errors import GarError, UsageError, did_you_mean
 
 COMMANDS = {
     "train": ("gar.cli.train", "train a policy with gradient-aligned rewards"),
@@ -60,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        expected = f"expected one of {', '.join(COMMANDS)}.{nearest(name, COMMANDS)}"
-        print(f"gar: unknown command '{name}', {expected}", file=sys.stderr)
+        hint = did_you_mean(name, COMMANDS)
+        print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}.{hint}", file=sys.stderr)
         return WRONG_USAGE
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is sent unless the user asks for it
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")  # a wrong flag needs no lecture

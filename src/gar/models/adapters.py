@@ -1,6 +1,5 @@
 """PEFT adapters (an optional dependency): configure, check, load, save and merge them."""
 
-import difflib
 import json
 import warnings
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, ModelError
+from gar.errors import ConfigError, ModelError, did_you_mean, first_line
 from gar.models.families import find_parts
 from gar.settings import AdapterSettings
 
@@ -134,8 +133,7 @@ def _check_names(model: Any, settings: AdapterSettings) -> None:
 def _nearest(name: str, paths: Iterable[str]) -> str:
     depth = name.count(".") + 1
     ends = dict.fromkeys(".".join(path.split(".")[-depth:]) for path in paths if path)
-    near = difflib.get_close_matches(name, ends, n=1)
-    return f" Did you mean '{near[0]}'?" if near else f" It has {', '.join(list(ends)[:20])}."
+    return did_you_mean(name, ends) or f" It has {', '.join(list(ends)[:20])}."
 
 
 # From and to disk.
@@ -245,7 +243,7 @@ def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
     try:
         merged = model.merge_and_unload(safe_merge=True)
     except ValueError as error:
-        raise ModelError(f"the adapter cannot be merged: {_first_line(error)}. Did training diverge?") from error
+        raise ModelError(f"the adapter cannot be merged: {first_line(error)}. Did training diverge?") from error
     merged.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -257,7 +255,7 @@ def _misfits(files: AdapterFiles) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
-        raise ModelError(_misfit(files, _first_line(error))) from error
+        raise ModelError(_misfit(files, first_line(error))) from error
 
 
 def _misfit(files: AdapterFiles, reason: str) -> str:
@@ -265,7 +263,3 @@ def _misfit(files: AdapterFiles, reason: str) -> str:
         f"the adapter in '{files.folder}' does not fit its base model '{files.base}': {reason}. Was it trained on "
         "another model?"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -177,6 +177,11 @@ def _factor(config: Any, name: str) -> float:
     return float(value) if isinstance(value, int | float) else 1.0
 
 
+def rounding_tolerance(dtype: torch.dtype) -> float:
+    """How far two orders of summation may differ, in units of the largest value: bfloat16 carries 8 bits."""
+    return 2e-2 if dtype in (torch.bfloat16, torch.float16) else 1e-4
+
+
 @torch.no_grad()
 def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
     """Compare both logits on the same hidden states, which are scaled up between backbone and head."""
@@ -204,8 +209,7 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
             f"{name} gives logits that are not finite for token ids 0 to {_PROBE_TOKENS - 1}. Are there NaN weights "
             "in the checkpoint, or does its dtype overflow?"
         )
-    # bfloat16 logits carry 8 bits; two orders of summation differ in the last few.
-    tolerance = 2e-2 if parts.weight.dtype in (torch.bfloat16, torch.float16) else 1e-4
+    tolerance = rounding_tolerance(parts.weight.dtype)
     difference = float((computed - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
     if difference > tolerance:
         raise ModelError(

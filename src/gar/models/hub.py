@@ -1,12 +1,11 @@
 """Does a model's name lead anywhere? Asked before anything is loaded: transformers would try for minutes."""
 
-import difflib
 import os
 import re
 from functools import cache
 from pathlib import Path
 
-from gar.errors import ModelError
+from gar.errors import ModelError, did_you_mean, first_line
 from gar.models.sources import FETCHED_MODELS, model_source
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
@@ -62,15 +61,12 @@ def _check_hub(name: str, revision: str | None) -> None:
             f"{_nearest(name)}"
         ) from error
     except HfHubHTTPError as error:
-        raise ModelError(
-            f"the Hub refuses '{name}' (revision {revision}): {str(error).partition(chr(10))[0]}"
-        ) from error
+        raise ModelError(f"the Hub refuses '{name}' (revision {revision}): {first_line(error)}") from error
     except Exception as error:
         if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
             raise
         raise ModelError(
-            f"no model '{name}' on this machine, and the Hub cannot be reached ({str(error).partition(chr(10))[0]})."
-            f"{_nearest(name)}"
+            f"no model '{name}' on this machine, and the Hub cannot be reached ({first_line(error)}).{_nearest(name)}"
         ) from error
 
 
@@ -79,8 +75,7 @@ def _nearest(name: str) -> str:
     parent = Path(name).parent
     beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
     known = ["embedded", *FETCHED_MODELS, *beside, *_cached()]
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean '{near[0]}'?" if near else ""
+    return did_you_mean(name, known)
 
 
 def _cached() -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ModelError
+from gar.errors import ModelError, first_line
 from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter
 from gar.models.sources import ModelSource, model_source
 from gar.settings import ModelSettings
@@ -178,7 +178,7 @@ def _loading_fault(name: str, source: ModelSource, what: tuple[str, str], error:
         return _gguf_fault(name, error)
     hint = "" if Path(source.path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
     return (
-        f"cannot load {what[0]} from '{name}': {str(error).partition(chr(10))[0]}\n{hint}"
+        f"cannot load {what[0]} from '{name}': {first_line(error)}\n{hint}"
         f"Expected a folder with {what[1]}, or a Hub id that can be reached."
     )
 
@@ -187,7 +187,7 @@ def _gguf_fault(name: str, error: Exception) -> str:
     from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
     return (
-        f"cannot load a causal language model from the GGUF file '{name}': {str(error).partition(chr(10))[0]}\n"
+        f"cannot load a causal language model from the GGUF file '{name}': {first_line(error)}\n"
         f"transformers reads these architectures: {', '.join(sorted(GGUF_SUPPORTED_ARCHITECTURES))}."
     )
 

@@ -5,7 +5,6 @@ these tables with the installed TRL.
 """
 
 import ast
-import difflib
 import importlib.util
 import operator
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, did_you_mean
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
@@ -99,7 +98,7 @@ def check_fields(values: Mapping[str, Any], method: str = "grpo") -> None:
         _check_value(name, value)
     for name in _reporters(values):
         if name not in REPORTERS:
-            hint = did_you_mean(str(name), REPORTERS, "")
+            hint = did_you_mean(str(name), REPORTERS)
             raise ConfigError(f"trl.report_to must be none or some of {', '.join(REPORTERS)}, got {name!r}.{hint}")
 
 
@@ -170,13 +169,8 @@ def _unknown(name: str, method: str, types: Mapping[str, str]) -> str:
     if others:
         return f"trl.{name} belongs to {' and '.join(others)}, but method is {method}. Leave it out."
     kind = TRAINERS.get(method, ("", "GRPOConfig"))[1]
-    return f"unknown key 'trl.{name}': trl.{kind} has no such field.{did_you_mean(name, types)}"
-
-
-def did_you_mean(name: str, known: Iterable[str], prefix: str = "trl.") -> str:
-    """A sentence with the nearest known name; "" where none is near."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean '{prefix}{near[0]}'?" if near else ""
+    hint = did_you_mean(name, types, "trl.")
+    return f"unknown key 'trl.{name}': trl.{kind} has no such field.{hint}"
 
 
 def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, str, str]]:
@@ -208,7 +202,7 @@ def _check_value(name: str, value: Any) -> None:
     choices = CHOICES.get(name)
     if choices and value not in choices:
         words = [choice for choice in choices if isinstance(choice, str)]
-        hint = did_you_mean(str(value), words, "")
+        hint = did_you_mean(str(value), words)
         raise ConfigError(f"trl.{name} must be one of {', '.join(words)}, got {value!r}.{hint}")
     for sign, bound in LIMITS.get(name, ()):
         if isinstance(value, (int, float)) and not _COMPARE[sign](value, bound):

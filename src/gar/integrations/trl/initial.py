@@ -11,7 +11,7 @@ from trl.trainer.utils import use_adapter
 from gar.errors import ConfigError
 from gar.models.adapters import is_adapted
 from gar.models.capture import has_dropout
-from gar.models.families import ModelParts, evaluation_mode, find_parts
+from gar.models.families import ModelParts, evaluation_mode, find_parts, rounding_tolerance
 from gar.records.files import canonical_hash
 from gar.scoring.anchor_cache import cache_name
 from gar.scoring.identity import weights_hash
@@ -79,9 +79,8 @@ class InitialPolicy:
         with self.on():
             before = _probe(self.parts)
         now = _probe(current)
-        tolerance = 2e-2 if now.dtype in (torch.bfloat16, torch.float16) else 1e-4  # as `find_parts`; DoRA rounds
         difference = float((before - now).abs().max() / now.abs().max())
-        if not difference <= tolerance:
+        if not difference <= rounding_tolerance(now.dtype):  # DoRA rounds
             raise ConfigError(f"signal.policy is initial, but {self._source()} (its hidden states differ).")
 
     def _source(self) -> str:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from gar.errors import ConfigError, LostRankError
+from gar.errors import ConfigError, LostRankError, first_line
 
 Result = TypeVar("Result")
 
@@ -59,7 +59,7 @@ def lost_rank_named() -> Iterator[None]:
         state = PartialState()
         raise LostRankError(
             f"rank {state.process_index} of {state.num_processes} has lost another rank, and ends: "
-            f"{str(error).partition(chr(10))[0]:.200} What ended that one stands in its own output or the launcher's. "
+            f"{first_line(error):.200} What ended that one stands in its own output or the launcher's. "
             f"{_RESUME}"
         ) from error
 

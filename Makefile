@@ -79,6 +79,7 @@ test-engines: install $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORM
 	PYTHONPATH=$(DEEPSPEED) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 0 tests/engines/deepspeed
 	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile $(TRL_TESTS)
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
+	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl/test_megatron_engine.py
 
 test-faults: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults

@@ -45,6 +45,7 @@ def check(config: Mapping[str, Any]) -> None:
     [
         {},
         {"actor_rollout_ref__actor__strategy": "fsdp"},
+        {"actor_rollout_ref__actor__strategy": "megatron"},
         {"gar__method": "grpo"},
         {"gar__method": "gar-reinforce-pp", "algorithm__adv_estimator": "reinforce_plus_plus"},
         {"gar__method": "reinforce-pp-baseline", "algorithm__adv_estimator": "reinforce_plus_plus_baseline"},
@@ -73,7 +74,7 @@ def test_check_supported_lets_through(flags):
              "data__train_batch_size": 64},
             "maspo needs two or more updates per rollout, got 1",
         ),
-        ({"actor_rollout_ref__actor__strategy": "megatron"}, "strategy is megatron, expected fsdp or fsdp2"),
+        ({"actor_rollout_ref__actor__strategy": "veomni"}, "strategy is veomni, expected fsdp or fsdp2 or megatron"),
         ({"actor_rollout_ref__model__use_fused_kernels": True}, "fused kernels never call the LM head"),
         ({"algorithm__filter_groups__enable": True}, "those all-correct groups are the ones that GAR gives a signal"),
         ({"algorithm__rollout_correction__bypass_mode": True}, "leaves out the pass for old log-probabilities"),
@@ -82,6 +83,10 @@ def test_check_supported_lets_through(flags):
         ({"reward__reward_model__enable": True}, "come from a verifier, not from a reward model"),
         ({"actor_rollout_ref__model__mtp__enable": True}, "the head is called more than once in a pass"),
         ({"actor_rollout_ref__actor__qat__enable": True}, "quantised weights are not those of the closed form"),
+        (
+            {"actor_rollout_ref__actor__megatron__dynamic_context_parallel": True},
+            "dynamic_context_parallel is True, expected None or False: it shares out sequences anew",
+        ),
         ({"actor_rollout_ref__rollout__n": 1}, "rollout.n is 1, expected at least 2"),
     ],
     ids=str,

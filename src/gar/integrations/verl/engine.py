@@ -16,7 +16,16 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
 from gar.errors import ConfigError, ModelError
-from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, SignalRequest, rows_of_rank, scored_rows
+from gar.integrations.verl.exchange import (
+    END,
+    MEANS,
+    REQUEST,
+    START,
+    SignalRequest,
+    check_logits,
+    rows_of_rank,
+    scored_rows,
+)
 
 
 class GarEngine(FSDPEngineWithLMHead):
@@ -61,7 +70,7 @@ class GarEngine(FSDPEngineWithLMHead):
     def prepare_model_outputs(self, output: Any, output_args: Any, micro_batch: Any, logits_processor_func: Any) -> Any:
         """As verl's, with `MEANS`."""
         if self._micro_batch is not None:
-            self._check_logits(output.logits)
+            check_logits(output.logits, self._raw_logits)
         model_output = super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)
         if self._micro_batch is not None:
             model_output[MEANS] = self._means
@@ -89,13 +98,3 @@ class GarEngine(FSDPEngineWithLMHead):
             context_group=self.ulysses_parallel_group,
         )
         self._raw_logits = raw_logits[:1, :1].clone()
-
-    def _check_logits(self, logits: Tensor) -> None:
-        """What the model returns must be what its head made: no soft-cap, no scale, and a head that was called."""
-        if self._raw_logits is None:
-            raise ModelError("the model returned logits without calling its LM head, where GAR reads hidden states")
-        if not torch.equal(logits[:1, :1], self._raw_logits):
-            raise ModelError(
-                "the model's logits are not its LM head's: it scales or soft-caps them, or they are not finite. GAR "
-                "does not know such a head under verl; under TRL it does."
-            )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gar.core.arguments import SignalKind, Weighting
+from gar.errors import ModelError
 from gar.settings import SignalSettings
 
 REQUEST = "gar_request"
@@ -47,6 +48,25 @@ class SignalRequest:
                 keep_fraction=keep_fraction,
                 weighting=settings.weighting,
             )
+        )
+
+
+def check_logits(logits: Tensor, raw: Tensor | None) -> None:
+    """What the model returns must be what its head made: no soft-cap, no scale, and a head that was called.
+
+    Args:
+        logits: The model's, [rows, tokens, vocab].
+        raw: `[:1, :1]` of what the head made.
+
+    Raises:
+        ModelError: It is not.
+    """
+    if raw is None:
+        raise ModelError("the model returned logits without calling its LM head, where GAR reads hidden states")
+    if not torch.equal(logits[:1, :1], raw):
+        raise ModelError(
+            "the model's logits are not its LM head's: it scales or soft-caps them, or they are not finite. GAR "
+            "does not know such a head under verl; under TRL it does."
         )
 
 

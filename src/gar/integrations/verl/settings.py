@@ -100,7 +100,16 @@ def check_supported(verl: Mapping[str, Any], shaping: Shaping) -> None:
 
 
 _REQUIRED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
-    ("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2"), "GAR reads hidden states in verl's FSDP engine alone"),
+    (
+        "actor_rollout_ref.actor.strategy",
+        ("fsdp", "fsdp2", "megatron"),
+        "GAR reads hidden states in verl's FSDP and Megatron engines",
+    ),
+    (
+        "actor_rollout_ref.actor.megatron.dynamic_context_parallel",
+        (None, False),
+        "it shares out sequences anew in each pass, in a way that GAR does not follow",
+    ),
     (
         "actor_rollout_ref.model.use_fused_kernels",
         (None, False),
@@ -140,6 +149,7 @@ _REQUIRED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
         "the policy's",
     ),
     ("actor_rollout_ref.actor.qat.enable", (None, False), "quantised weights are not those of the closed form"),
+    ("actor_rollout_ref.actor.megatron.qat.enable", (None, False), "they are not those of the closed form"),
 )
 """Flags, the values that GAR runs with, and why."""
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from gar import __version__
 from gar.cli.outcomes import INTERRUPTED, REFUSED, WRONG_USAGE
-from gar.errors import GarError, UsageError, did_you_mean
+from gar.cli.parser import nearest
+from gar.errors import GarError, UsageError
 
 COMMANDS = {
     "train": ("gar.cli.train", "train a policy with gradient-aligned rewards"),
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS)
+        hint = nearest(name, COMMANDS)
         print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}.{hint}", file=sys.stderr)
         return WRONG_USAGE
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is sent unless the user asks for it

@@ -135,28 +135,19 @@ def test_scores_say_what_the_verifier_found_and_what_was_scored(scorer, groups):
     assert max(s.bonus for s in scores) > 0.01
 
 
-def test_scores_of_token_ids_are_those_of_the_text(embedded, scorer, groups):
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_scores_of_token_ids_are_those_of_the_text(embedded, scorer, groups, kind):
     _, tokenizer = embedded
     as_ids = [
         replace(
             group,
-            prompt=tokenizer.encode(group.prompt),
-            responses=[tokenizer.encode(text) for text in group.responses],
-            anchors=[tokenizer.encode(text) for text in group.anchors],
+            prompt=kind(tokenizer.encode(group.prompt)),
+            responses=[kind(tokenizer.encode(text)) for text in group.responses],
+            anchors=[kind(tokenizer.encode(text)) for text in group.anchors],
         )
         for group in groups
     ]
     assert scorer.score(as_ids) == scorer.score(groups)
-
-
-def test_scores_of_tensors_are_those_of_lists(embedded, scorer, groups):
-    _, tokenizer = embedded
-    ids = {
-        "prompt": tokenizer.encode(groups[0].prompt),
-        "responses": [tokenizer.encode(t) for t in groups[0].responses],
-    }
-    tensors = {"prompt": torch.tensor(ids["prompt"]), "responses": [torch.tensor(t) for t in ids["responses"]]}
-    assert scorer.score([replace(groups[0], **tensors)]) == scorer.score([replace(groups[0], **ids)])
 
 
 def test_scores_of_ids_set_their_end_token_aside(embedded, scorer, groups):

@@ -261,9 +261,7 @@ def choose_groups(
 
 def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:
     """The parts of some groups that can be scored; groups without a usable anchor or response are left out."""
-    reader = GroupReader(
-        policy.model, policy.tokenizer, rule=policy.span_rule, tags=policy.tags, head_rows=policy.parts.weight.shape[0]
-    )
+    reader = GroupReader(policy.model, policy.tokenizer, rule=policy.span_rule, head_rows=policy.parts.weight.shape[0])
     by_id = {problem.id: problem for problem in policy.problems}
     scorable = []
     for index, group in enumerate(groups):

@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float64
 from rapidfuzz import fuzz
 from torch import Tensor
 
 from gar.core import length_closeness, random_unit_rows, shuffled_groups
 from gar.methods.base import AlignmentSource
 from gar.rollouts.generate import encode_prompt
+from gar.shaping import TableRow
 from gar.spans import SequenceReader, TokenPieces, TokenSequence
 from gar.types import Problem
 
@@ -146,6 +148,17 @@ LIKENESSES: dict[str, Callable[[TokenSequence, TokenSequence, TokenPieces], floa
     "length": length_likeness,
 }
 """Alignments that need no model."""
+
+
+def best_likenesses(
+    rows: Sequence[TableRow], needed: Tensor, source: AlignmentSource, pieces: TokenPieces
+) -> Float64[Tensor, " responses"]:
+    """`best_likeness` of each needed response with its anchors, NaN elsewhere."""
+    values = [
+        best_likeness(row.sequence, row.anchors, source, pieces) if is_needed else torch.nan
+        for row, is_needed in zip(rows, needed.tolist(), strict=True)
+    ]
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def best_likeness(

@@ -8,16 +8,8 @@ from gar.data.problems import prompt_text
 from gar.models.load import check_vocabulary
 from gar.rollouts.generate import context_length, encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
-from gar.spans import (
-    SpanRule,
-    TokenSequence,
-    anchor_sequence,
-    ends_in_thinking_tag,
-    scored_positions,
-    token_pieces,
-    without_trailing_special,
-)
-from gar.types import Prompt, Status, Tags, Verdict
+from gar.spans import SequenceReader, SpanRule, TokenSequence
+from gar.types import Prompt, Status, Verdict
 
 _JOINT_CHARACTERS = 32
 """Characters on each side of the border that are searched for a token across prompt and response."""
@@ -55,19 +47,18 @@ class GroupReader:
         ModelError: The tokenizer has more tokens than the model has embeddings.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, rule: SpanRule, tags: Tags, head_rows: int):
+    def __init__(self, model: Any, tokenizer: Any, *, rule: SpanRule, head_rows: int):
         check_vocabulary(tokenizer, model)
-        self.pieces = token_pieces(tokenizer)
+        self._sequences = SequenceReader(tokenizer, rule)
+        self.pieces = self._sequences.pieces
         self._tokenizer = tokenizer
-        self._rule = rule
-        self._tags = tags
         self._vocab = min(model.get_input_embeddings().num_embeddings, head_rows)
         self._context = context_length(model)
 
     def read_group(self, group: ResponseGroup, index: int) -> list["ReadResponse"]:
         """Token ids, text, scored positions and faults of each response."""
         prompt_ids = self._prompt_ids(group.prompt)
-        prefilled = ends_in_thinking_tag(self._known(prompt_ids), self.pieces, self._tags)
+        prefilled = self._sequences.prefilled(self._known(prompt_ids))
         rows = []
         for number, response in enumerate(group.responses):
             row = ReadResponse(group_index=index, response_index=number, prefilled=prefilled)
@@ -81,11 +72,8 @@ class GroupReader:
                     )
             else:
                 ids = [int(token) for token in response]
-                body = without_trailing_special(self._known(ids), self._rule.special_ids)
-                row.text = str(
-                    self._tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-                )
-            row.sequence = self._sequence(prompt_ids, ids, prefilled=prefilled)
+                row.text = self._sequences.text(self._known(ids))
+            row.sequence = self._sequence(prompt_ids, ids)
             row.fault, note = self._fault(row.sequence)
             row.notes += [note] if note else []
             rows.append(row)
@@ -101,9 +89,9 @@ class GroupReader:
             if not len(anchor) or (isinstance(anchor, str) and not anchor.strip()):
                 continue
             if isinstance(anchor, str):
-                sequence = anchor_sequence(prompt_ids, anchor, self._tokenizer, self._rule, pieces=self.pieces)
+                sequence = self._sequences.anchor(prompt_ids, anchor)
             else:
-                sequence = self._sequence(prompt_ids, [int(token) for token in anchor], prefilled=rows[0].prefilled)
+                sequence = self._sequence(prompt_ids, [int(token) for token in anchor])
             fault, note = self._fault(sequence)
             if fault is None:
                 usable.append(sequence)
@@ -132,10 +120,10 @@ class GroupReader:
     def _known(self, ids: Sequence[int]) -> list[int]:
         return [token for token in ids if 0 <= token < self._vocab]
 
-    def _sequence(self, prompt_ids: Sequence[int], ids: Sequence[int], *, prefilled: bool) -> TokenSequence:
-        known = len(self._known(ids)) == len(ids)
-        positions = scored_positions(ids, self.pieces, self._rule, prefilled=prefilled) if known else range(len(ids))
-        return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions)
+    def _sequence(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> TokenSequence:
+        if len(self._known([*prompt_ids, *ids])) == len(prompt_ids) + len(ids):
+            return self._sequences.response(prompt_ids, ids)
+        return TokenSequence(context_ids=prompt_ids, ids=ids, positions=range(len(ids)))
 
     def _share_a_token(self, prompt: str, response: str) -> bool:
         """Whether prompt and response, encoded as one text, share a token at their border."""

@@ -11,7 +11,7 @@ from gar.core import NORM_FLOOR
 from gar.errors import ConfigError
 from gar.methods import Engine, Method
 from gar.models.families import find_parts
-from gar.scoring.anchors import best_likeness
+from gar.scoring.anchors import best_likenesses
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.judge import frozen_copy
 from gar.scoring.reader import GroupReader, ReadResponse
@@ -82,11 +82,13 @@ class GarScorer:
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
         self._parts = find_parts(frozen_copy(model) if self._shaping.reads_initial else model)
-        tags = verifier.tags if verifier else Tags()
         rule = SpanRule.from_settings(
-            self._shaping.signal, format=verifier.format if verifier else "none", tags=tags, tokenizer=tokenizer
+            self._shaping.signal,
+            format=verifier.format if verifier else "none",
+            tags=verifier.tags if verifier else Tags(),
+            tokenizer=tokenizer,
         )
-        self._reader = GroupReader(model, tokenizer, rule=rule, tags=tags, head_rows=len(self._parts.weight))
+        self._reader = GroupReader(model, tokenizer, rule=rule, head_rows=len(self._parts.weight))
 
     def score(self, groups: Sequence[ResponseGroup], *, tokens: bool = False) -> list[ResponseScore]:
         """Score whole groups. What is wrong with one response is said in its score; the others go on.
@@ -126,7 +128,8 @@ class GarScorer:
             for i, values in shares.items():
                 rows[i].set_shares(values)
         else:
-            shaped = table.shape(self._likenesses(members, table.needed))
+            source, pieces = self._shaping.method.alignment, self._reader.pieces
+            shaped = table.shape(best_likenesses(members, table.needed, source, pieces) if source else None)
         _note_outcome(rows, table.needed, self._is_scored(shaped, norms), norms)
         if tokens:
             self._name_tokens(rows)
@@ -154,17 +157,6 @@ class GarScorer:
             values = token_shares(parts, [members[i].sequence for i in scored], anchors, signal)
             shares = dict(zip(scored, values, strict=True))
         return shaped, norms, shares
-
-    def _likenesses(self, members: Sequence[TableRow], needed: Tensor) -> Tensor | None:
-        """Alignments that need no model; None for a method without any."""
-        source = self._shaping.method.alignment
-        if source is None:
-            return None
-        values = [
-            best_likeness(member.sequence, member.anchors, source, self._reader.pieces) if wanted else torch.nan
-            for member, wanted in zip(members, needed.tolist(), strict=True)
-        ]
-        return torch.tensor(values, dtype=torch.float64)
 
     def _is_scored(self, shaped: ShapedTable, norms: Tensor) -> Tensor:
         """Which responses have an alignment or, for a method without any, a vector."""

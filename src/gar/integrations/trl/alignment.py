@@ -11,7 +11,7 @@ from gar.integrations.trl.rollouts import RolloutBatch
 from gar.methods.base import AlignmentSource
 from gar.models.families import ModelParts
 from gar.scoring.anchor_cache import AnchorCache
-from gar.scoring.anchors import AnchorReader, best_likeness, random_anchor_vectors
+from gar.scoring.anchors import AnchorReader, best_likenesses, random_anchor_vectors
 from gar.settings import SignalSettings
 from gar.shaping import TableRow, VectorPlan, align
 from gar.spans import SequenceReader, TokenSequence
@@ -49,17 +49,7 @@ class AnchorComparison:
             batch: The responses of this rank.
             parts: With the head gathered.
         """
-        assert batch.table is not None
-        anchors: dict[int, list[TokenSequence]] = {}
-        for i in batch.needed.nonzero()[:, 0].tolist() if self.source not in (None, "random-anchor") else ():
-            group = batch.group_index[i]
-            if group not in anchors:
-                anchors[group] = self.anchors.sequences(group, batch.sequences[i].context_ids)
-        rows = [
-            TableRow(facts=fact, sequence=sequence, anchors=anchors.get(fact.group_index, ()))
-            for fact, sequence in zip(batch.table.facts[batch.here], batch.sequences, strict=True)
-        ]
-        plan = VectorPlan(rows, batch.needed)
+        plan = VectorPlan(self._rows(batch), batch.needed)
         if self.signal.similarity != "mean":
             return batch.align_tokens(parts, plan, self.signal, self.most)
         vectors = unit_rows(self._anchor_means(batch, parts, plan.anchors))
@@ -93,12 +83,17 @@ class AnchorComparison:
     def likenesses(self, batch: RolloutBatch) -> Tensor:
         """Likeness of each needed response to its anchors where a method needs no model for it, NaN elsewhere."""
         assert self.source is not None
-        values = [
-            best_likeness(
-                sequence, self.anchors.sequences(group, sequence.context_ids), self.source, self.reader.pieces
-            )
-            if needed
-            else torch.nan
-            for sequence, group, needed in zip(batch.sequences, batch.group_index, batch.needed.tolist(), strict=True)
+        return best_likenesses(self._rows(batch), batch.needed, self.source, self.reader.pieces)
+
+    def _rows(self, batch: RolloutBatch) -> list[TableRow]:
+        """The responses of this rank, those of the needed groups with their anchors."""
+        assert batch.table is not None
+        anchors: dict[int, list[TokenSequence]] = {}
+        for i in batch.needed.nonzero()[:, 0].tolist() if self.source not in (None, "random-anchor") else ():
+            group = batch.group_index[i]
+            if group not in anchors:
+                anchors[group] = self.anchors.sequences(group, batch.sequences[i].context_ids)
+        return [
+            TableRow(facts=fact, sequence=sequence, anchors=anchors.get(fact.group_index, ()))
+            for fact, sequence in zip(batch.table.facts[batch.here], batch.sequences, strict=True)
         ]
-        return torch.tensor(values, dtype=torch.float64)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
@@ -23,7 +22,7 @@ from gar.analysis.counted_cost import CountedCost, counted_cost, mean_group, mod
 from gar.analysis.finished_runs import read_finished_runs
 from gar.analysis.outputs import Output
 from gar.analysis.step_times import generation_times
-from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption, method_colour
+from gar.analysis.style import INK, add_caption, method_colour, paper_figure
 from gar.config import make_config
 from gar.errors import GarError, RecordError
 from gar.models.cost import GroupShape
@@ -170,9 +169,7 @@ def _add_results(path: str | Path, methods: dict[str, StepTimes], notes: list[st
 
 def cost_analysis_figure(cost: MeasuredCost) -> Figure:
     """Distributions of step times, median shares of the parts, and what GAR adds: measured, and counted as diamonds."""
-    with matplotlib.rc_context(PAPER):
-        figure = Figure(figsize=(PAGE_WIDTH, 1.5 + 0.27 * len(cost.methods)))
-        figure.set_layout_engine("constrained", w_pad=0.05, h_pad=0.05)
+    with paper_figure(1.5 + 0.27 * len(cost.methods)) as figure:
         times, shares, added = figure.subplots(1, 3, sharey=True, width_ratios=(5, 4, 4))
         _draw_times(times, cost.methods)
         _draw_shares(shares, cost.methods)

@@ -1,15 +1,13 @@
 """The finished runs of a comparison, from its results folder."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gar.errors import RecordError
 from gar.records.checked import checked
 from gar.records.files import read_json
-
-_NEEDED = ("label", "seed", "settings", "pass_at")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,8 +27,8 @@ class FinishedRun:
     seed: int
     settings: Mapping[str, Any]
     pass_at: Mapping[str, Mapping[str, float]]
-    seconds_per_step: Mapping[str, float]
-    group: Mapping[str, Any] | None
+    seconds_per_step: Mapping[str, float] = field(default_factory=dict)
+    group: Mapping[str, Any] | None = None
 
 
 def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]]:
@@ -46,13 +44,7 @@ def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]
     files = sorted(file for file in path.glob("*-seed-*.json") if not file.name.endswith(".failed.json"))
     for file in files:
         try:
-            values = read_json(file)
-            missing = [name for name in _NEEDED if name not in values]
-            if missing:
-                raise RecordError(f"{file}: no '{missing[0]}'. Was it written by another version of gar?")
-            times, group = values.get("seconds_per_step", {}), values.get("group")
-            kept = {**{name: values[name] for name in _NEEDED}, "seconds_per_step": times, "group": group}
-            runs.append(checked(FinishedRun, kept, str(file)))
+            runs.append(checked(FinishedRun, read_json(file), str(file)))
         except RecordError as error:
             faults.append(str(error))
     if not runs:

@@ -32,8 +32,8 @@ class ClusteredMean:
         return f"{self.mean:.3f}{interval}"
 
 
-def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95) -> ClusteredMean:
-    """Mean over all values, with an interval over clusters by Student's t.
+def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None) -> ClusteredMean:
+    """Mean over all values, with its 95 % interval over clusters by Student's t.
 
     `standard error^2 = G / (G - 1) * sum over clusters of (sum of deviations in it)^2 / N^2` with G clusters and N
     values. With one value in each cluster it is the usual interval of a mean.
@@ -41,7 +41,6 @@ def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None, *, leve
     Args:
         values: Numbers; those that are not finite are left out.
         clusters: The cluster of each value; None where values are independent.
-        level: Level of the interval.
 
     References:
         Liang and Zeger 1986, for the mean; https://doi.org/10.1093/biomet/73.1.13
@@ -59,5 +58,5 @@ def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None, *, leve
     if count > 1:
         sums = np.bincount(index, weights=numbers - mean)
         error = np.sqrt(count / (count - 1) * np.square(sums).sum()) / len(numbers)
-        half = float(stats.t.ppf((1 + level) / 2, count - 1) * error)
+        half = float(stats.t.ppf((1 + 0.95) / 2, count - 1) * error)
     return ClusteredMean(mean=mean, low=mean - half, high=mean + half, num_values=len(numbers), num_clusters=count)

@@ -216,7 +216,7 @@ def running_mean(values: Floats, window: int) -> Floats:
 def _pass_rates(folder: RunFolder) -> dict[tuple[str, int], tuple[float | None, float | None]]:
     """(set, k) -> pass@k before and after; sets in the order they were recorded, k ascending."""
     moments = [
-        {name: {int(k): rate for k, rate in part.pass_at.items() if rate is not None} for name, part in sets.items()}
+        {name: part.known_rates for name, part in sets.items()}
         for sets in (folder.read_evaluation("before"), folder.read_evaluation("after"))
     ]
     names = dict.fromkeys(name for sets in moments for name in sets)

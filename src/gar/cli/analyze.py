@@ -31,14 +31,7 @@ short table. gar analyze NAME --help shows the options of NAME.
 
 
 def main(arguments: list[str]) -> int:
-    """Run one analysis: write its files, print its table and what it cannot show.
-
-    Returns:
-        0.
-
-    Raises:
-        GarError: There is nothing to analyse; its text is for the user.
-    """
+    """Run one analysis: write its files, print its table and what it cannot show."""
     if arguments and arguments[0] in _MOVED:
         raise ConfigError(
             f"{arguments[0]} is no longer part of the package. In a clone of its repository: "

@@ -7,7 +7,7 @@ where no other setting ends so (`--answer-field`), with hyphens or underscores, 
 import dataclasses
 import re
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import tyro
@@ -47,7 +47,6 @@ def parse(
     *,
     prog: str,
     description: str = "",
-    others: Iterable[str] = (),
     call: Callable[..., Any] = tyro.cli,
     **options: Any,
 ) -> Any:
@@ -58,7 +57,6 @@ def parse(
         arguments: The command line.
         prog: The command.
         description: The beginning of its help.
-        others: Further flags that the command knows, for suggestions.
         call: `tyro.cli`, or another function of tyro.
         options: Further options of `call`.
 
@@ -66,7 +64,7 @@ def parse(
         UsageError: The command line cannot be understood.
     """
     known = [flag if options.get("use_underscores") else flag.replace("_", "-") for flag in flags(kind)]
-    known = [*dict.fromkeys(known), *others]
+    known = list(dict.fromkeys(known))
     arguments = list(arguments)
     if tyro.conf.FlagConversionOff not in options.get("config", ()):
         arguments = _without_words(arguments, {_same(flag) for flag in flags(kind, of=bool)})

@@ -31,12 +31,7 @@ _ROUTES: dict[SignalRoute, str] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run `gar cost`.
-
-    Raises:
-        ConfigError: A number is out of range.
-        ModelError: The model's configuration cannot be loaded.
-    """
+    """Run `gar cost`."""
     defaults = GroupShape()
     parser = Parser(
         prog="gar cost",

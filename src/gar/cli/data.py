@@ -46,17 +46,7 @@ _COMPARED = {
 
 
 def main(args: list[str]) -> int:
-    """Run `gar data ...`.
-
-    Args:
-        args: The arguments after `gar data`.
-
-    Returns:
-        0; of `check` what its verdict says.
-
-    Raises:
-        GarError: Anything that keeps the command from its work; its text is for the user.
-    """
+    """Run `gar data ...`. The exit status of `check` is what its verdict says."""
     return parse(
         {"check": check, "prepare": prepare, "slime": slime, "verl": verl},
         args,

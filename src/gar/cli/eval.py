@@ -85,14 +85,7 @@ class _CompareArguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run one stage. Parse first; torch is imported only where a model answers.
-
-    Returns:
-        0; 3 where every sample failed in the same way; or what `contamination` and `audit` return; 2 for wrong usage.
-
-    Raises:
-        GarError: Anything that keeps the command from its work; its text is for the user.
-    """
+    """Run one stage. Parse first; torch is imported only where a model answers."""
     stages = {
         "generate": (_generate, _GenerateArguments, _GENERATE),
         "score": (_score, _ScoreArguments, "Grade samples, and write the numbers into metrics.json beside them."),

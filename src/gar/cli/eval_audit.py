@@ -48,14 +48,7 @@ class _Arguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar eval audit`.
-
-    Returns:
-        0. Disagreements are no error: they are what was asked for.
-
-    Raises:
-        GarError: Anything that keeps the command from its work; its text is for the user.
-    """
+    """Run `gar eval audit`. Disagreements are no error: they are what was asked for."""
     settings = parse(_Arguments, arguments, prog="gar eval audit", description=_DESCRIPTION)
     from gar.evaluation.audit import KINDS, audited, read_samples
 

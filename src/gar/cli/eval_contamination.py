@@ -36,14 +36,7 @@ _AS_THEY_ARE = SourceOptions()
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar eval contamination`.
-
-    Returns:
-        0, or 1 where a row of the training set holds a whole problem.
-
-    Raises:
-        GarError: Anything that keeps the command from its work; its text is for the user.
-    """
+    """Run `gar eval contamination`. The exit status is 1 where a row of the training set holds a whole problem."""
     return parse(_contamination, arguments, prog="gar eval contamination", description=_DESCRIPTION)
 
 

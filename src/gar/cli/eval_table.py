@@ -30,14 +30,7 @@ class _Arguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar eval table`.
-
-    Returns:
-        0.
-
-    Raises:
-        GarError: Anything that keeps the command from its work; its text is for the user.
-    """
+    """Run `gar eval table`."""
     settings = parse(_Arguments, arguments, prog="gar eval table", description=_DESCRIPTION)
     if not settings.models:
         raise UsageError("name a folder that `gar eval score` has graded, for example evals/MODEL.")

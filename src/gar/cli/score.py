@@ -35,14 +35,7 @@ class _Arguments(ScoreJob):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar score`. Arguments are parsed before torch is imported.
-
-    Returns:
-        0, or 3 where every response failed in the same way; the output then says how.
-
-    Raises:
-        GarError: The command cannot do its work; the text is for the user.
-    """
+    """Run `gar score`. Arguments are parsed before torch is imported."""
     job = parse(_Arguments, arguments, prog="gar score", description=_DESCRIPTION)
     check_source(job.file)
     check_model_name(job.model, job.revision)

@@ -28,7 +28,6 @@ class Comparison:
         source: A YAML file, or the name of a comparison that ships with the package.
         only: Run this row alone, by its label.
         seed: Run this seed alone.
-        console: Where to print.
 
     Raises:
         ConfigError: The comparison, its base run or one of its rows is wrong.
@@ -40,14 +39,13 @@ class Comparison:
         *,
         only: str | None = None,
         seed: int | None = None,
-        console: Console | None = None,
     ):
         self._source = source
         self.settings: ComparisonSettings = read_comparison(source)
         self.settings.check_cell(only, seed)
         self.planned = planned_runs(self.settings, source)
         self._chosen = [run for run in self.planned if only in (None, run.label) and seed in (None, run.seed)]
-        self._console = console or Console(highlight=False)
+        self._console = Console(highlight=False)
 
     def run(self, workers: Workers | Cluster) -> bool:
         """Run what is not finished, then write the report; of some rows or seeds alone, write none.

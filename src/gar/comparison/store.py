@@ -11,7 +11,7 @@ from gar.errors import RecordError
 from gar.records import canonical_hash
 from gar.records.checked import checked
 from gar.records.dotted import NOT_SET, in_words, leaves
-from gar.records.files import io_error, json_text, read_json, write_atomic
+from gar.records.files import json_text, read_json, remove_file, write_atomic
 from gar.settings import FORMER_DEFAULTS, REMOVED
 
 Results = Mapping[tuple[str, int], RunResult]
@@ -87,7 +87,7 @@ def check_paired(results: Results) -> None:
 def write_result(run: PlannedRun, result: RunResult) -> None:
     """Write the file that marks the run as finished."""
     result.write(run.result_path)
-    _remove(_failure_path(run))
+    remove_file(_failure_path(run))
 
 
 def write_failure(run: PlannedRun, reason: str, last_lines: Sequence[str]) -> Failure:
@@ -108,7 +108,7 @@ def remove_others(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
         try:
             finished_results([run])
         except RecordError:
-            _remove(run.result_path)
+            remove_file(run.result_path)
             removed.append(run)
     return removed
 
@@ -150,10 +150,3 @@ def _read_failure(path: Path) -> Failure:
 
 def _failure_path(run: PlannedRun) -> Path:
     return run.result_path.with_suffix(".failed.json")
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise io_error(path, "removed", error) from error

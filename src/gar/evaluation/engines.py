@@ -9,7 +9,7 @@ from gar.errors import ConfigError, ModelError
 from gar.evaluation.job import GenerateJob
 from gar.models.load import load_policy
 from gar.models.sources import model_source
-from gar.rollouts.generate import Response, generate_responses
+from gar.rollouts.generate import Response, context_length, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.spans import special_ids, without_trailing_special
@@ -53,7 +53,7 @@ class TransformersEngine:
     def __init__(self, job: GenerateJob) -> None:
         model, self.tokenizer = load_policy(job.model_settings())
         self._model = model.to(choose_device(job.device)).eval()
-        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self.context: int | None = context_length(model)
 
     def identity(self) -> Mapping[str, Any]:
         """Hashes of the weights and the tokenizer."""

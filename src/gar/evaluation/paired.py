@@ -114,17 +114,16 @@ def compare_paired(
     ]
 
 
-def verdict(mean_difference: float, p_value: float | None, *, alpha: float = 0.05) -> VerdictWords:
-    """What may be said of a difference. A tie is never a win.
+def verdict(mean_difference: float, p_value: float | None) -> VerdictWords:
+    """What may be said of a difference, at the level 0.05. A tie is never a win.
 
     Args:
         mean_difference: Method minus reference; higher is better.
         p_value: Corrected for the number of tests; None without a test.
-        alpha: Level of the test.
     """
     if p_value is None:
         return "no test: one seed"
-    if p_value >= alpha or mean_difference == 0:
+    if p_value >= 0.05 or mean_difference == 0:
         return "no difference shown"
     return "better" if mean_difference > 0 else "worse"
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 _EXACT_PAIRS = 16
+_NUM_RESAMPLES = 10_000
 _VALUES_AT_ONCE = 2**23
 """Random numbers in memory at one time: 64 MiB."""
 _ROUNDING = 1e-9
@@ -54,7 +55,7 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
     return float(2 * stats.t.sf(abs(mean) / (sd / math.sqrt(len(values))), len(values) - 1))
 
 
-def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000, seed: int = 0) -> float:
+def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> float:
     """Two-sided paired permutation test: were the methods alike, either sign of each difference would be as likely.
 
     p is the share of sign patterns whose mean is at least as far from 0 as the observed mean. Up to 16 pairs it is
@@ -67,7 +68,6 @@ def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000, seed:
     Args:
         differences: [pairs], at least two.
         num_flips: Random patterns for more than 16 pairs.
-        seed: Seed of the random patterns.
 
     Raises:
         ValueError: Fewer than two pairs.
@@ -82,26 +82,21 @@ def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000, seed:
     if n <= _EXACT_PAIRS:
         signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
         return int(np.sum(np.abs(signs @ values) >= least)) / 2**n
-    generator, extreme = np.random.default_rng(seed), 0
+    generator, extreme = np.random.default_rng(0), 0
     for size in _parts(num_flips, n):
         signs = generator.choice([-1.0, 1.0], size=(size, n))
         extreme += int(np.sum(np.abs(signs @ values) >= least))
     return (extreme + 1) / (num_flips + 1)
 
 
-def bootstrap_interval(
-    differences: ArrayLike, *, level: float = 0.95, num_resamples: int = 10_000, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile interval of the mean difference, over seeds and problems at once.
+def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
+    """95 % percentile interval of the mean difference, over seeds and problems at once, of 10,000 resamples.
 
     Every resample draws seeds and problems with replacement, the same problems for all its seeds. With one seed the
     interval covers the choice of problems alone. Few seeds make it too narrow.
 
     Args:
         differences: [seeds, problems], method minus reference.
-        level: Share of resamples inside the interval.
-        num_resamples: Number of resamples.
-        seed: Seed of the resampling.
 
     Returns:
         Lower and upper end.
@@ -115,15 +110,15 @@ def bootstrap_interval(
     values = np.asarray(differences, dtype=float)
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise ValueError(f"differences must be finite numbers [seeds, problems], got shape {values.shape}")
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     num_seeds, num_problems = values.shape
-    by_seed = generator.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=num_resamples) / num_seeds
-    means, start = np.empty(num_resamples), 0
-    for size in _parts(num_resamples, num_problems):
+    by_seed = generator.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=_NUM_RESAMPLES) / num_seeds
+    means, start = np.empty(_NUM_RESAMPLES), 0
+    for size in _parts(_NUM_RESAMPLES, num_problems):
         rows = slice(start, start := start + size)
         by_problem = generator.multinomial(num_problems, np.full(num_problems, 1 / num_problems), size=size)
         means[rows] = np.sum((by_seed[rows] @ values) * (by_problem / num_problems), axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2])
     return float(low), float(high)
 
 
@@ -156,37 +151,32 @@ def holm_adjusted(p_values: Sequence[float], num_tests: int | None = None) -> li
     return adjusted
 
 
-def minimum_detectable_effect(sd: float, num_pairs: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """The true mean difference that a two-sided paired t-test finds with probability `power`.
+def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
+    """The true mean difference that a two-sided paired t-test at level 0.05 finds four times in five.
 
-    Solves power = P(|T| > t_{1 - alpha/2}) for the noncentrality effect / (sd / sqrt(n)) of T. A smaller difference may
+    Solves 0.8 = P(|T| > t_{0.975}) for the noncentrality effect / (sd / sqrt(n)) of T. A smaller difference may
     exist and go unseen.
 
     Args:
         sd: Standard deviation of the differences.
         num_pairs: n, at least two.
-        power: Chance to find the difference.
-        alpha: Level of the test.
 
     Raises:
-        ValueError: sd <= 0, fewer than two pairs, or not 0 < alpha < power < 1.
+        ValueError: sd <= 0, or fewer than two pairs.
 
     Example:
         >>> round(minimum_detectable_effect(1.0, 10), 3)
         0.996
     """
-    if sd <= 0 or num_pairs < 2 or not 0 < alpha < power < 1:
-        raise ValueError(
-            f"needs sd > 0, num_pairs >= 2 and 0 < alpha < power < 1, got sd {sd}, num_pairs {num_pairs}, "
-            f"alpha {alpha}, power {power}"
-        )
+    if sd <= 0 or num_pairs < 2:
+        raise ValueError(f"needs sd > 0 and num_pairs >= 2, got sd {sd} and num_pairs {num_pairs}")
     freedom = num_pairs - 1
-    critical = float(stats.t.isf(alpha / 2, freedom))
+    critical = float(stats.t.isf(0.05 / 2, freedom))
 
     def shortfall(noncentrality: float) -> float:
         # P(T < -c) by symmetry: SciPy's cdf is NaN for some noncentralities there.
         tails = stats.nct.sf(critical, freedom, noncentrality) + stats.nct.sf(critical, freedom, -noncentrality)
-        return float(tails) - power
+        return float(tails) - 0.8
 
     high = critical
     while shortfall(high) < 0:

@@ -34,6 +34,11 @@ class EvaluatedSet:
     num_samples: Annotated[int, Field(ge=1)] | None = None
     problems: Sequence[ProblemCount] | None = None
 
+    @property
+    def known_rates(self) -> dict[int, float]:
+        """pass@k by k, as far as it is known."""
+        return {int(k): rate for k, rate in self.pass_at.items() if rate is not None}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Evaluation:

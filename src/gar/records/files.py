@@ -124,6 +124,18 @@ def check_columns(path: str | Path, names: Sequence[str], columns: Sequence[str]
         raise RecordError(f"{path}: no column {missing[0]!r}; it has {', '.join(names)}.")
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        RecordError: The system refuses.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise io_error(path, "removed", error) from error
+
+
 def sync_folder(path: Path) -> None:
     """Flush a folder's entries to the disk: only then does a new name survive a loss of power.
 

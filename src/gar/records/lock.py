@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import LockedError, RecordError
-from gar.records.files import io_error
+from gar.records.files import io_error, remove_file
 
 _BEAT_SECONDS = 10.0
 _SILENT_SECONDS = 90.0
@@ -169,10 +169,7 @@ def _remove_stale(path: Path, lock_path: Path) -> None:
         holder = _holder(path, lock_path)
         if holder is None or not holder.gone:
             return
-        try:
-            lock_path.unlink(missing_ok=True)
-        except OSError as error:
-            raise io_error(lock_path, "removed", error) from error
+        remove_file(lock_path)
     if not holder.here:
         print(
             f"{path}: the lock of {holder.name}, silent for {holder.silent_seconds:.0f} seconds, was taken over.",

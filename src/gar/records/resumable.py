@@ -17,7 +17,7 @@ from typing import Any
 
 from gar.errors import ConfigError, RecordError
 from gar.records.dotted import differences, in_words
-from gar.records.files import append_line, io_error, json_text, read_json, whole_objects, write_atomic
+from gar.records.files import append_line, json_text, read_json, remove_file, whole_objects, write_atomic
 
 Line = dict[str, Any]
 
@@ -127,10 +127,7 @@ class ResumableOutput:
             RecordError: The system refuses.
         """
         for path in (self.identity_path, *self.results, *(lines.path for lines in self.lines)):
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise io_error(path, "removed", error) from error
+            remove_file(path)
 
     def _stray_lines(self) -> Path | None:
         """A file of finished lines, where no identity says what they belong to."""

@@ -16,7 +16,7 @@ A run folder has one writer at a time.
 import os
 import platform
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -270,22 +270,19 @@ class RunFolder:
         self,
         steps: Iterable[int] | None = None,
         columns: Sequence[str] | None = None,
-        *,
-        optional: Collection[str] = (),
     ) -> pa.Table:
         """Rows of the given steps, or of all, one step after the other.
 
         Args:
             steps: Which steps; None for all.
             columns: Which columns; None for all. Texts take most of the memory.
-            optional: Columns that files of earlier versions may lack; their values are null.
 
         Raises:
             RecordError: The rollouts of a step were not written, or a file is not what was written.
         """
         reader = self.rollout_reader()
         wanted = reader.steps if steps is None else list(steps)
-        tables = [reader.read(step, columns, optional=optional) for step in wanted]
+        tables = [reader.read(step, columns) for step in wanted]
         return (
             pa.concat_tables(tables) if tables else ROLLOUT_SCHEMA.empty_table().select(columns or ROLLOUT_SCHEMA.names)
         )

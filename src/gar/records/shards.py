@@ -29,9 +29,9 @@ from gar.errors import RecordError
 from gar.records.files import (
     atomic_file,
     check_columns,
-    io_error,
     parquet_errors,
     read_parquet,
+    remove_file,
     sync_folder,
     write_parquet,
 )
@@ -326,7 +326,4 @@ def _remove(files: Iterable[RolloutFile]) -> None:
     for number, file in enumerate(files):
         if number == 0:
             sync_folder(file.folder)
-        try:
-            file.path.unlink()
-        except OSError as error:
-            raise io_error(file.path, "removed", error) from error
+        remove_file(file.path)

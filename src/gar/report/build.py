@@ -1,6 +1,6 @@
 """From run folders to one HTML file, or to the parts that a page asks its server for."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gar.report.options import ReportOptions
 from gar.report.page import MAX_BYTES, Report, ShownRollouts, page, runs_mark
 from gar.report.read import ReadRun, read_run
 from gar.report.rollouts import browser_rollouts
-from gar.report.runs import find_runs, runs_table, tags
+from gar.report.runs import find_runs, runs_table, section_of, tags
 from gar.report.summary import summary_tables, tiles, verdict_counts
 from gar.report.verdicts import changes, contests, headline, sentences
 
@@ -127,8 +127,7 @@ def _state(runs: Sequence[ReadRun]) -> str:
     run, status = runs[0], runs[0].record.get("status")
     if len(runs) > 1 or run.evaluations["after"] or status in (None, "finished"):
         return ""
-    trainer = run.settings.get("trl")
-    steps = trainer.get("max_steps") if isinstance(trainer, Mapping) else None
+    steps = section_of(run, "trl").get("max_steps")
     reached = f"step {run.last_step:,}" + (f" of {steps:,}" if isinstance(steps, int) and steps > 0 else "")
     return f"Training: {reached}." if status == "running" else f"The run {_ENDS[status]} after {reached}."
 
@@ -151,8 +150,7 @@ def _title(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
 
 def _subtitle(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
     run = runs[0]
-    sections = (run.settings.get(name) for name in ("model", "data"))
-    model, data = (section if isinstance(section, Mapping) else {} for section in sections)
+    model, data = section_of(run, "model"), section_of(run, "data")
     last = max(run.last_step for run in runs)
     what = [
         f"{len(runs)} runs in {len(groups)} groups" if len(runs) > 1 else str(run.settings.get("method", "")),

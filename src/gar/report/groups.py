@@ -7,7 +7,7 @@ from typing import Any
 from gar.analysis.style import COLOURS, MUTED, method_colour
 from gar.records import canonical_hash
 from gar.records.dotted import leaves
-from gar.report.page import Column, RunFacts, Table
+from gar.report.page import RunFacts, Table, columns
 from gar.report.read import ReadRun
 
 _NOT_TERMS = ("seed", "records", "evaluate.every_steps")
@@ -68,7 +68,7 @@ def differences_table(runs: Sequence[ReadRun]) -> Table | None:
     return Table(
         title="Settings that differ",
         caption="Seeds and names of folders left out.",
-        columns=[Column(heading=heading, kind="text") for heading in ("setting", *(run.name for run in runs))],
+        columns=columns("setting", *(run.name for run in runs)),
         rows=[
             [name, *("not set" if value is None else str(value) for value in values)]
             for name, values in differing.items()

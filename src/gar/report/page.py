@@ -44,6 +44,12 @@ class Column:
     kind: Literal["text", "number", "verdict"] = "number"
 
 
+def columns(*texts: str, **numbers: str) -> list[Column]:
+    """Columns of texts by their headings, then of numbers by heading and term."""
+    named = [Column(heading=heading, kind="text") for heading in texts]
+    return named + [Column(heading=heading, term=term) for heading, term in numbers.items()]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
     """Cells that are ready to read. `keys`, where there are any, name the run of each row."""

@@ -102,7 +102,7 @@ def _set_result(part: EvaluatedSet) -> RecordedSet:
     problems = part.problems
     return RecordedSet(
         num_samples=part.num_samples or 0,
-        pass_at={int(k): rate for k, rate in part.pass_at.items() if rate is not None},
+        pass_at=part.known_rates,
         num_correct=None if problems is None else {problem.id: problem.num_correct for problem in problems},
     )
 

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gar.errors import ConfigError, RecordError
 from gar.records.contents import RunContents, is_run_folder
-from gar.report.page import Column, Table
+from gar.report.page import Table, columns
 from gar.report.summary import NONE, edges, percent_text
 
 _MAX_DEPTH = 4
-_ORIGIN = ("run", "tags", "status", "method", "model", "problems")
 
 
 def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
@@ -59,12 +59,9 @@ def runs_table(runs: Mapping[str, RunContents]) -> Table:
         caption="Two numbers: of pass@k, before and after training; of right responses, in the first and the last "
         "tenth of the steps.",
         columns=[
-            *(Column(heading=heading, kind="text") for heading in _ORIGIN),
-            Column(heading="seed", term="seed"),
-            Column(heading="steps", term="steps"),
-            Column(heading="right", term="right"),
-            *(Column(heading=f"{name} pass@{k}", term="pass@k") for name, k in measured),
-            Column(heading="start", kind="text"),
+            *columns("run", "tags", "status", "method", "model", "problems", seed="seed", steps="steps", right="right"),
+            *columns(**{f"{name} pass@{k}": "pass@k" for name, k in measured}),
+            *columns("start"),
         ],
         rows=[
             [
@@ -83,17 +80,18 @@ def runs_table(runs: Mapping[str, RunContents]) -> Table:
 
 def tags(run: RunContents) -> list[str]:
     """Tags of a run, as its settings have them."""
-    values = _section(run, "records").get("tags")
+    values = section_of(run, "records").get("tags")
     return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
 
 
 def _origin(name: str, run: RunContents) -> list[str]:
-    model, data = _section(run, "model").get("path"), _section(run, "data").get("source")
+    model, data = section_of(run, "model").get("path"), section_of(run, "data").get("source")
     values = (run.record.get("status"), run.settings.get("method"), model, data)
     return [name, ", ".join(tags(run)), *(NONE if value is None else str(value) for value in values)]
 
 
-def _section(run: RunContents, name: str) -> Mapping[str, object]:
+def section_of(run: RunContents, name: str) -> Mapping[str, Any]:
+    """A section of a run's settings; empty where it has none."""
     section = run.settings.get(name)
     return section if isinstance(section, Mapping) else {}
 
@@ -107,10 +105,8 @@ def _pass_rates(run: RunContents) -> dict[tuple[str, int], tuple[str, str]]:
         except RecordError:
             continue  # the report of this run says so
         for name, part in sets.items():
-            known = {int(k): rate for k, rate in part.pass_at.items() if rate is not None}
-            if known:
-                k = min(known)
-                rates.setdefault((name, k), {})[moment] = f"{known[k]:.3f}"
+            for k, rate in sorted(part.known_rates.items())[:1]:
+                rates.setdefault((name, k), {})[moment] = f"{rate:.3f}"
     return {column: (row.get("before", NONE), row.get("after", NONE)) for column, row in rates.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gar.evaluation.paired import Contrast, p_text
 from gar.records.contents import RunContents
 from gar.report.groups import RunGroup
-from gar.report.page import Column, Table, Tile
+from gar.report.page import Column, Table, Tile, columns
 from gar.report.read import ReadRun
 from gar.report.sample import verdict_word
 from gar.report.verdicts import signed
@@ -68,7 +68,7 @@ def _change_table(contrasts: Sequence[Contrast]) -> Table:
         contrasts,
         title="Before and after training",
         caption="The same runs before the first step and after the last.",
-        headings=(Column(heading="before", term="before"), Column(heading="after", term="after")),
+        headings=columns(before="before", after="after"),
     )
 
 
@@ -79,7 +79,7 @@ def _contest_table(contrasts: Sequence[Contrast], reference: str) -> Table:
         contrasts,
         title=f"{contrasts[0].label} against {reference}" if len(labels) == 1 else f"Against {reference}",
         caption="After training, paired by seed.",
-        headings=(Column(heading=reference, term="pass@k"), Column(heading="these runs", term="pass@k")),
+        headings=[*columns(**{reference: "pass@k"}), *columns(**{"these runs": "pass@k"})],
     )
 
 
@@ -97,20 +97,19 @@ def _recorded_table(groups: Sequence[RunGroup], tested: Sequence[Contrast]) -> T
                     for k in sorted(values[0] | values[1])
                     if (group.label, name, k) not in done
                 ]
-    columns = _columns("run", "set", k="pass@k", before="before", after="after")
+    named = columns("run", "set", k="pass@k", before="before", after="after")
     caption = "As recorded. Without a second measurement of the same problems there is no test."
-    return Table(title="Measured pass@k", caption=caption, columns=columns, rows=rows) if rows else None
+    return Table(title="Measured pass@k", caption=caption, columns=named, rows=rows) if rows else None
 
 
 def _course_table(runs: Sequence[ReadRun]) -> Table:
     """How training went, run by run."""
     rows = [[run.name, *_course(run).values()] for run in runs]
-    columns = [Column(heading="run", kind="text")]
-    columns += [Column(heading=heading, term=_COURSE_TERMS.get(heading, heading)) for heading in _course(runs[0])]
+    named = columns("run", **{heading: _COURSE_TERMS.get(heading, heading) for heading in _course(runs[0])})
     caption = (
         "Two numbers: the first and the last tenth of the steps; of silent groups, by outcome alone and with the bonus."
     )
-    return Table(title="Course of training", caption=caption, columns=columns, rows=rows)
+    return Table(title="Course of training", caption=caption, columns=named, rows=rows)
 
 
 def _course(run: ReadRun) -> dict[str, str]:
@@ -140,8 +139,8 @@ def _status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Ta
         for run, count in zip(runs, counts, strict=True)
         if count
     ]
-    columns = [Column(heading="run", kind="text"), *(Column(heading=w, term="verdict of a response") for w in words)]
-    return Table(title="How responses ended", caption="All recorded rollouts.", columns=columns, rows=rows)
+    named = columns("run", **dict.fromkeys(words, "verdict of a response"))
+    return Table(title="How responses ended", caption="All recorded rollouts.", columns=named, rows=rows)
 
 
 def edges(run: RunContents, metric: str) -> tuple[float | None, float | None]:
@@ -152,19 +151,17 @@ def edges(run: RunContents, metric: str) -> tuple[float | None, float | None]:
 
 
 def _contrast_table(contrasts: Sequence[Contrast], *, title: str, caption: str, headings: Sequence[Column]) -> Table:
-    columns = [
-        *_columns("runs", "set", k="pass@k"),
+    tested = {"difference": "difference", "95 % interval": "interval", "p": "p-value", "detectable": "detectable"}
+    named = [
+        *columns("runs", "set", k="pass@k"),
         *headings,
-        Column(heading="difference", term="difference"),
-        Column(heading="95 % interval", term="interval"),
-        Column(heading="p", term="p-value"),
-        *_columns(detectable="detectable", seeds="seeds", problems="problems"),
+        *columns(**tested, seeds="seeds", problems="problems"),
         Column(heading="verdict", term="verdict", kind="verdict"),
     ]
     rows = [[contrast.label, *_contrast_cells(contrast)] for contrast in contrasts]
     if len({contrast.label for contrast in contrasts}) == 1:  # the title of the page or of the table says which
-        columns, rows = columns[1:], [row[1:] for row in rows]
-    return Table(title=title, caption=caption, columns=columns, rows=rows)
+        named, rows = named[1:], [row[1:] for row in rows]
+    return Table(title=title, caption=caption, columns=named, rows=rows)
 
 
 def _contrast_cells(contrast: Contrast) -> list[str]:
@@ -182,12 +179,6 @@ def _contrast_cells(contrast: Contrast) -> list[str]:
         str(result.num_problems),
         result.verdict,
     ]
-
-
-def _columns(*texts: str, **numbers: str) -> list[Column]:
-    """Columns of texts by their headings, then of numbers by heading and term."""
-    columns = [Column(heading=heading, kind="text") for heading in texts]
-    return columns + [Column(heading=heading, term=term) for heading, term in numbers.items()]
 
 
 def _logged(run: ReadRun, metric: str) -> list[float]:

@@ -21,6 +21,9 @@ QUESTIONS = {
 }
 """Which of the two should be ranked first is named first."""
 
+_MOST_RESPONSES = 2
+"""Right and wrong responses to a problem that are asked about."""
+
 NEAREST = "nearest in length"
 """Kind of the triples of `own` whose other anchor was chosen by its length. They count under equal lengths alone."""
 
@@ -237,13 +240,13 @@ class RatedSolutions:
     wrong: Sequence[str]
 
 
-def ask_rated(questions: Questions, problems: Sequence[RatedSolutions], seed: int = 0, most_responses: int = 2) -> None:
+def ask_rated(questions: Questions, problems: Sequence[RatedSolutions], seed: int = 0) -> None:
     """Ask `own`, `sound` and `natural` of real solutions in lines of text."""
     rng = random.Random(seed)
     anchors = [_rated(problem, problem.expert) for problem in problems]
     for problem, anchor in zip(problems, anchors, strict=True):
         others = _elsewhere(anchors, anchor)
-        for text in problem.right[:most_responses]:
+        for text in problem.right[:_MOST_RESPONSES]:
             response = _rated(problem, text)
             if text == problem.expert or not others:
                 continue
@@ -252,7 +255,7 @@ def ask_rated(questions: Questions, problems: Sequence[RatedSolutions], seed: in
             nearest = rng.choice([other for other in others if abs(len(other.text) - len(text)) == gap])
             for kind, flawed in text_flaws(text, nearest.text, rng).items():
                 questions.ask_response("sound", kind, anchor, response, _rated(problem, flawed))
-            for wrong in problem.wrong[:most_responses]:
+            for wrong in problem.wrong[:_MOST_RESPONSES]:
                 questions.ask_response("natural", "another writer", anchor, response, _rated(problem, wrong))
 
 

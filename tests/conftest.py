@@ -9,11 +9,14 @@ os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+
+from tests.files import write_jsonl
 
 torch.set_num_threads(1)  # the models here are so small that a second thread costs more than it gives
 
@@ -21,6 +24,12 @@ torch.set_num_threads(1)  # the models here are so small that a second thread co
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.fixture
+def write_rows(tmp_path: Path) -> Callable[..., str]:
+    """`write_rows(row, "bad line", name="rows.jsonl")` writes a JSONL file and gives its path."""
+    return lambda *rows, name="rows.jsonl": write_jsonl(tmp_path / name, rows)
 
 
 @pytest.fixture(scope="session")

@@ -32,32 +32,9 @@ from gar.records.dotted import differences
 from gar.records.files import whole_objects
 from gar.records.samples import SampleRecord, read_samples, write_samples
 from gar.types import Status
+from tests.rows import rollout
 
-RECORD = RolloutRecord(
-    step=12,
-    problem_id="train-17",
-    group_index=0,
-    response_index=3,
-    prompt="3+4*7-2=",
-    response="<think>3+4=7</think><answer>7</answer>",
-    gold="7",
-    answer="7",
-    status=Status.OK,
-    verified=True,
-    well_formatted=True,
-    eligible=True,
-    anchor=True,
-    alignment=0.25,
-    bonus=0.0625,
-    penalty=0.0,
-    reward=1.0625,
-    advantage=0.5,
-    num_tokens=9,
-    truncated=False,
-    num_scored_tokens=5,
-    signal_norm=0.001,
-    prompt_tokens=8,
-)
+RECORD = rollout(12, index=3, problem_id="train-17", bonus=0.0625, reward=1.0625, advantage=0.5, signal_norm=0.001)
 NOT_SCORED = replace(RECORD, response_index=4, answer=None, alignment=None, signal_norm=None, status=Status.TIMEOUT)
 
 

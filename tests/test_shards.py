@@ -14,7 +14,7 @@ import pytest
 from gar.errors import RecordError
 from gar.records import RolloutReader, RolloutRecord, RunFolder, shards
 from gar.records.shards import block_of
-from gar.types import Status
+from tests.rows import rollout
 
 STEPS = 41
 """With blocks of 4 and 12 steps: merges of both sizes, and a file of one step at the end."""
@@ -29,11 +29,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def records(step: int) -> list[RolloutRecord]:
     return [
-        RolloutRecord(
-            step=step, problem_id=f"p{step}", group_index=0, response_index=i, prompt="3+4=", response="seven " * i,
-            gold="7", answer=None if i else "7", status=Status.OK, verified=True, well_formatted=True,
-            eligible=True, anchor=True, alignment=step / 7 if i else None, bonus=0.0, penalty=0.0, reward=1.0,
-            advantage=0.5, num_tokens=i, truncated=False, num_scored_tokens=i, signal_norm=None, prompt_tokens=4,
+        rollout(
+            step, index=i, problem_id=f"p{step}", response="seven " * i, answer=None if i else "7",
+            alignment=step / 7 if i else None, num_tokens=i, num_scored_tokens=i, signal_norm=None,
         )
         for i in range(step % 3 + 1)
     ]  # fmt: skip

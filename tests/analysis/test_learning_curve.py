@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from gar.analysis.learning_curve import learning_curve, learning_curve_figure, running_mean
 from gar.errors import RecordError
 from gar.records import RunFolder
+from tests.files import write_jsonl
 
 REWARD, ALIGNMENT, SILENT, PASS_RATES = range(4)
 
@@ -118,7 +119,7 @@ def test_figure_says_not_recorded_where_a_metric_is_missing_or_null_throughout(t
         del row["gar/alignment_mean"]
         if values:
             row["gar/alignment_mean"] = values[0]
-    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(run.metrics_path, rows)
     figure = learning_curve_figure(run.path)
     assert words(panel(figure, ALIGNMENT)) == ["not recorded"]
     assert "not recorded" not in words(panel(figure, REWARD)) + words(panel(figure, SILENT))

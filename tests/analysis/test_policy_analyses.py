@@ -24,7 +24,7 @@ from gar.models.embedded import embedded_path
 from gar.records.checkpoints import seal_checkpoint
 from gar.scoring import ResponseGroup, ResponseScore, SignalStatus
 from gar.types import Problem
-from tests.analysis.conftest import rollout
+from tests.rows import rollout
 
 PROBLEM = load_arithmetic("test")[0]
 

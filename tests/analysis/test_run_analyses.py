@@ -21,7 +21,7 @@ from gar.errors import RecordError
 from gar.models.cost import GroupShape, model_shape, signal_share
 from gar.records import ROLLOUT_SCHEMA, RunFolder
 from gar.records.contents import read_run
-from tests.analysis.conftest import rollout
+from tests.rows import rollout
 
 
 def words(figure) -> str:

@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.files import write_jsonl
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -60,8 +62,7 @@ def write_questions(path: Path, first: int) -> str:
         {"question": " ".join(f"w{number}x{i}" for i in range(20)) + f" {number}?", "answer": "#### 7"}
         for number in range(first, first + 250)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return write_jsonl(path, rows)
 
 
 def test_contamination_finds_what_it_hid_and_writes_what_it_measured(monkeypatch, tmp_path, capsys):

@@ -4,30 +4,17 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from gar.cli.data import main
 from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, ModelError, UsageError
-
-
-@pytest.fixture
-def write_rows(tmp_path):
-    def write(*rows: object, name: str = "rows.jsonl") -> str:
-        path = tmp_path / name
-        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-        return str(path)
-
-    return write
+from tests.tiny import word_tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer_folder(tmp_path_factory):
-    backend = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
     folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>").save_pretrained(folder)
+    word_tokenizer(["<unk>"], signs=True).save_pretrained(folder)
     return str(folder)
 
 
@@ -48,11 +35,6 @@ def table(output: str) -> dict[str, int]:
     return {label.strip(): int(count.replace(",", "")) for label, count in cells if count.strip()}
 
 
-def test_import_of_the_command_loads_no_torch_datasets_or_transformers():
-    code = "import sys, gar.cli.data; print([m for m in ('torch', 'datasets', 'transformers') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
-
-
 def test_check_of_a_file_loads_no_torch_datasets_or_transformers(write_rows):
     path = write_rows(ours(1))
     code = (
@@ -62,14 +44,6 @@ def test_check_of_a_file_loads_no_torch_datasets_or_transformers(write_rows):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.endswith("[]\n")
     assert result.stderr == ""  # no progress bar where stderr is no terminal
-
-
-@pytest.mark.parametrize("args", [["--help"], ["check", "--help"], ["prepare", "--help"]])
-def test_main_explains_itself(args, capsys):
-    with pytest.raises(SystemExit) as exit_info:
-        main(args)
-    assert exit_info.value.code == 0
-    assert "usage: gar data" in capsys.readouterr().out
 
 
 def test_check_counts_and_names_examples(write_rows, capsys):

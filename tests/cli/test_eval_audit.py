@@ -8,6 +8,7 @@ import pytest
 
 from gar.cli.eval_audit import main
 from gar.errors import UsageError
+from tests.files import write_jsonl
 
 
 def row(response: str, status: str, gold: str = "7", **others: Any) -> dict[str, Any]:
@@ -25,9 +26,7 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         row(r"\boxed{9}", "ok"),
         row("\\boxed{9\x1b[31m}", "unparsed", detail="[bold]no number"),
     ]
-    path = tmp_path / "graded.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    return path
+    return Path(write_jsonl(tmp_path / "graded.jsonl", rows))
 
 
 def test_audit_shows_each_kind_and_writes_all_cases(graded: Path, tmp_path: Path, capsys) -> None:

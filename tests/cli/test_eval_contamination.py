@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from gar.cli.eval_contamination import main
+from tests.files import write_jsonl
 
 PROBLEM = "Ann has {} red apples and Bob has {} green pears in a box of wood; how many fruits are there?"
 
 
 def write(path: Path, *prompts: str) -> str:
     rows = [{"id": f"p{i}", "prompt": prompt, "answer": "7", "expert_solution": ""} for i, prompt in enumerate(prompts)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return write_jsonl(path, rows)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from gar.cli.main import main
 from gar.cli.score import _alignment_table
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.scoring.job import ScoreJob
+from tests.files import write_jsonl
 
 MODULE = [sys.executable, "-m", "gar"]
 RESPONSES = len(METHODS) * len(WORDINGS)
@@ -31,11 +32,6 @@ def row_of(number: int) -> dict[str, Any]:
         "answer": problem.answer,
         "expert_solution": problem.anchors[0].text,
     }
-
-
-def write_rows(path: Path, *rows: object) -> str:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return str(path)
 
 
 @pytest.fixture
@@ -106,20 +102,12 @@ def test_score_refuses_wrong_usage(capsys, arguments, text):
     assert text in captured.err
 
 
-def test_score_help_fits_80_columns_and_imports_no_torch():
-    code = (
-        "import contextlib, sys\nfrom gar.cli.main import main\n"
-        "with contextlib.suppress(SystemExit):\n    main(['score', '--help'])\n"
-        "print(sorted({'torch', 'transformers', 'datasets', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
-    )
-    environment = os.environ | {"COLUMNS": "80"}
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert found.stderr == "[]\n"
-    lines = found.stdout.splitlines()
-    assert lines[0] == "usage: gar score [-h] [OPTIONS] MODEL FILE"
-    assert all(f"--{flag}" in found.stdout for flag in ("responses-fields", "format", "signal.kind", "eligible-only"))
-    assert not [line for line in lines if len(line) > 80]
-    assert "(default: <" not in found.stdout  # every default is a word
+def test_score_help_names_its_flags(capsys):
+    with pytest.raises(SystemExit):
+        main(["score", "--help"])
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[0] == "usage: gar score [-h] [OPTIONS] MODEL FILE"
+    assert all(f"--{flag}" in shown for flag in ("responses-fields", "format", "signal.kind", "eligible-only"))
 
 
 # Runs.
@@ -127,7 +115,7 @@ def test_score_help_fits_80_columns_and_imports_no_torch():
 
 def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, capsys):
     (tmp_path / "data").mkdir()
-    file = write_rows(tmp_path / "data" / "rows.jsonl", row_of(0), "{broken", row_of(0) | {"responses": ["", "7"]})
+    file = write_jsonl(tmp_path / "data" / "rows.jsonl", [row_of(0), "{broken", row_of(0) | {"responses": ["", "7"]}])
     monkeypatch.chdir(tmp_path)
     assert main(["score", "embedded", file, "--verify.num-workers", "1"]) == 0
     captured = capsys.readouterr()
@@ -171,7 +159,7 @@ def test_score_summary_of_a_large_file_fits_80_columns(capsys):
 
 
 def test_score_exits_with_3_where_no_response_gets_an_alignment(tmp_path, capsys):
-    file = write_rows(tmp_path / "rows.jsonl", row_of(0) | {"responses": ["", [99]]})
+    file = write_jsonl(tmp_path / "rows.jsonl", [row_of(0) | {"responses": ["", [99]]}])
     assert main(["score", "embedded", file, "--out", str(tmp_path / "scores.jsonl")]) == 3
     assert "signal: unknown tokens" in capsys.readouterr().out
     assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 2
@@ -187,12 +175,12 @@ def test_score_says_how_to_go_on_when_interrupted(tmp_path, monkeypatch, capsys)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gar.scoring.files, "score_file", interrupt)
-    assert main(["score", "embedded", write_rows(tmp_path / "rows.jsonl", row_of(0))]) == 130
+    assert main(["score", "embedded", write_jsonl(tmp_path / "rows.jsonl", [row_of(0)])]) == 130
     assert "gar score: interrupted; the same command goes on from here." in capsys.readouterr().err
 
 
 def test_score_killed_in_the_middle_loses_and_repeats_nothing(tmp_path):
-    file = write_rows(tmp_path / "rows.jsonl", *(row_of(number) for number in range(60)))
+    file = write_jsonl(tmp_path / "rows.jsonl", map(row_of, range(60)))
     command = ["score", "embedded", file, "--window", str(RESPONSES), "--verify.num-workers", "1"]
     partial = tmp_path / "killed.partial.jsonl"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -222,7 +210,7 @@ def test_score_killed_in_the_middle_loses_and_repeats_nothing(tmp_path):
 
 @pytest.mark.slow  # two processes that import torch
 def test_of_two_processes_that_overwrite_one_output_one_is_refused(tmp_path):
-    file = write_rows(tmp_path / "rows.jsonl", *(row_of(number) for number in range(40)))
+    file = write_jsonl(tmp_path / "rows.jsonl", map(row_of, range(40)))
     out = tmp_path / "scores.jsonl"
     command = [*MODULE, "score", "embedded", file, "--window", "1", "--out", str(out), "--overwrite"]
     both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]

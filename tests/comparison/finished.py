@@ -17,19 +17,12 @@ from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, result_of
 from gar.config import RunConfig, dump_config, make_config, read_config
 from gar.records import RolloutRecord, RunFolder
-from gar.types import Status
+from tests.rows import rollout
 
 
 def rollouts(step: int, problem_ids: Sequence[str]) -> list[RolloutRecord]:
-    return [
-        RolloutRecord(
-            step=step, problem_id=name, group_index=i, response_index=0, prompt="", response="", gold="1", answer="1",
-            status=Status.OK, verified=True, well_formatted=True, eligible=True, anchor=False, alignment=None,
-            bonus=0.0, penalty=0.0, reward=1.0, advantage=0.0, num_tokens=1, truncated=False, num_scored_tokens=0,
-            signal_norm=None, prompt_tokens=1,
-        )
-        for i, name in enumerate(problem_ids)
-    ]  # fmt: skip
+    changes = {"anchor": False, "alignment": None, "signal_norm": None, "num_tokens": 1, "prompt_tokens": 1}
+    return [rollout(step, i, problem_id=name, num_scored_tokens=0, **changes) for i, name in enumerate(problem_ids)]
 
 
 def write_run(

@@ -6,7 +6,6 @@ from gar.cli.main import main
 from gar.comparison import compare
 from gar.comparison.cluster import Cluster
 from gar.comparison.store import write_failure, write_result
-from tests.cli.test_main import modules_after
 from tests.comparison.finished import result
 
 
@@ -17,10 +16,6 @@ def comparison(plan, monkeypatch):
     monkeypatch.setattr(compare, "run_side_by_side", lambda waiting, *_, **__: started.extend(waiting))
     _, planned = plan(seeds=[0, 1])
     return planned, started
-
-
-def test_compare_help_imports_no_torch():
-    assert not modules_after(["compare", "--help"]) & {"torch", "transformers", "trl", "datasets", "numpy"}
 
 
 def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(comparison, capsys):

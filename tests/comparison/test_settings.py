@@ -72,18 +72,19 @@ def test_read_comparison_refuses_and_says_why(plan, changes, text):
     assert text in refusal(plan, **changes)
 
 
-def test_read_comparison_names_what_is_missing(tmp_path):
-    (tmp_path / "c.yaml").write_text("name: c\nruns: [grpo]\n")
-    with pytest.raises(ConfigError, match=r"c\.yaml: base is missing\.\n.*c\.yaml: seeds is missing\."):
-        read_comparison(str(tmp_path / "c.yaml"))
-
-
 def test_read_comparison_suggests_the_nearest_that_ships():
     with pytest.raises(ConfigError, match=r"^mian: no such file\. Did you mean 'main'\?$"):
         read_comparison("mian")
 
 
-def test_read_comparison_refuses_what_is_no_mapping(tmp_path):
-    (tmp_path / "c.yaml").write_text("- grpo\n")
-    with pytest.raises(ConfigError, match="expected a mapping with name, base, runs and seeds, got list"):
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("name: c\nruns: [grpo]\n", r"c\.yaml: base is missing\.\n.*c\.yaml: seeds is missing\."),
+        ("- grpo\n", "expected a mapping with name, base, runs and seeds, got list"),
+    ],
+)
+def test_read_comparison_names_what_is_missing_or_no_mapping(tmp_path, content, text):
+    (tmp_path / "c.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=text):
         read_comparison(str(tmp_path / "c.yaml"))

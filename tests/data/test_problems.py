@@ -1,4 +1,3 @@
-import json
 import re
 
 import pyarrow as pa
@@ -9,6 +8,7 @@ from gar.data.layouts import Dropped
 from gar.data.problems import ProblemReader, SourceOptions, load_problems, prompt_hash
 from gar.errors import DataError
 from gar.types import Anchor, Problem
+from tests.files import write_jsonl
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -51,7 +51,7 @@ def test_load_problems_gives_the_same_from_jsonl_parquet_and_a_folder(write_rows
     rows = [ours(number, expert_solution=["one", "two"], source="s") for number in range(700)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "folder" / "train.jsonl", rows)
     from_jsonl = load_problems(write_rows(*rows)).problems
     assert len(from_jsonl) == 700
     assert load_problems(str(tmp_path / "rows.parquet")).problems == from_jsonl

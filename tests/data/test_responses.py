@@ -16,6 +16,7 @@ from gar.data.responses import (
     survey_rows,
 )
 from gar.errors import DataError
+from tests.files import write_jsonl
 
 ROW = {"prompt": "3+4=", "responses": ["7", "so 8"], "answer": "7", "expert_solution": "3+4 is 7"}
 
@@ -153,7 +154,7 @@ def test_iter_response_rows_goes_on_after_bad_rows_in_their_order(tmp_path: Path
 
 def test_iter_response_rows_reads_the_same_from_parquet(tmp_path: Path):
     rows = [ROW, ROW | {"id": "x", "responses": ["9"]}]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "rows.jsonl", rows)
     pq.write_table(pa.Table.from_pylist([{"id": None} | row for row in rows]), tmp_path / "rows.parquet")
     found = [
         [(row.line, row.id, row.responses) for row in iter_response_rows(str(tmp_path / name), ResponseColumns())]

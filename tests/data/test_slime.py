@@ -8,6 +8,7 @@ from gar.cli.data import main
 from gar.data.slime import slime_row, write_slime_rows
 from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Problem, Tags
+from tests.files import write_jsonl
 
 PROBLEM = Problem(id="n-1", prompt="3+4=", answer="7", anchors=(Anchor(text="3+4 is 7"), Anchor(text=" ")))
 TALK = [{"role": "user", "content": "3+4="}]
@@ -46,7 +47,7 @@ def test_gar_data_slime_writes_every_problem(tmp_path, capsys):
     source, out = tmp_path / "problems.jsonl", tmp_path / "slime.jsonl"
     rows = [{"id": f"p{i}", "prompt": f"{i}+1=", "answer": str(i + 1), "expert_solution": "so" if i else None}
             for i in range(3)]  # fmt: skip
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(source, rows)
     assert main(["slime", str(source), str(out), "--no-chat", "--template", "plain"]) == 0
     written = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["prompt"] for row in written] == ["0+1=", "1+1=", "2+1="]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from gar.types import Anchor, Problem
 from gar.verify import Verifier
+from tests.tiny import tiny_qwen3, word_tokenizer
 
 WORDS = ["<pad>", "<eos>", "<unk>", "<think>", "</think>", "<answer>", "</answer>", *"0123456789", "=", "+", "work"]
 Chain = Mapping[str, Mapping[str, float]]
@@ -26,11 +26,7 @@ GOOD_FORMAT: Chain = {
 
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left"
-    )
+    return word_tokenizer(WORDS, padding_side="left")
 
 
 @pytest.fixture
@@ -42,20 +38,9 @@ def make_policy() -> Callable[[Chain], Qwen3ForCausalLM]:
 def markov_policy(chain: Chain) -> Qwen3ForCausalLM:
     """Each token's hidden state is its own axis, so that the head's column holds the logits of what follows it."""
     size = len(WORDS)
-    config = Qwen3Config(
-        vocab_size=size,
-        hidden_size=size,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=8,
-        max_position_embeddings=64,
-        tie_word_embeddings=False,
-        eos_token_id=WORDS.index("<eos>"),
+    policy = tiny_qwen3(
+        WORDS, hidden_size=size, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1
     )
-    with torch.random.fork_rng(devices=[]):
-        policy = Qwen3ForCausalLM(config).eval()
     with torch.no_grad():
         policy.model.embed_tokens.weight.copy_(torch.eye(size))
         policy.model.layers[0].self_attn.o_proj.weight.zero_()

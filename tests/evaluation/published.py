@@ -1,7 +1,6 @@
 """Small files of our own, with the columns that each benchmark is published with."""
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,6 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "math-500": MATH,
     "gsm8k": GSM8K,
 }
-
-
-def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> str:

@@ -1,6 +1,5 @@
 """`audited`: ours beside math-verify and equal text; which responses deserve a look; where they are read from."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from gar.errors import DataError, RecordError
 from gar.evaluation.audit import AuditedSample, ScoredSample, audited, plain_math_verify, read_samples, same_text
 from gar.types import Status
+from tests.files import write_jsonl
 
 
 def sample(response: str, gold: str = "7", status: Status = Status.OK, **others: Any) -> ScoredSample:
@@ -98,8 +98,7 @@ def test_audited_needs_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def write(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return Path(write_jsonl(path, rows))
 
 
 ROW = {"prompt": "3+4", "response": r"A: \boxed{7}", "answer": "7", "status": "ok", "verified": True}

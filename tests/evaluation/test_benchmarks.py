@@ -9,7 +9,8 @@ import pytest
 
 from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks import BENCHMARKS, load_benchmark, load_shots
-from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, SHOTS, write_csv, write_jsonl
+from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, SHOTS, write_csv
+from tests.files import write_jsonl
 
 GIVEN = {
     "aime-2026": [("1", "2", "Number Theory, Algebra"), ("2", "\\frac{1}{2}", "Algebra")],

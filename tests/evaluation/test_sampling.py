@@ -15,7 +15,8 @@ from gar.evaluation.engines import TransformersEngine, VllmEngine, load_engine
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
 from gar.models.embedded import load_embedded
-from tests.evaluation.published import ROWS, SHOTS, write_jsonl
+from tests.evaluation.published import ROWS, SHOTS
+from tests.files import write_jsonl
 
 JOB = GenerateJob(model="embedded", benchmark=("arithmetic",))
 

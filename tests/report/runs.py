@@ -9,6 +9,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.records import RolloutRecord, RunFolder
 from gar.records.samples import SampleRecord
 from gar.types import Status
+from tests import rows
 
 PROBLEMS = load_arithmetic("train")
 EVALUATION = {"before": [1, 2, 0, 3, 1, 2, 0, 1], "after": [3, 4, 2, 4, 3, 4, 1, 3]}
@@ -19,14 +20,12 @@ def rollout(step: int, group: int, index: int, **own: Any) -> RolloutRecord:
     """A right response, unless told otherwise."""
     problem = PROBLEMS[(step * 10 + group) % len(PROBLEMS)]
     values: dict[str, Any] = {
-        "step": step, "problem_id": problem.id, "group_index": group, "response_index": index,
-        "prompt": problem.prompt, "response": problem.anchors[0].text, "gold": problem.answer, "answer": problem.answer,
-        "status": Status.OK, "verified": True, "well_formatted": True, "eligible": True, "anchor": True,
-        "alignment": 0.125 * (index + 1), "bonus": 0.05 * index, "penalty": 0.0, "reward": 1 + 0.05 * index,
-        "advantage": 0.5, "num_tokens": 16, "truncated": False, "num_scored_tokens": 10, "signal_norm": 0.25,
+        "problem_id": problem.id, "prompt": problem.prompt, "response": problem.anchors[0].text,
+        "gold": problem.answer, "answer": problem.answer, "alignment": 0.125 * (index + 1), "bonus": 0.05 * index,
+        "reward": 1 + 0.05 * index, "advantage": 0.5, "num_tokens": 16, "num_scored_tokens": 10, "signal_norm": 0.25,
         "prompt_tokens": 6,
     }  # fmt: skip
-    return RolloutRecord(**values | own)
+    return rows.rollout(step, group, index, **values | own)
 
 
 def wrong(step: int, group: int, index: int, **own: Any) -> RolloutRecord:

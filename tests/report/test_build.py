@@ -23,7 +23,6 @@ from gar.report.page import LIVE_SCRIPT, MAX_BYTES, SCRIPTS, _asset
 from gar.report.read import read_run
 from gar.report.sample import draw_groups
 from gar.types import Status
-from tests.cli.test_main import modules_after
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
 
 HOSTILE = (
@@ -328,7 +327,3 @@ def test_gar_report_of_no_run_explains_itself(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 1
     assert "gar report: " in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
-
-
-def test_gar_report_help_imports_no_torch():
-    assert not modules_after(["report", "--help"]) & {"torch", "transformers", "trl", "datasets", "matplotlib"}

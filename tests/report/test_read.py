@@ -11,6 +11,8 @@ from gar.records.files import read_parquet, write_parquet
 from gar.report.read import read_run
 from tests.report.runs import make_run, wrong
 
+DAMAGED = '{"x":\n'
+
 
 def without_columns(path, *names: str) -> None:
     table: pa.Table = read_parquet(path)
@@ -64,37 +66,26 @@ def test_read_run_of_an_older_version_shows_what_is_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "content", "words"),
     [
-        ("run.json", "run.json cannot be read, so versions, machine and status are unknown"),
-        ("config.yaml", "config.yaml cannot be read, so the settings are unknown"),
-        ("metrics.jsonl", "no step was logged yet, so there are no curves"),
-        ("evaluation/before.json", "there is no evaluation/before.json"),
-        ("rollouts", "no rollouts were recorded"),
+        ("run.json", None, "run.json cannot be read, so versions, machine and status are unknown"),
+        ("config.yaml", None, "config.yaml cannot be read, so the settings are unknown"),
+        ("metrics.jsonl", None, "no step was logged yet, so there are no curves"),
+        ("evaluation/before.json", None, "there is no evaluation/before.json"),
+        ("rollouts", None, "no rollouts were recorded"),
+        ("run.json", DAMAGED, "run.json cannot be read"),
+        ("metrics.jsonl", DAMAGED, "lines or values of metrics.jsonl left out: 1, the first: "),
+        ("evaluation/after.json", DAMAGED, "evaluation/after.json is not what this version writes"),
+        ("rollouts/step-000002.parquet", DAMAGED, "the rollouts of 1 steps are left out, the first of them: step 2"),
     ],
 )
-def test_read_run_says_which_file_is_not_there(tmp_path, name, words):
+def test_read_run_says_which_file_is_not_there_or_damaged(tmp_path, name, content, words):
     path = make_run(tmp_path, rollouts={} if name == "rollouts" else None)
-    if name != "rollouts":
+    if content is not None:
+        (path / name).write_text(content)
+    elif name != "rollouts":
         (path / name).unlink()
-    run = read_run(path)
-    assert [words in note for note in run.missing] == [True]
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("run.json", "run.json cannot be read"),
-        ("metrics.jsonl", "lines or values of metrics.jsonl left out: 1, the first: "),
-        ("evaluation/after.json", "evaluation/after.json is not what this version writes"),
-        ("rollouts/step-000002.parquet", "the rollouts of 1 steps are left out, the first of them: step 2"),
-    ],
-)
-def test_read_run_says_which_file_is_damaged(tmp_path, name, words):
-    path = make_run(tmp_path)
-    (path / name).write_text('{"x":\n')
-    run = read_run(path)
-    assert [words in note for note in run.missing] == [True]
+    assert [words in note for note in read_run(path).missing] == [True]
 
 
 def test_read_run_says_of_a_rollout_file_without_texts_that_it_cannot_be_shown(tmp_path):

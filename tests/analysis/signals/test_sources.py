@@ -12,6 +12,7 @@ from gar.analysis.signals.tokens import read_solutions_as
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import DataError
 from gar.types import Problem
+from tests.files import write_jsonl
 
 PROBLEM = Problem(id="p", prompt="How many?", answer="7")
 
@@ -52,9 +53,8 @@ def rated(question: str, right: str) -> dict:
 
 
 def test_questions_for_rated_solutions(embedded, tmp_path):
-    path = tmp_path / "rated.jsonl"
     rows = [rated(f"{i}+4=", f"Add {i}:\n{i} + 4 = <<3+4=7>>7\n7 + 0 = 7\nA: 7") for i in range(4)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_jsonl(tmp_path / "rated.jsonl", rows)
     first = read_rated(path, embedded)[0]
     assert (first.expert, first.right) == ("It is 3 + 4 = 7.", ["Add 0:\n0 + 4 = 7\n7 + 0 = 7\nA: 7"])
     assert first.wrong == ["3 + 4 = 8\nA: 8"]
@@ -64,20 +64,18 @@ def test_questions_for_rated_solutions(embedded, tmp_path):
 
 
 def test_read_rated_names_the_line_that_lacks_a_column(embedded, tmp_path):
-    path = tmp_path / "rated.jsonl"
-    path.write_text(json.dumps(rated("1+1=", "2")) + '\n{"ground_truth": "7"}\n')
+    path = write_jsonl(tmp_path / "rated.jsonl", [rated("1+1=", "2"), {"ground_truth": "7"}])
     with pytest.raises(DataError, match=r"rated.jsonl:2: no 'question'"):
         read_rated(path, embedded)
 
 
 def test_questions_for_labelled_solutions_are_those_of_the_task(embedded, tmp_path):
-    path = tmp_path / "labelled.jsonl"
     rows = [
         {"id": p.id, "prompt": p.prompt, "solution": write_solution(p, method, wording), "method": method,
          "wording": wording}
         for p in embedded.problems[:3] for method in ("stepwise", "running") for wording in ("symbols", "words")
     ]  # fmt: skip
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_jsonl(tmp_path / "labelled.jsonl", rows)
     labelled = ask(embedded, path, expert="stepwise")
     task = questions_for(embedded, solutions=None, expert=None, num_problems=3, skip=0, seed=0)
 

@@ -10,6 +10,7 @@ import pytest
 from gar.analysis.signals.similarities import CONTROLS, SIMILARITIES
 from gar.analysis.signals.study import Scope, SignalStudy, signal_study, signals_output
 from gar.errors import ConfigError, DataError
+from tests.files import write_jsonl
 
 SMALL = Scope(num_problems=6, sampled_problems=4)
 
@@ -70,16 +71,14 @@ def test_signal_study_refuses_a_start_with_another_tokenizer(embedded):
 
 
 def test_signal_study_of_a_file_samples_no_problems_that_nobody_named(embedded, tmp_path):
-    path = tmp_path / "labelled.jsonl"
     rows = [{"prompt": "1+1=", "solution": f"[ = {i} ]", "method": "ab"[i // 2], "id": "p"} for i in range(4)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_jsonl(tmp_path / "labelled.jsonl", rows)
     study = signal_study(embedded, Scope(solutions=path))
     assert set(study.bench.shares["text"]) == {"equal-wording: a", "equal-wording: b"}
     assert not any(note.startswith("sampled:") for note in study.notes)
 
 
 def test_signal_study_without_a_question_says_so(embedded, tmp_path):
-    path = tmp_path / "labelled.jsonl"
-    path.write_text(json.dumps({"prompt": "1+1=", "solution": "[ = 2 ]", "method": "a"}) + "\n")
+    path = write_jsonl(tmp_path / "labelled.jsonl", [{"prompt": "1+1=", "solution": "[ = 2 ]", "method": "a"}])
     with pytest.raises(DataError, match="embedded: no question can be asked, since no two solutions"):
         signal_study(embedded, Scope(solutions=path))

@@ -56,7 +56,7 @@ def test_ablation_leaves_out_what_it_cannot_read(results):
     (results / "x-seed-1.failed.json").write_text("{}")
     notes = ablation_output(ablation(results)).notes
     assert "1 of 7 results left out" in notes[0]
-    assert "no 'seed'. Was it written by another version" in notes[0]
+    assert "seed: field required" in notes[0]
     assert "1 runs failed" in notes[1]
 
 

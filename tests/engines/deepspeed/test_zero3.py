@@ -1,5 +1,6 @@
 """Real DeepSpeed: a model that `zero.Init` has spread over two gloo ranks, in GARTrainer and by itself."""
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,12 @@ SEQUENCES = random_sequences(36, [(5, 12, range(12)), (9, 17, range(3, 15)), (2,
 def start_deepspeed() -> Any:
     """On the CPU and on gloo, without its own operators, which it would compile. Returns what must stay alive."""
     os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-    import deepspeed.comm.torch
+    import deepspeed
     from accelerate import PartialState
     from transformers.integrations import HfDeepSpeedConfig
 
-    deepspeed.comm.torch.build_shm_op = lambda: None
+    # Not `deepspeed.comm.torch`, which is torch itself.
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
     deepspeed.init_distributed(dist_backend="gloo", auto_mpi_discovery=False)
     # accelerate knows neither a backend nor a device for DeepSpeed on a CPU.
     PartialState._prepare_backend = lambda *_, **__: ("gloo", None)

@@ -1,5 +1,6 @@
 """A policy in Megatron's parts, for slime and verl: what its LM head is given in a pass, and the vectors from it."""
 
+# pyright: reportMissingImports=false
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
 from typing import Any

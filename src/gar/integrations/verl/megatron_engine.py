@@ -5,7 +5,7 @@ pipeline stage. There the head's input is noted in the pass that verl makes for 
 vectors are summed over these ranks. Without a request, and in every training pass, it does nothing.
 """
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 from collections import deque
 from typing import Any
 

@@ -1,9 +1,15 @@
 """What a run works with."""
 
-import pytest
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+from gar import run_inputs
 from gar.config import make_config
 from gar.data.arithmetic import load_task
+from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.run_inputs import RunInputs
 
@@ -17,3 +23,25 @@ def test_evaluation_splits_are_those_of_the_runs_own_task(source, task):
     inputs.tokenizer, inputs._tags = load_embedded(task)[1], inputs.config.verify.tags.as_tags()
     for split in ("test", "harder"):
         assert [p.prompt for p in inputs._load_set(split)] == [p.prompt for p in load_task(task, split)[:5]]
+
+
+def test_policy_is_sampled_on_the_device_that_trains_it(monkeypatch):
+    """The Trainer moves the policy, but preflight and the first evaluation come before it."""
+    config = make_config({"data": {"template": "plain"}, "evaluate": {"sources": ["test"], "max_problems": 2}})
+    inputs = RunInputs(config, grpo_arguments(config, Path("unused")), lambda text: None)
+    devices: list[torch.device] = []
+
+    def note(model: torch.nn.Module, *_: object, **__: object) -> SimpleNamespace:
+        devices.append(next(model.parameters()).device)
+        return SimpleNamespace(pass_at={})
+
+    monkeypatch.setattr(run_inputs, "preflight", note)
+    monkeypatch.setattr(run_inputs, "evaluate_policy", note)
+    monkeypatch.setattr(run_inputs, "render", lambda *_, **__: "")
+    inputs._arguments = SimpleNamespace(device=torch.device("meta"), temperature=1.0, top_p=1.0)
+    monkeypatch.setattr(run_inputs, "sampling_of", lambda _: {})
+    monkeypatch.setitem(vars(inputs), "config", config.model_copy(update={"preflight": SimpleNamespace(mode="warn")}))
+    with inputs.verifier:
+        inputs.look()
+        inputs.evaluation_metrics()
+    assert [device.type for device in devices] == ["meta"] * 2

@@ -81,7 +81,7 @@ class RunInputs:
             PreflightError: The rollouts carry no signal, and `preflight.mode` is "stop".
         """
         report = preflight(
-            self.model,
+            self._placed(),
             self.tokenizer,
             self.problems,
             self.verifier,
@@ -132,9 +132,19 @@ class RunInputs:
             yield (
                 name,
                 evaluate_policy(
-                    self.model, self.tokenizer, problems, self.verifier, settings, sampling, progress=f"evaluate {name}"
+                    self._placed(),
+                    self.tokenizer,
+                    problems,
+                    self.verifier,
+                    settings,
+                    sampling,
+                    progress=f"evaluate {name}",
                 ),
             )
+
+    def _placed(self) -> Any:
+        """The policy on the device that trains it. The Trainer moves it there, too, but after the first samples."""
+        return self.model.to(self._arguments.device)
 
     def _is_measured(self, folder: RunFolder, relative: str, head: dict[str, Any]) -> bool:
         if not (folder.path / relative).exists():

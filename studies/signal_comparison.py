@@ -1,0 +1,238 @@
+"""The three comparisons of docs/signal-comparison.md in one: scores, one family of tests, methods, curves in numbers.
+
+    python -m studies.signal_comparison --runs runs/compare      # also count the methods in the run folders
+    python -m studies.signal_comparison                          # from the committed results alone
+
+Prints Markdown tables and writes a figure. Methods of right responses are read from run folders, which are not
+committed, and kept in results/signal-comparison-methods.json.
+"""
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from gar.analysis.style import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure
+from gar.comparison.plan import planned_runs
+from gar.comparison.result import RunResult
+from gar.comparison.settings import ComparisonSettings, read_comparison
+from gar.comparison.store import check_paired, finished_results
+from gar.evaluation.paired import PairedComparison, compare_paired, p_text
+from gar.evaluation.statistics import mean_and_sd
+from gar.evaluation.text_tables import TextTable, markdown_text
+from gar.records.files import json_text, read_json, write_atomic
+from studies.solution_methods import method_shares
+
+TASKS = ("chain", "which-way", "whose-voice")
+REFERENCES = ("grpo", "gar-grpo")
+METHODS = Path("results/signal-comparison-methods.json")
+WINDOW = 10
+SHARE_OF_END = 0.9
+
+Shares = Mapping[str, Mapping[str, float] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task's comparison and its results.
+
+    Attributes:
+        name: Its name.
+        settings: Rows and seeds.
+        results: By row and seed.
+    """
+
+    name: str
+    settings: ComparisonSettings
+    results: Mapping[tuple[str, int], RunResult]
+
+    @property
+    def labels(self) -> list[str]:
+        """The rows in their order."""
+        return [row.label for row in self.settings.runs]
+
+    def of_row(self, label: str) -> dict[int, RunResult]:
+        """Finished runs of a row by seed."""
+        return {seed: result for (name, seed), result in sorted(self.results.items()) if name == label}
+
+    def pass_rates(self, label: str, set_name: str, k: int) -> list[float]:
+        """pass@k of each seed."""
+        return [statistics.fmean(run.sets[set_name].pass_at(k)) for run in self.of_row(label).values()]
+
+
+def read_tasks() -> list[Task]:
+    """The results so far, checked for equal problems in each seed."""
+    tasks = []
+    for name in TASKS:
+        settings = read_comparison(f"signals-{name}")
+        results = finished_results(planned_runs(settings, settings.name))
+        check_paired(results)
+        tasks.append(Task(name=name, settings=settings, results=results))
+    return tasks
+
+
+def one_family(tasks: Sequence[Task]) -> dict[tuple[str, str, str], PairedComparison]:
+    """Every row against each reference on test pass@1, by task, row and reference; Holm's correction over all."""
+    keys = [
+        (task.name, label, other)
+        for task in tasks
+        for other in REFERENCES
+        for label in task.labels
+        if label not in REFERENCES[: REFERENCES.index(other) + 1]
+    ]
+    by_name = {task.name: task for task in tasks}
+    pairs = {}
+    for key in keys:
+        rows, others = (by_name[key[0]].of_row(label) for label in key[1:])
+        seeds = rows.keys() & others.keys()
+        if len(seeds) > 1:
+            pairs[key] = tuple(
+                np.array([runs[seed].sets["test"].pass_at(1) for seed in sorted(seeds)]) for runs in (rows, others)
+            )
+    return dict(zip(pairs, compare_paired(list(pairs.values()), num_tests=len(keys)), strict=True))
+
+
+def steps_to_end(run: RunResult) -> float | None:
+    """The step from which the share of right responses, averaged over ten steps, stays above 90 % of its last value."""
+    curve = run.curves.get("gar/eligible_fraction")
+    if curve is None:
+        return None
+    steps, values = np.array(curve["step"], dtype=float), np.array(curve["value"], dtype=float)
+    ends = np.arange(len(steps))
+    means = np.array([values[(steps > steps[i] - WINDOW) & (steps <= steps[i])].mean() for i in ends])
+    below = ends[means < SHARE_OF_END * means[-1]]
+    return float(steps[below[-1] + 1 if len(below) else 0])
+
+
+def count_methods(tasks: Sequence[Task], runs: Path) -> dict[str, Shares]:
+    """Methods and wordings of right responses late in training, by task and run; None where there is no rollout."""
+    return {
+        task.name: {
+            f"{label}-seed-{seed}": method_shares(runs / task.settings.name / f"{label}-seed-{seed}")
+            for label, seed in sorted(task.results)
+        }
+        for task in tasks
+    }
+
+
+def score_table(task: Task, family: Mapping[tuple[str, str, str], PairedComparison]) -> TextTable:
+    """pass@1 and pass@4, and test pass@1 against both references."""
+    rows = []
+    for label in task.labels:
+        if not task.of_row(label):
+            continue
+        scores = [mean_and_sd(task.pass_rates(label, s, k)) for s, k in (("test", 1), ("harder", 1))]
+        fours = [mean_and_sd(task.pass_rates(label, s, 4))[0] for s in ("test", "harder")]
+        tests = [_verdict(family.get((task.name, label, other))) for other in REFERENCES]
+        cells = [f"{mean:.3f}" if sd is None else f"{mean:.3f} ± {sd:.3f}" for mean, sd in scores]
+        rows.append([label, *cells, *(f"{value:.3f}" for value in fours), *tests])
+    columns = ["row", "test pass@1", "harder pass@1", "test pass@4", "harder pass@4"]
+    headings = [*columns, *(f"test pass@1 against {other}" for other in REFERENCES)]
+    return TextTable(title=f"{task.name}, after training", headings=headings, rows=rows)
+
+
+def training_table(task: Task, methods: Shares) -> TextTable:
+    """Speed, methods and wording of right responses, alignment at both ends, expert tokens."""
+    rows = []
+    for label in task.labels:
+        runs = task.of_row(label)
+        shares = [share for seed in runs if (share := methods.get(f"{label}-seed-{seed}"))]
+        if not runs:
+            continue
+        steps = [step for run in runs.values() if (step := steps_to_end(run)) is not None]
+        aligned = [run.curves.get("gar/alignment_mean") for run in runs.values()]
+        ends = [_mean([v for c in aligned if c for v in part(c["value"]) if v is not None]) for part in (_first, _last)]
+        tokens = [
+            statistics.fmean(value for value in curve["value"] if value is not None) * run.steps
+            for run in runs.values()
+            if (curve := run.curves.get("gar/expert_tokens"))
+        ]
+        rows.append(
+            [
+                label,
+                f"{statistics.median(steps):.0f}" if steps else "-",
+                *(_mean([share[name] for share in shares]) for name in ("expert", "habit", "words")),
+                *ends,
+                f"{statistics.fmean(tokens) / 1000:.0f}" if tokens else "0",
+            ]
+        )
+    columns = ["row", "steps to 90 %", "expert's method", "habit", "words", "alignment, first", "last"]
+    headings = [*columns, "expert tokens, thousands"]
+    return TextTable(title=f"{task.name}, during training", headings=headings, rows=rows)
+
+
+def all_tables(tasks: Sequence[Task], methods: Mapping[str, Shares]) -> list[TextTable]:
+    """Both tables of every task, as the page has them."""
+    family = one_family(tasks)
+    return [
+        table
+        for task in tasks
+        for table in (score_table(task, family), training_table(task, methods.get(task.name, {})))
+    ]
+
+
+def draw(tasks: Sequence[Task], stem: Path) -> list[Path]:
+    """Test pass@1 of every row: dots are seeds, rings are means, the line is plain GRPO's mean."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.4, 5.6))
+        figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
+        panels = figure.subplots(1, len(tasks), sharey=True)
+        for axes, task in zip(panels, tasks, strict=True):
+            axes.set_title(task.name)
+            for y, label in enumerate(task.labels):
+                values = task.pass_rates(label, "test", 1)
+                if not values:
+                    continue
+                colour = INK if label in REFERENCES else COLOURS[0]
+                axes.plot(values, np.full(len(values), y), ".", color=colour, alpha=0.45, markersize=7, mew=0)
+                axes.plot(statistics.fmean(values), y, "o", color=colour, markersize=7, mfc="none", mew=1.6)
+                if label == "grpo":
+                    axes.axvline(statistics.fmean(values), color=MUTED, linewidth=0.8, linestyle="--", zorder=0)
+            axes.set_yticks(range(len(task.labels)), task.labels)
+            axes.set_ylim(len(task.labels) - 0.4, -0.6)
+            axes.set_xlabel("test pass@1")
+            bare_rows(axes)
+        figure.supxlabel("Dots are seeds, rings their means.", x=0.988, ha="right", size=8, color=MUTED)
+    return save_figure(figure, stem)
+
+
+def _verdict(test: PairedComparison | None) -> str:
+    if test is None:
+        return "-"
+    return f"{test.difference:+.3f}, p {p_text(test.holm_p_value)}"
+
+
+def _first(values: Sequence[float | None]) -> Sequence[float | None]:
+    return values[: max(1, len(values) // 10)]
+
+
+def _last(values: Sequence[float | None]) -> Sequence[float | None]:
+    return values[-max(1, len(values) // 10) :]
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{statistics.fmean(values):.2f}" if values else "-"
+
+
+def main() -> None:
+    """Read, count, print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, help="the folder that holds signals-chain and the others")
+    parser.add_argument("--figure", type=Path, help="where the figure goes, without its ending")
+    args = parser.parse_args()
+    tasks = read_tasks()
+    if args.runs:
+        write_atomic(METHODS, json_text(count_methods(tasks, args.runs), indent=1) + "\n")
+    methods = read_json(METHODS) if METHODS.exists() else {}
+    print(markdown_text(all_tables(tasks, methods), []))
+    if args.figure:
+        draw(tasks, args.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -26,7 +26,15 @@ from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
-from gar.integrations.trl.ranks import check_ranks, is_main, lost_rank_named, name_termination, on_main
+from gar.integrations.trl.ranks import (
+    check_ranks,
+    check_saves_whole_model,
+    is_main,
+    lost_rank_named,
+    name_termination,
+    on_main,
+    refuse_sharded_adapter,
+)
 from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.supervised import SupervisedTrainer
 from gar.integrations.trl.trainer import GARTrainer
@@ -115,6 +123,8 @@ class _Run:
         if unread:
             self.say(f"[dim]Not read by this run of {config.method}: {', '.join(unread)}.[/]")
         self.inputs = RunInputs(config, self.arguments, self.say)
+        if self.inputs.adapter or is_adapted(self.inputs.model):
+            refuse_sharded_adapter(self.arguments)
 
     def start(self, command: Sequence[str]) -> RunFolder:
         """Run from the preflight to the summary, in a new folder."""
@@ -168,6 +178,7 @@ class _Run:
                 trainer = self._fine_tune(callback)
                 if trainer is None or callback.steps_before < self.arguments.max_steps:
                     trainer = self._trainer(folder, callback)
+                    check_saves_whole_model(trainer.accelerator)
                     self._take_adapter(trainer)
                     with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
                         trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)

@@ -20,7 +20,15 @@ from accelerate import PartialState
 
 from gar.core import group_standard_deviations
 from gar.errors import ConfigError, LostRankError
-from gar.integrations.trl.ranks import check_ranks, lost_rank_named, name_termination, on_main
+from gar.integrations.trl import ranks
+from gar.integrations.trl.ranks import (
+    check_ranks,
+    check_saves_whole_model,
+    lost_rank_named,
+    name_termination,
+    on_main,
+    refuse_sharded_adapter,
+)
 from gar.records import RunFolder
 from gar.settings import SignalSettings
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, replay
@@ -341,3 +349,25 @@ def test_on_main_gives_its_result_to_all_and_ends_all_where_it_fails(tmp_path: P
         ("from rank 0", "IndexError('list index out of range')"),
         ("from rank 0", "SystemExit(1)"),
     ]
+
+
+def test_an_adapter_on_shards_is_refused(monkeypatch: pytest.MonkeyPatch):
+    refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
+    with pytest.raises(ConfigError, match="FSDP spreads the model over ranks"):
+        refuse_sharded_adapter(SimpleNamespace(fsdp=["full_shard"]))
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match="writes and merges an adapter on one of them"):
+        refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
+    monkeypatch.delenv("ACCELERATE_USE_FSDP")
+    monkeypatch.setattr(ranks, "is_deepspeed_zero3_enabled", lambda: True)
+    with pytest.raises(ConfigError, match="ZeRO-3 spreads the model"):
+        refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
+
+
+@pytest.mark.parametrize(("stage", "saves", "is_refused"), [(3, False, True), (3, True, False), (2, False, False)])
+def test_zero_3_that_would_leave_the_final_model_in_shards_is_refused(stage: int, saves: bool, is_refused: bool):
+    known = {"zero_optimization.stage3_gather_16bit_weights_on_model_save": saves}
+    plugin = SimpleNamespace(zero_stage=stage, hf_ds_config=SimpleNamespace(is_true=known.__getitem__))
+    refused = pytest.raises(ConfigError, match="is not true in DeepSpeed's") if is_refused else contextlib.nullcontext()
+    with refused:
+        check_saves_whole_model(SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin)))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from transformers.integrations import is_deepspeed_zero3_enabled
 
 from gar.errors import ConfigError, LostRankError, first_line
 
@@ -152,4 +153,39 @@ def check_ranks(args: Any, *, generates_on_main: bool) -> None:
             f"{sharded[0]} shards the model over ranks, and preflight and evaluation sample from it on one: that would "
             "wait forever. Set preflight.mode to off and evaluate.sources to [], and evaluate the saved model, or "
             "train with DDP, which needs no setting."
+        )
+
+
+def refuse_sharded_adapter(args: Any) -> None:
+    """Refuse to train an adapter on shards: at the end one process writes it, and merges it with the whole model.
+
+    Args:
+        args: A `trl.GRPOConfig`.
+
+    Raises:
+        ConfigError: Ranks hold shards of the model.
+    """
+    fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    if fsdp or is_deepspeed_zero3_enabled():
+        raise ConfigError(
+            f"{'FSDP' if fsdp else 'ZeRO-3'} spreads the model over ranks, and gar train writes and merges an adapter "
+            "on one of them, which has parts of it. Train all weights, or without shards: DDP, or ZeRO-2."
+        )
+
+
+def check_saves_whole_model(accelerator: Any) -> None:
+    """Refuse ZeRO-3 where the final model would be DeepSpeed's shards, which nothing else can load.
+
+    Args:
+        accelerator: The Trainer's.
+
+    Raises:
+        ConfigError: Says what to set.
+    """
+    name = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+    plugin = accelerator.state.deepspeed_plugin
+    if plugin is not None and plugin.zero_stage == 3 and not plugin.hf_ds_config.is_true(name):
+        raise ConfigError(
+            f"{name} is not true in DeepSpeed's configuration: the final model would be left in shards. Set it, or "
+            "give accelerate launch --zero3_save_16bit_model true."
         )

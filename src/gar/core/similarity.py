@@ -144,7 +144,7 @@ class CosineSum(NamedTuple):
     """Result of `cosine_sum`.
 
     Attributes:
-        similarity: float32 in [-1, 1] [responses], NaN where there is none.
+        similarity: float32 [responses], in [-1, 1]; NaN where there is none.
         shares: float32 [tokens]: each token's share in the similarity of its response, 0 where there is none.
     """
 

@@ -273,9 +273,9 @@ class _Run:
         )
 
     def _trainer(self, folder: RunFolder, callback: RunCallback) -> Any:
-        own = METHODS[self.config.method].self_distillation
-        if own is not None:
-            trainer = self._distil(folder, callback, own)
+        distillation = METHODS[self.config.method].self_distillation
+        if distillation is not None:
+            trainer = self._distil(folder, callback, distillation)
             _silence(trainer)
             return trainer
         for reason in inexact_resumes(self.arguments):

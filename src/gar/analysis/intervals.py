@@ -58,5 +58,5 @@ def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Clus
     if count > 1:
         sums = np.bincount(index, weights=numbers - mean)
         error = np.sqrt(count / (count - 1) * np.square(sums).sum()) / len(numbers)
-        half = float(stats.t.ppf((1 + 0.95) / 2, count - 1) * error)
+        half = float(stats.t.ppf(0.975, count - 1) * error)
     return ClusteredMean(mean=mean, low=mean - half, high=mean + half, num_values=len(numbers), num_clusters=count)

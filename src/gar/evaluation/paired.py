@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gar.evaluation.statistics import (
+    LEVEL,
     bootstrap_interval,
     holm_adjusted,
     mean_and_sd,
@@ -123,7 +124,7 @@ def verdict(mean_difference: float, p_value: float | None) -> VerdictWords:
     """
     if p_value is None:
         return "no test: one seed"
-    if p_value >= 0.05 or mean_difference == 0:
+    if p_value >= LEVEL or mean_difference == 0:
         return "no difference shown"
     return "better" if mean_difference > 0 else "worse"
 

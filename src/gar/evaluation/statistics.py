@@ -10,6 +10,12 @@ from scipy import optimize, stats
 
 _EXACT_PAIRS = 16
 _NUM_RESAMPLES = 10_000
+_COVERAGE = 0.95
+"""Coverage of every interval."""
+LEVEL = 0.05
+"""Significance level of every test, two-sided."""
+_POWER = 0.8
+"""Power at which an effect counts as detectable."""
 _VALUES_AT_ONCE = 2**23
 """Random numbers in memory at one time: 64 MiB."""
 _ROUNDING = 1e-9
@@ -118,7 +124,7 @@ def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
         rows = slice(start, start := start + size)
         by_problem = generator.multinomial(num_problems, np.full(num_problems, 1 / num_problems), size=size)
         means[rows] = np.sum((by_seed[rows] @ values) * (by_problem / num_problems), axis=1)
-    low, high = np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2])
+    low, high = np.quantile(means, [(1 - _COVERAGE) / 2, (1 + _COVERAGE) / 2])
     return float(low), float(high)
 
 
@@ -171,12 +177,12 @@ def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
     if sd <= 0 or num_pairs < 2:
         raise ValueError(f"needs sd > 0 and num_pairs >= 2, got sd {sd} and num_pairs {num_pairs}")
     freedom = num_pairs - 1
-    critical = float(stats.t.isf(0.05 / 2, freedom))
+    critical = float(stats.t.isf(LEVEL / 2, freedom))
 
     def shortfall(noncentrality: float) -> float:
         # P(T < -c) by symmetry: SciPy's cdf is NaN for some noncentralities there.
         tails = stats.nct.sf(critical, freedom, noncentrality) + stats.nct.sf(critical, freedom, -noncentrality)
-        return float(tails) - 0.8
+        return float(tails) - _POWER
 
     high = critical
     while shortfall(high) < 0:

@@ -239,7 +239,10 @@ def refused_groups(checkout: str) -> str:
     return ""
 
 
-@pytest.mark.skipif(not hasattr(torch.distributed.ProcessGroup, "reduce_scatter_single"), reason="torch before 2.13")
+@pytest.mark.skipif(
+    not hasattr(torch.distributed.ProcessGroup, "reduce_scatter_single"),
+    reason="torch before 2.13 has no reduce_scatter_single, so slime's wrapper lacks nothing",
+)
 def test_sequence_parallelism_is_refused_where_slime_s_groups_lack_torch_s_new_names(tmp_path):
     for said in run_ranks(refused_groups, 2, tmp_path, CHECKOUT):
         assert "its ReloadableProcessGroup does not forward reduce_scatter_single" in said

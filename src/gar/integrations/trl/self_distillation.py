@@ -139,7 +139,7 @@ class _Recorded(_Trainer):
         reward: From verdicts to rewards.
         advantage: How the advantages of the records are normalised.
         on_rollouts: Called with the step and the records of its responses.
-        **kwargs: Of TRL's trainer: `args`, `processing_class`, `callbacks`.
+        **kwargs: For TRL's trainer: `args`, `processing_class`, `callbacks`.
 
     Raises:
         ConfigError: A setting that does not fit.

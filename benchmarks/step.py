@@ -10,7 +10,7 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
 * forward: one forward pass over eligible responses and anchor, then the closed form;
 * captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
-* unit, match, ordered, kernel: as captured, with another form of the signal (docs/signals.md); their sections over
+* unit, match, ordered, kernel, sum: as captured, with another form of the signal (docs/signals.md); their sections over
   those of captured in the same round are printed as well;
 * initial: hidden states of the reference pass of a KL term, then the closed form; anchors come from the cache;
 * logits: the log-prob pass's logits, too;
@@ -41,7 +41,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from gar.core import gradient_activation_means
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
-from gar.core.similarity import ResponseTokens, kernel_similarity, token_vectors
+from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, token_vectors
 from gar.core.token_match import ordered_match, token_match
 from gar.models.cost import GroupShape, ModelShape, SignalRoute, signal_share
 from gar.models.load import load_policy
@@ -52,7 +52,9 @@ MICRO_BATCH = 4
 HEAD_ROWS = 1024
 JUDGE_TOKENS = 60
 GENERATION_SHARE = 0.17
-FORMS = ("unit", "match", "ordered", "kernel", "initial")
+TOKEN_FORMS = ("match", "ordered", "kernel", "sum")
+FORMS = ("unit", *TOKEN_FORMS, "initial")
+WITH_HIDDEN = {"kernel": kernel_similarity, "sum": cosine_sum}
 WAYS = ("released", "forward", "captured", "logits", "g2rl", "grad2reward", *FORMS)
 MODELS = {
     "tiny": dict(vocab_size=8192, hidden_size=256, intermediate_size=2368, num_hidden_layers=12,
@@ -197,14 +199,14 @@ class Bench:
         anchor, anchor_hidden = self.token_vectors(self.response_hidden(self.anchor), self.anchor, similarity)
         for i, states in held.items():
             response, hidden = self.token_vectors(states[None], self.tokens[i : i + 1], similarity)
-            if similarity == "kernel":
-                kernel_similarity(response, hidden, anchor.vectors, anchor_hidden)
+            if similarity in WITH_HIDDEN:
+                WITH_HIDDEN[similarity](response, hidden, anchor.vectors, anchor_hidden)
             else:
                 (token_match if similarity == "match" else ordered_match)(response, anchor.vectors)
 
     def token_vectors(self, hidden: Tensor, tokens: Tensor, similarity: str) -> tuple[ResponseTokens, Tensor]:
         scored = self.scored(hidden, tokens)
-        signal = Signal("gradient" if similarity == "kernel" else "gradient-activation")
+        signal = Signal("gradient" if similarity in WITH_HIDDEN else "gradient-activation")
         vectors = token_vectors(scored, Head(self.weight.detach()), signal, Budget())
         return ResponseTokens(vectors, scored.response_index, 1), scored.hidden.to(vectors.dtype)
 
@@ -265,7 +267,7 @@ def run(
         "plain": step,
         "captured": captured,
         "unit": bench.unit,
-        **{form: partial(bench.token_form, form) for form in FORMS[1:4]},
+        **{form: partial(bench.token_form, form) for form in TOKEN_FORMS},
         "initial": lambda: bench.log_prob_pass(bench.captured(few), bench.judge),  # a frozen copy of the policy
         "logits": lambda: (bench.log_prob_pass(bench.with_logits), bench.timed(bench.anchor_means)),
         "forward": lambda: bench.timed(bench.forward),

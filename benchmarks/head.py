@@ -7,7 +7,8 @@ The same hidden states, targets and head for all ways, interleaved (A B C A B C)
 
 * two products: `h W^T` and `P W`, nothing between them: what no exact way without logits can beat;
 * ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head; with token
-  vectors of unit length; and token vectors instead, whose last response is the anchor of the others (match, kernel);
+  vectors of unit length; and token vectors instead, whose last response is the anchor of the others (match, ordered,
+  kernel, sum);
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
   makes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
@@ -37,7 +38,7 @@ from torch import Tensor
 from gar.core import gradient_activation_means
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.head import cpu_has_bfloat16_products
-from gar.core.similarity import ResponseTokens, kernel_similarity, token_vectors
+from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, token_vectors
 from gar.core.token_match import ordered_match, token_match
 
 SHAPES = {"256x4096": 4096, "576x49152": 512, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
@@ -47,7 +48,8 @@ RESPONSES = 4
 CHUNK = 256
 CHECKED_TOKENS = 64
 BARE, OURS = "two products", "ours"
-TOKEN_FORMS = ("match", "ordered", "kernel")
+WITH_HIDDEN = {"kernel": kernel_similarity, "sum": lambda *tokens: cosine_sum(*tokens).similarity}
+TOKEN_FORMS = ("match", "ordered", *WITH_HIDDEN)
 
 
 class Case(NamedTuple):
@@ -77,14 +79,14 @@ def ours(case: Case, precision: str = "auto", weighting: str = "norm") -> Tensor
 
 def token_form(case: Case, similarity: str) -> Tensor:
     """Likeness of all responses but the last to that one, from the vectors of their tokens."""
-    signal = Signal("gradient" if similarity == "kernel" else "gradient-activation")
+    signal = Signal("gradient" if similarity in WITH_HIDDEN else "gradient-activation")
     tokens = ScoredTokens(case.hidden, case.targets, case.index, RESPONSES)
     vectors = token_vectors(tokens, Head(case.weight), signal, Budget())
     last = case.index == RESPONSES - 1
     responses, anchor = ResponseTokens(vectors[~last], case.index[~last], RESPONSES - 1), vectors[last]
-    if similarity == "kernel":
+    if similarity in WITH_HIDDEN:
         hidden = case.hidden.to(vectors.dtype)
-        return kernel_similarity(responses, hidden[~last], anchor, hidden[last])
+        return WITH_HIDDEN[similarity](responses, hidden[~last], anchor, hidden[last])
     return (token_match if similarity == "match" else ordered_match)(responses, anchor).recall
 
 

@@ -35,7 +35,7 @@ def read_gaps(folder: Path) -> list[Mapping[str, np.ndarray]]:
 
 
 def least_share(kinds: list[Mapping[str, np.ndarray]], weights: Mapping[str, float]) -> float:
-    """Smallest share of pairs ranked rightly over the kinds; a tie counts half."""
+    """Smallest share of pairs ranked correctly over the kinds; a tie counts half."""
     gaps = [sum(weight * kind[term] for term, weight in weights.items()) for kind in kinds]
     return min(float(np.mean((gap > 0) + 0.5 * (gap == 0))) for gap in gaps)
 

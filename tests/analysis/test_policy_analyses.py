@@ -101,7 +101,7 @@ def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(wr
             seal_checkpoint(run, step)
     (run.checkpoints / "checkpoint-x").mkdir()
     (run.checkpoints / "checkpoint-x" / "config.json").write_text("{}")
-    assert "There is no final model: checkpoint-10 takes its place." in load_policy_of(str(run.path)).notes
+    assert "There is no final model: checkpoint-10 is used instead." in load_policy_of(str(run.path)).notes
 
 
 def test_tokens_of_a_run_add_up_to_the_alignment(write_run):

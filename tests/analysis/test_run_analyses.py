@@ -254,7 +254,7 @@ def test_cost_of_runs_by_method_beside_the_count(write_run):
     assert output.data["counted_gar_per_update"].to_pylist() == pytest.approx([share] * 3)
     assert "n = 3 generations of 1 runs" in words(output.figure)
     assert f"{0.1 / 0.9 / share:.1f} x" in words(output.figure)
-    assert "Not in the count: softmax" in words(output.figure)
+    assert "Not counted: softmax" in words(output.figure)
     assert any("25% with a vector over 6 tokens" in note and "states of sampling" in note for note in output.notes)
 
 
@@ -262,7 +262,7 @@ def test_cost_of_runs_by_method_beside_the_count(write_run):
     ("config", "records", "reason"),
     [
         ("{}", [], "no rollouts"),
-        ("method: grad2reward", scored_group(), "grad2reward: the passes of a judge are not in the count"),
+        ("method: grad2reward", scored_group(), "grad2reward: the passes of a judge are not counted"),
         ("data: {split: test}", scored_group(), "none of its problems is in arithmetic"),
         ("model: {path: no/model}", [rollout(1, 3, 0)], "cannot load a tokenizer from 'no/model'"),
         ("nonsense: 1", scored_group(), "its settings cannot be read"),

@@ -26,7 +26,7 @@ def test_analyze_writes_beside_its_subject_and_names_the_files(results, capsys):
         path = results / "analysis" / "cost" / f"cost.{ending}"
         assert path.stat().st_size > 0
         assert str(path) in printed
-    assert "- Wall time: what else the machine did is in it" in printed
+    assert "- Wall time includes all other load on the machine" in printed
 
 
 def test_analyze_writes_where_it_is_told(results, tmp_path):

@@ -74,7 +74,7 @@ def alignment_course(
 
     Args:
         run: A run folder.
-        at_steps: First steps of the histograms; None: four, evenly from the first step to the last.
+        at_steps: First steps of the histograms; None: four, spread evenly from the first step to the last.
         window_steps: Recorded steps in one histogram; None: a tenth of the run.
 
     Raises:
@@ -116,8 +116,8 @@ def _notes(num_correct: int, num_scored: int) -> list[str]:
     if num_scored == num_correct:
         return []
     return [
-        f"{num_correct - num_scored:,} of {num_correct:,} correct responses have no alignment: alone in their group, "
-        "without anchor, or without signal."
+        f"{num_correct - num_scored:,} of {num_correct:,} correct responses have no alignment: they are alone in their "
+        "group, or have no anchor or no signal."
     ]
 
 
@@ -172,7 +172,7 @@ def _draw_histogram(axes: Axes, window: Window, edges: Floats) -> None:
 
 
 def _range(values: Floats) -> tuple[float, float]:
-    """Ends of the histogram, on round numbers."""
+    """Range of the histogram, rounded outwards to tenths."""
     if not len(values):
         return (-1.0, 1.0)
     return float(np.floor(values.min() * 10) / 10), float(np.ceil(values.max() * 10) / 10 + 1e-9)
@@ -196,7 +196,7 @@ def _draw_course(axes: Axes, course: AlignmentCourse) -> None:
 
 
 def alignment_output(course: AlignmentCourse) -> Output:
-    """What the command writes and shows."""
+    """The table, data and figure of the command."""
     return Output(
         name="alignment",
         title=f"Alignment of correct responses, {course.run}: n = {course.num_scored:,}",

@@ -30,7 +30,7 @@ from gar.records.contents import is_run_folder, read_run
 
 PARTS = ("generation", "verification", "gar", "update")
 LEFT_OUT = (
-    "Not in the count: softmax and all else between matrix products, embeddings, padding, launching of kernels, "
+    "Not counted: softmax and everything else between matrix products, embeddings, padding, kernel launches, the "
     "optimiser, passes of a reference model."
 )
 _PART_COLOURS = dict(zip(PARTS, ("#56B4E9", "#CC79A7", "#E69F00", "#999999"), strict=True))
@@ -42,11 +42,11 @@ class StepTimes:
     """The steps of the runs of one method.
 
     Attributes:
-        method: Its name.
-        num_runs: How many.
-        seconds: A row per generation of rollouts: "step" and parts, means over its optimiser steps. Of a comparison's
-            result, a row per run: medians over its generations.
-        counts: The count for each run where it could be made.
+        method: Name of the method.
+        num_runs: Number of runs.
+        seconds: A row per generation of rollouts: "step" and parts, means over its optimiser steps. From the results
+            of a comparison, a row per run: medians over its generations.
+        counts: One count for each run that could be counted.
     """
 
     method: str
@@ -71,7 +71,7 @@ class StepTimes:
 
     @property
     def counted(self) -> float | None:
-        """What the count expects in its place, the mean over runs; None where a run could not be counted."""
+        """The counted value of `measured`, averaged over runs; None where a run could not be counted."""
         return statistics.fmean(c.share for c in self.counts) if len(self.counts) == self.num_runs else None
 
     @property
@@ -86,16 +86,16 @@ class StepTimes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredCost:
-    """All methods, and what cannot be shown."""
+    """Step times of all methods, with notes on what cannot be shown."""
 
     methods: Sequence[StepTimes]
     notes: Sequence[str]
 
     @property
     def unit(self) -> str:
-        """What n counts."""
-        alone = all(len(method.seconds) == method.num_runs for method in self.methods)
-        return "medians" if alone else "generations"
+        """The word for a row of `StepTimes.seconds`."""
+        one_row_per_run = all(len(method.seconds) == method.num_runs for method in self.methods)
+        return "medians" if one_row_per_run else "generations"
 
 
 def measured_cost(folders: Sequence[str | Path]) -> MeasuredCost:
@@ -116,12 +116,12 @@ def measured_cost(folders: Sequence[str | Path]) -> MeasuredCost:
             _add_results(path, methods, notes)
     if not methods:
         raise RecordError(
-            " ".join([f"none of {len(folders)} folders has recorded step times, first of all {folders[0]}.", *notes])
+            " ".join([f"none of {len(folders)} folders has recorded step times; the first is {folders[0]}.", *notes])
         )
     for method in methods.values():
         if method.counts:
             notes.append(f"{method.method}, counted: {method.counts[0]}.")
-    notes.append("Wall time: what else the machine did is in it. Runs to be compared must have had it alone.")
+    notes.append("Wall time includes all other load on the machine. Compare only runs that had it to themselves.")
     return MeasuredCost(methods=list(methods.values()), notes=notes)
 
 
@@ -147,7 +147,7 @@ def _add_run(path: str | Path, methods: dict[str, StepTimes], notes: list[str]) 
 def _add_results(path: str | Path, methods: dict[str, StepTimes], notes: list[str]) -> None:
     runs, faults = read_finished_runs(path)
     notes += faults
-    notes.append(f"{Path(path).name} holds the median of each run alone, not its generations.")
+    notes.append(f"{Path(path).name} holds only the median of each run, not its generations.")
     uncounted = []
     for run in runs:
         if not run.seconds_per_step:
@@ -159,7 +159,7 @@ def _add_results(path: str | Path, methods: dict[str, StepTimes], notes: list[st
         try:
             config = make_config(run.settings, source=str(path))
             if run.group is None:
-                raise RecordError("the result holds no lengths; its run folder does, if it is still there")
+                raise RecordError("the result holds no lengths; its run folder does, if it still exists")
             method.counts.append(counted_cost(config.model.path, config, GroupShape(**run.group)))
         except GarError as error:
             uncounted.append(str(error))
@@ -196,7 +196,7 @@ def _diamond(x: float, y: float) -> Line2D:
 
 
 def _draw_boxes(axes: Axes, methods: Sequence[StepTimes], values: Sequence[NDArray[np.float64]]) -> list[float]:
-    """Draw a box for each method, and return where they end, whiskers included; 0 for a method without values."""
+    """Draw a box for each method. Return the right ends, whiskers included; 0 for a method without values."""
     boxes = axes.boxplot(
         values, positions=range(len(methods)), orientation="horizontal", widths=0.5,
         whis=(5, 95), showfliers=False, patch_artist=True, manage_ticks=False, medianprops={"color": "white"},
@@ -206,7 +206,7 @@ def _draw_boxes(axes: Axes, methods: Sequence[StepTimes], values: Sequence[NDArr
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     ends = (np.asarray(whisker.get_xdata(), float) for whisker in boxes["whiskers"][1::2])
-    return [float(max(end[np.isfinite(end)], default=0.0)) for end in ends]  # not a number where nothing was timed
+    return [float(max(end[np.isfinite(end)], default=0.0)) for end in ends]  # NaN where nothing was timed
 
 
 def _write_at(axes: Axes, text: str, x: float, y: float) -> None:
@@ -251,7 +251,7 @@ def _draw_added(axes: Axes, methods: Sequence[StepTimes]) -> None:
 
 
 def cost_output(cost: MeasuredCost) -> Output:
-    """What the command writes and shows."""
+    """The table, data and figure of the command."""
     data = [(m, row) for m in cost.methods for row in m.seconds]
     return Output(
         name="cost",

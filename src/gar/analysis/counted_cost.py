@@ -19,7 +19,7 @@ from gar.scoring.anchors import LIKENESSES
 
 _COLUMNS = ("step", "group_index", "problem_id", "num_tokens", "prompt_tokens", "num_scored_tokens", "signal_norm")
 _MOST_ANCHORS = 500
-"""Expert solutions whose tokens are counted; their mean stands for the others."""
+"""Expert solutions to tokenise; the others are assumed to have their mean length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class CountedCost:
 
     Attributes:
         group: The mean group of the run.
-        states: Where its hidden states came from, in words.
+        states: Source of its hidden states, in words.
         share: The signal's operations per operation of the step without generation.
     """
 
@@ -66,7 +66,7 @@ def counted_cost(model: str, config: RunConfig, group: GroupShape) -> CountedCos
 
 
 def model_of(run: RunContents, config: RunConfig) -> str:
-    """Where a run's model can be read: what it saved, else what it began with."""
+    """Path of a run's model: the final one if it was saved, else the one that the run started from."""
     final = run.folder.path / "model"
     return str(final) if (final / "config.json").is_file() else config.model.path
 
@@ -75,7 +75,7 @@ def mean_group(run: RunContents) -> GroupShape:
     """The mean group of a run, from its rollouts, its settings and its problems.
 
     Raises:
-        RecordError: The settings or the rollouts cannot be read, or the method's cost is that of a judge.
+        RecordError: The settings or the rollouts cannot be read, or the method runs a judge.
         DataError: The expert solutions cannot be read.
         ModelError: The tokenizer cannot be loaded.
     """
@@ -83,9 +83,9 @@ def mean_group(run: RunContents) -> GroupShape:
     if config is None:
         raise RecordError(f"{run.name}: its settings cannot be read.")
     if METHODS[config.method].token_level:
-        raise RecordError(f"{config.method}: the passes of a judge are not in the count.")
+        raise RecordError(f"{config.method}: the passes of a judge are not counted.")
     rollouts = read_rollouts(run, _COLUMNS)
-    if rollouts.notes:  # a mean over what is left would be another group's
+    if rollouts.notes:  # the mean over the remaining rows would be wrong
         raise RecordError(" ".join(rollouts.notes))
     rows = rollouts.table
     with_vector = rows.filter(rows["signal_norm"].is_valid())
@@ -107,7 +107,7 @@ def mean_group(run: RunContents) -> GroupShape:
 
 
 def _anchors(run: RunContents, config: RunConfig, with_vector: pa.Table) -> tuple[float, float]:
-    """How many anchors had a pass, once for each group with a vector, and their mean tokens."""
+    """Number of forward passes of anchors, one per anchor of each group with a vector, and mean tokens of an anchor."""
     if METHODS[config.method].alignment in (None, "random-anchor", *LIKENESSES) or not len(with_vector):
         return 0, 0
     groups = with_vector.group_by(["step", "group_index"]).aggregate([("problem_id", "min")])
@@ -129,7 +129,7 @@ def _anchor_tokens(model: str, config: RunConfig, ids: Collection[str]) -> Mappi
 
 
 def _has_log_prob_pass(trl: Mapping[str, Any]) -> bool:
-    """TRL's own condition: for vLLM, and where an update's rollouts may be those of an older policy."""
+    """TRL's condition for a log-prob pass: vLLM, or an update on rollouts of an older policy."""
     accumulation = trl.get("gradient_accumulation_steps", 1)
     batch, rows = trl.get("per_device_train_batch_size", 8), trl.get("generation_batch_size")
     per_generation = trl.get("steps_per_generation") or (rows // batch if rows else accumulation)
@@ -138,7 +138,7 @@ def _has_log_prob_pass(trl: Mapping[str, Any]) -> bool:
 
 
 def _route(config: RunConfig, group: GroupShape) -> tuple[SignalRoute, str]:
-    """As `GARTrainer` gets hidden states, with where they come from in words."""
+    """The route by which `GARTrainer` gets hidden states, and their source in words."""
     if group.log_prob_pass:
         return "captured", "the log-prob pass"
     if config.trl.get("use_vllm", False) or config.trl.get("use_transformers_continuous_batching", False):

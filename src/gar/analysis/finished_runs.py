@@ -12,7 +12,7 @@ from gar.records.files import read_json
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedRun:
-    """What `gar compare` kept of a run.
+    """One finished run, as `gar compare` recorded it.
 
     Attributes:
         label: Row of the comparison.
@@ -20,7 +20,7 @@ class FinishedRun:
         settings: Settings of the run.
         pass_at: pass@k after training, by set and k.
         seconds_per_step: Median seconds of a step ("step") and of its parts.
-        group: Fields of `gar.cost.GroupShape`; None where they could not be counted, or in results of older versions.
+        group: Fields of `gar.models.cost.GroupShape`; None where unknown, or in results of older versions.
     """
 
     label: str
@@ -39,7 +39,7 @@ def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]
     """
     path = Path(folder)
     if not path.is_dir():
-        raise RecordError(f"{folder}: no such folder. A results folder is what `gar compare` writes, as results/NAME.")
+        raise RecordError(f"{folder}: no such folder. `gar compare` writes results folders, by default results/NAME.")
     runs, faults = [], []
     files = sorted(file for file in path.glob("*-seed-*.json") if not file.name.endswith(".failed.json"))
     for file in files:

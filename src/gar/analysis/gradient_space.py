@@ -1,4 +1,4 @@
-"""One problem in gradient space: vectors of the responses and the anchor, in the two directions that show most."""
+"""One problem in gradient space: responses and anchor, projected onto the two directions that explain most."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from gar.scoring import signal_means
 Floats = NDArray[np.float64]
 
 _MAX_PROBLEMS = 12
-"""The problem to show is chosen among so many."""
+"""Problems to choose from, where none is named."""
 _ANCHOR_COLOUR = "#D55E00"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientSpace:
-    """Responses to one problem, as the plane around the anchor shows them.
+    """Responses to one problem, in a plane through the anchor.
 
     Attributes:
         policy: Name of the model or run.
@@ -34,10 +34,10 @@ class GradientSpace:
         origin: Where the responses come from, in words.
         points: [responses, 2]; the anchor lies at 0.
         alignment: Cosine of each response with the anchor.
-        eligible: Right and in format; the others are gated: no bonus, whatever their alignment.
+        eligible: Correct and well formatted. The others are gated: no bonus, whatever their alignment.
         texts: The responses.
-        shown_fraction: Share of the squared distances from the anchor that the two directions show.
-        num_without_signal: Responses left out, without a usable vector.
+        shown_fraction: Share of the squared distances from the anchor that the two directions explain.
+        num_without_signal: Responses left out because they have no usable vector.
         notes: What the plane cannot show.
     """
 
@@ -75,7 +75,7 @@ def anchored_plane(vectors: Floats, anchor: Floats) -> tuple[Floats, float]:
         anchor: [hidden].
 
     Returns:
-        [responses, 2] and the share of the squared distances that it shows, 1 where all are 0.
+        [responses, 2], and the share of the squared distances that they explain; 1 where all are 0.
     """
     offsets = np.asarray(vectors, np.float64) - np.asarray(anchor, np.float64)
     left, sizes, _ = np.linalg.svd(offsets, full_matrices=False)
@@ -94,14 +94,14 @@ def gradient_space(
 
     Args:
         policy: Policy of a run, or a model.
-        problem_id: The problem; None: of a few, the one with most different correct responses.
+        problem_id: The problem; None: the one with most distinct correct responses among the first few.
         num_samples: Fresh responses to draw; 0: the recorded ones of `step`.
-        step: Step of the recorded ones; None: the last.
+        step: Step of the recorded responses; None: the last.
         seed: Seed of the sampling.
 
     Raises:
-        DataError: No problem with that id, or none with an expert solution, or nothing of it can be scored.
-        RecordError: Recorded responses are asked for and not there.
+        DataError: No problem with that id has an expert solution, or nothing can be scored.
+        RecordError: Recorded responses are asked for, and there are none.
     """
     origin, groups = choose_groups(
         policy, problem_id=problem_id, num_samples=num_samples, step=step, seed=seed, max_problems=_MAX_PROBLEMS
@@ -114,12 +114,12 @@ def gradient_space(
     best = max(spaces, key=_interest)
     if len(spaces) == 1:
         return best
-    note = f"Chosen among {len(spaces)} problems for its many different correct responses."
+    note = f"Chosen among {len(spaces)} problems: it has most distinct correct responses."
     return replace(best, notes=[*best.notes, note])
 
 
 def _interest(space: GradientSpace) -> tuple[int, int]:
-    """How many different correct responses there are, and how many different gated ones."""
+    """Number of distinct correct responses, and of distinct gated ones."""
     texts = np.array(space.texts, dtype=object)
     return len(set(texts[space.eligible])), len(set(texts[~space.eligible]))
 
@@ -132,7 +132,7 @@ def _space(policy: Policy, group: SequenceGroup, origin: str) -> GradientSpace:
     eligible = np.array(group.eligible, dtype=bool)[usable]
     notes = [*policy.notes]
     if not (vectors[-1] != 0).any():
-        notes.append("The anchor has no usable vector: alignment is 0 and the origin is no direction.")
+        notes.append("The anchor has no usable vector: every alignment is 0.")
     if not eligible.any():
         notes.append("No response is correct: all are gated, and none gets a bonus.")
     if not usable.all():
@@ -177,7 +177,7 @@ def gradient_space_figure(space: GradientSpace) -> Figure:
 
 
 def _draw_points(figure: Figure, axes: Axes, space: GradientSpace) -> None:
-    """Draw points whose shape says who gets a bonus, colour the alignment, size how many equal responses there are."""
+    """Draw the responses: shape by kind, colour by alignment, size by the number of equal responses."""
     sizes = np.array([14 + 10 * np.sqrt(space.texts.count(text) - 1) for text in space.texts])
     norm = Normalize(min(-0.2, space.alignment.min(initial=0)), max(0.2, space.alignment.max(initial=0)))
     shades = None
@@ -195,7 +195,7 @@ def _draw_points(figure: Figure, axes: Axes, space: GradientSpace) -> None:
 
 
 def gradient_space_output(space: GradientSpace) -> Output:
-    """What the command writes and shows."""
+    """The table, data and figure of the command."""
     texts, distances = np.array(space.texts, dtype=object), np.linalg.norm(space.points, axis=1)
     rows: list[Sequence[Cell]] = []
     for label, mask in space.kinds.items():
@@ -205,7 +205,7 @@ def gradient_space_output(space: GradientSpace) -> Output:
     return Output(
         name="gradient-space",
         title=f"Problem {space.problem_id} in the gradient space of {space.policy}: n = {len(space.points)}",
-        headings=("", "n", "different", "mean alignment", "lowest", "highest", "distance in the plane"),
+        headings=("", "n", "distinct", "mean alignment", "lowest", "highest", "distance in the plane"),
         rows=rows,
         data=pa.table(
             {

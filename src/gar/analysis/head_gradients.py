@@ -1,4 +1,4 @@
-"""Exact inner products of the head's gradients of a response and its anchor, which the theory is about.
+"""Exact inner products of the LM head's gradients for a response and its anchor: the subject of the paper's theory.
 
 They come from Gram matrices of errors and hidden states (`gar.core.tangent_kernel`), in float64; the [vocab, hidden]
 matrices are never formed.
@@ -16,9 +16,9 @@ from gar.models.families import ModelParts, evaluation_mode
 from gar.spans import TokenSequence
 
 STEP_SIZE = 1e-3
-"""Length of a step of the head."""
+"""Length of a gradient step of the head."""
 SCALE = 1e-4
-"""Step of the central differences of the loss as hidden states grow."""
+"""Step of central differences in the relative size of the hidden states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def _logits(parts: ModelParts, hidden: Tensor) -> Tensor:
 def pair_measures(
     parts: ModelParts, response: TokenGradients, anchor: TokenGradients, *, plain_logits: bool
 ) -> dict[str, float]:
-    """The quantities of the statements by name; the loss after a step only where the logits are the head's output."""
+    """The quantities in the paper's statements, by name; `anchor_loss_decrease` is NaN without `plain_logits`."""
     vectors = unit_rows(torch.stack([_mean_vector(parts, tokens) for tokens in (response, anchor)])).double()
     split = kernel_decomposition(response.errors, response.hidden, anchor.errors, anchor.hidden)
     squares = [output_layer_kernel(t.errors, t.hidden, t.errors, t.hidden) for t in (response, anchor)]
@@ -100,7 +100,7 @@ def separating_threshold(vectors: Tensor) -> float:
 
 
 def scale_error(parts: ModelParts, tokens: TokenGradients) -> float:
-    """Relative difference of sum_j s_j and the slope of the loss as hidden states grow, by central differences."""
+    """Relative difference of sum_j s_j and the slope of the loss in the size of the hidden states."""
     losses = [
         torch.nn.functional.cross_entropy(_logits(parts, (1 + eta) * tokens.hidden), tokens.target_ids)
         for eta in (SCALE, -SCALE)

@@ -1,4 +1,4 @@
-"""Means with intervals. Values may come in clusters: responses to one problem are alike, not independent."""
+"""Means with intervals. Values may come in clusters: responses to one problem are not independent."""
 
 from dataclasses import dataclass
 

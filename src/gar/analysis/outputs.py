@@ -18,9 +18,9 @@ from gar.records import write_atomic, write_parquet
 Cell = str | int | float | None
 
 _LONGEST_NUMBER = 32
-"""Characters, interval included."""
+"""Characters of a number with its interval. A longer cell is a sentence."""
 _NARROWEST = 24
-"""Characters of a column of sentences."""
+"""Least characters of a column of sentences."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,8 +36,8 @@ class Output:
         figure: None where there is nothing to draw.
         notes: What the output cannot show, and what is odd about the input.
         html: A page instead of a figure.
-        text: Markdown, where there is more to say than the table holds.
-        numbers: All numbers as JSON, where the table rounds them.
+        text: Markdown with more than the table holds.
+        numbers: All numbers, for JSON, where the table rounds them.
     """
 
     name: str
@@ -88,7 +88,7 @@ def present(output: Output, folder: str | Path) -> None:
 
 
 def _whole_width(table: Table) -> int:
-    """The width at which no number and no name is broken; columns of sentences fold."""
+    """The smallest width at which no number and no name is broken; columns of sentences fold."""
     console = Console(width=10_000)
     fixed = [
         measure_renderables(console, console.options, [*column.cells, column.header]).maximum

@@ -36,8 +36,8 @@ class Policy:
         source: Where the weights come from.
         problems: Problems of the run, or of the data asked for.
         config: Settings of the run; the defaults where there is no run.
-        run: The run folder, if it is one.
-        notes: What a reader must know of it.
+        run: The run folder; None for a model.
+        notes: Caveats for the reader.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Policy:
 
     @property
     def signal(self) -> SignalSettings:
-        """Signal settings of the run, of this policy, with the span that its response format implies."""
+        """The run's signal settings, under the policy as it is, with the span that the response format implies."""
         span = self.config.signal.span or ("think" if self.config.verify.format == "think-answer" else "response")
         return self.config.signal.model_copy(update={"span": span, "policy": "current"})
 
@@ -69,7 +69,7 @@ class Policy:
         )
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of a prompt, as the run has them."""
+        """Token ids of a prompt, encoded as in the run."""
         return encode_prompt(self.tokenizer, prompt, chat_template_kwargs=self.config.trl.get("chat_template_kwargs"))
 
     def with_anchors(self) -> list[Problem]:
@@ -81,8 +81,8 @@ class Policy:
         anchored = [problem for problem in self.problems if problem.anchors]
         if not anchored:
             raise DataError(
-                f"{self.config.data.source}: none of its {len(self.problems)} problems has an expert solution, and "
-                "there is nothing to align with. silent-groups and cost need none."
+                f"{self.config.data.source}: none of its {len(self.problems)} problems has an expert solution to align "
+                "with. silent-groups and cost need none."
             )
         return anchored
 
@@ -116,7 +116,7 @@ def load_policy_of(
         data: Problems as `gar train --data.source` takes them; None: the run's own, else the embedded task that the
             model is for.
         split: Split of the data; None: the run's own, else test of a generated task, else train.
-        settings: Values by section, as in a configuration file. They take the place of the run's, or of the defaults.
+        settings: Values by section, as in a configuration file. They override the run's, or the defaults.
 
     Raises:
         GarError: The folder, the model or the problems cannot be read.
@@ -162,9 +162,9 @@ def _model_path(run: RunContents | None, config: RunConfig, subject: str) -> tup
         return str(final), []
     whole = [path for path in marked_checkpoints(run.folder) if (path / "config.json").is_file()]
     if whole:
-        return str(whole[-1]), [f"There is no final model: {whole[-1].name} takes its place."]
+        return str(whole[-1]), [f"There is no final model: {whole[-1].name} is used instead."]
     return config.model.path, [
-        f"The run has saved no model yet: {config.model.path}, which it starts from, takes its place."
+        f"The run has saved no model yet: {config.model.path}, from which it started, is used instead."
     ]
 
 
@@ -202,13 +202,13 @@ def sampled_groups(
 def recorded_groups(policy: Policy, step: int | None = None) -> tuple[int, list[ResponseGroup]]:
     """The groups that a run recorded at one step, by default the last, with the anchors of their problems.
 
-    The record holds text. Encoding it again need not give the token ids that were sampled.
+    Records hold text, and encoding it again may not give the token ids that were sampled.
 
     Returns:
         The step and its groups.
 
     Raises:
-        RecordError: The policy is not that of a run, or the run has no rollouts of that step.
+        RecordError: The policy is a model without a run, or the run has no rollouts of that step.
     """
     if policy.run is None:
         raise RecordError(f"{policy.name}: a model has no recorded rollouts; give a run folder.")
@@ -240,11 +240,11 @@ def choose_groups(
     """Fresh responses to one problem or to the first `max_problems`; with `num_samples` 0, the recorded ones of `step`.
 
     Returns:
-        Where the responses come from, in words, and their groups.
+        The source of the responses, in words, and their groups.
 
     Raises:
         DataError: No problem with that id has an expert solution.
-        RecordError: Recorded responses are asked for and not there.
+        RecordError: Recorded responses are asked for, and there are none.
     """
     anchored = {problem.id: problem for problem in policy.with_anchors()}
     if problem_id is not None and problem_id not in anchored:
@@ -260,7 +260,7 @@ def choose_groups(
 
 
 def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:
-    """The parts of some groups that can be scored; groups without a usable anchor or response are left out."""
+    """The responses and anchors that can be scored; groups without a usable anchor or response are left out."""
     reader = GroupReader(policy.model, policy.tokenizer, rule=policy.span_rule, head_rows=policy.parts.weight.shape[0])
     by_id = {problem.id: problem for problem in policy.problems}
     scorable = []

@@ -21,7 +21,7 @@ PENALTY = -0.6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposition:
-    """A statement of the paper and what became of it.
+    """A statement of the paper, and whether it holds.
 
     Attributes:
         name: Where the paper states it.
@@ -39,7 +39,7 @@ class Proposition:
 
 
 def tally(num_holding: int, num_cases: int, cases: str) -> str:
-    """For how many cases a statement holds, in words that do not mistake "no case" for "every case".
+    """The number of cases in which a statement holds, in words: "no case" is not "every case".
 
     >>> tally(3, 3, "pairs"), tally(1, 3, "pairs"), tally(0, 0, "pairs")
     ('holds for all 3 pairs', 'fails for 2 of 3 pairs', 'not tested: no pairs')

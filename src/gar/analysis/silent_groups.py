@@ -1,4 +1,4 @@
-"""Silent groups: how many there are, how many the bonus rescues, and how large the advantages of these are."""
+"""Silent groups: how many there are, how many the bonus rescues, and how large the rescued groups' advantages are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class SilentGroups:
         group_size: Responses in a group; the most frequent count.
         counts: Groups by kind.
         num_rescued: By kind, groups that are silent under the outcome and not with the bonus.
-        advantages: Mean size of the advantages by `STD_FLOORS`, of the rescued all-correct groups and of the mixed
+        advantages: Mean absolute advantage at each of `STD_FLOORS`, of the rescued all-correct groups and of the mixed
             ones, under `normalisation`; NaN where there is no such group.
         normalisation: The run's, or the variant `paper`.
         data: A row per group: step, group_index, kind, silent_outcome, silent_shaped, reward_std, advantage_mean_abs.
@@ -76,7 +76,7 @@ class SilentGroups:
 
 
 def silent_groups(run: str | Path) -> SilentGroups:
-    """The groups of a run by what the outcome and the bonus say of them, from its rollouts.
+    """Classify the groups of a run by outcome and bonus, from its rollouts.
 
     Raises:
         RecordError: The folder does not exist, or has no rollouts.
@@ -164,7 +164,7 @@ def _ranges(values: Floats, index: Ints) -> Floats:
 
 
 def _mean_sizes(rewards: Floats, index: Ints, normalisation: Normalisation) -> Floats:
-    """Mean size of the advantages of each group."""
+    """Mean absolute advantage of each group."""
     advantages = group_advantages(
         torch.tensor(rewards), torch.tensor(index), scale="std", ddof=normalisation.ddof, eps=normalisation.eps,
         std_floor=normalisation.std_floor or 0.0,
@@ -268,7 +268,7 @@ def _draw_floors(axes: Axes, groups: SilentGroups) -> None:
 
 
 def silent_groups_output(groups: SilentGroups) -> Output:
-    """What the command writes and shows."""
+    """The table, data and figure of the command."""
     by_kind, _ = _kinds(groups)
     sizes, std = (groups.data[name].to_numpy() for name in ("advantage_mean_abs", "reward_std"))
     rows: list[Sequence[Cell]] = []

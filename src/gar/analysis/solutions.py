@@ -1,4 +1,4 @@
-"""Solutions to problems, labelled by method and wording, from a file, and as a policy reads them."""
+"""Solutions labelled by method and wording: read from a file, and tokenised for a policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def read_solutions(path: str | Path) -> list[LabelledSolution]:
 
 
 def solution_sequences(policy: Policy, solutions: Sequence[LabelledSolution]) -> list[TokenSequence]:
-    """The solutions as the policy reads them."""
+    """The solutions as token sequences of the policy."""
     pieces = token_pieces(policy.tokenizer)
     rule = policy.span_rule
     return [

@@ -46,7 +46,7 @@ COLUMN_WIDTH, PAGE_WIDTH = 3.35, 6.95
 """Inches: one column of a two-column paper, and both."""
 
 _CAPTION_CHARACTERS_PER_INCH = 19
-"""Of 6.5 points. Usual text has 21 to the inch."""
+"""At 6.5 points. Ordinary text has 21, which leaves a margin."""
 
 PAPER: dict[Any, Any] = {
     **STYLE,
@@ -92,7 +92,7 @@ def paper_figure(height: float, width: float = PAGE_WIDTH) -> Iterator[Figure]:
 
 
 def add_caption(figure: Figure | SubFigure, text: str) -> None:
-    """Write what a reader needs to know, n above all, small below the panels, in lines that fit between the edges."""
+    """Write a small caption below the panels, wrapped to the width of the figure. It should state n."""
     characters = int(_CAPTION_CHARACTERS_PER_INCH * figure.bbox.width / figure.dpi)
     lines = [part for line in text.split("\n") for part in textwrap.wrap(line, characters)]
     figure.supxlabel("\n".join(lines), x=0.995, ha="right", size=6.5, color=MUTED)

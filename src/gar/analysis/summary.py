@@ -1,4 +1,4 @@
-"""The few numbers that say how a run went, from its run folder alone."""
+"""A summary of a run in a few numbers, from its run folder alone."""
 
 import statistics
 from collections.abc import Mapping

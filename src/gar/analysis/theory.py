@@ -26,7 +26,7 @@ from gar.errors import DataError
 Floats = NDArray[np.float64]
 
 _MIN_RESPONSES = 3
-"""A rank correlation within a problem needs so many different responses."""
+"""Distinct responses that a rank correlation within a problem needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,12 +75,12 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
     scored = ScoredGroups(**{name: torch.tensor(data[column]) for name, column in columns.items()})
     notes = list(policy.notes)
     if not plain:
-        notes.append("The model bends or scales its logits: the loss after a step of the head is not computed.")
+        notes.append("The model caps or scales its logits: the loss after a step of the head is not computed.")
     sampled = len(problems) * num_samples
     if len(rows) < sampled:
         notes.append(
-            f"{sampled - len(rows)} of {sampled} responses are left out: they are empty, or nothing of them or of "
-            "their expert solution can be scored. --template, --format and --max-tokens change how a model answers."
+            f"{sampled - len(rows)} of {sampled} responses are left out: they are empty, or they or their expert "
+            "solution have no token to score. --template, --format and --max-tokens change how a model answers."
         )
     if not data["eligible"].any():
         notes.append("No response is correct: statements about correct ones are not tested.")
@@ -273,7 +273,7 @@ def _draw_bounds(axes: Axes, data: dict[str, Floats]) -> None:
 
 
 def theory_output(check: TheoryCheck) -> Output:
-    """What the command writes and shows."""
+    """The table, data, figure and text of the command."""
     lines = [f"# Theory on {check.policy}", ""]
     for p in check.propositions:
         lines += [

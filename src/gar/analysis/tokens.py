@@ -7,6 +7,7 @@ import pyarrow as pa
 from gar.analysis.outputs import Cell, Output
 from gar.analysis.policies import Policy, choose_groups
 from gar.analysis.tokens_page import TokenPage, render_tokens, token_shares
+from gar.data.problems import prompt_text
 from gar.errors import DataError
 from gar.scoring import GarScorer, ResponseGroup, ResponseScore
 from gar.types import Problem
@@ -28,11 +29,11 @@ def token_shares_of(
 
     Args:
         policy: Policy of a run, or a model.
-        problem_id: Only this problem; None: the one with most different correct responses.
+        problem_id: Only this problem; None: the one with most distinct correct responses.
         response_index: Only this response of its group.
         step: Step of the recorded rollouts; None: the last.
-        num_samples: Draw so many fresh responses instead. A model has no recorded ones and draws 8.
-        max_responses: Show at most so many, correct ones first, then by alignment.
+        num_samples: Fresh responses to draw; 0: the recorded ones. A model has none and draws 8.
+        max_responses: Largest number of responses to show, correct ones first, then by alignment.
         seed: Seed of the sampling.
 
     Raises:
@@ -61,7 +62,7 @@ def token_shares_of(
 
 
 def _interest(group: ResponseGroup) -> int:
-    """Groups with most different correct responses come first."""
+    """Sort key: groups with most distinct correct responses come first."""
     return -len({str(r) for r, right in zip(group.responses, group.eligible or (), strict=False) if right})
 
 
@@ -87,12 +88,11 @@ def _page(
     if len(scored) > max_responses:
         notes.append(f"{max_responses} of {len(scored)} scored responses are shown, correct ones first.")
     scored.sort(key=lambda score: (not score.eligible, -(score.alignment or 0.0)))
-    prompt = problem.prompt
     return TokenPage(
         policy=policy.name,
         origin=origin,
         problem_id=problem.id,
-        prompt=prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt),
+        prompt=prompt_text(problem.prompt),
         expert=problem.anchors[0].text,
         responses=scored[:max_responses],
         notes=notes,
@@ -100,7 +100,7 @@ def _page(
 
 
 def tokens_output(page: TokenPage) -> Output:
-    """What the command writes and shows."""
+    """The table, data and page of the command."""
     rows: list[Sequence[Cell]] = []
     for response in page.responses:
         scored = [(share, token) for token, share in token_shares(response) if share is not None]

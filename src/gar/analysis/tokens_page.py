@@ -1,6 +1,6 @@
 """The page of `gar analyze tokens`: each token of a response shaded by its share, beside the expert solution.
 
-The file loads nothing: no script, no picture, no font. It is light or dark as the reader's system is.
+The file loads nothing: no script, no picture, no font. It follows the light or dark mode of the reader's system.
 """
 
 import html
@@ -83,8 +83,8 @@ def render_tokens(page: TokenPage) -> str:
         f"<h1>Share of each token in the alignment: <bdi>{policy}</bdi>, problem <bdi>{problem}</bdi></h1>"
         f"<p class=text dir=auto>{html.escape(page.prompt)}</p>"
         f"<p class=meta>{len(page.responses)} responses (<bdi>{origin}</bdi>). The alignment is the sum of the shares "
-        "of the scored tokens. Shades are relative to the largest share of a response. Grey tokens are outside "
-        "of the scored span. Point at a token to read its share; the largest stand below each response.</p>"
+        "of the scored tokens. Shades are relative to the largest share of a response. Grey tokens lie outside "
+        "the scored span. Hover over a token to read its share; the largest are listed below each response.</p>"
         "<p class='meta key'><span class=less style='--a:.4'>away from the expert</span><span class=scale></span>"
         "<span class=more style='--a:.4'>towards the expert</span></p>"
         f"{notes}{shown}</html>\n"

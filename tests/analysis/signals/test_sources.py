@@ -7,7 +7,7 @@ import pytest
 
 from gar.analysis.policies import Policy
 from gar.analysis.signals.questions import Questions
-from gar.analysis.signals.sources import for_text, questions_for, read_rated, sample_questions, text_soundness
+from gar.analysis.signals.sources import Scope, for_text, questions_for, read_rated, sample_questions, text_soundness
 from gar.analysis.signals.tokens import read_solutions_as
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import DataError
@@ -38,11 +38,6 @@ def test_text_soundness_checks_what_it_can_read(text, label):
     assert text_soundness(PROBLEM, text) == label
 
 
-def ask(policy: Policy, path, **changes) -> Questions:
-    options = dict(solutions=path, expert=None, num_problems=10, skip=0, seed=0)
-    return questions_for(policy, **(options | changes))
-
-
 def rated(question: str, right: str) -> dict:
     return {
         "question": question,
@@ -58,7 +53,7 @@ def test_questions_for_rated_solutions(embedded, tmp_path):
     first = read_rated(path, embedded)[0]
     assert (first.expert, first.right) == ("It is 3 + 4 = 7.", ["Add 0:\n0 + 4 = 7\n7 + 0 = 7\nA: 7"])
     assert first.wrong == ["3 + 4 = 8\nA: 8"]
-    questions = ask(embedded, path, num_problems=2, skip=1)
+    questions = questions_for(embedded, Scope(solutions=path, num_problems=2, skip=1))
     assert {triple.problem_id for triple in questions.triples} == {"line-2", "line-3"}
     assert {triple.question for triple in questions.triples} == {"own", "sound", "natural"}
 
@@ -76,8 +71,8 @@ def test_questions_for_labelled_solutions_are_those_of_the_task(embedded, tmp_pa
         for p in embedded.problems[:3] for method in ("stepwise", "running") for wording in ("symbols", "words")
     ]  # fmt: skip
     path = write_jsonl(tmp_path / "labelled.jsonl", rows)
-    labelled = ask(embedded, path, expert="stepwise")
-    task = questions_for(embedded, solutions=None, expert=None, num_problems=3, skip=0, seed=0)
+    labelled = questions_for(embedded, Scope(solutions=path, expert="stepwise"))
+    task = questions_for(embedded, Scope(num_problems=3))
 
     def asked(questions: Questions) -> set:
         texts = [solution.text for solution in questions.solutions]
@@ -113,7 +108,7 @@ def test_for_text_looks_for_tags_in_the_solutions(embedded, tmp_path, text, span
 
 def test_sample_questions_of_the_embedded_policy(embedded):
     questions = Questions()
-    note = sample_questions(questions, embedded, skip=1, num_problems=4, num_samples=16, seed=0)
+    note = sample_questions(questions, embedded, Scope(skip=1, sampled_problems=4))
     assert note.endswith(f"{len(questions.triples)} pairs of a sound and an unsound one.")
     assert "of 64 responses to 4 problems are right" in note
     assert questions.triples
@@ -124,7 +119,7 @@ def test_sample_questions_of_the_embedded_policy(embedded):
 
 def test_sample_questions_without_experts_says_so(embedded):
     bare = replace(embedded, problems=[replace(problem, anchors=()) for problem in load_arithmetic("test")[:2]])
-    note = sample_questions(Questions(), bare, skip=0, num_problems=2, num_samples=2, seed=0)
+    note = sample_questions(Questions(), bare, Scope())
     assert note == "sampled: no problem with an expert solution."
 
 
@@ -132,7 +127,7 @@ def test_read_solutions_as_agrees_with_a_pass_of_the_whole_model(embedded):
     """Log-probabilities and hidden states of `transformers` itself, one sequence at a time."""
     import torch
 
-    questions = questions_for(embedded, solutions=None, expert=None, num_problems=2, skip=0, seed=0)
+    questions = questions_for(embedded, Scope(num_problems=2))
     read = read_solutions_as(embedded, questions.solutions, anchors=[0])
     prompt, text = questions.solutions[1].prompt, questions.solutions[1].text
     ids = embedded.tokenizer(prompt)["input_ids"] + embedded.tokenizer.encode(text, add_special_tokens=False)

@@ -45,7 +45,7 @@ def test_signals_output_holds_every_share(study, tmp_path):
     assert f"{mean.mean_better:.3f} / {mean.mean_worse:.3f}" in output.text
     # 1: lengths never differ where one value is changed
     assert numbers["equal_lengths"]["text"]["sound: wrong value"]["num_triples"] == 12
-    assert any(note.startswith("not asked, for want of data: natural") for note in output.notes)
+    assert any(note.startswith("not asked, since there is no data for it: natural") for note in output.notes)
 
 
 def test_signals_output_of_questions_without_a_scored_pair_has_no_nan(study):
@@ -80,5 +80,5 @@ def test_signal_study_of_a_file_samples_no_problems_that_nobody_named(embedded, 
 
 def test_signal_study_without_a_question_says_so(embedded, tmp_path):
     path = write_jsonl(tmp_path / "labelled.jsonl", [{"prompt": "1+1=", "solution": "[ = 2 ]", "method": "a"}])
-    with pytest.raises(DataError, match="embedded: no question can be asked, since no two solutions"):
+    with pytest.raises(DataError, match="embedded: there is no question to ask: no two solutions"):
         signal_study(embedded, Scope(solutions=path))

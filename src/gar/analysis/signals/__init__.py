@@ -1,1 +1,1 @@
-"""A bench for similarities of responses and anchors: questions, similarities, and how often each ranks rightly."""
+"""A benchmark of similarities between responses and anchors: questions, similarities, and how often each is right."""

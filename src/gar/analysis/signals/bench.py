@@ -1,4 +1,4 @@
-"""How often each similarity ranks rightly: every similarity, every question, with intervals over problems."""
+"""How often each similarity ranks a pair correctly, for every question, with intervals over problems."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from gar.analysis.signals.tokens import SolutionTokens
 Floats = NDArray[np.float64]
 
 EQUAL_LENGTH = 0.05
-"""Solutions whose numbers of tokens differ by no more, relative to the longer, are equally long."""
+"""Two solutions count as equally long if their lengths differ by at most this share of the longer one."""
 _TIE = 1e-9
-"""Similarities closer than this are equal. Far below the rounding of float32: only equal inputs tie."""
+"""Similarities closer than this are equal. It is far below float32 rounding, so that only equal inputs tie."""
 _NUM_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """Share of triples that a similarity ranks rightly, a tie counting half.
+    """Share of triples that a similarity ranks correctly; a tie counts half.
 
     Attributes:
         share: NaN without triples.
         low: Lower end of the 95 % interval by bootstrap over problems; `high` is the upper end.
-        mean_better: Mean similarity of the pairs that should be the more alike, `mean_worse` of the others.
-        num_triples: n, without those where a solution has no token.
-        num_problems: Among them.
+        mean_better: Mean similarity of the pairs that should rank first, `mean_worse` of the others.
+        num_triples: Triples, without those in which a solution has no token.
+        num_problems: Problems of these triples.
     """
 
     share: float
@@ -48,7 +48,7 @@ class Bench:
 
     Attributes:
         shares: By similarity, then by question and kind.
-        equal_lengths: The same of the triples whose two solutions are equally long.
+        equal_lengths: The same for the triples whose two solutions are equally long.
         data: A row for each triple.
     """
 
@@ -63,7 +63,7 @@ def run_bench(
     """Ask every similarity every question.
 
     Args:
-        triples: What is asked; at least one.
+        triples: At least one.
         tokens: Tokens of the solutions that the triples name.
         similarities: By name.
     """
@@ -74,7 +74,7 @@ def run_bench(
     changed = [  # the solutions that a triple compares: responses, or anchors
         (t.better[0], t.worse[0]) if t.better[1] == t.worse[1] else (t.better[1], t.worse[1]) for t in triples
     ]
-    lengths = np.array([[len(tokens[one]), len(tokens[two])] for one, two in changed])
+    lengths = np.array([[len(tokens[index]) for index in pair] for pair in changed])
     alike = np.abs(lengths[:, 0] - lengths[:, 1]) <= EQUAL_LENGTH * lengths.max(1)
     columns = np.array([f"{t.question}: {t.kind}" for t in triples])
     problems = np.array([t.problem_id for t in triples])
@@ -119,7 +119,7 @@ def rank_share(scores: Floats, problems: NDArray) -> Share:
 
     Args:
         scores: [3, triples]: 1, 0 or 0.5 for a win, the similarity of the better pair, and that of the worse one.
-        problems: Which problem a triple is of.
+        problems: Problem of each triple.
     """
     wins, better, worse = scores
     if not len(wins):

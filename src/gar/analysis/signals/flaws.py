@@ -1,4 +1,4 @@
-"""Sound solutions with one planted flaw each. All end in the right answer; five ways to get there wrongly."""
+"""Sound solutions with one planted flaw each, of five kinds. All of them still end in the right answer."""
 
 import random
 import re
@@ -22,7 +22,7 @@ def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.
         problem: The problem.
         other: A problem with as many operations, whose work is shown instead.
         wording: Wording of all solutions.
-        rng: Where wrong digits and places come from.
+        rng: Source of wrong digits and places.
     """
     right, foreign = running_values(problem), running_values(other)
     task = task_of(problem)
@@ -66,15 +66,15 @@ def split_answer(text: str) -> tuple[list[str], str]:
 
 
 def text_flaws(text: str, other: str, rng: random.Random) -> dict[str, str]:
-    """Flawed versions of a right solution in lines of text, by flaw; those that its lines allow.
+    """Flawed versions of a right solution in lines of text, by flaw, as far as its lines allow them.
 
-    A value counts as intermediate where a later line has a result too, and two lines as dependent where the second one
-    computes with the result of the first.
+    A value is intermediate if a later line has a result too. Two lines are dependent if the second one computes with
+    the result of the first.
 
     Args:
         text: The solution, with a last line `A: 7` or `#### 7`.
         other: A solution to another problem, whose lines are shown instead.
-        rng: Where wrong digits and places come from.
+        rng: Source of wrong digits and places.
     """
     lines, answer = split_answer(text)
     results = [_RESULT.search(line) for line in lines]
@@ -99,7 +99,7 @@ def text_flaws(text: str, other: str, rng: random.Random) -> dict[str, str]:
 
 
 def _other_value(value: str, rng: random.Random) -> str:
-    """Another number with as many digits: the last digit is another one."""
+    """The number with another last digit."""
     return value[:-1] + str((int(value[-1]) + rng.randrange(1, 10)) % 10)
 
 

@@ -1,4 +1,4 @@
-"""What a similarity is asked: which of two pairs of response and anchor is the more alike."""
+"""The questions to a similarity: which of two pairs of response and anchor is more alike?"""
 
 import itertools
 import random
@@ -14,15 +14,15 @@ from gar.types import Problem, Prompt
 QUESTIONS = {
     "equal-wording": "same method in other words, or another method in these other words",
     "over-wording": "same method in other words, or another method in the anchor's words",
-    "own": "the own problem's anchor, or another problem's",
+    "own": "the anchor of the same problem, or of another problem",
     "sound": "a sound solution, or the same one with a planted flaw",
     "sampled": "of the policy's own right answers, a sound or an unsound one",
     "natural": "a right solution, or another writer's wrong one",
 }
-"""Which of the two should be ranked first is named first."""
+"""The one that should rank first is named first."""
 
 _MOST_RESPONSES = 2
-"""Right and wrong responses to a problem that are asked about."""
+"""Right responses, and wrong ones, that are used of each problem."""
 
 NEAREST = "nearest in length"
 """Kind of the triples of `own` whose other anchor was chosen by its length. They count under equal lengths alone."""
@@ -35,9 +35,9 @@ class Triple:
     Attributes:
         question: One of `QUESTIONS`.
         kind: The other method, the flaw, or where the other anchor comes from.
-        problem_id: What intervals are over.
-        better: Response and anchor that should be the more alike.
-        worse: The others.
+        problem_id: The problem, over which intervals are resampled.
+        better: Response and anchor that should be more alike.
+        worse: The other pair.
     """
 
     question: str
@@ -56,7 +56,7 @@ class Questions:
     _known: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def index_of(self, solution: LabelledSolution) -> int:
-        """The solution's index; it is added where it is new."""
+        """The solution's index; a new solution is added."""
         key = (solution.problem_id, solution.text)
         if key not in self._known:
             self._known[key] = len(self.solutions)
@@ -66,21 +66,27 @@ class Questions:
     def ask_response(
         self, question: str, kind: str, anchor: LabelledSolution, better: LabelledSolution, worse: LabelledSolution
     ) -> None:
-        """Which of two responses is more like the anchor?"""
-        one, two, target = (self.index_of(solution) for solution in (better, worse, anchor))
-        if one != two:
+        """Ask which of two responses is more like the anchor, unless they are the same text."""
+        first, second, target = (self.index_of(solution) for solution in (better, worse, anchor))
+        if first != second:
             self.triples.append(
-                Triple(question=question, kind=kind, problem_id=anchor.problem_id, better=(one, target),
-                       worse=(two, target))
+                Triple(question=question, kind=kind, problem_id=anchor.problem_id, better=(first, target),
+                       worse=(second, target))
             )  # fmt: skip
 
     def ask_anchor(
         self, kind: str, response: LabelledSolution, right: LabelledSolution, other: LabelledSolution
     ) -> None:
-        """Which of two anchors is the response more like?"""
-        one, better, worse = (self.index_of(solution) for solution in (response, right, other))
+        """Ask which of two anchors is more like the response."""
+        index, better, worse = (self.index_of(solution) for solution in (response, right, other))
         self.triples.append(
-            Triple(question="own", kind=kind, problem_id=response.problem_id, better=(one, better), worse=(one, worse))
+            Triple(
+                question="own",
+                kind=kind,
+                problem_id=response.problem_id,
+                better=(index, better),
+                worse=(index, worse),
+            )
         )
 
 
@@ -98,9 +104,9 @@ def ask_labelled(
 
     Args:
         questions: Receives the triples.
-        solutions: Several to a problem. Where wordings are unknown, all count as equal.
+        solutions: Several per problem. Unknown wordings count as equal.
         expert: The method of anchors; None: every solution is the anchor once.
-        length: Gives the length of a solution, to find another problem's anchor that is as long.
+        length: Length of a solution, used to find an anchor of another problem that is as long.
         seed: Seed for drawing other problems.
     """
     rng = random.Random(seed)
@@ -122,7 +128,7 @@ def ask_labelled(
 
 
 def _elsewhere(anchors: Sequence[LabelledSolution], anchor: LabelledSolution) -> list[LabelledSolution]:
-    """Anchors of other problems, in the anchor's words where that is known."""
+    """Anchors of other problems, in the same wording where that is known."""
     return [other for other in anchors if other.problem_id != anchor.problem_id and other.wording == anchor.wording]
 
 
@@ -137,16 +143,26 @@ def _ask_own(
     if not others:
         return
     questions.ask_anchor("any", response, anchor, rng.choice(others))
-    gap = min(abs(length(other) - length(anchor)) for other in others)
-    nearest = [other for other in others if abs(length(other) - length(anchor)) == gap]
-    questions.ask_anchor(NEAREST, response, anchor, rng.choice(nearest))
+    questions.ask_anchor(NEAREST, response, anchor, _nearest(others, anchor, length, rng))
+
+
+def _nearest(
+    others: Sequence[LabelledSolution],
+    solution: LabelledSolution,
+    length: Callable[[LabelledSolution], int],
+    rng: random.Random,
+) -> LabelledSolution:
+    """The solution nearest in length, drawn at random among equally near ones."""
+    gaps = [abs(length(other) - length(solution)) for other in others]
+    least = min(gaps)
+    return rng.choice([other for other, gap in zip(others, gaps, strict=True) if gap == least])
 
 
 # --------------------------------------------------------------------------------------------------- the embedded task
 
 
 def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) -> None:
-    """Ask all but `sampled` of problems of an embedded task: each method in each wording, anchors the expert's."""
+    """Ask all but `sampled` of problems of an embedded task: each method in each wording, with the expert's anchors."""
     experts: dict[str, SolutionMethod] = {
         problem.id: task_of(problem).method_of("expert", problem) for problem in problems
     }
@@ -178,9 +194,9 @@ def _chain_solution(problem: Problem, text: str) -> LabelledSolution:
 
 
 def chain_soundness(problem: Problem, text: str) -> str:
-    """Whether every written step of a solution of an embedded task is right: "sound", else what it is instead.
+    """Whether every written step of a solution of an embedded task is right: "sound", else how it fails.
 
-    "guess": no steps. "wrong step": a step that is not the problem's, or a method that is none.
+    "guess": there are no steps. "wrong step": a step is wrong, or the text follows no known method.
     """
     parsed = parse_solution(text)
     if parsed.method in ("guess", "padded-guess"):
@@ -211,8 +227,8 @@ def ask_sampled(
         questions: Receives the triples.
         problem: Its first anchor is the anchor.
         right: Responses that are verified and well formatted.
-        soundness: "sound", or how a response is not.
-        most_pairs: Largest number of pairs of a sound and an unsound response; of more, an even choice.
+        soundness: "sound", or how a response fails.
+        most_pairs: Largest number of pairs of a sound and an unsound response; more are thinned evenly.
     """
 
     def solution(text: str) -> LabelledSolution:
@@ -220,10 +236,10 @@ def ask_sampled(
 
     labels = {text: soundness(problem, text) for text in dict.fromkeys(right)}
     sound = [text for text, label in labels.items() if label == "sound"]
-    pairs = [(one, two) for one in sound for two in labels if labels[two] != "sound"]
-    for one, two in pairs[:: max(1, -(-len(pairs) // most_pairs))]:
+    pairs = [(better, worse) for better in sound for worse in labels if labels[worse] != "sound"]
+    for better, worse in pairs[:: max(1, -(-len(pairs) // most_pairs))]:
         anchor = solution(problem.anchors[0].text)
-        questions.ask_response("sampled", labels[two], anchor, solution(one), solution(two))
+        questions.ask_response("sampled", labels[worse], anchor, solution(better), solution(worse))
 
 
 # ---------------------------------------------------------------------------------------------------- GSM8K solutions
@@ -231,7 +247,7 @@ def ask_sampled(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RatedSolutions:
-    """A problem with its expert solution and solutions of models, right and wrong ones."""
+    """A problem with its expert solution, and right and wrong solutions of models."""
 
     problem_id: str
     prompt: Prompt
@@ -250,13 +266,15 @@ def ask_rated(questions: Questions, problems: Sequence[RatedSolutions], seed: in
             response = _rated(problem, text)
             if text == problem.expert or not others:
                 continue
-            _ask_own(questions, response, anchor, others, lambda solution: len(solution.text), rng)
-            gap = min(abs(len(other.text) - len(text)) for other in others)
-            nearest = rng.choice([other for other in others if abs(len(other.text) - len(text)) == gap])
-            for kind, flawed in text_flaws(text, nearest.text, rng).items():
+            _ask_own(questions, response, anchor, others, _characters, rng)
+            for kind, flawed in text_flaws(text, _nearest(others, response, _characters, rng).text, rng).items():
                 questions.ask_response("sound", kind, anchor, response, _rated(problem, flawed))
             for wrong in problem.wrong[:_MOST_RESPONSES]:
                 questions.ask_response("natural", "another writer", anchor, response, _rated(problem, wrong))
+
+
+def _characters(solution: LabelledSolution) -> int:
+    return len(solution.text)
 
 
 def _rated(problem: RatedSolutions, text: str) -> LabelledSolution:

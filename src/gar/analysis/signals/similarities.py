@@ -1,7 +1,7 @@
 """The table of similarities: solution tokens of a response and of an anchor in, one number out.
 
-A new one is a function and a line of `SIMILARITIES`. Each is also asked with the vectors of the policy that the run
-started from, unless it is one of `CONTROLS`.
+A new similarity is a function and a line of `SIMILARITIES`. Each one is also tried with the vectors of the policy that
+the run started from; `CONTROLS` are not.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, m
 from gar.core.token_match import TokenMatch, ordered_match, token_match
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]
-"""Number for a response and an anchor. NaN where one of them has no token."""
+"""The likeness of a response and an anchor; neither is empty."""
 
 
 def printed(response: SolutionTokens, anchor: SolutionTokens) -> float:
@@ -66,7 +66,7 @@ def ordered_scaled(response: SolutionTokens, anchor: SolutionTokens) -> float:
 
 
 def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Half the sum of two cosines: `gradient` sees the method past the words, `unit` the single step."""
+    """Half the sum of two cosines: `gradient` tells methods apart in other words, `unit` single wrong steps."""
     tokens = _alone(response.gradients)
     return float(cosine_sum(tokens, response.hidden, anchor.gradients, anchor.hidden).similarity)
 
@@ -127,7 +127,7 @@ CONTROLS: dict[str, Similarity] = {
     "length": length,
     "log-probability": log_probability,
 }
-"""What a similarity must beat, or at least not lose to."""
+"""Baselines for a similarity."""
 
 
 def all_similarities(*, with_start: bool) -> dict[str, Similarity]:

@@ -1,9 +1,9 @@
-"""Where questions come from: the embedded task, labelled solutions, rated solutions, and the policy's own samples."""
+"""Sources of questions: the embedded task, labelled solutions, rated solutions, and the policy's own samples."""
 
 import ast
 import operator
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,37 +31,50 @@ _LONGEST_CALCULATION = 100
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
-def questions_for(
-    policy: Policy, *, solutions: str | Path | None, expert: str | None, num_problems: int, skip: int, seed: int
-) -> Questions:
-    """All questions but `sampled`: of a file of solutions, or of an embedded task's problems.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """The questions to ask, and how many of each.
 
-    Args:
-        policy: Whose tokenizer says which solutions are equally long.
+    Attributes:
         solutions: A file with labelled solutions (prompt, solution, method) or rated ones (question, ground_truth, and
-            columns with solution and is_correct).
+            columns with solution and is_correct); None: the policy's problems, if they are an embedded task's.
         expert: The method of anchors; None: the expert's of an embedded task, every method of a file.
-        num_problems: At most so many.
-        skip: Problems to leave out before those.
-        seed: Seed for drawing other problems and flaws.
+        num_problems: Most problems to use, after the first `skip`.
+        skip: Problems to leave out.
+        sampled_problems: Problems for the policy itself to answer; 0 leaves `sampled` out.
+        num_samples: Responses to each of those.
+        seed: Seed for drawing other problems, flaws and samples.
+    """
+
+    solutions: str | Path | None = None
+    expert: str | None = None
+    num_problems: int = 60
+    skip: int = 0
+    sampled_problems: int = 60
+    num_samples: int = 16
+    seed: int = 0
+
+
+def questions_for(policy: Policy, scope: Scope) -> Questions:
+    """All questions but `sampled`: of a file of solutions, or of an embedded task's problems.
 
     Raises:
         RecordError: The file cannot be read.
         DataError: A row of it lacks a column.
     """
-    questions, chosen = Questions(), slice(skip, skip + num_problems)
-    if solutions is None:
+    questions, chosen = Questions(), slice(scope.skip, scope.skip + scope.num_problems)
+    if scope.solutions is None:
         if policy.config.data.source in EMBEDDED_TASKS:
-            ask_chain(questions, policy.problems[chosen], seed)
+            ask_chain(questions, policy.problems[chosen], scope.seed)
         return questions
-    if "ground_truth" in next(iter(read_jsonl(solutions)), {}):
-        ask_rated(questions, read_rated(solutions, policy)[chosen], seed)
+    if "ground_truth" in next(iter(read_jsonl(scope.solutions)), {}):
+        ask_rated(questions, read_rated(scope.solutions, policy)[chosen], scope.seed)
         return questions
-    labelled = read_solutions(solutions)
+    labelled = read_solutions(scope.solutions)
     ids = set(list(dict.fromkeys(solution.problem_id for solution in labelled))[chosen])
     kept = [solution for solution in labelled if solution.problem_id in ids]
     lengths = {id(s): len(t.positions) for s, t in zip(kept, solution_sequences(policy, kept), strict=True)}
-    ask_labelled(questions, kept, expert, lambda solution: lengths[id(solution)], seed)
+    ask_labelled(questions, kept, scope.expert, lambda solution: lengths[id(solution)], scope.seed)
     return questions
 
 
@@ -92,7 +105,7 @@ def read_rated(path: str | Path, policy: Policy) -> list[RatedSolutions]:
 
 
 def for_text(policy: Policy, solutions: str | Path | None) -> Policy:
-    """A model's policy as it reads plain text: no tags in responses, and a chat's prompts where it has one.
+    """The policy set up for plain text: responses without tags, and chat prompts where it has a chat template.
 
     A run keeps the format it was trained on, and so do the embedded task and solutions with thinking tags.
 
@@ -117,21 +130,20 @@ def _as_chat(prompt: Prompt, tokenizer: Any) -> Prompt:
     return [{"role": "user", "content": prompt}] if tokenizer.chat_template else f"{prompt}\n"
 
 
-def sample_questions(
-    questions: Questions, policy: Policy, *, skip: int, num_problems: int, num_samples: int, seed: int
-) -> str:
+def sample_questions(questions: Questions, policy: Policy, scope: Scope) -> str:
     """Ask `sampled` of fresh responses to the policy's problems with an expert solution, after the first `skip`.
 
     Returns:
-        What came of it, in a sentence.
+        A sentence with the counts.
     """
-    problems = [problem for problem in policy.problems if problem.anchors][skip : skip + num_problems]
+    anchored = [problem for problem in policy.problems if problem.anchors]
+    problems, num_samples = anchored[scope.skip : scope.skip + scope.sampled_problems], scope.num_samples
     if not problems:
         return "sampled: no problem with an expert solution."
     before = len(questions.triples)
     soundness = chain_soundness if policy.config.data.source in EMBEDDED_TASKS else text_soundness
     num_right = 0
-    for group in read_sequences(policy, sampled_groups(policy, problems, num_samples=num_samples, seed=seed)):
+    for group in read_sequences(policy, sampled_groups(policy, problems, num_samples=num_samples, seed=scope.seed)):
         right = [text for text, eligible in zip(group.texts, group.eligible, strict=True) if eligible]
         num_right += len(right)
         ask_sampled(questions, group.problem, right, soundness)
@@ -144,7 +156,7 @@ def sample_questions(
 def text_soundness(problem: Problem, text: str) -> str:
     """Whether the calculations of a text are right: "sound", "wrong step", or "no steps" where it has none.
 
-    Only `numbers and + - * / = number` is checked, so that a wrong thought with right arithmetic passes.
+    Only equations of numbers and + - * / are checked, so that wrong reasoning with right arithmetic passes.
     """
     lines, _ = split_answer(text)
     checked = [verdict for line in lines for verdict in map(_holds, _EQUATION.finditer(line)) if verdict is not None]
@@ -152,7 +164,7 @@ def text_soundness(problem: Problem, text: str) -> str:
 
 
 def _holds(match: re.Match[str]) -> bool | None:
-    """Whether an equation is right; None for one that is no calculation."""
+    """Whether an equation is right; None if it is not a calculation."""
     left = re.sub(r"[$,%]", "", match["left"]).replace("x", "*").replace("×", "*").strip()
     if len(left) > _LONGEST_CALCULATION:
         return None
@@ -165,10 +177,10 @@ def _holds(match: re.Match[str]) -> bool | None:
 
 
 def _value(node: ast.AST) -> float | None:
-    """A calculation's value; None for a number alone.
+    """The value of a calculation; None for a number alone.
 
     Raises:
-        ValueError: It is no calculation with the four operations.
+        ValueError: It is not a calculation with the four operations.
     """
 
     def number(part: ast.AST) -> float:

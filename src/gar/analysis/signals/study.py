@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -15,7 +14,7 @@ from gar.analysis.policies import Policy
 from gar.analysis.signals.bench import Bench, Share, run_bench
 from gar.analysis.signals.questions import QUESTIONS
 from gar.analysis.signals.similarities import CONTROLS, all_similarities
-from gar.analysis.signals.sources import for_text, questions_for, sample_questions
+from gar.analysis.signals.sources import Scope, for_text, questions_for, sample_questions
 from gar.analysis.signals.tokens import read_solutions_as
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
 from gar.errors import ConfigError, DataError
@@ -23,31 +22,8 @@ from gar.settings import EMBEDDED_TASKS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
-    """What is asked, and of how much.
-
-    Attributes:
-        solutions: A file of labelled or rated solutions; None: the policy's problems, if they are the embedded task.
-        expert: The method of anchors among labelled solutions.
-        num_problems: At most so many, after the first `skip`.
-        skip: Problems to leave out.
-        sampled_problems: Problems that the policy answers itself; 0 leaves `sampled` out.
-        num_samples: Responses to each of those.
-        seed: Seed for drawing other problems, flaws and samples.
-    """
-
-    solutions: str | Path | None = None
-    expert: str | None = None
-    num_problems: int = 60
-    skip: int = 0
-    sampled_problems: int = 60
-    num_samples: int = 16
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SignalStudy:
-    """A bench, and what it was run on."""
+    """A bench, with the policy and the problems that it was run on."""
 
     policy: str
     initial: str | None
@@ -60,12 +36,12 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
     """Ask every similarity every question that the policy's data allow.
 
     Args:
-        policy: Whose gradients, problems and samples.
-        scope: What to ask, and how much of it.
-        initial: The policy that the run started from, for the similarities that keep to it; None: there is no other.
+        policy: The policy that gives gradients, problems and samples.
+        scope: The questions.
+        initial: The policy that the run started from, to try the similarities with its vectors; None: none.
 
     Raises:
-        ConfigError: The two policies do not read text alike.
+        ConfigError: The two policies have different tokenizers.
         DataError: There is nothing to ask.
     """
     if initial is not None and initial.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
@@ -74,23 +50,14 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
             "with --initial."
         )
     policy = for_text(policy, scope.solutions)
-    questions = questions_for(
-        policy, solutions=scope.solutions, expert=scope.expert, num_problems=scope.num_problems, skip=scope.skip,
-        seed=scope.seed,
-    )  # fmt: skip
+    questions = questions_for(policy, scope)
     notes = list(policy.notes)
-    # Solutions from a file and problems from nowhere: the embedded task is the default, not what was asked for.
+    # With solutions from a file and no source of problems, the embedded task is only the default: leave it out.
     if scope.sampled_problems and (scope.solutions is None or policy.config.data.source not in EMBEDDED_TASKS):
-        notes.append(
-            sample_questions(
-                questions, policy, skip=scope.skip, num_problems=scope.sampled_problems, num_samples=scope.num_samples,
-                seed=scope.seed,
-            )
-        )  # fmt: skip
+        notes.append(sample_questions(questions, policy, scope))
     if not questions.triples:
         raise DataError(
-            f"{policy.name}: no question can be asked, since no two solutions are to be compared with one anchor. "
-            + " ".join(notes)
+            f"{policy.name}: there is no question to ask: no two solutions share an anchor. " + " ".join(notes)
         )
     anchors = {pair[1] for triple in questions.triples for pair in (triple.better, triple.worse)}
     tokens = read_solutions_as(policy, questions.solutions, anchors, initial)
@@ -105,7 +72,7 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
 
 
 def signals_output(study: SignalStudy) -> Output:
-    """What the command writes and shows."""
+    """The table, data, figure, page and numbers of the command."""
     bench = study.bench
     columns = list(next(iter(bench.shares.values())))
     rows = [
@@ -115,10 +82,10 @@ def signals_output(study: SignalStudy) -> Output:
     absent = [question for question in QUESTIONS if not any(column.startswith(f"{question}:") for column in columns)]
     notes = [*study.notes, "least: the smallest share of the row. Intervals: the JSON, the page and the figure."]
     if absent:
-        notes.append(f"not asked, for want of data: {', '.join(absent)}.")
+        notes.append(f"not asked, since there is no data for it: {', '.join(absent)}.")
     return Output(
         name="signals",
-        title=f"Share of pairs ranked rightly, {study.policy}: {study.num_problems:,} problems",
+        title=f"Share of pairs ranked correctly, {study.policy}: {study.num_problems:,} problems",
         headings=("", *(column.replace(": ", ":\n") for column in columns), "least"),
         rows=rows,
         data=bench.data,
@@ -164,7 +131,7 @@ def _page(study: SignalStudy) -> str:
     """Shares with intervals, and the mean similarities behind them, in Markdown."""
     bench = study.bench
     tables = [
-        ("Share of pairs ranked rightly", bench.shares, _interval),
+        ("Share of pairs ranked correctly", bench.shares, _interval),
         ("The same, pairs of equal length (within 5 %)", bench.equal_lengths, _interval),
         ("Mean similarity of the better and the worse pairs", bench.shares, _means),
     ]
@@ -189,7 +156,7 @@ def _means(share: Share) -> str:
 
 
 def signals_figure(study: SignalStudy) -> Figure:
-    """Similarities by questions: each share in its cell, its interval below; purple is right, orange is wrong."""
+    """Similarities by questions: each cell has a share and its interval. Purple is right, orange is wrong."""
     shares = study.bench.shares
     columns = list(next(iter(shares.values())))
     values = np.array([[row[column].share for column in columns] for row in shares.values()])
@@ -214,7 +181,7 @@ def signals_figure(study: SignalStudy) -> Figure:
             spine.set_visible(False)
         add_caption(
             figure,
-            f"{study.policy}: share of pairs ranked rightly, 95 % intervals over {study.num_problems} problems. "
+            f"{study.policy}: share of pairs ranked correctly, 95 % intervals over {study.num_problems} problems. "
             "Bold: at least 0.9 in the whole interval. Below the line: controls.",
         )
     return figure

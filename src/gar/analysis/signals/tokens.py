@@ -1,4 +1,4 @@
-"""What a policy makes of solutions, token by token: what similarities compare."""
+"""Gradients, hidden states and log-probabilities of each token of a solution: the input of similarities."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from gar.settings import SignalSettings
 from gar.spans import TokenSequence, token_pieces
 
 _LOGIT_ROWS = 64
-"""Tokens whose logits exist at one time."""
+"""Tokens whose logits are in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ class SolutionTokens:
         log_probs: Log-probability of each token, [tokens].
         text: What the tokens decode to.
         sizes: Root mean square of each dimension of g_t * h_t over the tokens of all anchors, [hidden].
-        initial: The same of the policy that the run started from; itself where there is no other.
+        initial: The same under the policy that the run started from; None where there is no other.
     """
 
     gradients: Tensor
@@ -49,25 +49,25 @@ class SolutionTokens:
 
     @property
     def scaled(self) -> Tensor:
-        """g_t * h_t with each dimension divided by its usual size, so that no few dimensions decide a cosine."""
+        """g_t * h_t with each dimension divided by its usual size, so that a few dimensions do not decide a cosine."""
         return torch.where(self.sizes > 0, self.products / self.sizes, 0.0)
 
     @property
     def at_start(self) -> "SolutionTokens":
-        """What the policy that the run started from makes of them."""
+        """The same tokens under the policy that the run started from."""
         return self if self.initial is None else self.initial
 
 
 def read_solutions_as(
     policy: Policy, solutions: Sequence[LabelledSolution], anchors: Collection[int], initial: Policy | None = None
 ) -> list[SolutionTokens]:
-    """Each solution as the policy sees it, and as the policy saw it that its run started from.
+    """The tokens of each solution under the policy, and under the policy that its run started from.
 
     Args:
-        policy: Whose gradients.
-        solutions: What to read, each after its own prompt.
-        anchors: Which of them are anchors, by index: sizes of dimensions are theirs.
-        initial: With the same tokenizer; None: the policy itself.
+        policy: The policy that gives gradients.
+        solutions: The solutions, each read after its own prompt.
+        anchors: Indices of the anchors, which give the sizes of dimensions.
+        initial: The policy that the run started from, with the same tokenizer; None: there is no other.
     """
     sequences = solution_sequences(policy, solutions)
     pieces = token_pieces(policy.tokenizer)
@@ -101,11 +101,11 @@ def _tokens(
             ]
         )
         for row, i in enumerate(members):
-            mine = tokens.response_index == row
+            of_row = tokens.response_index == row
             read[i] = replace(
                 read[i],
-                gradients=gradients[mine].cpu(),
-                hidden=tokens.hidden[mine].float().cpu(),
-                log_probs=log_probs[mine].cpu(),
+                gradients=gradients[of_row].cpu(),
+                hidden=tokens.hidden[of_row].float().cpu(),
+                log_probs=log_probs[of_row].cpu(),
             )
     return read

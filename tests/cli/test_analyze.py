@@ -2,8 +2,7 @@
 
 import pytest
 
-from gar.cli.analyze import _parser
-from gar.cli.analyze_signals import asked_settings
+from gar.cli.analyze import _parser, _settings
 from gar.cli.main import main
 from gar.records import RunFolder
 
@@ -55,13 +54,13 @@ def test_analyze_help_names_every_analysis(capsys):
 @pytest.mark.parametrize("name", ["gradient-space", "tokens", "signals", "theory"])
 def test_analyze_takes_settings_for_a_model_without_a_run(name):
     given = ["--template", "boxed", "--format", "none", "--max-tokens", "9", "--dtype", "bfloat16"]
-    assert asked_settings(_parser().parse_args([name, "model", *given])) == {
+    assert _settings(_parser().parse_args([name, "model", *given])) == {
         "data": {"template": "boxed"},
         "verify": {"format": "none"},
         "trl": {"max_completion_length": 9},
         "model": {"dtype": "bfloat16"},
     }
-    assert asked_settings(_parser().parse_args([name, "model"])) == {}
+    assert _settings(_parser().parse_args([name, "model"])) == {}
 
 
 @pytest.mark.parametrize("name", ["ablation", "sensitivity"])
@@ -85,11 +84,7 @@ def test_analyze_refuses_to_sample_too_few(name, number, words, capsys):
 
 
 def test_analyze_method_study_is_signals_by_its_old_name(tmp_path, capsys):
-    few = ["--problems", "2", "--sampled-problems", "0", "--out"]
-    assert main(["analyze", "method-study", "embedded", *few, str(tmp_path / "old")]) == 0
+    few = ["--problems", "2", "--sampled-problems", "0", "--out", str(tmp_path)]
+    assert main(["analyze", "method-study", "embedded", *few]) == 0
     assert "method-study is part of: gar analyze signals" in capsys.readouterr().err
-    assert main(["analyze", "signals", "embedded", *few, str(tmp_path / "new")]) == 0
-    old, new = ((tmp_path / name / "signals.json").read_text() for name in ("old", "new"))
-    assert old == new
-    assert main(["analyze", "signals", "embedded", "--problems", "-1"]) == 2
-    assert "must be at least 0, got -1" in capsys.readouterr().err
+    assert (tmp_path / "signals.json").exists()

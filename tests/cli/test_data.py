@@ -206,7 +206,7 @@ def test_prepare_filters_by_anchor_and_length(write_rows, tmp_path, capsys, toke
         "set aside while drawing: anchor longer than 3 tokens": 1,
         "problems written": 1,
     }
-    assert "Fewer than the 9 asked for: the source has no more." in output
+    assert "Fewer than the 9 requested: the source has no more." in output
     assert [problem.id for problem in load_problems(str(out)).problems] == ["n-3"]
 
 

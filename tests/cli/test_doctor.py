@@ -174,7 +174,7 @@ def test_doctor_help_explains_statuses_and_exit_status(capsys):
     assert ended.value.code == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("usage: gar doctor [-h] [--json] [--folder FOLDER]")
-    assert "missing: optional, and not there" in out
+    assert "missing: optional and not installed" in out
     assert "Exit status 1 where something required is wrong, else 0." in out
 
 

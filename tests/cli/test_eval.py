@@ -75,7 +75,7 @@ def test_eval_says_how_to_go_on_when_interrupted(monkeypatch, capsys):
 
     monkeypatch.setattr(gar.evaluation.sampling, "generate", interrupt)
     assert main(["eval", "run", "embedded", *SET]) == 130
-    assert "gar eval: interrupted; the same command goes on from here." in capsys.readouterr().err
+    assert "gar eval: interrupted; run the same command again to continue." in capsys.readouterr().err
 
 
 def test_eval_list_names_the_sets_and_where_they_come_from(capsys):

@@ -50,7 +50,7 @@ def test_contamination_of_a_clean_set_is_zero(tmp_path: Path, wide: None, capsys
     benchmark = write(tmp_path / "own.jsonl", PROBLEM.format(3, 4))
     assert main([train, "--benchmark", benchmark]) == 0
     printed = capsys.readouterr().out
-    assert "1 rows of the training set hold no problem to train on" in printed
+    assert "1 rows of the training set hold no usable problem" in printed
     assert "problem  " not in printed  # no example
 
 

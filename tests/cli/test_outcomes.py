@@ -9,13 +9,13 @@ import pytest
 
 from gar.cli import outcomes
 from gar.cli.main import main
-from gar.cli.outcomes import DEGENERATE, GradedResponses, degenerate
+from gar.cli.outcomes import DEGENERATE, degenerate
 from gar.data.arithmetic import load_arithmetic
 
 
-def result(**changes: Any) -> GradedResponses:
+def sentence_of(**changes: Any) -> str:
     values: dict[str, Any] = {"total": 12, "format": "think-answer", "well_formatted": 12, "statuses": {"ok": 12}}
-    return GradedResponses(**values | changes)
+    return degenerate(**values | changes)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def result(**changes: Any) -> GradedResponses:
     ],
 )
 def test_degenerate_says_nothing_of_an_ordinary_result(changes):
-    assert degenerate(result(**changes)) == ""
+    assert sentence_of(**changes) == ""
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_degenerate_says_nothing_of_an_ordinary_result(changes):
     ],
 )
 def test_degenerate_names_the_fault_and_the_flag_that_mends_it(changes, sentence, flag):
-    text = degenerate(result(**changes))
+    text = sentence_of(**changes)
     assert sentence in text
     assert flag in text
     assert "\n" not in text
 
 
 def test_degenerate_does_not_advise_the_format_that_was_used():
-    assert "--format" not in degenerate(result(format="none", statuses={"unparsed": 12}))
+    assert "--format" not in sentence_of(format="none", statuses={"unparsed": 12})
 
 
 def rows(path: Path, **changes: Any) -> str:

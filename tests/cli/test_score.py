@@ -176,7 +176,7 @@ def test_score_says_how_to_go_on_when_interrupted(tmp_path, monkeypatch, capsys)
 
     monkeypatch.setattr(gar.scoring.files, "score_file", interrupt)
     assert main(["score", "embedded", write_jsonl(tmp_path / "rows.jsonl", [row_of(0)])]) == 130
-    assert "gar score: interrupted; the same command goes on from here." in capsys.readouterr().err
+    assert "gar score: interrupted; run the same command again to continue." in capsys.readouterr().err
 
 
 def test_score_killed_in_the_middle_loses_and_repeats_nothing(tmp_path):

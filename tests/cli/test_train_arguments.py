@@ -238,7 +238,7 @@ def test_train_names_the_file_of_an_unknown_variant(capsys, file):
         (["--trl.reward_weights=[1, 2"], "--trl.reward_weights: not valid YAML"),
         (["--signal.sparse_threshold=0.1"], "signal.sparse_threshold was removed in gar 0.1.0"),
         (["--signal.gate-threshold", "0.0"], "signal.gate_threshold was removed in gar 0.1.0"),
-        (["--preset", "demo", "--override"], "--override goes with --resume"),
+        (["--preset", "demo", "--override"], "--override needs --resume"),
         (["--preset", "dmo"], "unknown preset 'dmo', expected one of "),
     ],
 )
@@ -259,7 +259,7 @@ def test_train_explains_what_it_refuses(capsys, arguments, error):
             ["--variant", "papr"],
             "--variant must be one of paper, paper-thresholds, released; got 'papr'.",
         ),
-        (["--dry-run", "run.yaml"], "what is 'run.yaml'? It stands where a flag is expected."),
+        (["--dry-run", "run.yaml"], "unexpected argument 'run.yaml' where a flag is expected."),
         (["--seed"], "--seed needs a value (INT)."),
         (["--preset"], "argument --preset: expected one argument."),
         (["--beta", "1"], "--beta is short for several settings: --reward.beta, --trl.beta. Name one of them."),

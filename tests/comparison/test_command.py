@@ -141,8 +141,8 @@ def test_compare_refuses_a_parameter_without_value(comparison, capsys):
     ("arguments", "text"),
     [
         (["tiny.yaml", "--slurm", "partition=gpu"], "--slurm is for jobs: add --executor slurm"),
-        (["tiny.yaml", "--executor", "slurm", "--gpus", "8"], "jobs ask for theirs: --slurm gpus_per_node=N"),
-        (["tiny.yaml", "--report", "--seed", "1"], "--report is of the whole comparison; leave --only and --seed out"),
+        (["tiny.yaml", "--executor", "slurm", "--gpus", "8"], "Jobs ask for their own: --slurm gpus_per_node=N"),
+        (["tiny.yaml", "--report", "--seed", "1"], "--report covers the whole comparison: leave out --only and --seed"),
         ([], "the following arguments are required: CONFIG.yaml"),
         (["tiny.yaml", "--workers", "0"], "argument --workers: must be at least 1, got 0"),
         (["tiny.yaml", "--report", "--dry-run"], "argument --dry-run: not allowed with argument --report"),

@@ -1,17 +1,12 @@
 """`gar analyze`: what a run or a model does, as data, a figure and a short table."""
 
 import argparse
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from gar.cli.analyze_signals import (
-    HELP,
-    add_signals_arguments,
-    asked_settings,
-    signals,
-    with_todays_name,
-)
 from gar.cli.parser import Parser, not_negative, positive
 from gar.data.prompts import PromptTemplate
 from gar.errors import ConfigError
@@ -31,13 +26,16 @@ short table. gar analyze NAME --help shows the options of NAME.
 
 
 def main(arguments: list[str]) -> int:
-    """Run one analysis: write its files, print its table and what it cannot show."""
+    """Run one analysis: write its files, print its table and notes."""
     if arguments and arguments[0] in _MOVED:
         raise ConfigError(
             f"{arguments[0]} is no longer part of the package. In a clone of its repository: "
             f"python -m studies.{arguments[0]} RESULTS"
         )
-    options = _parser().parse_args(with_todays_name(arguments))
+    if arguments and arguments[0] == "method-study":
+        print("method-study is part of: gar analyze signals", file=sys.stderr)
+        arguments = ["signals", *arguments[1:]]
+    options = _parser().parse_args(arguments)
     if "policy" in options:
         from gar.models.load import quiet_libraries
 
@@ -68,19 +66,20 @@ def _add_policy(
     help: str = "",
     count: Callable[[str], int] = positive,
 ) -> None:
-    """Add the options of every analysis that needs a model. The model of a run is its final one."""
+    """Add the options of every analysis that needs a model. For a run, the model is its final one."""
     parser.add_argument(
-        "--data", metavar="SOURCE", help="problems (default: the run's; of a model: arithmetic, or its own task)"
+        "--data", metavar="SOURCE", help="problems (default: the run's; for a model: arithmetic, or its own task)"
     )
-    parser.add_argument("--split", help="split of the data (default: the run's; of a model: test of a generated task, "
+    parser.add_argument("--split", help="split of the data (default: the run's; for a model: test of a generated task, "
                         "else train)")  # fmt: skip
-    parser.add_argument("--template", choices=get_args(PromptTemplate), help="of the prompts (default: the run's; of "
+    parser.add_argument("--template", choices=get_args(PromptTemplate), help="prompt template (default: the run's; for "
                         "a model: that of the format)")  # fmt: skip
-    parser.add_argument("--format", choices=get_args(ResponseFormat), help="of the responses (default: the run's; of a "
+    parser.add_argument("--format", choices=get_args(ResponseFormat), help="response format (default: the run's; for a "
                         "model: think-answer)")  # fmt: skip
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="longest fresh response (default: the run's; "
-                        "of a model: 64)")  # fmt: skip
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="of the weights (default: the checkpoint's)")
+                        "for a model: 64)")  # fmt: skip
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="dtype of the weights (default: the "
+                        "checkpoint's)")  # fmt: skip
     parser.set_defaults(policy=True)
     if num_samples is not None:
         parser.add_argument("--samples", type=count, default=num_samples, help=help)
@@ -90,7 +89,19 @@ def _add_policy(
 def _policy(options: argparse.Namespace) -> "Policy":
     from gar.analysis.policies import load_policy_of
 
-    return load_policy_of(options.subject, data=options.data, split=options.split, settings=asked_settings(options))
+    return load_policy_of(options.subject, data=options.data, split=options.split, settings=_settings(options))
+
+
+def _settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The settings given as options of a policy, by section."""
+    given = {
+        "data": {"template": options.template},
+        "verify": {"format": options.format},
+        "trl": {"max_completion_length": options.max_tokens},
+        "model": {"dtype": options.dtype},
+    }
+    chosen = {section: {k: v for k, v in values.items() if v is not None} for section, values in given.items()}
+    return {section: values for section, values in chosen.items() if values}
 
 
 # ------------------------------------------------------------------------------- options and output of each analysis
@@ -116,7 +127,7 @@ def _silent_groups(options: argparse.Namespace) -> "Output":
 def _add_gradient_space(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 64, "fresh responses; 0: the recorded rollouts (default: %(default)s)", not_negative)
     parser.add_argument(
-        "--problem", metavar="ID", help="default: of a few, the one with most different correct responses"
+        "--problem", metavar="ID", help="default: among the first few, the one with most distinct correct responses"
     )
     parser.add_argument("--step", type=positive, help="step of the recorded rollouts (default: the last)")
 
@@ -132,9 +143,9 @@ def _gradient_space(options: argparse.Namespace) -> "Output":
 
 def _add_tokens(parser: argparse.ArgumentParser) -> None:
     _add_policy(
-        parser, 0, "fresh responses; 0: the recorded rollouts, of a model 8 (default: %(default)s)", not_negative
+        parser, 0, "fresh responses; 0: the recorded rollouts, for a model 8 (default: %(default)s)", not_negative
     )
-    parser.add_argument("--problem", metavar="ID", help="default: that with most different correct responses")
+    parser.add_argument("--problem", metavar="ID", help="default: the one with most distinct correct responses")
     parser.add_argument("--response", type=int, metavar="INDEX", help="only this response of the group, from 0")
     parser.add_argument("--step", type=positive, help="step of the recorded rollouts (default: the last)")
     parser.add_argument("--show", type=positive, default=8, help="most responses to show (default: %(default)s)")
@@ -157,7 +168,44 @@ def _tokens(options: argparse.Namespace) -> "Output":
 
 def _add_signals(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 16, "fresh responses to each sampled problem (default: %(default)s)")
-    add_signals_arguments(parser)
+    parser.add_argument("--solutions", metavar="FILE.jsonl", help="labelled solutions (prompt, solution, method, and "
+                        "where known wording and id), or rated ones (question, ground_truth, and columns with solution "
+                        "and is_correct)")  # fmt: skip
+    parser.add_argument("--expert", metavar="METHOD", help="the method of anchors among labelled solutions")
+    parser.add_argument(
+        "--problems", type=not_negative, default=60, metavar="N", help="how many (default: %(default)s)"
+    )
+    parser.add_argument("--skip", type=not_negative, default=0, metavar="N", help="problems to leave out before those")
+    parser.add_argument(
+        "--sampled-problems", type=not_negative, default=60, metavar="N",
+        help="problems that the policy answers itself; 0: none (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--initial", metavar="MODEL", help="the policy that the model started from (default: the "
+                        "run's; for a model: none)")  # fmt: skip
+
+
+def _signals(options: argparse.Namespace) -> "Output":
+    from gar.analysis.policies import load_policy_of
+    from gar.analysis.signals.study import Scope, signal_study, signals_output
+    from gar.data.arithmetic import load_task
+    from gar.settings import EMBEDDED_TASKS
+
+    policy = _policy(options)
+    source = policy.config.data.source
+    if options.split is None and policy.run is not None and source in EMBEDDED_TASKS:
+        policy = replace(policy, problems=load_task(source, "test"))  # not those that the run was trained on
+    start = options.initial or (policy.config.model.path if policy.run else None)
+    initial = load_policy_of(start, settings=_settings(options)) if start and start != policy.source else None
+    scope = Scope(
+        solutions=options.solutions,
+        expert=options.expert,
+        num_problems=options.problems,
+        skip=options.skip,
+        sampled_problems=options.sampled_problems,
+        num_samples=options.samples,
+        seed=options.seed,
+    )
+    return signals_output(signal_study(policy, scope, initial))
 
 
 def _add_theory(parser: argparse.ArgumentParser) -> None:
@@ -191,9 +239,10 @@ _ANALYSES = {
     "gradient-space": ("RUN_OR_MODEL", "responses and anchor of one problem in two dimensions", _add_gradient_space,
                        _gradient_space),
     "tokens": ("RUN_OR_MODEL", "share of each token in the alignment, as an HTML heat map", _add_tokens, _tokens),
-    "signals": ("RUN_OR_MODEL", HELP, _add_signals, signals),
+    "signals": ("RUN_OR_MODEL", "which similarity recognises method, problem and a wrong step, in any wording",
+                _add_signals, _signals),
     "theory": ("RUN_OR_MODEL", "the paper's statements: do they hold for real responses, and in general", _add_theory,
                _theory),
     "cost": ("RUN_OR_RESULTS", "seconds per step by method and part, beside the counted cost", _add_cost, _cost),
 }  # fmt: skip
-"""Name -> subject, help, what adds its options, what makes its output."""
+"""Name -> subject, help, function that adds its options, function that makes its output."""

@@ -1,7 +1,7 @@
-"""Command lines in one style: aliases of flags, and each mistake in one line with the nearest right word.
+"""Command lines in one style: aliases of flags, and one-line errors that suggest the nearest known word.
 
 A setting is named by its place in a configuration (`--data.answer_field`). Every command also takes its last part alone
-where no other setting ends so (`--answer-field`), with hyphens or underscores, and the names of `_SAME`.
+if that is unique (`--answer-field`), with hyphens or underscores, and the names of `_SAME`.
 """
 
 import dataclasses
@@ -30,11 +30,11 @@ _SAME = (
     {"samples", "num-samples"},
     {"max-new-tokens", "max-tokens", "max-completion-length"},
 )
-"""Names of one setting in different commands."""
+"""Names that different commands use for the same setting."""
 
 
 class _Misread(Exception):
-    """What tyro found wrong."""
+    """An error of tyro's parser."""
 
     def __init__(self, event: ParseErrorEvent):
         super().__init__()
@@ -57,8 +57,8 @@ def parse(
         arguments: The command line.
         prog: The command.
         description: The beginning of its help.
-        call: `tyro.cli`, or another function of tyro.
-        options: Further options of `call`.
+        call: `tyro.cli`, or another entry point of tyro.
+        options: More options of `call`.
 
     Raises:
         UsageError: The command line cannot be understood.
@@ -89,7 +89,7 @@ def _raise(event: ParseErrorEvent) -> None:
 
 
 def _without_words(arguments: list[str], switches: Collection[str]) -> list[str]:
-    """`--overwrite True` as `--overwrite`, and `--overwrite False` as `--no-overwrite`: `gar train` writes the word."""
+    """Rewrite `--overwrite True`, the style of `gar train`, as `--overwrite`, and False as `--no-overwrite`."""
     kept: list[str] = []
     for argument in arguments:
         flag = kept[-1] if kept else ""
@@ -103,11 +103,11 @@ def _without_words(arguments: list[str], switches: Collection[str]) -> list[str]
 
 
 def flags(kind: Any, prefix: str = "--", of: type | None = None) -> Iterator[str]:
-    """Every flag of a class of settings or of a function, or those whose value is of one type.
+    """Every flag of a class of settings or of a function; with `of`, only those of that type.
 
-    Positional arguments are among them and do no harm.
+    Positional arguments are included, which does no harm.
     """
-    if isinstance(kind, dict):  # of commands
+    if isinstance(kind, dict):  # commands by name
         yield from (flag for command in kind.values() for flag in flags(command, of=of))
         return
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
@@ -122,10 +122,10 @@ def flags(kind: Any, prefix: str = "--", of: type | None = None) -> Iterator[str
 
 
 def spelled(argument: str, known: Sequence[str]) -> str:
-    """The argument under the name that the command knows it by.
+    """The argument with its flag's full name.
 
     Raises:
-        UsageError: Several settings end so.
+        UsageError: The name is short for several settings.
     """
     name, equals, value = argument.partition("=")
     if not name.startswith("--") or _same(name) in map(_same, known):
@@ -135,7 +135,7 @@ def spelled(argument: str, known: Sequence[str]) -> str:
     similar = [flag for flag in known if _leaf(flag) in names]
     exact = [flag for flag in similar if _leaf(flag) == leaf] or similar
     if "." in name.removeprefix("--"):
-        exact = [flag for flag in exact if "." not in flag.removeprefix("--")]  # of another section: another setting
+        exact = [flag for flag in exact if "." not in flag.removeprefix("--")]  # the same name in another section
     if len(exact) > 1:
         raise UsageError(f"{name} is short for several settings: {', '.join(exact)}. Name one of them.")
     return f"{exact[0]}{equals}{value}" if exact else argument
@@ -156,9 +156,10 @@ def _explained(event: ParseErrorEvent, arguments: Sequence[str], known: Sequence
     if isinstance(event, MissingArgs):
         if event.unrecognized_tokens:
             return unknown_argument(event.unrecognized_tokens, known, help)
-        names = [str(one.arg.lowered.metavar or one.arg.lowered.name_or_flags[0]) for one in event.missing_arguments]
-        flags = [one.arg.lowered.name_or_flags[0] for one in event.missing_arguments]
-        words = [f"{flag} {name}" if flag.startswith("--") else name for flag, name in zip(flags, names, strict=True)]
+        words = []
+        for missing in event.missing_arguments:
+            flag, metavar = missing.arg.lowered.name_or_flags[0], missing.arg.lowered.metavar
+            words.append(f"{flag} {metavar or flag}" if flag.startswith("--") else str(metavar or flag))
         return f"{', '.join(words)} is missing. {help}"
     argument = getattr(event, "argument", None)
     flag = argument.lowered.name_or_flags[-1] if argument else ""
@@ -173,7 +174,7 @@ def _explained(event: ParseErrorEvent, arguments: Sequence[str], known: Sequence
 
 
 def _refused(message: str, flag: str, argument: Any, arguments: Sequence[str]) -> str:
-    """A value of the wrong type or range. pydantic says which field of which section, and what it got."""
+    """Explain a value of the wrong type or range, from pydantic's message where it comes from there."""
     refusal = re.search(r"for \w+\n(?:(\w[\w.]*)\n)?\s+(.*?) \[type=\w+, input_value=(.*), input_type", message)
     if refusal:
         leaf, text, value = refusal[1] or "", refusal[2].removeprefix("Value error, "), refusal[3]

@@ -1,4 +1,4 @@
-"""`gar compare`: methods times seeds under equal terms, with tables, tests and figures."""
+"""`gar compare`: several methods over several seeds under equal conditions, with tables, tests and figures."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -17,8 +17,8 @@ _DESCRIPTION = """Train every method with every seed on the same problems in the
 run in its own process, and write tables with paired tests and figures into
 results/NAME/.
 
-A run is finished when its small JSON lies there: an interrupted comparison goes
-on with what is missing, and failed runs are tried again.
+A run is finished once its small JSON file exists: an interrupted comparison
+continues with the missing runs, and failed runs are tried again.
 
 As an array job of any scheduler, one run per job, in a shared folder:
   gar compare CONFIG.yaml --only LABEL --seed N
@@ -56,19 +56,19 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--workers",
         type=positive,
-        help="runs side by side (default: as the file says, or one per GPU, else per core)",
+        help="runs at a time (default: the file's setting, else one per GPU, else one per core)",
     )
-    parser.add_argument("--gpus", type=positive, help="GPUs to deal out to the workers (default: all visible ones)")
+    parser.add_argument("--gpus", type=positive, help="GPUs to share among the workers (default: all visible ones)")
     parser.add_argument(
         "--launch",
         default="",
         metavar="COMMAND",
         help="start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'",
     )
-    parser.add_argument("--only", metavar="LABEL", help="run this row alone, and write no tables")
-    parser.add_argument("--seed", type=int, metavar="N", help="run this seed alone, and write no tables")
+    parser.add_argument("--only", metavar="LABEL", help="run only this row, and write no tables")
+    parser.add_argument("--seed", type=int, metavar="N", help="run only this seed, and write no tables")
     parser.add_argument(
-        "--executor", choices=_EXECUTORS, help="make every run a job of a cluster, by submitit (extra 'cluster')"
+        "--executor", choices=_EXECUTORS, help="submit every run as a job, through submitit (extra 'cluster')"
     )
     parser.add_argument(
         "--slurm",
@@ -78,16 +78,16 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         help="parameters of the jobs: partition=gpu gpus_per_node=8 timeout_min=600 (default: a day)",
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--report", action="store_true", help="only write tables and figures from what is there")
+    mode.add_argument("--report", action="store_true", help="only write tables and figures of the results so far")
     mode.add_argument("--dry-run", action="store_true", help="show what would run and how long it takes, and stop")
-    mode.add_argument("--overwrite", action="store_true", help="start runs anew that were made under other settings")
+    mode.add_argument("--overwrite", action="store_true", help="run again what was made under other settings")
     options = parser.parse_args(arguments)
     if options.report and (options.only is not None or options.seed is not None):
-        parser.error("--report is of the whole comparison; leave --only and --seed out")
+        parser.error("--report covers the whole comparison: leave out --only and --seed")
     if options.slurm and not options.executor:
         parser.error("--slurm is for jobs: add --executor slurm")
     if options.gpus and options.executor:
-        parser.error("--gpus is of this machine; jobs ask for theirs: --slurm gpus_per_node=N")
+        parser.error("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N")
     return options
 
 

@@ -1,10 +1,10 @@
-"""What a command says while it works, on stderr."""
+"""Messages on stderr while a command works."""
 
 import os
 import sys
 
 
 def announce(text: str) -> None:
-    """Say what is going on, before the first slow import. Of several ranks the first one speaks."""
+    """Print what is going on, before the first slow import. Only rank 0 prints."""
     if os.environ.get("RANK", "0") == "0":
         print(f"gar: {text}", file=sys.stderr, flush=True)

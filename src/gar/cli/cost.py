@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
             flag, dest=name, type=type(default), default=default, metavar="N", help=f"{text} ({default})"
         )
     parser.add_argument(
-        "--generation-share", type=float, default=0.0, metavar="N", help="part of the step that generation takes (0)"
+        "--generation-share", type=float, default=0.0, metavar="N", help="share of the step spent on generation (0)"
     )
     for flag, kind, default, text in (
         ("--problems", int, 128, "groups of a step"),
@@ -64,8 +64,8 @@ def main(arguments: Sequence[str]) -> int:
         ("--tflops", float, 400.0, "TFLOP/s that a GPU reaches in training; an H100 has at most 989 in bfloat16"),
     ):
         parser.add_argument(flag, type=kind, default=default, metavar="N", help=f"{text} ({default:g})")
-    parser.add_argument("--no-checkpointing", action="store_true", help="activations are kept, not computed again")
-    parser.add_argument("--no-log-prob-pass", action="store_true", help="on policy without vLLM there is none")
+    parser.add_argument("--no-checkpointing", action="store_true", help="activations are kept, not recomputed")
+    parser.add_argument("--no-log-prob-pass", action="store_true", help="leave that pass out, as on policy")
     options = parser.parse_args(list(arguments))
     group = GroupShape(
         **{name: getattr(options, name) for name in GroupShape._fields if hasattr(options, name)},
@@ -120,5 +120,5 @@ def _print(options: argparse.Namespace, shape: ModelShape, group: GroupShape) ->
 
 
 def _amount(value: float) -> str:
-    """Three digits, or all of a large number."""
+    """The number with three significant digits; from 100 on, as a whole number."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""`gar data check` looks at a source of problems, `prepare` draws a subset, `slime` and `verl` write it for these."""
+"""`gar data`: `check` inspects a source of problems, `prepare` draws a subset, `slime` and `verl` convert it."""
 
 import dataclasses
 import functools
@@ -46,7 +46,7 @@ _COMPARED = {
 
 
 def main(args: list[str]) -> int:
-    """Run `gar data ...`. The exit status of `check` is what its verdict says."""
+    """Run `gar data ...`. The exit status of `check` is that of its verdict."""
     return parse(
         {"check": check, "prepare": prepare, "slime": slime, "verl": verl},
         args,
@@ -92,7 +92,7 @@ class Drawing:
     num_problems: int
     """Size of the subset."""
     seed: int = 0
-    """Which subset."""
+    """Seed of the draw."""
     require_anchor: bool = True
     """Leave out problems without an expert solution."""
     tokenizer: str | None = None
@@ -267,7 +267,7 @@ def _print_subset(subset: Subset, out: Path, num_wanted: int) -> None:
     console = Console(highlight=False)
     console.print(_counts_table(str(out), counts))
     if len(subset.problems) < num_wanted:
-        console.print(f"Fewer than the {num_wanted:,} asked for: the source has no more.", style="bold")
+        console.print(f"Fewer than the {num_wanted:,} requested: the source has no more.", style="bold")
     console.print(f"sha256 {hashlib.sha256(out.read_bytes()).hexdigest()}", soft_wrap=True)
 
 

@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         prog="gar doctor",
         description="Show versions, devices, engines and extras, what each makes possible, and what to install for the "
         "rest. Tries the embedded model and the verification of one answer. Takes seconds, needs no network.",
-        epilog="ok: there and right. missing: optional, and not there. wrong: says what to do. "
+        epilog="ok: present and working. missing: optional and not installed. wrong: says what to do. "
         "Exit status 1 where something required is wrong, else 0.",
     )
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _json(check: Check) -> dict[str, Any]:
-    """The keys of `--json`, which others read: the state stands under "found"."""
+    """The keys of `--json`, a public format: the state is under "found"."""
     return {"found" if name == "state" else name: value for name, value in dataclasses.asdict(check).items()}
 
 
@@ -75,7 +75,7 @@ def _table(checks: Sequence[Check]) -> Table:
 
 
 def _is_plain(check: Check) -> bool:
-    """A dependency that is as it should be needs no line of its own."""
+    """Whether a check shares a line with others: a dependency with a good version."""
     return check.name not in _MAIN and check.status == "ok"
 
 

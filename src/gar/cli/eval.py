@@ -1,4 +1,4 @@
-"""`gar eval`: measure models on benchmarks, in three stages that each go on where they were stopped."""
+"""`gar eval`: measure models on benchmarks, in three stages that resume where they were stopped."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gar.cli.arguments import parse
 from gar.cli.console import announce
-from gar.cli.outcomes import DEGENERATE, DONE, GradedResponses, degenerate
+from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.cli.parser import nearest
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.job import GenerateJob, ScoreSettings
@@ -29,14 +29,14 @@ _OTHERS = {
 }
 _USAGE = """usage: gar eval STAGE [ARGUMENTS]
 
-Measure models on benchmarks. A stage that was killed goes on where it stopped.
+Measure models on benchmarks. A killed stage continues where it stopped.
 
   generate MODEL --benchmark NAME[,NAME]  sample into an append-only file
   score FOLDER [FOLDER ...]               a verdict for every sample, numbers
   compare A B [C ...]                     every model against the first, paired
   table A [B ...]                         one table: benchmarks, models, tests
   run MODEL --benchmark NAME[,NAME]       generate, score, print the numbers
-  list                                    the benchmarks that have a name
+  list                                    the known benchmarks
   contamination TRAIN --benchmark NAME    what training set and benchmark share
   audit FOLDER                            where graders disagree
 
@@ -46,7 +46,7 @@ Start with: gar eval run embedded --benchmark arithmetic
 _GENERATE = """Sample responses to every problem of some benchmarks:
   gar eval generate MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
 
-Killed at any moment, the same command goes on where it stopped.
+If it is killed, run the same command again to continue.
   MODEL      a Hub id, a local folder, a PEFT adapter, or "embedded"
   NAME       a name from `gar eval list`; NAME@REVISION of the Hub;
              NAME=FILE with the published columns; or a file of problems
@@ -85,13 +85,13 @@ class _CompareArguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run one stage. Parse first; torch is imported only where a model answers."""
+    """Run one stage. Arguments are parsed first; torch is imported only where a model answers."""
     stages = {
         "generate": (_generate, _GenerateArguments, _GENERATE),
         "score": (_score, _ScoreArguments, "Grade samples, and write the numbers into metrics.json beside them."),
         "compare": (_compare, _CompareArguments, _COMPARE),
         "run": (_run, _RunArguments, _RUN),
-        "list": (_list, Settings, "The benchmarks that have a name."),
+        "list": (_list, Settings, "The known benchmarks."),
     }
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE, end="", file=sys.stdout if arguments else sys.stderr)
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
     try:
         return stage(parse(kind, rest, prog=f"gar eval {name}", description=description)) or DONE
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; the same command goes on from here.") from None
+        raise KeyboardInterrupt("interrupted; run the same command again to continue.") from None
 
 
 def _generate(job: GenerateJob) -> None:
@@ -138,7 +138,7 @@ def _compare(arguments: _CompareArguments) -> None:
         console.print(_comparison_table([row for row in rows if (row.benchmark, row.label) == pair]))
     console.print(
         f"p: two-sided, over {rows[0].result.pairs}, Holm-corrected over models and sets of one measure.\n"
-        "MDE: the difference that these pairs would show four times in five."
+        "MDE: the true difference that a test of these pairs detects four times in five."
     )
     if arguments.out is not None:
         write_atomic(arguments.out, json_text([row.to_json() for row in rows], indent=1) + "\n")
@@ -158,9 +158,9 @@ def _list(_: Settings) -> None:
 
 
 def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
-    """The evaluations of a job with every sample; none where only the prompts are asked for."""
+    """The complete evaluations of a job; none with --show-prompts."""
     if not job.specs:
-        raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval list` shows those that have a name.")
+        raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval list` shows the known ones.")
     from gar.evaluation.benchmarks.load import find_benchmark
 
     for spec in job.specs:
@@ -198,13 +198,11 @@ def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -
 def _fault(metrics: dict[str, Any]) -> str:
     total = sum(metrics["status_counts"].values())
     return degenerate(
-        GradedResponses(
-            total=total,
-            format=metrics["format"],
-            well_formatted=round(metrics["well_formatted_fraction"] * total),
-            statuses=metrics["status_counts"],
-            truncated=round(metrics["truncated_fraction"] * total),
-        )
+        total=total,
+        format=metrics["format"],
+        well_formatted=round(metrics["well_formatted_fraction"] * total),
+        statuses=metrics["status_counts"],
+        truncated=round(metrics["truncated_fraction"] * total),
     )
 
 

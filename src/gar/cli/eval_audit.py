@@ -29,7 +29,7 @@ _DESCRIPTION = """Where graders disagree about graded responses:
 
   FOLDER       an evaluation that gar eval score has graded
   FILE         .jsonl or .parquet: prompt, response, answer, status, verified
-  graders      ours, as it stands there and today; math-verify; equal text
+  graders      ours, as recorded and today; math-verify; equal text
   CASES        every response that deserves a look, in full
 """
 
@@ -38,7 +38,7 @@ class _Arguments(Settings):
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER|FILE")]
     """The graded responses."""
     examples: Annotated[int, Field(ge=0)] = 5
-    """Show so many of each kind."""
+    """Examples of each kind to show."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="CASES.jsonl")] = None
     """Write every response that deserves a look, in full, to this file."""
     num_workers: Annotated[int, Field(ge=1)] = 2
@@ -48,7 +48,7 @@ class _Arguments(Settings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run `gar eval audit`. Disagreements are no error: they are what was asked for."""
+    """Run `gar eval audit`. The exit status is 0 whether graders disagree or not."""
     settings = parse(_Arguments, arguments, prog="gar eval audit", description=_DESCRIPTION)
     from gar.evaluation.audit import KINDS, audited, read_samples
 
@@ -81,7 +81,7 @@ def _line(case: "AuditedSample") -> bytes:
 
 
 def _agreement_table(counts: "Counter[tuple[Status, Status | None]]") -> Table:
-    """Our status by math-verify's; only columns and rows that hold something."""
+    """Our status by math-verify's, without empty rows and columns."""
     others = [status for status in (*Status, None) if any(other is status for _, other in counts)]
     table = Table(title=f"{counts.total():,} responses", title_justify="left")
     table.add_column("ours, by math-verify")

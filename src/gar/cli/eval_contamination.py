@@ -1,4 +1,4 @@
-"""`gar eval contamination`: which problems of a benchmark stand in a training set."""
+"""`gar eval contamination`: which problems of a benchmark occur in a training set."""
 
 import dataclasses
 from collections import Counter
@@ -28,11 +28,11 @@ _DESCRIPTION = """Look for the problems of benchmarks in a training set:
 
   TRAIN        a .jsonl or .parquet file, a folder, or a Hub id; streamed
   NAME         a name, NAME=FILE, or a file, as for gar eval generate
-  exact        the same text but for case and white space
-  13-grams     runs of 13 words; a problem of fewer is found exact alone
+  exact        the same text except for case and white space
+  13-grams     runs of 13 words; shorter problems are only found exact
   exit status  1 where a row holds a whole problem
 """
-_AS_THEY_ARE = SourceOptions()
+_DETECTED = SourceOptions()
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +45,7 @@ def _contamination(
     benchmark: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[,NAME]")],
     near: float | None = None,
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
-    reading: tyro.conf.OmitArgPrefixes[SourceOptions] = _AS_THEY_ARE,
+    reading: tyro.conf.OmitArgPrefixes[SourceOptions] = _DETECTED,
 ) -> int:
     """Search a training set for problems of benchmarks, print what was found, and write it to a file.
 
@@ -71,7 +71,7 @@ def _contamination(
     for name in dict.fromkeys(target.benchmark for target in targets):
         console.print(_table(name, [overlap for overlap in report.overlaps if overlap.target.benchmark == name], near))
     if num_dropped := dropped.total():
-        console.print(f"{num_dropped:,} rows of the training set hold no problem to train on, and were not looked at.")
+        console.print(f"{num_dropped:,} rows of the training set hold no usable problem and were skipped.")
     worst = sorted(
         (overlap for overlap in report.overlaps if overlap.place), key=lambda overlap: overlap.rank, reverse=True
     )
@@ -93,7 +93,7 @@ def _texts(source: str, options: SourceOptions, dropped: Counter[str]) -> Iterat
 
 
 def _table(benchmark: str, overlaps: "Sequence[Overlap]", near: float | None) -> Table:
-    """How many problems of one benchmark stand in the training set, and how."""
+    """Number of problems of one benchmark that occur in the training set, by kind of overlap."""
     counts = {
         "with an exact copy": sum(overlap.num_exact > 0 for overlap in overlaps),
         "with all 13-grams in one row": sum(

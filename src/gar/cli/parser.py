@@ -1,4 +1,4 @@
-"""argparse in our style of errors. Imports nothing: `gar doctor` runs where packages are missing."""
+"""argparse with our style of errors. Imports only the standard library: `gar doctor` runs without other packages."""
 
 import argparse
 import difflib
@@ -10,10 +10,10 @@ from gar.errors import UsageError
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line."""
+    """argparse with one-line errors."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong.
+        """Raise the error in our style.
 
         Raises:
             UsageError: Always.
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence with the nearest known word; "" where none is near."""
+    """A sentence that suggests the nearest known word; "" where none is near."""
     names = list(known)
     parts = [word for word in names if len(name) > 2 and name in word][:1]
     near = difflib.get_close_matches(name, names, n=1) or parts
@@ -38,12 +38,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def positive(text: str) -> int:
-    """The value of an argument that is a whole number above 0."""
+    """Parse a whole number above 0."""
     return _at_least(1, text)
 
 
 def not_negative(text: str) -> int:
-    """The value of an argument that counts something, possibly nothing."""
+    """Parse a whole number of at least 0."""
     return _at_least(0, text)
 
 
@@ -54,9 +54,9 @@ def _at_least(least: int, text: str) -> int:
 
 
 def unknown_argument(tokens: Sequence[str], known: Sequence[str], help: str) -> str:
-    """What to say of words that are not understood."""
+    """The error text for arguments that are not understood."""
     token = next((token for token in tokens if token.startswith("-")), tokens[0])
     if not token.startswith("-"):
-        return f"what is '{token}'? It stands where a flag is expected. {help}"
+        return f"unexpected argument '{token}' where a flag is expected. {help}"
     name = token.partition("=")[0]
     return f"unknown flag {name}.{nearest(name, known) or ' ' + help}"

@@ -11,7 +11,7 @@ from gar.errors import ConfigError, UsageError
 from gar.report.options import ReportOptions
 
 # Blank lines and indentation as tyro lays them out.
-_DESCRIPTION = """Write a page about one run or several, to read anywhere without a network:
+_DESCRIPTION = """Write one page about one or several runs, readable without a network:
   gar report RUN [RUN ...] --out FILE.html
 
 Or follow runs that are still training, in a browser on this machine:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from gar.cli.arguments import parse
 from gar.cli.console import announce
-from gar.cli.outcomes import DEGENERATE, DONE, GradedResponses, degenerate
+from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.data.rows import check_source
 from gar.models.hub import check_model_name
 from gar.scoring.job import ScoreJob
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = """Score responses against expert solutions with the gradients of a model:
   gar score MODEL FILE.jsonl [--out OUT.jsonl|OUT.parquet] [--SETTING VALUE ...]
 
-Killed at any moment, the same command goes on where it stopped.
+If it is killed, run the same command again to continue.
   FILE             a row per problem: prompt, responses, answer, expert_solution
   OUT              a row per response: verdict, alignment, bonus, reward, ...
   --format FORMAT  short for --verify.format; none for text without tags
@@ -47,24 +47,22 @@ def main(arguments: list[str]) -> int:
     try:
         scored = score_file(job, command=["gar", "score", *arguments])
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; the same command goes on from here.") from None
+        raise KeyboardInterrupt("interrupted; run the same command again to continue.") from None
     fault = _print_summary(job, scored)
     return DEGENERATE if fault and not job.allow_degenerate else DONE
 
 
 def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
-    """Print the counts. Returns what makes them say nothing, which stands above them; "" for an ordinary result."""
+    """Print the counts, below a sentence about a degenerate result. Return the sentence; "" for an ordinary result."""
     summary = scored.summary
     console = Console(highlight=False)
     fault = degenerate(
-        GradedResponses(
-            total=summary["responses"],
-            format=job.verify.format,
-            well_formatted=summary["well_formatted"],
-            statuses={} if job.eligible_fields else summary["verification"],
-            aligned=summary["alignment"]["scored"]["count"],
-            unknown_fraction=summary["unknown_token_fraction"],
-        )
+        total=summary["responses"],
+        format=job.verify.format,
+        well_formatted=summary["well_formatted"],
+        statuses={} if job.eligible_fields else summary["verification"],
+        aligned=summary["alignment"]["scored"]["count"],
+        unknown_fraction=summary["unknown_token_fraction"],
     )
     if fault:
         console.print(fault, style="bold red", markup=False, soft_wrap=True)

@@ -20,7 +20,7 @@ _TRL = "--trl."
 _ALIASES = {"--samples": "--evaluate.num_samples", "--num-samples": "--evaluate.num_samples",
             "--max-new-tokens": "--trl.max_completion_length", "--limit": "--data.max_problems",
             "--data": "--data.source", "--model": "--model.path"}  # fmt: skip
-"""What other commands call a setting."""
+"""Names that other commands use."""
 
 _DESCRIPTION = """Train a policy with gradient-aligned rewards. Every setting, by section.
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     if source.resume is not None and not helped:
         _check_resume(source, rest)
     elif source.override and not helped:
-        raise ConfigError("--override goes with --resume: it lets a run go on with what was changed in its folder.")
+        raise ConfigError("--override needs --resume: it lets a run continue with what was changed in its folder.")
     if "--help-all" not in rest and helped:
         name, values = _read_source(source)
         print(short_help(make_config(values, source=name)), end="")
@@ -75,7 +75,7 @@ def _check_resume(source: argparse.Namespace, rest: list[str]) -> None:
     if rest or source.config or source.preset or source.variant or source.dry_run:
         raise ConfigError(
             "--resume takes every setting from the run folder, so that the run continues exactly; got "
-            f"{' '.join(rest) or 'a second source of settings'} beside it. To go on with other settings start a "
+            f"{' '.join(rest) or 'a second source of settings'} beside it. To continue with other settings start a "
             "new run with --model.path RUN/model."
         )
     from gar.records import RunFolder
@@ -111,7 +111,7 @@ def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConf
     chosen = parse(
         RunConfig,
         ["--help" if argument == "--help-all" else argument for argument in rest],
-        default=defaults.model_copy(update={"trl": {}}),  # tyro would take the fields set here for all there are
+        default=defaults.model_copy(update={"trl": {}}),  # tyro would accept no other fields than those set here
         prog="gar train",
         description=_DESCRIPTION,
         use_underscores=True,
@@ -121,7 +121,7 @@ def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConf
 
 
 def _in_full(argument: str) -> str:
-    """A flag without its section under its full name: `--answer-field`, `--learning-rate`."""
+    """The argument with the full name of a flag that lacks its section: `--answer-field`, `--learning-rate`."""
     name = argument.partition("=")[0]
     if name in _ALIASES:
         return argument.replace(name, _ALIASES[name], 1)
@@ -131,19 +131,19 @@ def _in_full(argument: str) -> str:
 
 
 def _read_source(source: argparse.Namespace) -> tuple[str, Any]:
-    """Name and values of the file or preset. A variant given as a flag goes over theirs."""
+    """Name and values of the file or preset. A variant given as a flag overrides theirs."""
     name, values = "command line", {}
     if source.preset:
         name, values = f"preset {source.preset}", read_preset(source.preset)
     elif source.config:
         name, values = source.config, read_config(source.config)
-    if source.variant and isinstance(values or {}, Mapping):  # else it is for make_config to refuse
+    if source.variant and isinstance(values or {}, Mapping):  # make_config refuses anything else
         values = merge(values or {}, {"variant": source.variant})
     return name, values
 
 
 def _split_trl(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """`--trl.FIELD VALUE` and `--trl.FIELD=VALUE`, read as YAML, apart from all other arguments."""
+    """Separate `--trl.FIELD VALUE` and `--trl.FIELD=VALUE`, read as YAML, from all other arguments."""
     trl: dict[str, Any] = {}
     rest: list[str] = []
     remaining = iter(arguments)

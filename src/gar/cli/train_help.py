@@ -1,4 +1,4 @@
-"""`gar train --help`: what people change, by group, with examples. `--help-all` has every setting."""
+"""`gar train --help`: the settings that people change, by group, with examples. `--help-all` has every setting."""
 
 import textwrap
 from typing import Any
@@ -25,7 +25,7 @@ options:
   --override         with --resume: accept changed settings, data or records
   --help-all         all settings
 
-Settings, with their values where nothing else is said:
+Settings, with their defaults:
 """
 
 GROUPS = {
@@ -39,25 +39,25 @@ GROUPS = {
         "data.anchor_fields": "columns of the expert solution",
         "data.template": "think-answer, boxed, plain; auto: as below",
         "data.max_prompt_tokens": "drop longer prompts",
-        "seed": "of problems, sampling, evaluation",
+        "seed": "seed of problems, sampling, evaluation",
     },
     "method": {
         "method": "grpo, dapo, ...; see docs/methods.md",
         "variant": "paper, paper-thresholds, released",
         "reward.beta": "weight of the alignment bonus",
-        "reward.penalty": "for bad format",
+        "reward.penalty": "added for bad format",
         "signal.limit_tokens": "most tokens of a response to score",
-        "verify.format": "of responses: think-answer, boxed, none",
-        "verify.verifier": "grader of your own, module:function",
+        "verify.format": "think-answer, boxed or none",
+        "verify.verifier": "your own grader, module:function",
     },
     "training (any field of trl.GRPOConfig)": {
-        "trl.max_steps": "-1: as trl.num_train_epochs says",
-        "trl.learning_rate": "of the optimiser",
+        "trl.max_steps": "-1: use trl.num_train_epochs",
+        "trl.learning_rate": "learning rate of the optimiser",
         "trl.num_generations": "responses per problem",
         "trl.per_device_train_batch_size": "responses per pass",
         "trl.gradient_accumulation_steps": "passes per step",
         "trl.max_completion_length": "longest response, in tokens",
-        "trl.temperature": "of the sampling",
+        "trl.temperature": "sampling temperature",
         "trl.beta": "weight of the KL term",
         "trl.use_vllm": "sample with vLLM",
         "trl.save_steps": "steps between checkpoints",
@@ -65,13 +65,13 @@ GROUPS = {
     "checks and records": {
         "preflight.mode": "first look at rollouts: stop, warn, off",
         "evaluate.sources": "problems to measure, before and after",
-        "records.name": "of the run folder",
+        "records.name": "name of the run folder",
     },
 }
 """Settings by group, with one line each."""
 
 _TAIL = """
-A flag's last part is enough where only one setting ends so: --answer-field.
+The last part of a flag is enough if it is unique: --answer-field.
 Errors and exit statuses: docs/errors.md
 """
 

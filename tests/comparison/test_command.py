@@ -39,9 +39,8 @@ def test_compare_names_what_ctrl_c_leaves_open(monkeypatch, capsys):
 
     monkeypatch.setattr(compare, "run_side_by_side", interrupt)
     assert main(["compare", "tiny.yaml"]) == 130
-    assert (
-        "Interrupted: 1 of 4 runs have a result.\nOpen: grpo, seed 0; gar-grpo, seeds 0, 1." in capsys.readouterr().out
-    )
+    printed = capsys.readouterr().out
+    assert "Interrupted: 1 of 4 runs have a result.\nMissing: grpo, seed 0; gar-grpo, seeds 0, 1." in printed
 
 
 def test_compare_report_runs_nothing(comparison, capsys):

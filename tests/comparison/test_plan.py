@@ -59,10 +59,10 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"base": "bensh"}, r"tiny.yaml: base: there is no file bensh, and 'bensh' is no preset: bench, "),
+        ({"base": "bensh"}, r"tiny.yaml: base: there is no file bensh and no preset 'bensh', only bench, "),
         ({"base": {"evaluate": {"sources": []}}}, r"run 'grpo': evaluate.sources is empty"),
         ({"settings": {"evaluate": {"ks": [8]}}}, r"pass@8, which needs as many samples.*num_samples is 4"),
-        ({"settings": {"seed": 1}}, r"tiny.yaml: settings.seed is decided by seeds; leave it out there"),
+        ({"settings": {"seed": 1}}, r"tiny.yaml: settings.seed is decided by seeds; leave it out"),
         ({"runs": [{"method": "grpo", "settings": {"method": "gar-grpo"}}]}, r"run 'grpo': settings.method is decided"),
         ({"settings": {"reward": {"bta": 1}}}, r"run 'grpo': unknown key 'reward.bta'. Did you mean 'beta'\?"),
         ({"base": {"records": 3}}, r"base.records: expected a mapping of settings, got int"),

@@ -40,12 +40,10 @@ def only(rows, **wanted):
 
 def test_scores_are_means_over_seeds_of_means_over_problems(made):
     numbers = comparison_numbers(*made, [])
-    grpo = only(numbers.scores, label="grpo", k=1)
-    # pass@1 by seed: 2/8, 2/8, 4/8.
-    assert (grpo.num_seeds, grpo.mean) == (3, pytest.approx(1 / 3))
-    assert grpo.sd == pytest.approx((1 / 48) ** 0.5)  # squares (1/12)^2 twice and (1/6)^2, over 2
+    # pass@1 by seed: 2/8, 2/8, 4/8; squares (1/12)^2 twice and (1/6)^2, over 2
+    assert numbers.scores["grpo", "test", 1] == pytest.approx((1 / 3, (1 / 48) ** 0.5))
     # pass@4 of 4 samples is whether any is right: seed 0 solves one problem of two.
-    assert only(numbers.scores, label="grpo", k=4).mean == pytest.approx(5 / 6)
+    assert numbers.scores["grpo", "test", 4][0] == pytest.approx(5 / 6)
 
 
 def test_differences_are_paired_by_seed(made):
@@ -67,7 +65,7 @@ def test_differences_use_only_seeds_that_both_have(made):
     comparison, planned, results = made
     del results["grpo", 1], results["gar-grpo", 2]
     numbers = comparison_numbers(comparison, planned, results, [])
-    assert only(numbers.scores, label="grpo", k=1).num_seeds == 2
+    assert numbers.num_finished["grpo"] == 2
     result = only(numbers.differences, k=1).result
     assert (result.num_seeds, result.difference) == (1, pytest.approx(0.25))
     assert (result.t_p_value, result.verdict) == (None, "no test: one seed")
@@ -135,7 +133,7 @@ def test_screen_shows_scores_and_tests_in_80_columns(made, plan):
     shown = on_screen(comparison_numbers(comparison, planned, results, failed))
     assert "maspo       0/3      -           -                 -      -  -" in shown
     assert "Failed: maspo, seed 1.\nNot run: maspo, seeds 0, 2." in shown
-    assert max(map(len, shown.partition("difference: to")[0].splitlines())) <= 80
+    assert max(map(len, shown.partition("difference: from")[0].splitlines())) <= 80
 
 
 def test_report_lists_what_is_missing_and_fills_in_nothing(made):

@@ -56,15 +56,18 @@ def test_a_row_stands_against_the_first_unless_it_says_otherwise(plan):
     ("changes", "text"),
     [
         ({"runs": ["grpo", "gar-gpro"]}, "tiny.yaml: runs.1.method: unknown method. Did you mean 'gar-grpo'?, got"),
-        ({"runs": ["grpo", "grpo"]}, "label 'grpo' stands twice"),
-        ({"seeds": [1, 2, 1]}, "seed 1 stands twice"),
+        ({"runs": ["grpo", "grpo"]}, "label 'grpo' appears twice"),
+        ({"seeds": [1, 2, 1]}, "seed 1 appears twice"),
         ({"runs": []}, "runs: Tuple should have at least 1 item"),
         ({"seeds": [-1]}, "seeds.0 must be greater than or equal to 0, got -1"),
         ({"sedes": [1]}, "unknown key 'sedes'. Did you mean 'seeds'?"),
         ({"runs": [{"method": "grpo", "setings": {}}]}, "unknown key 'runs.0.setings'. Did you mean 'settings'?"),
         ({"runs": [{"label": "a/b", "method": "grpo"}]}, "runs.0.label: String should match pattern"),
-        ({"runs": ["grpo", {"method": "gar-grpo", "against": "grp"}]}, "stands against 'grp': Did you mean 'grpo'?"),
-        ({"runs": [{"method": "grpo", "against": "grpo"}]}, "stands against 'grpo': a row against itself"),
+        (
+            {"runs": ["grpo", {"method": "gar-grpo", "against": "grp"}]},
+            "tested against 'grp': Did you mean 'grpo'?",
+        ),
+        ({"runs": [{"method": "grpo", "against": "grpo"}]}, "is to be tested against 'grpo': that is the row itself"),
         ({"workers": 0}, "workers must be greater than or equal to 1, got 0"),
     ],
 )

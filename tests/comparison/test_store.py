@@ -39,7 +39,7 @@ def test_finished_results_refuse_other_settings_and_name_them(plan):
     text = str(caught.value)
     assert "results/tiny/grpo-seed-0.json: made under other settings: reward.beta was 0.5, is 0.25; " in text
     assert "trl.learning_rate was not set, is 0.0001." in text
-    assert text.endswith("Give the comparison another name, or start these runs anew with --overwrite.")
+    assert text.endswith("Give the comparison another name, or run these again with --overwrite.")
 
 
 def test_finished_results_take_a_setting_that_came_later_at_its_default(plan):
@@ -126,5 +126,5 @@ def test_failures_refuse_another_file(plan):
     _, planned = plan()
     write_failure(planned[0], "exit status 1", [])
     planned[0].result_path.with_suffix(".failed.json").write_text('{"why": 1}')
-    with pytest.raises(RecordError, match=r"grpo-seed-0\.failed\.json: no failure of gar compare: it has why"):
+    with pytest.raises(RecordError, match=r"grpo-seed-0\.failed\.json: not a failure record of gar compare"):
         failures(planned)

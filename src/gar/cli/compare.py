@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     try:
         return 0 if comparison.run(run_by(options, comparison.settings)) else 1
     except KeyboardInterrupt:
-        comparison.show_open()
+        comparison.show_missing()
         raise
 
 

@@ -3,10 +3,10 @@
     python -m gar.comparison.child CONFIG.yaml [LAUNCHER ...]
     LAUNCHER ... -m gar.comparison.child train CONFIG.yaml        # or resume RUN: one of several ranks
 
-Standard input is a pipe from the comparison. When that closes, be it by kill -9, the run is interrupted as by Ctrl-C:
-it keeps its last whole checkpoint. Until it has ended, it holds the lock of CONFIG.yaml, and its successor waits; so
-does one on another machine, where a lock counts for as long as its heartbeat may be late.
-A run that was killed goes on; one that was finished and has no result yet is not trained again.
+Standard input is a pipe from the comparison. When it closes, even by kill -9 of the comparison, the run is interrupted
+as by Ctrl-C and keeps its last whole checkpoint. The run holds the lock of CONFIG.yaml until it ends, and a successor
+waits for the lock, also on another machine, where a lock is valid until its heartbeat is overdue.
+A killed run is resumed. A finished run without a result is not trained again.
 """
 
 import os
@@ -38,7 +38,7 @@ _WAIT_SECONDS = 30.0
 
 
 def main(arguments: list[str]) -> int:
-    """Train, or go on with what an interrupted comparison left.
+    """Train, or resume what an interrupted comparison left.
 
     Returns:
         The exit status, as that of `gar train`.
@@ -70,28 +70,28 @@ def _run(source: str, launcher: Sequence[str], start: float) -> None:
     refuse_writer(planned.folder, wait_seconds=_WAIT_SECONDS)  # a predecessor, or a `gar train --resume` by hand
     if _is_finished(planned, start):
         return
-    how, what = ("resume", str(planned.folder)) if _can_go_on(planned, launcher) else ("train", source)
-    if how == "train":
+    mode, target = ("resume", str(planned.folder)) if _can_resume(planned, launcher) else ("train", source)
+    if mode == "train":
         _remove(planned.folder)
     if launcher:
-        _launch([*launcher, "-m", "gar.comparison.child", how, what])
+        _launch([*launcher, "-m", "gar.comparison.child", mode, target])
     else:
-        _train(how, what)
+        _train(mode, target)
     _write_usage(RunFolder.open(planned.folder), start, resource.RUSAGE_CHILDREN if launcher else resource.RUSAGE_SELF)
 
 
-def _train(how: str, what: str) -> None:
-    """Train as a configuration says, or go on with a run folder."""
+def _train(mode: str, target: str) -> None:
+    """Train with a configuration file, or resume a run folder."""
     from gar.training import resume, train
 
-    if how == "resume":
-        resume(what)
+    if mode == "resume":
+        resume(target)
     else:
-        train(make_config(read_config(what), source=what), command=["gar", "train", what])
+        train(make_config(read_config(target), source=target), command=["gar", "train", target])
 
 
 def _launch(command: Sequence[str]) -> None:
-    """Run all ranks, which inherit the pipe of the standard input, to their end."""
+    """Run all ranks to their end. They inherit the pipe on standard input."""
     try:
         process = subprocess.Popen(command)
     except OSError as error:
@@ -99,22 +99,22 @@ def _launch(command: Sequence[str]) -> None:
     try:
         status = process.wait()
     except KeyboardInterrupt:
-        try:  # where the comparison is gone, the ranks know it, and keep their last whole checkpoint
+        try:  # if the comparison is gone, the ranks see it themselves and keep their last whole checkpoint
             process.wait(_RANKS_SECONDS)
         except subprocess.TimeoutExpired:
             process.terminate()
         raise
     if status:
-        raise RecordError(f"{' '.join(command)} ended with status {status}; its output stands above.")
+        raise RecordError(f"{' '.join(command)} ended with status {status}; its output is above.")
 
 
 def _is_finished(planned: PlannedRun, start: float) -> bool:
-    """Whether a result can be made of what is there. The usage that a kill has left out is written."""
+    """Whether the run folder holds a finished run. Writes its usage if a kill prevented that."""
     try:
         folder = RunFolder.open(planned.folder)
         if folder.read_run().status != "finished" or read_resumption(folder).config != planned.config:
             return False
-        if not (folder.path / USAGE).exists():  # then it counts as resumed, so that its cost is left out
+        if not (folder.path / USAGE).exists():  # mark the run as resumed, so that its cost is left out
             folder.update_run(status="running")
             folder.update_run(status="finished")
             _write_usage(folder, start, resource.RUSAGE_SELF)
@@ -124,8 +124,8 @@ def _is_finished(planned: PlannedRun, start: float) -> bool:
     return True
 
 
-def _can_go_on(planned: PlannedRun, launcher: Sequence[str]) -> bool:
-    """Whether an interrupted run has the same settings and a whole checkpoint. A failed one would fail again."""
+def _can_resume(planned: PlannedRun, launcher: Sequence[str]) -> bool:
+    """Whether an interrupted run has the same settings and a whole checkpoint. A failed run would fail again."""
     try:
         folder = RunFolder.open(planned.folder)
         if folder.read_run().status not in ("running", "interrupted"):
@@ -145,9 +145,9 @@ def _remove(path: Path) -> None:
         raise io_error(path, "removed for a new start", error) from error
 
 
-def _write_usage(folder: RunFolder, start: float, whose: int) -> None:
-    """Wall time since `start`; processor time and largest resident set of this process, or of those it has launched."""
-    usage = resource.getrusage(whose)
+def _write_usage(folder: RunFolder, start: float, processes: int) -> None:
+    """Wall time since `start`; processor time and largest resident set of this process, or of its children."""
+    usage = resource.getrusage(processes)
     used = {
         "wall_seconds": time.perf_counter() - start,
         "cpu_seconds": usage.ru_utime + usage.ru_stime,

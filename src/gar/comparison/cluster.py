@@ -1,4 +1,4 @@
-"""`gar compare --executor slurm`: every run a job of a cluster, through submitit (extra `cluster`)."""
+"""`gar compare --executor slurm`: every run is a job of a cluster, through submitit (extra `cluster`)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ _DAY_MINUTES = 24 * 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """Where jobs go.
+    """A cluster, and how to submit jobs to it.
 
     Attributes:
         executor: slurm; or, to try it out, local (processes of this machine) or debug (this process).
-        parameters: As submitit's `AutoExecutor.update_parameters` takes them; those of Slurm also without `slurm_`.
+        parameters: Arguments of submitit's `AutoExecutor.update_parameters`; `slurm_` may be left out.
         parallel: Jobs that may run at a time.
         threads: OMP_NUM_THREADS of every process.
         launch: Command that starts the ranks of a run.
@@ -41,14 +41,14 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """One run as a job. One that is preempted or out of time returns to the queue, and goes on from its checkpoint."""
+    """One run as a job. A job that is preempted or out of time returns to the queue and resumes from its checkpoint."""
 
     run: PlannedRun
     threads: int
     launch: str
 
     def __call__(self) -> bool:
-        """Train on all devices of the job; whether there is a result."""
+        """Train on all devices of the job. Returns whether there is a result."""
         workers = local_workers(number=1, threads=self.threads, launch=self.launch)
         plain = Console(force_terminal=False, highlight=False)  # it goes into a log
         with ComparisonProgress(1, 0, 1, [], console=plain) as progress:
@@ -56,7 +56,7 @@ class _Cell:
         return self.run.result_path.exists()
 
     def checkpoint(self) -> Any:
-        """What submitit puts back into the queue."""
+        """The job that submitit puts back into the queue."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -65,14 +65,14 @@ class _Cell:
 def run_on_cluster(
     planned: Sequence[PlannedRun], finished: Results, *, cluster: Cluster, progress: ComparisonProgress
 ) -> None:
-    """Submit a job for each run and wait for them. One that dies without a word is submitted once more.
+    """Submit a job for each run and wait for them. A job that dies without a recorded failure is submitted once more.
 
-    Interrupted, it leaves the jobs to the cluster.
+    Ctrl-C leaves the jobs running.
 
     Args:
         planned: Runs of one comparison that have no result yet.
         finished: Results of its other runs.
-        cluster: Where jobs go.
+        cluster: The cluster.
         progress: Shows what happens.
 
     Raises:
@@ -93,7 +93,7 @@ def run_on_cluster(
 
 
 class _Jobs:
-    """Jobs that were submitted, and the results so far."""
+    """Submitted jobs, and the results so far."""
 
     def __init__(self, executor: Any, cluster: Cluster, finished: Results, progress: ComparisonProgress):
         self.waiting = list[tuple[PlannedRun, Any]]()
@@ -111,7 +111,7 @@ class _Jobs:
             self._progress.submitted(run, job.job_id)
 
     def collect(self) -> None:
-        """Take results as they come, and submit again what died without a word."""
+        """Collect results, and submit again what died without a recorded failure."""
         for run, job in list(self.waiting):
             over = job.done()
             result = finished_results([run])
@@ -123,8 +123,8 @@ class _Jobs:
                 self._progress.finished(run, result[run.label, run.seed])
                 check_paired(self._results)
                 continue
-            failure, worded = _failure(run, job)
-            again = not worded and run.title not in self._died
+            failure, recorded = _failure(run, job)
+            again = not recorded and run.title not in self._died
             self._died.add(run.title)
             self._progress.failed(run, failure, again=again)
             if again:
@@ -153,7 +153,7 @@ def _executor(cluster: Cluster, folder: Path) -> Any:
 
 
 def _failure(run: PlannedRun, job: Any) -> tuple[Failure, bool]:
-    """Why a job has left no result, and whether the run itself has said so."""
+    """Why a job has left no result, and whether the run itself recorded it."""
     error = job.exception()
     if error is None:
         written = failures([run])

@@ -22,12 +22,12 @@ _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the s
 
 
 class Comparison:
-    """A comparison and where it stands.
+    """A comparison and its state.
 
     Args:
         source: A YAML file, or the name of a comparison that ships with the package.
-        only: Run this row alone, by its label.
-        seed: Run this seed alone.
+        only: Label of the only row to run; None runs all.
+        seed: The only seed to run; None runs all.
 
     Raises:
         ConfigError: The comparison, its base run or one of its rows is wrong.
@@ -48,10 +48,10 @@ class Comparison:
         self._console = Console(highlight=False)
 
     def run(self, workers: Workers | Cluster) -> bool:
-        """Run what is not finished, then write the report; of some rows or seeds alone, write none.
+        """Run what is not finished, then write the report, unless only some rows or seeds were chosen.
 
         Args:
-            workers: What trains: this machine, or the jobs of a cluster.
+            workers: This machine, or the jobs of a cluster.
 
         Returns:
             Whether every run that was chosen has a result.
@@ -95,8 +95,8 @@ class Comparison:
         self._print(f"\n{on_screen(numbers)}")
         return len(results) == len(self.planned)
 
-    def show_open(self) -> None:
-        """Say which runs have no result yet, after Ctrl-C.
+    def show_missing(self) -> None:
+        """Print which runs have no result yet, after Ctrl-C.
 
         Raises:
             RecordError: A result was made under other settings.
@@ -105,11 +105,11 @@ class Comparison:
         missing = [run for run in self._chosen if (run.label, run.seed) not in results]
         self._print(
             f"Interrupted: {len(results)} of {len(self._chosen)} runs have a result.\n"
-            f"Open: {by_label(missing) or 'none'}. The same command goes on from here."
+            f"Missing: {by_label(missing) or 'none'}. Run the same command again to continue."
         )
 
     def remove_others(self) -> None:
-        """Remove results that were made under other settings, so that `run` makes them anew."""
+        """Remove results that were made under other settings, so that `run` makes them again."""
         for run in remove_others(self._chosen):
             self._print(f"{run.title}: removed, made under other settings")
 
@@ -131,7 +131,7 @@ class Comparison:
             self._print(f"GPUs of each: {'; '.join(map(str, workers.devices))}")
 
     def _rows(self, results: Results) -> TextTable:
-        """What is finished and what failed, by row."""
+        """Finished and failed runs, by row."""
         seeds, failed = self.settings.seeds, failures(self.planned)
         rows = []
         for row in self.settings.runs:

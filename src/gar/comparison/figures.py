@@ -1,8 +1,8 @@
 """Figures of a comparison: curves with bands over seeds, and what a step costs."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.learning_curve import running_mean
 from gar.analysis.style import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
+from gar.comparison.result import RunResult
 from gar.comparison.tables import Cost
 
 Floats = NDArray[np.float64]
+ResultsByLabel = Mapping[str, Sequence[RunResult]]
+"""The results of every seed of each row that ran; at least one row."""
 
-# The first row, the reference of the others, is dark and neutral. The rest are Okabe and Ito's, then Tol's.
+# The first row, the reference, is dark and neutral. The other colours are Okabe and Ito's, then Tol's.
 _PALETTE = (INK, *COLOURS, "#882255", "#999933", "#44AA99", "#332288")
 _PANELS = (
     ("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0),
@@ -34,22 +37,7 @@ _PARTS = {"generation": "#56B4E9", "verification": "#CC79A7", "update": "#999999
 _OTHER_PART = "#009E73"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MethodCurves:
-    """Curves and scores of a method.
-
-    Attributes:
-        label: Name of the method.
-        curves: For each seed: metric -> "step" and "value"; a value may be None.
-        pass_at_1: For each evaluation set, pass@1 of each seed after training.
-    """
-
-    label: str
-    curves: Sequence[Mapping[str, Mapping[str, Sequence[float | None]]]]
-    pass_at_1: Mapping[str, Sequence[float]]
-
-
-def curves_figure(methods: Sequence[MethodCurves], stem: str | Path) -> list[Path]:
+def curves_figure(methods: ResultsByLabel, stem: str | Path) -> list[Path]:
     """Draw training curves and final pass@1 of all methods as `STEM.png` and `STEM.svg`.
 
     Lines are means over seeds of a running mean over steps; bands and bars are 95 % intervals of the mean, by Student's
@@ -60,10 +48,7 @@ def curves_figure(methods: Sequence[MethodCurves], stem: str | Path) -> list[Pat
 
     Raises:
         RecordError: A picture cannot be written.
-        ValueError: There is no method.
     """
-    if not methods:
-        raise ValueError("a figure of curves needs at least one method, got none")
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.4, 7.2))
         figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
@@ -71,17 +56,17 @@ def curves_figure(methods: Sequence[MethodCurves], stem: str | Path) -> list[Pat
         for axes, (metric, title, unit, smallest) in zip(panels.flat, _PANELS, strict=False):
             axes.set_title(title)
             axes.set_ylabel(unit)
-            _draw_bands(axes, methods, metric, smallest)
+            _draw_bands(axes, list(methods.values()), metric, smallest)
         _draw_pass_rates(panels[1, 1], methods)
         key = [
-            Line2D([], [], color=_colour(i), linestyle=_dashes(i), linewidth=2.4, label=m.label)
-            for i, m in enumerate(methods)
+            Line2D([], [], color=_colour(i), linestyle=_dashes(i), linewidth=2.4, label=label)
+            for i, label in enumerate(methods)
         ]
         figure.legend(
             handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.7,
             columnspacing=1.4, handletextpad=0.6,
         )  # fmt: skip
-        seeds = sorted({len(method.curves) for method in methods})
+        seeds = sorted({len(results) for results in methods.values()})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         note = f"Mean over {count} {'seed' if seeds == [1] else 'seeds'} and its 95 % interval; dots are seeds."
         figure.supxlabel(note, x=0.988, ha="right", size=8, color=MUTED)
@@ -115,11 +100,11 @@ def cost_figure(costs: Sequence[Cost], stem: str | Path) -> list[Path]:
 # ------------------------------------------------------------------------------------------------------------- curves
 
 
-def _draw_bands(axes: Axes, methods: Sequence[MethodCurves], metric: str, smallest: float) -> None:
-    """Draw a mean with its band, cut off where no value can lie: an interval of few seeds is wider than the range."""
+def _draw_bands(axes: Axes, methods: Sequence[Sequence[RunResult]], metric: str, smallest: float) -> None:
+    """Draw a mean with its band, cut to the metric's range: with few seeds an interval may be wider than that."""
     drawn = False
-    for i, method in enumerate(methods):
-        steps, values = _table(method, metric)
+    for i, results in enumerate(methods):
+        steps, values = _table(results, metric)
         if not np.isfinite(values).any():
             continue
         window = 2 * (len(steps) // 20) + 1
@@ -145,9 +130,9 @@ def _draw_bands(axes: Axes, methods: Sequence[MethodCurves], metric: str, smalle
         axes.set_ylim(bottom=0)
 
 
-def _table(method: MethodCurves, metric: str) -> tuple[Floats, Floats]:
+def _table(results: Sequence[RunResult], metric: str) -> tuple[Floats, Floats]:
     """Steps, and values [seeds, steps] with NaN where there is none."""
-    curves = [curve[metric] for curve in method.curves if metric in curve]
+    curves = [result.curves[metric] for result in results if metric in result.curves]
     steps = sorted({step for curve in curves for step in curve["step"] if step is not None})
     values = np.full((len(curves), len(steps)), np.nan)
     for row, curve in zip(values, curves, strict=True):
@@ -156,16 +141,14 @@ def _table(method: MethodCurves, metric: str) -> tuple[Floats, Floats]:
     return np.array(steps, dtype=float), values
 
 
-def _draw_pass_rates(axes: Axes, methods: Sequence[MethodCurves]) -> None:
+def _draw_pass_rates(axes: Axes, methods: ResultsByLabel) -> None:
     """Draw a row for each method, with its sets below each other: the first filled, the others hollow."""
     axes.set_title("pass@1 after training")
-    names = list(dict.fromkeys(name for method in methods for name in method.pass_at_1))
+    names = list(next(iter(methods.values()))[0].sets)
     gap = 0.72 / len(names)
-    for y, method in enumerate(methods):
+    for y, results in enumerate(methods.values()):
         for j, name in enumerate(names):
-            values = np.array(method.pass_at_1.get(name, ()), dtype=float)
-            if not len(values):
-                continue
+            values = [statistics.fmean(result.sets[name].pass_at(1)) for result in results]
             height = y + (j - (len(names) - 1) / 2) * gap
             mean = clustered_mean(values)
             axes.plot(values, np.full(len(values), height), ".", color=_colour(y), alpha=0.35, markersize=5, mew=0)
@@ -177,7 +160,7 @@ def _draw_pass_rates(axes: Axes, methods: Sequence[MethodCurves]) -> None:
             if y == 0:
                 axes.annotate(name, (mean.mean, height), (0, 7), textcoords="offset points", ha="center", va="bottom",
                               color=MUTED, size=8)  # fmt: skip
-    axes.set_yticks(range(len(methods)), [method.label for method in methods])
+    axes.set_yticks(range(len(methods)), list(methods))
     for i, tick in enumerate(axes.get_yticklabels()):
         tick.set_color(_colour(i))
     axes.set_ylim(len(methods) - 0.35, -0.85)

@@ -12,16 +12,16 @@ from gar.errors import ConfigError
 _DECIDED = {
     "method": "the method of a row",
     "seed": "seeds",
-    "records": "the name of the comparison, but for records.folder in the base run",
+    "records": "the name of the comparison, except for records.folder in the base run",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRun:
-    """One row of one seed.
+    """One run: a row with a seed.
 
     Attributes:
-        label: The row's.
+        label: Label of the row.
         config: Every setting, `records` included.
         result_path: The small JSON file that marks the run as finished.
     """
@@ -37,7 +37,7 @@ class PlannedRun:
 
     @property
     def title(self) -> str:
-        """For people: `gar-grpo, seed 3`."""
+        """Name for messages: `gar-grpo, seed 3`."""
         return f"{self.label}, seed {self.seed}"
 
     @property
@@ -48,12 +48,12 @@ class PlannedRun:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings that decide the numbers, as plain values. Where records go is not among them."""
+        """All settings that decide the numbers, as plain values, so without `records`."""
         return self.config.model_dump(mode="json", exclude={"records"})
 
 
 def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun]:
-    """All runs, seed by seed, so that the finished runs are paired at any time.
+    """All runs, seed by seed, so that finished runs are paired early.
 
     Args:
         comparison: Rows and seeds.
@@ -94,7 +94,7 @@ def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
             where = str(Path(source).parent / base)
             if not Path(where).is_file():
                 known = ", ".join(preset_names())
-                raise ConfigError(f"{source}: base: there is no file {where}, and '{base}' is no preset: {known}")
+                raise ConfigError(f"{source}: base: there is no file {where} and no preset '{base}', only {known}")
             values = read_config(where)
         base = _mapping(values or {}, source, f"base {where}")
     _refuse_decided(comparison.settings, source)
@@ -110,11 +110,11 @@ def _mapping(values: Any, source: str, where: str) -> Mapping[str, Any]:
 def _refuse_decided(settings: Mapping[str, Any], source: str) -> None:
     for name in settings:
         if name in _DECIDED:
-            raise ConfigError(f"{source}: settings.{name} is decided by {_DECIDED[name]}; leave it out there")
+            raise ConfigError(f"{source}: settings.{name} is decided by {_DECIDED[name]}; leave it out")
 
 
 def _refuse_unmeasured(config: RunConfig, source: str) -> None:
-    """Refuse what training would discover only at its end."""
+    """Refuse settings of the evaluation that would fail only after training."""
     evaluate = config.evaluate
     if not evaluate.sources:
         raise ConfigError(f"{source}: evaluate.sources is empty, so there is nothing to compare; name at least one")

@@ -1,4 +1,4 @@
-"""What a person sees while a comparison runs: bars on a terminal, else one plain line per event."""
+"""Progress of a comparison: bars on a terminal, else one plain line per event."""
 
 import statistics
 import time
@@ -59,35 +59,35 @@ class ComparisonProgress(AbstractContextManager["ComparisonProgress"]):
         self._bars.stop()
 
     def started(self, run: PlannedRun) -> None:
-        """A line, or a bar, for a run that starts."""
+        """Show a line, or a bar, for a run that starts."""
         if self._bars.disable:
             self._say(f"{run.title}: started")
         steps = run.config.trl.get("max_steps")
         self._tasks[run.title] = self._bars.add_task(escape(run.title), total=steps or None, unit="steps", note="")
 
     def submitted(self, run: PlannedRun, job: str) -> None:
-        """A line for a run that is a job of a cluster."""
+        """Print a line for a run that was submitted as a job."""
         self._say(f"{run.title}: job {job}")
 
     def left(self, jobs: Sequence[str]) -> None:
-        """A line after Ctrl-C for the jobs that go on."""
-        self._say(f"jobs that go on: {', '.join(jobs)}. Wait for them or end them before you repeat the command")
+        """Print a line after Ctrl-C for the jobs that keep running."""
+        self._say(f"jobs still running: {', '.join(jobs)}. Wait for them or cancel them before you repeat the command")
 
     def elsewhere(self, run: PlannedRun, reason: str) -> None:
-        """A line, once for each run."""
+        """Print a line for a run that another process trains, once for each run."""
         if run.title not in self._elsewhere:
             self._elsewhere.add(run.title)
             self._say(f"{run.title}: left to another gar compare. {reason}")
 
     def finished(self, run: PlannedRun, result: RunResult) -> None:
-        """A line with the run's numbers."""
+        """Print a line with the run's numbers."""
         self._end(run)
         self._seconds.append(result.wall_seconds)
         numbers = ", ".join(f"{name} pass@{k} {value:.3f}" for name, k, value in _first_rates(result))
         self._say(f"{run.title}: finished in {result.wall_seconds:.0f} s; {numbers}{self._time_left()}")
 
     def failed(self, run: PlannedRun, failure: Failure, *, again: bool) -> None:
-        """A line with the reason, whether it is tried again, and the last lines of what the run printed."""
+        """Print the reason, whether the run is tried again, and the last lines that it printed."""
         self._end(run, ended=not again)
         self._say(f"{run.title}: FAILED, {failure.reason}{'; tried once more' if again else ''}", style="bold red")
         for line in failure.last_lines[-_SHOWN_LINES:]:
@@ -139,6 +139,6 @@ def estimate(num_runs: int, workers: int, seconds: Sequence[float]) -> str | Non
 def _last_step(run: PlannedRun) -> int:
     try:
         rows, _ = sound_metrics(run.folder / "metrics.jsonl")
-    except RecordError:  # removed between two looks: the run starts anew
+    except RecordError:  # just removed: the run starts again
         return 0
     return rows[-1]["step"] if rows else 0

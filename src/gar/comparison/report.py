@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gar.comparison.figures import MethodCurves, cost_figure, curves_figure
+from gar.comparison.figures import cost_figure, curves_figure
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult
 from gar.comparison.settings import ComparisonSettings
@@ -15,7 +15,6 @@ from gar.comparison.store import Failure, Results, check_paired
 from gar.comparison.tables import (
     ComparisonNumbers,
     Cost,
-    Score,
     costs_csv,
     latex,
     markdown,
@@ -56,7 +55,8 @@ def write_curves(comparison: ComparisonSettings, results: Results, folder: Path)
     Raises:
         RecordError: A file cannot be written.
     """
-    return curves_figure(_curves(comparison, results), folder / "curves")
+    by_label = {row.label: list(_by_seed(results, row.label).values()) for row in comparison.runs}
+    return curves_figure({label: runs for label, runs in by_label.items() if runs}, folder / "curves")
 
 
 def comparison_numbers(
@@ -69,11 +69,6 @@ def comparison_numbers(
     columns = [(name, k) for name in sets for k in ks]
     num_tests = sum(len(comparison.against(row)) for row in comparison.runs)
     table = {(label, *column): _pass_rates(results, label, *column) for label in labels for column in columns}
-    scores = []
-    for (label, name, k), seeds in table.items():
-        if seeds:
-            mean, sd = mean_and_sd([rates.mean() for rates in seeds.values()])
-            scores.append(Score(label=label, set_name=name, k=k, num_seeds=len(seeds), mean=mean, sd=sd))
     differences = [
         difference for column in columns for difference in _differences(comparison, table, column, num_tests)
     ]
@@ -84,7 +79,7 @@ def comparison_numbers(
         num_finished={label: finished[label] for label in labels},
         columns=columns,
         num_tests=num_tests,
-        scores=scores,
+        scores={key: mean_and_sd([rates.mean() for rates in seeds.values()]) for key, seeds in table.items() if seeds},
         differences=differences,
         costs=_costs(labels, results),
         notes=_notes(planned, results, failed),
@@ -107,7 +102,7 @@ def _pass_rates(results: Results, label: str, set_name: str, k: int) -> _Rates:
 def _differences(
     comparison: ComparisonSettings, table: Mapping[tuple, _Rates], column: tuple[str, int], num_tests: int
 ) -> list[Contrast]:
-    """All differences on one set and k, their p-values corrected together."""
+    """All differences on one set and k, with p-values corrected together."""
     pairs, rates = [], []
     for row in comparison.runs:
         for other in comparison.against(row):
@@ -125,7 +120,7 @@ def _differences(
 
 
 def _costs(labels: Sequence[str], results: Results) -> list[Cost]:
-    """Cost of each method that ran. Resumed runs are left out: they know only the cost of their last part."""
+    """Cost of each method that ran. Resumed runs are left out: only the cost of their last part is known."""
     whole = {key: result for key, result in results.items() if not result.resumed}
     costs = []
     for label in labels:
@@ -191,16 +186,3 @@ def by_label(runs: Sequence[PlannedRun]) -> str:
         for label in labels
         if (seeds := [str(run.seed) for run in runs if run.label == label])
     )
-
-
-def _curves(comparison: ComparisonSettings, results: Results) -> list[MethodCurves]:
-    """Curves and first pass@k of each method that ran."""
-    return [
-        MethodCurves(
-            label=row.label,
-            curves=[result.curves for result in runs],
-            pass_at_1={name: [statistics.fmean(r.sets[name].pass_at(1)) for r in runs] for name in runs[0].sets},
-        )
-        for row in comparison.runs
-        if (runs := [*_by_seed(results, row.label).values()])
-    ]

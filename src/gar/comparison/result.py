@@ -1,4 +1,4 @@
-"""What a comparison keeps of a run: one small JSON file, made from the run folder alone."""
+"""The result of one run of a comparison: one small JSON file, made from the run folder alone."""
 
 import json
 import statistics
@@ -26,10 +26,10 @@ CURVES = (
     "gar/silent_group_fraction_shaped",
     "gar/expert_tokens",
 )
-"""Metrics of which a curve is kept."""
+"""Metrics whose curves are kept."""
 
 USAGE = "usage.json"
-"""File in the run folder: time and memory that its process used."""
+"""File in the run folder with the time and memory that its process used."""
 
 _MAX_POINTS = 60
 _DIGITS = 5
@@ -121,7 +121,7 @@ class RunResult:
         names = {field.name for field in fields(cls)}
         if values.keys() | {"group"} != names:  # older results have no group
             odd = ", ".join(sorted(names ^ values.keys()))
-            raise RecordError(f"{path}: no result of gar compare: missing or unknown: {odd}. Is it of another version?")
+            raise RecordError(f"{path}: not a result of gar compare of this version: missing or unknown: {odd}.")
         result = checked(cls, values, str(path))
         for name, counts in result.sets.items():
             if len(counts.problem_ids) != len(counts.num_correct) or any(
@@ -180,7 +180,7 @@ def result_of(planned: PlannedRun) -> RunResult:
 
 
 def has_supervised_steps(planned: PlannedRun) -> bool:
-    """Whether some of its optimiser steps train on expert solutions alone, so that there are no rollouts to pair."""
+    """Whether some optimiser steps train on expert solutions alone, without rollouts to pair."""
     return find_method(planned.config.method).supervised_fraction > 0
 
 
@@ -192,7 +192,7 @@ def prompts_hash(reader: RolloutReader, path: Path) -> str:
     """
     steps = reader.steps
     if not steps:
-        raise RecordError(f"{path}: no rollouts, so it cannot be shown which problems the run saw.")
+        raise RecordError(f"{path}: no rollouts, so it is unknown which problems the run saw.")
     ids = [reader.read(step, ["problem_id"])["problem_id"].to_pylist() for step in steps]
     for note in uneven({step: len(rows) for step, rows in zip(steps, ids, strict=True)}):
         raise RecordError(f"{path}: {note}. Were rows lost?")
@@ -244,7 +244,7 @@ def _group(run: RunContents) -> Mapping[str, Any] | None:
 
     try:
         return mean_group(run)._asdict()
-    except GarError:  # nothing else of the result needs it, and the run folder says why
+    except GarError:  # the rest of the result does not need it
         return None
 
 

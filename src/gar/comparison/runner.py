@@ -1,4 +1,4 @@
-"""Runs side by side, each in a process of its own. A run that ends leaves its result file at once."""
+"""Runs side by side, each in a process of its own. The result file of a run is written as soon as the run ends."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ from gar.records.lock import only_writer
 
 _CHILD = (sys.executable, "-m", "gar.comparison.child")
 _POLL_SECONDS = 0.2
-_LOOK_SECONDS = 2.0  # between two looks at what others do, who may share the folder over a network
+_LOOK_SECONDS = 2.0  # between checks for results of other processes, which may share the folder over a network
 _STOP_SECONDS = 30.0
 _LAST_LINES = 15
 
@@ -42,14 +42,14 @@ class _Child:
 def run_side_by_side(
     planned: Sequence[PlannedRun], finished: Results, *, workers: Workers, progress: ComparisonProgress
 ) -> None:
-    """Run in order, as many at a time as there are workers. A failed run is tried once more after the others.
+    """Run in order, one run per worker at a time. A failed run is tried once more after the others.
 
     Runs that another `gar compare` has started, on this machine or another, are left to it.
 
     Args:
         planned: Runs of one comparison that have no result yet.
         finished: Results of its other runs.
-        workers: What runs them.
+        workers: Devices and processes.
         progress: Shows what happens.
 
     Raises:
@@ -59,13 +59,13 @@ def run_side_by_side(
     check_paired(finished)
     runs = _Runs(planned, finished, workers, progress)
     try:
-        runs.go_on_to_the_end()
+        runs.run_all()
     finally:
         _stop(runs.running)
 
 
 class _Runs:
-    """Runs that wait, those that run here, and the results of all that have ended."""
+    """Waiting runs, running children, and the results so far."""
 
     def __init__(
         self, planned: Sequence[PlannedRun], finished: Results, workers: Workers, progress: ComparisonProgress
@@ -74,7 +74,7 @@ class _Runs:
         self._workers, self._progress = workers, progress
         self._free, self._failed = deque(workers.devices), set[str]()
 
-    def go_on_to_the_end(self) -> None:
+    def run_all(self) -> None:
         """Start runs as others end, until none is left."""
         next_look = 0.0
         while self._waiting or self.running:
@@ -87,12 +87,12 @@ class _Runs:
             self._progress.tick([child.run for child in self.running])
 
     def _look(self) -> None:
-        """Take what has finished elsewhere, and start what can start."""
+        """Collect results of other processes, and start runs on free devices."""
         for run in [self._waiting.popleft() for _ in range(len(self._waiting))]:
-            elsewhere = finished_results([run])
-            if elsewhere:
-                self._add(elsewhere[run.label, run.seed])
-                self._progress.finished(run, elsewhere[run.label, run.seed])
+            result = finished_results([run]).get((run.label, run.seed))
+            if result:
+                self._add(result)
+                self._progress.finished(run, result)
             elif not self._free or not self._start(run):
                 self._waiting.append(run)
 
@@ -116,7 +116,7 @@ class _Runs:
         return True
 
     def _collect(self) -> bool:
-        """Record the children that have ended; whether there were any."""
+        """Record the children that have ended. Returns whether there were any."""
         ended = [child for child in self.running if child.process.poll() is not None]
         for child in ended:
             self.running.remove(child)
@@ -160,7 +160,7 @@ def _process(run: PlannedRun, workers: Workers, devices: str | None) -> tuple[su
 
 
 def _record(child: _Child) -> RunResult | Failure:
-    """Write what became of a run that has ended."""
+    """Write the result or the failure of a run that has ended."""
     status = child.process.returncode
     reason = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
     if status == 0:
@@ -187,7 +187,7 @@ def _close(child: _Child) -> None:
 
 
 def _stop(children: Sequence[_Child]) -> None:
-    """Interrupt the children that still run: the end of its standard input tells a child to stop."""
+    """Interrupt the running children: a child stops when its standard input closes."""
     for child in children:
         _close(child)
     deadline = time.monotonic() + _STOP_SECONDS

@@ -1,4 +1,4 @@
-"""What a comparison is: rows, seeds, and the one run they all vary. Importing this imports neither torch nor NumPy."""
+"""The settings of a comparison: rows, seeds and base run. Importing this imports neither torch nor NumPy."""
 
 import difflib
 from importlib import resources
@@ -16,20 +16,20 @@ Name = Annotated[str, Field(pattern=_NAME)]
 
 
 class RowSettings(Settings):
-    """One row of the table: a method, and where it departs from the base run."""
+    """One row of the table: a method, and its changes to the base run."""
 
     label: Name = ""
-    """Its name in files and tables; left out, the method's."""
+    """Its name in files and tables; by default the method's."""
     method: str
     """As in `gar train --method`."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings over those of the base run, nested as in a configuration of `gar train`."""
     against: tuple[str, ...] | None = None
-    """Labels of the rows it is tested against; left out, the first row."""
+    """Labels of the rows it is tested against; by default the first row."""
 
     @model_validator(mode="before")
     @classmethod
-    def _take_the_method_for_a_label(cls, values: Any) -> Any:
+    def _default_label(cls, values: Any) -> Any:
         if isinstance(values, str):
             values = {"method": values}
         if isinstance(values, dict) and "method" in values:
@@ -38,14 +38,14 @@ class RowSettings(Settings):
 
     @field_validator("method")
     @classmethod
-    def _be_known(cls, method: str) -> str:
+    def _check_method(cls, method: str) -> str:
         if method not in get_args(MethodName):
             raise ValueError(f"unknown method. {_near(method, get_args(MethodName))}")
         return method
 
     @field_validator("against", mode="before")
     @classmethod
-    def _take_one_for_several(cls, against: Any) -> Any:
+    def _as_tuple(cls, against: Any) -> Any:
         return (against,) if isinstance(against, str) else against
 
 
@@ -59,9 +59,9 @@ class ComparisonSettings(Settings):
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings over those of `base`, for every run."""
     runs: Annotated[tuple[RowSettings, ...], Field(min_length=1)]
-    """The rows; a method's name, or a mapping. Costs are told against the first."""
+    """The rows: names of methods, or mappings. Costs are relative to the first."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
-    """A seed has the same problems in the same order in every row."""
+    """The seeds. With one seed every row sees the same problems in the same order."""
     workers: Annotated[int, Field(ge=1)] | None = None
     """Runs side by side; None is one per GPU, or per core where there is no GPU."""
     threads: Annotated[int, Field(ge=1)] = 1
@@ -70,17 +70,17 @@ class ComparisonSettings(Settings):
     """Folder of the results; None is results/NAME."""
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def _check_rows(self) -> Self:
         labels = [row.label for row in self.runs]
         for values, word in ((labels, "label"), (self.seeds, "seed")):
             twice = [value for i, value in enumerate(values) if value in values[:i]]
             if twice:
-                raise ValueError(f"{word} {twice[0]!r} stands twice; each must be there once, or two runs are one file")
+                raise ValueError(f"{word} {twice[0]!r} appears twice, so that two runs would share a file")
         for row in self.runs:
             for other in row.against or ():
                 if other not in labels or other == row.label:
-                    hint = "a row against itself" if other == row.label else _near(other, labels)
-                    raise ValueError(f"run {row.label!r} stands against {other!r}: {hint}")
+                    hint = "that is the row itself" if other == row.label else _near(other, labels)
+                    raise ValueError(f"run {row.label!r} is to be tested against {other!r}: {hint}")
         return self
 
     def against(self, row: RowSettings) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class ComparisonSettings(Settings):
         return () if row is self.runs[0] else (self.runs[0].label,)
 
     def check_cell(self, label: str | None, seed: int | None) -> None:
-        """Refuse a row or seed that is not there; None stands for all of them.
+        """Refuse a row or seed that does not exist; None means all of them.
 
         Raises:
             ConfigError: Names the nearest label, or the seeds.
@@ -103,7 +103,7 @@ class ComparisonSettings(Settings):
 
     @property
     def results_folder(self) -> Path:
-        """Where the small JSON files and the tables lie."""
+        """Folder of the small JSON files and the tables."""
         return Path(self.results or f"results/{self.name}")
 
 

@@ -1,4 +1,4 @@
-"""The results folder: what is finished, what failed, what was made under other settings, and what is paired."""
+"""The results folder: finished and failed runs, results under other settings, and the check that results are paired."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -32,7 +32,7 @@ def finished_results(planned: Sequence[PlannedRun]) -> dict[tuple[str, int], Run
     """All results so far, by label and seed.
 
     Raises:
-        RecordError: One was made under other settings, or is damaged; says which settings, and what to do.
+        RecordError: A result was made under other settings, which it names, or is damaged.
     """
     results = {}
     for run in planned:
@@ -57,12 +57,12 @@ def failures(planned: Sequence[PlannedRun]) -> dict[tuple[str, int], Failure]:
 
 
 def check_paired(results: Results) -> None:
-    """Refuse results that did not see the same problems, in training within a seed and in evaluation anywhere.
+    """Refuse results on different problems: in training within a seed, and in evaluation anywhere.
 
     Sampled responses cannot be paired: policies differ after the first update, and so do their samples.
 
     Raises:
-        RecordError: Names the two, and what differs.
+        RecordError: Names the two runs, and what differs.
     """
     by_seed: dict[int, RunResult] = {}
     first = next(iter(results.values()), None)
@@ -71,7 +71,7 @@ def check_paired(results: Results) -> None:
         if result.prompts_hash != other.prompts_hash:
             raise RecordError(
                 f"{result.label} and {other.label} of seed {result.seed} were not trained on the same problems in the "
-                "same order, so their difference is not one of the methods. Do their rows differ in data, batch, "
+                "same order, so that the methods cannot be compared. Do their rows differ in data, batch, "
                 "generations, updates per rollout or steps? Put such rows into comparisons of their own."
             )
         assert first is not None
@@ -98,7 +98,7 @@ def write_failure(run: PlannedRun, reason: str, last_lines: Sequence[str]) -> Fa
 
 
 def remove_others(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Remove results that were made under other settings or cannot be read, so that their runs start anew.
+    """Remove results that were made under other settings or cannot be read, so that they are made again.
 
     Returns:
         Runs whose result was removed.
@@ -120,23 +120,23 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
         return
     # A setting that a later version added or removed does not count as different while it has its default.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
-    then, now = dict(leaves(result.settings)), dict(leaves(run.settings))
-    then = {name: value for name, value in then.items() if REMOVED.get(name) != value}
-    then |= {
+    recorded, planned = dict(leaves(result.settings)), dict(leaves(run.settings))
+    recorded = {name: value for name, value in recorded.items() if REMOVED.get(name) != value}
+    recorded |= {
         name: defaults[name]
         for name, value in FORMER_DEFAULTS.items()
-        if then.get(name) == value and now.get(name) == defaults[name]
+        if recorded.get(name) == value and planned.get(name) == defaults[name]
     }
     changes = {
-        name: (then.get(name, NOT_SET), now.get(name, NOT_SET))
-        for name in sorted(then.keys() | now.keys())
-        if then.get(name, defaults.get(name, NOT_SET)) != now.get(name, NOT_SET)
+        name: (recorded.get(name, NOT_SET), planned.get(name, NOT_SET))
+        for name in sorted(recorded.keys() | planned.keys())
+        if recorded.get(name, defaults.get(name, NOT_SET)) != planned.get(name, NOT_SET)
     }
     if not changes:
         return
     raise RecordError(
         f"{run.result_path}: made under other settings: {in_words(changes)}. Numbers under "
-        "different settings do not belong into one table. Give the comparison another name, or start these runs anew "
+        "different settings do not belong in one table. Give the comparison another name, or run these again "
         "with --overwrite."
     )
 
@@ -144,7 +144,7 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
 def _read_failure(path: Path) -> Failure:
     values = read_json(path)
     if values.keys() != {field.name for field in fields(Failure)}:
-        raise RecordError(f"{path}: no failure of gar compare: it has {', '.join(values)}. Remove it to go on.")
+        raise RecordError(f"{path}: not a failure record of gar compare: it has {', '.join(values)}. Remove it.")
     return checked(Failure, values, str(path))
 
 

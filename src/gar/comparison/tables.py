@@ -11,18 +11,6 @@ from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
-    """pass@k of a method on a set: mean and standard deviation over seeds, None for one seed."""
-
-    label: str
-    set_name: str
-    k: int
-    num_seeds: int
-    mean: float
-    sd: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
     """Seconds and memory of a method. Ratios are to the first row of the same seed: median, smallest, largest."""
 
@@ -44,6 +32,7 @@ class ComparisonNumbers:
         num_finished: By label, in the order of the rows; 0 is "not run".
         columns: (set, k) in the order of the columns.
         num_tests: Comparisons of one set and k that Holm's correction counts, those not run included.
+        scores: Mean and standard deviation of pass@k over seeds, by (label, set, k); None for one seed.
         notes: Sentences below the tables.
     """
 
@@ -52,7 +41,7 @@ class ComparisonNumbers:
     num_finished: Mapping[str, int]
     columns: Sequence[tuple[str, int]]
     num_tests: int
-    scores: Sequence[Score]
+    scores: Mapping[tuple[str, str, int], tuple[float, float | None]]
     differences: Sequence[Contrast]
     costs: Sequence[Cost]
     notes: Sequence[str]
@@ -73,7 +62,7 @@ def on_screen(numbers: ComparisonNumbers) -> str:
     texts = [aligned(_screen_table(numbers, *column)) for column in numbers.columns]
     if numbers.differences:
         texts.append(
-            "difference: to the row that it stands against, paired by seed, with its 95 % bootstrap interval\n"
+            "difference: from the reference row, paired by seed, with its 95 % bootstrap interval\n"
             f"p: paired t-test over seeds, Holm-corrected over {numbers.num_tests} comparisons of one set and k"
         )
     return "\n\n".join([*texts, "\n".join(numbers.notes)]).strip()
@@ -86,9 +75,9 @@ def results_csv(numbers: ComparisonNumbers) -> str:
         "high", "t_p_value", "permutation_p_value", "holm_p_value", "minimum_detectable_effect", "verdict",
     )  # fmt: skip
     rows: list[Sequence[object]] = []
-    for score in numbers.scores:
-        cells = (score.label, score.set_name, score.k, score.num_seeds, score.mean, score.sd)
-        tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == cells[:3]]
+    for key, score in numbers.scores.items():
+        cells = (*key, numbers.num_finished[key[0]], *score)
+        tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == key]
         rows += [
             (
                 *cells, d.against, r.num_seeds, r.difference, _relative(r), r.low, r.high, r.t_p_value,
@@ -133,12 +122,11 @@ def _tables(numbers: ComparisonNumbers) -> list[TextTable]:
 
 
 def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> TextTable:
-    scores = {score.label: score for score in numbers.scores if (score.set_name, score.k) == (set_name, k)}
     rows = []
     for label, count in numbers.num_finished.items():
-        score = scores.get(label)
+        score = numbers.scores.get((label, set_name, k))
         seeds = f"{count}/{numbers.num_seeds}"
-        name = [label, seeds, NONE if score is None else f"{score.mean:.3f}"]
+        name = [label, seeds, NONE if score is None else f"{score[0]:.3f}"]
         tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == (label, set_name, k)]
         for test in tests:
             difference, interval, p, _, verdict = result_cells(test.result)
@@ -156,13 +144,12 @@ def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> TextTabl
 
 
 def _score_table(numbers: ComparisonNumbers) -> TextTable:
-    scores = {(score.label, score.set_name, score.k): score for score in numbers.scores}
     relatives = {(d.label, d.set_name, d.k): _relative(d.result) for d in reversed(numbers.differences)}
     rows = []
     for label, count in numbers.num_finished.items():
         seeds = f"{count} of {numbers.num_seeds}" if count else "not run"
         keys = [(label, set_name, k) for set_name, k in numbers.columns]
-        rows.append([label, seeds, *(_score(scores.get(key), relatives.get(key)) for key in keys)])
+        rows.append([label, seeds, *(_score(numbers.scores.get(key), relatives.get(key)) for key in keys)])
     return TextTable(
         title="pass@k after training: mean ± standard deviation over seeds; in brackets the difference to the method "
         "that it stands against, relative to that.",
@@ -222,11 +209,12 @@ def _parts(costs: Iterable[Cost]) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------- cells
 
 
-def _score(score: Score | None, relative: float | None) -> str:
+def _score(score: tuple[float, float | None] | None, relative: float | None) -> str:
     if score is None:
         return NONE
-    spread = "" if score.sd is None else f" ± {score.sd:.3f}"
-    return f"{score.mean:.3f}{spread}" + ("" if relative is None else f" ({_percent(relative)})")
+    mean, sd = score
+    spread = "" if sd is None else f" ± {sd:.3f}"
+    return f"{mean:.3f}{spread}" + ("" if relative is None else f" ({_percent(relative)})")
 
 
 def _relative(result: PairedComparison) -> float | None:

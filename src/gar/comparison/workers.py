@@ -10,10 +10,10 @@ from gar.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """What the runs of one `gar compare` are trained with.
+    """The devices and processes of one `gar compare`.
 
     Attributes:
-        devices: One entry per run at a time: its CUDA_VISIBLE_DEVICES, or None to leave that as it is.
+        devices: One entry per run at a time: its CUDA_VISIBLE_DEVICES, or None to leave the variable unchanged.
         threads: OMP_NUM_THREADS of every process.
         launcher: Words of the command that starts the ranks of a run; none for a run of one process.
     """
@@ -24,7 +24,7 @@ class Workers:
 
 
 def local_workers(*, number: int | None = None, gpus: int | None = None, threads: int = 1, launch: str = "") -> Workers:
-    """The workers of this machine: GPUs are dealt out evenly, and shared where there are fewer than workers.
+    """The workers of this machine. GPUs are divided evenly, or shared if there are fewer GPUs than workers.
 
     Without a launcher a run is one process, which trains on one GPU (`refuse_data_parallel`).
 
@@ -51,7 +51,7 @@ def local_workers(*, number: int | None = None, gpus: int | None = None, threads
 
 
 def _share(names: Sequence[str], worker: int, size: int) -> str | None:
-    """The devices of one worker, if each has so many; with none to share out, one that others have, too."""
+    """The GPUs of one worker; one that it shares with others if there are too few."""
     if not names:
         return None
     return ",".join(names[worker * size : (worker + 1) * size]) or names[worker % len(names)]

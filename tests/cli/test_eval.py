@@ -236,4 +236,4 @@ def test_eval_score_refuses_a_set_that_is_not_complete(tmp_path, capsys):
     samples = tmp_path / "out" / "arithmetic" / "samples.jsonl"
     samples.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:5]))
     assert main(["eval", "score", out]) == 1
-    assert "5 of 8 samples are there. The same `gar eval generate` goes on with it." in capsys.readouterr().err
+    assert "5 of 8 samples are there. Run the same `gar eval generate` again for the rest." in capsys.readouterr().err

@@ -35,11 +35,11 @@ def test_audit_shows_each_kind_and_writes_all_cases(graded: Path, tmp_path: Path
     printed = capsys.readouterr().out
     assert "6 responses" in printed
     for line in (
-        "1 not right for us, though the answer is the gold answer's text",
-        "1 right for math-verify, wrong for us",
-        "1 right for us, wrong for math-verify, and the text differs",
-        "1 not decided by us: unparsed, timeout or error",
-        "3 right or not right as graded, and the opposite by the rules of this version",
+        "1 not right by our verdict, though the answer has the gold answer's text",
+        "1 right by math-verify, wrong by our verdict",
+        "1 right by our verdict, wrong by math-verify, and the text differs",
+        "1 without our verdict: unparsed, timeout or error",
+        "3 right or not right as recorded, and the opposite by the rules of this version",
     ):
         assert line in printed.splitlines()
     assert "\x1b[31m" not in printed
@@ -59,7 +59,7 @@ def test_audit_shows_each_kind_and_writes_all_cases(graded: Path, tmp_path: Path
 def test_audit_shows_as_many_examples_as_asked_for(graded: Path, capsys) -> None:
     assert main([str(graded), "--examples", "0"]) == 0
     printed = capsys.readouterr().out
-    assert "1 right for math-verify, wrong for us" in printed
+    assert "1 right by math-verify, wrong by our verdict" in printed
     assert "graded.jsonl:4" not in printed
 
 

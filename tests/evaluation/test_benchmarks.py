@@ -26,7 +26,7 @@ def test_load_benchmark_reads_the_published_columns_of_each_set(name, tmp_path):
     loaded = load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', ROWS[name])}")
     assert loaded.benchmark is BENCHMARKS[name]
     assert loaded.source == str(tmp_path / "rows.jsonl")
-    assert f"{len(ROWS[name])} problems, where {BENCHMARKS[name].num_problems} were published." in loaded.notes
+    assert f"{len(ROWS[name])} problems, but {BENCHMARKS[name].num_problems} were published." in loaded.notes
     given = [(problem.id, problem.answer, problem.category) for problem in loaded.problems]
     assert given == GIVEN.get(name, given)
     assert len(given) == len(ROWS[name])

@@ -120,7 +120,7 @@ def test_compare_refuses_other_sets_ks_and_numbers_of_seeds(make):
         compare([load_model(a), load_model(b)], ks=[9])
     with pytest.raises(DataError, match="B has 2 seeds and a has 1: a pair is one seed of each"):
         compare([load_model(a), load_model(f"B={b},{make('d', [1, 1])}")])
-    with pytest.raises(DataError, match="hand has one problem: there is nothing to measure a difference by"):
+    with pytest.raises(DataError, match="hand has one problem: a paired test needs at least two"):
         compare([load_model(make("e", [1])), load_model(make("f", [1]))])
     with pytest.raises(ConfigError, match="at least two models"):
         compare([load_model(a)])

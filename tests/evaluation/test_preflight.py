@@ -28,9 +28,7 @@ EMPTY = {"=": {"<eos>": 1.0}}
 def look(policy, tokenizer, problems, verifier, *, needs_alignment=True, sampling=None, **settings):
     sampling = Sampling(**{"seed": 1, "max_new_tokens": 10, "temperature": 1.0} | (sampling or {}))
     settings = PreflightSettings(**settings)
-    return preflight(
-        policy, tokenizer, problems, verifier, settings, sampling, needs_alignment=needs_alignment, progress=None
-    )
+    return preflight(policy, tokenizer, problems, verifier, settings, sampling, needs_alignment=needs_alignment)
 
 
 def finding_of(report, text):
@@ -54,7 +52,7 @@ def test_preflight_finds_nothing_wrong_with_a_policy_that_is_right_half_of_the_t
     # 128 draws: the standard deviation of the share is 0.044.
     assert report.facts.correct_fraction == pytest.approx(0.5, abs=0.15)
     report.raise_if_stop()
-    assert "Nothing to complain about." in shown(report)
+    assert "No faults." in shown(report)
 
 
 def test_preflight_stops_where_responses_are_cut_off(make_policy, tokenizer, problems, verifier):
@@ -67,7 +65,7 @@ def test_preflight_stops_where_responses_are_cut_off(make_policy, tokenizer, pro
     assert "'<eos>'" in finding.cause
     assert "'<think> work work" in finding.example
     assert "cut off before they could" in finding_of(report, "not in the format").cause
-    assert "could be read to the end" in finding_of(report, "no response of 128 is correct").cause
+    assert "are complete and readable" in finding_of(report, "no response of 128 is correct").cause
     with pytest.raises(PreflightError, match=r"(?s)128 responses to 16 problems.*100 % of.*--preflight\.mode warn"):
         report.raise_if_stop()
 
@@ -89,7 +87,7 @@ def test_preflight_warns_where_some_responses_are_cut_off(make_policy, tokenizer
         ),
         (
             UNKNOWN_FORMAT, "100 % of responses are not in the format 'think-answer'",
-            "The model was not told this format", "--data.template think-answer", "'7' (", ["stop"],
+            "The prompt does not ask for this format", "--data.template think-answer", "'7' (", ["stop"],
         ),
         (
             WITHOUT_THINKING, "no response of 128 is correct", "100 % have the right answer, but in bad format",

@@ -1,6 +1,6 @@
-"""Where graders disagree: ours beside plain math-verify and equal text; and what today's rules would grade otherwise.
+"""Where graders disagree: our recorded verdicts, plain math-verify, equal text, and our rules as they are today.
 
-A disagreement is no fault yet, but every fault of a grader is a disagreement with some other one.
+A disagreement need not be a fault, but it is the place to look for one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,13 +19,13 @@ from gar.verify.workers import WorkerPool
 
 CaseKind = Literal["same text", "math-verify alone", "ours alone", "undecided", "changed"]
 KINDS: dict[CaseKind, str] = {
-    "same text": "not right for us, though the answer is the gold answer's text",
-    "math-verify alone": "right for math-verify, wrong for us",
-    "ours alone": "right for us, wrong for math-verify, and the text differs",
-    "undecided": "not decided by us: unparsed, timeout or error",
-    "changed": "right or not right as graded, and the opposite by the rules of this version",
+    "same text": "not right by our verdict, though the answer has the gold answer's text",
+    "math-verify alone": "right by math-verify, wrong by our verdict",
+    "ours alone": "right by our verdict, wrong by math-verify, and the text differs",
+    "undecided": "without our verdict: unparsed, timeout or error",
+    "changed": "right or not right as recorded, and the opposite by the rules of this version",
 }
-"""Why a response deserves a look, the most suspicious first."""
+"""Reasons to look at a response, the most suspicious first."""
 
 _SAMPLES_PER_WINDOW = 1024
 _REQUIRED = ("response", "status", "verified")
@@ -60,12 +60,12 @@ class ScoredSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditedSample:
-    """A graded response, and what other graders say of it.
+    """A graded response, and the verdicts of other graders.
 
     Attributes:
         sample: The response as it was graded.
         math_verify: Status by plain math-verify; None for a choice.
-        same_text: The answer is the gold answer's text.
+        same_text: The answer has the gold answer's text.
         now: Status of the answer by today's rules; None for a choice, or without an answer.
     """
 
@@ -76,12 +76,12 @@ class AuditedSample:
 
     @property
     def changed(self) -> bool:
-        """Whether it was graded right and is not by the rules of this version, or the other way round."""
+        """Whether it was graded right and is not right by the rules of this version, or the other way round."""
         return self.now is not None and (self.now is Status.OK) != self.sample.verified
 
     @property
     def kind(self) -> CaseKind | None:
-        """The disagreement between graders that deserves a look; None where there is none."""
+        """The disagreement between graders; None where there is none."""
         sample = self.sample
         if self.same_text and not sample.verified:
             return "same text"
@@ -95,7 +95,7 @@ class AuditedSample:
 
     @property
     def kinds(self) -> list[CaseKind]:
-        """All reasons why the response deserves a look."""
+        """All reasons to look at the response."""
         kinds: list[CaseKind] = ["changed"] if self.changed else []
         return [self.kind, *kinds] if self.kind else kinds
 
@@ -111,7 +111,7 @@ def audited(
         timeout_seconds: Wall-clock limit for each response, after which its worker is killed.
 
     Yields:
-        Each sample with what the other graders say.
+        Each sample with the verdicts of the other graders.
 
     Raises:
         WorkerError: The worker processes cannot be started.
@@ -134,9 +134,9 @@ def _statuses(pool: WorkerPool, items: list[tuple[str, ...] | None]) -> list[Sta
 
 
 def plain_math_verify(response: str, gold: str) -> Graded:
-    """math-verify as its README calls it: on the whole response, in which it looks for the answer itself.
+    """math-verify as in its README: on the whole response, in which it looks for the answer itself.
 
-    Its time limits are off, since they turn a slow answer into a wrong one: call it in a worker that can be killed.
+    Its time limits are off, because they turn a slow answer into a wrong one. Call it in a worker that can be killed.
 
     Args:
         response: The whole text of a response.
@@ -170,9 +170,9 @@ def read_samples(path: Path) -> Iterator[ScoredSample]:
     """Graded responses of an evaluation, or of a file.
 
     Args:
-        path: A folder that `gar eval score` has graded, or the folder above it. Or a .jsonl or .parquet file with the
-            columns prompt, response, status, verified, and answer, the right answer. With a column gold, as in the
-            rollouts of a training run, gold is the right answer and answer the one found in the response.
+        path: A folder that `gar eval score` has graded, or the folder above it; or a .jsonl or .parquet file with the
+            columns prompt, response, status, verified and answer, the right answer. If there is a column gold, as in
+            the rollouts of a training run, gold is the right answer and answer the one found in the response.
 
     Raises:
         DataError: A column is missing, or a value is wrong; names the line.

@@ -1,4 +1,4 @@
-"""`gar eval table`: benchmarks and models in one table, with intervals, and the tests against the first model below."""
+"""`gar eval table`: benchmarks and models in one table with intervals, and tests against the first model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class BenchmarkTable:
 
 
 def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> BenchmarkTable:
-    """Scores of every model on every benchmark that it has, in the order in which they are first seen.
+    """Scores of every model on every benchmark that it has, in order of first appearance.
 
     Args:
         models: The reference first.

@@ -37,13 +37,13 @@ class Overlap:
 
     Attributes:
         target: The problem.
-        num_grams: Different 13-grams of the problem; 0 for one of fewer words, which only an exact copy shows.
+        num_grams: Distinct 13-grams of the problem; 0 for one with fewer words, of which only exact copies are found.
         num_exact: Rows with the same text, apart from case and white space.
         num_sharing: Rows that share a 13-gram with the problem.
         shared_fraction: Largest share of its 13-grams in a single row; 1 where a row contains all of it.
         num_near: Near-duplicate rows; 0 where they were not looked for.
         jaccard: Largest Jaccard similarity of 5-word shingles with a near-duplicate row.
-        place: The row with most in common, empty where no row has anything.
+        place: The row with the largest overlap; empty if there is none.
         excerpt: Words of that row from where the overlap begins.
     """
 
@@ -59,7 +59,7 @@ class Overlap:
 
     @property
     def rank(self) -> tuple[bool, float, float]:
-        """The worst first when sorted downwards."""
+        """Sort key: a larger overlap has a larger key."""
         return bool(self.num_exact), self.shared_fraction, self.jaccard
 
 
@@ -112,7 +112,7 @@ def find_overlaps(
 
 
 class _Runs:
-    """The runs of so many words in each problem, to look up. Hashes are kept, which take less memory than texts."""
+    """The n-grams of each problem, for lookup. Hashes are kept, because they take less memory than texts."""
 
     def __init__(self, targets: Sequence[Target], length: int) -> None:
         self._length = length
@@ -128,8 +128,8 @@ class _Runs:
         """What a row shares with the problems.
 
         Returns:
-            By problem, how many of its runs the row has, and where in the row the first of them begins; and the number
-            of different runs in the row.
+            By problem, how many of its n-grams the row has, and where in the row the first of them begins; and the
+            number of distinct n-grams in the row.
         """
         counts = Counter[int]()
         first: dict[int, int] = {}

@@ -27,7 +27,7 @@ class SamplingEngine(Protocol):
     """Most tokens of a prompt and its response together; None where unknown."""
 
     def identity(self) -> Mapping[str, Any]:
-        """Everything that the responses depend on, as plain values."""
+        """Everything about the model that the responses depend on, as plain values."""
         ...
 
     def respond(
@@ -87,7 +87,7 @@ class TransformersEngine:
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 f"the device's memory does not suffice for {len(prompt_ids)} responses of up to {max_new_tokens} "
-                f"tokens at one time: {error} Run the same command with a lower --batch-size; it goes on from here."
+                f"tokens at one time: {error} Run the same command with a lower --batch-size to continue."
             ) from error
         return [responses[0] for responses in written]
 

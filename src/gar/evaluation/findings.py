@@ -1,4 +1,4 @@
-"""The faults that the rollouts of a policy can have: how often, why, and what to change. One function per fault."""
+"""The faults that rollouts of a policy can have: how often, why, and what to change. One function per fault."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class RolloutFacts:
         all_correct_fraction: Share of groups in which every response is correct.
         all_wrong_fraction: Share of groups in which no response is correct.
         prefilled_fraction: Share of groups whose prompt already opens the thinking part.
-        missing_anchor_fraction: Share of all problems, not these alone, that have no expert solution.
+        missing_anchor_fraction: Share of all training problems that have no expert solution.
         status_fractions: Shares of responses by how their verification ended.
     """
 
@@ -110,7 +110,7 @@ def percent(fraction: float) -> str:
 
 
 def _example(facts: RolloutFacts, wanted: Callable[[Response, Verdict], bool]) -> str:
-    """The first response of a kind, shortened: problem, gold, text, and what the verifier says of it."""
+    """The first response of a kind, shortened: problem, gold, text, and the verifier's explanation."""
     for group in facts.groups:
         for response, verdict in zip(group.responses, group.verdicts, strict=True):
             if wanted(response, verdict):
@@ -152,7 +152,7 @@ def _bad_format(facts: RolloutFacts, verifier: ResponseVerifier) -> Finding | No
         )
         advice = "Choose --verify.format boxed or none, or a chat template that does not open the thinking part."
     else:
-        cause = "The model was not told this format and never learnt it, or its markers are other ones."
+        cause = "The prompt does not ask for this format and the model never learnt it, or it uses other markers."
         advice = (
             f"Ask for it with --data.template {verifier.format}, name your markers in --verify.tags, or choose another "
             "--verify.format."
@@ -176,7 +176,7 @@ def _unparsed(facts: RolloutFacts) -> Finding | None:
         severity="stop" if fraction == 1 else "warn",
         what=f"{percent(fraction)} of well-formatted responses hold no answer that can be parsed",
         fraction=fraction,
-        cause="What stands where the answer belongs is no number and no formula, or not exactly one value (`3 or 7`).",
+        cause="The answer part is neither a number nor a formula, or not exactly one value (`3 or 7`).",
         advice="Ask for the final answer alone there, or give your own grader with --verify.verifier.",
         example=_example(facts, lambda _, v: v.well_formatted and v.status is Status.UNPARSED),
     )
@@ -188,7 +188,7 @@ def _undecided(facts: RolloutFacts, status: Status) -> Finding | None:
         return None
     advice = {
         Status.TIMEOUT: "Raise --verify.timeout_seconds, or look for answers that take very long to simplify.",
-        Status.ERROR: "Its text stands after the example: is the gold answer unreadable (`gar data check` lists "
+        Status.ERROR: "The error's text follows the example: is the gold answer unreadable (`gar data check` lists "
         "those), or does a grader of your own fail?",
     }
     return Finding(
@@ -208,7 +208,7 @@ def _none_correct(facts: RolloutFacts) -> Finding | None:
         share = percent(facts.verified_badly_formatted_fraction)
         cause, advice = f"{share} have the right answer, but in bad format.", "Make the format right first."
     elif facts.truncated_fraction > MOST or facts.badly_formatted_fraction == 1:
-        cause, advice = "Few of them could be read to the end at all.", "See the other findings."
+        cause, advice = "Few of them are complete and readable.", "See the other findings."
     else:
         cause = "The problems are too hard for this model, or its answers have another form than the gold answers."
         advice = "Compare the answers below with their gold; take easier problems, or a better model."

@@ -1,7 +1,7 @@
-"""What `gar eval` leaves of one model on one benchmark.
+"""The folder that `gar eval` writes for one model and one benchmark.
 
 evals/MODEL/BENCHMARK/
-  set.json          what was asked of which model, and how: written first, and never changed
+  set.json          benchmark, prompt, model and sampling: written first, and never changed
   problems.jsonl    the problems with their prompts
   samples.jsonl     one line per sample: text, tokens, stop reason, seed; append-only
   verdicts.jsonl    one line per sample: status, answer, vote; append-only
@@ -24,7 +24,7 @@ from gar.records.lock import only_writer
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
 from gar.types import ResponseFormat, Status
 
-# Where the problems and the model came from. What they are, their hashes say.
+# The origin of problems and model may differ: hashes identify their content.
 _INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "model.name", "model.revision")
 
 _Count = Annotated[int, Field(ge=0)]
@@ -60,7 +60,7 @@ class EvaluationFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep a second writer out. Makes the folder.
+        """Lock the folder, which is created if need be, against a second writer.
 
         Raises:
             LockedError: Another process writes there.
@@ -89,7 +89,7 @@ class EvaluationFolder:
         """
         if not self.set_path.is_file():
             raise RecordError(
-                f"{self.path}: no set.json here, so this is no evaluation. `gar eval generate` writes one folder per "
+                f"{self.path}: not an evaluation: it has no set.json. `gar eval generate` writes one folder per "
                 "benchmark, by default evals/MODEL/BENCHMARK."
             )
         values = read_json(self.set_path)
@@ -133,7 +133,7 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
     return [EvaluationFolder(folder) for folder in inside]
 
 
-# What the files must hold for others to read them. Whatever else is in them is not checked.
+# The fields that readers of the files need. Other fields are not checked.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -215,7 +215,7 @@ class ProblemCounts:
     Attributes:
         id: The problem.
         category: Its category; "" where the set has none.
-        num_correct: Samples with the right answer in the format that was asked for. Each votes for the right answer.
+        num_correct: Samples with the right answer in the required format. Each votes for the right answer.
         wrong_votes: Votes for each other answer, most frequent first.
 
     Example: ProblemCounts(id="7", category="", num_correct=1, wrong_votes=(2,))

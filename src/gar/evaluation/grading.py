@@ -1,8 +1,8 @@
-"""`gar eval score`: a verdict for every sample into an append-only file, then the numbers. Needs no model.
+"""`gar eval score`: write a verdict for every sample into an append-only file, then the numbers. Needs no model.
 
-A sample is *correct* where its answer is right and it keeps the format that was asked for, as in training. Every sample
-that keeps the format and has an answer *votes* for the value of its answer, not its spelling: `1/2` and `\\frac{1}{2}`
-are one vote. The others abstain.
+As in training, a sample is *correct* if its answer is right and it keeps the required format. Every sample that keeps
+the format and has an answer *votes* for the value of its answer: `1/2` and `\\frac{1}{2}` vote for the same value. The
+others abstain.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     """Grade every sample that has no verdict yet, and write `metrics.json`.
 
     Args:
-        folder: A complete evaluation: every sample is there.
+        folder: A complete evaluation, with every sample.
         settings: How to grade.
 
     Returns:
@@ -56,7 +56,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     problems = folder.problems()
     if len(problems) != identity["benchmark"]["num_problems"]:
         raise RecordError(
-            f"{folder.problems_path}: {len(problems)} problems, and set.json tells of "
+            f"{folder.problems_path}: {len(problems)} problems, but set.json says "
             f"{identity['benchmark']['num_problems']}. Was the file changed by hand or cut off?"
         )
     with folder.alone():
@@ -66,7 +66,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
             if line["format"] != format:
                 raise ConfigError(
                     f"{folder.verdicts.path} was graded with --format {line['format']}, not {format}. Delete it to "
-                    "grade anew."
+                    "grade again."
                 )
             done.add((line["problem"], line["sample"]))
         _grade(folder, settings, format, {problem["id"]: problem for problem in problems}, done)
@@ -83,8 +83,8 @@ def _require_all_samples(folder: EvaluationFolder, problems: Sequence[Line], num
         )
     if len(counts) < len(expected):
         raise RecordError(
-            f"{folder.path}: {len(counts):,} of {len(expected):,} samples are there. The same `gar eval generate` goes "
-            "on with it."
+            f"{folder.path}: {len(counts):,} of {len(expected):,} samples are there. Run the same `gar eval generate` "
+            "again for the rest."
         )
 
 
@@ -114,7 +114,7 @@ def _grade(
 
 
 def _windows(folder: EvaluationFolder, done: set[tuple[str, int]]) -> Iterator[list[Line]]:
-    """Samples of whole problems, many at a time. A problem that a kill has torn apart is graded whole again."""
+    """Samples of whole problems, many at a time. A problem that was only partly graded is graded again as a whole."""
     window: list[Line] = []
     for _, group in groupby(folder.samples, key=lambda sample: sample["problem"]):
         samples = list(group)
@@ -131,13 +131,13 @@ def _windows(folder: EvaluationFolder, done: set[tuple[str, int]]) -> Iterator[l
 def sample_verdicts(
     verifier: Verifier, window: Sequence[Line], problems: Mapping[str, Line], *, form: PromptForm
 ) -> list[Verdict]:
-    """A verdict per sample: by letter for multiple choice, by value for the rest.
+    """A verdict per sample: by letter for multiple choice, else by value.
 
     Args:
         verifier: Grades the answers, in its format.
         window: Samples as in `samples.jsonl`.
         problems: Problems as in `problems.jsonl`, by id.
-        form: The form of the prompts. After five-shot examples a response ends where it begins the next question.
+        form: The form of the prompts. With five-shot, a response ends where the next question begins.
     """
     cut = form == "five-shot"
     texts = [sample["text"].partition(FIVE_SHOT_STOP)[0] if cut else sample["text"] for sample in window]
@@ -196,15 +196,14 @@ def choice_verdict(
 
 
 def vote_pool(*, num_workers: int = 2, timeout_seconds: float = 5.0) -> WorkerPool:
-    """Worker processes for `equal_answers`. Two answers that pass the limit count as different."""
+    """Worker processes for `equal_answers`. Answers whose comparison reaches the time limit count as different."""
     return WorkerPool(grade_answer, num_workers=num_workers, timeout_seconds=timeout_seconds, warm_up=WARM_UP)
 
 
 def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """Which answers to one problem are the same, by value?
+    """Group the answers to each problem by value.
 
-    Equality as math-verify sees it need not be transitive: an answer joins the first class whose first answer it
-    equals.
+    math-verify's equality need not be transitive: an answer joins the first class whose first answer it equals.
 
     Args:
         pool: From `vote_pool`.
@@ -215,7 +214,7 @@ def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[di
     """
     waiting = [list(dict.fromkeys(group)) for group in answers]
     classes: list[dict[str, str]] = [{} for _ in answers]
-    # In each round one more class of every problem, so that the pool gets many comparisons at a time.
+    # Each round completes one class of every problem, so that the pool gets many comparisons at a time.
     while any(waiting):
         pairs = [(i, other, group[0]) for i, group in enumerate(waiting) for other in group[1:]]
         for i, group in enumerate(waiting):
@@ -234,7 +233,7 @@ def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[di
 def _votes(
     pool: WorkerPool, window: Sequence[Line], verdicts: Sequence[Verdict], problems: Mapping[str, Line]
 ) -> list[str | None]:
-    """The vote of each sample. A right answer votes for the gold answer; one that cannot be compared, for its text."""
+    """The vote of each sample: a right answer's is the gold answer; that of an incomparable answer is its text."""
     wrong: dict[str, list[str]] = {sample["problem"]: [] for sample in window}
     for sample, verdict in zip(window, verdicts, strict=True):
         if _may_vote(verdict) and verdict.status is Status.WRONG and not problems[sample["problem"]]["num_choices"]:

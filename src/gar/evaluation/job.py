@@ -23,7 +23,7 @@ class GenerateJob(Settings):
     model: str
     """A Hub id, a local folder, a PEFT adapter, or "embedded"."""
     benchmark: tuple[str, ...]
-    """Names with commas between: NAME, NAME@REVISION, NAME=FILE, or a file of problems. `gar eval list` has them."""
+    """Comma-separated: NAME, NAME@REVISION, NAME=FILE, or a file of problems. `gar eval list` has the names."""
     out: Path | None = None
     """Where the results go, a folder per benchmark. By default evals/MODEL."""
     samples: Annotated[int, Field(ge=1)] | None = None
@@ -43,7 +43,7 @@ class GenerateJob(Settings):
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Responses generated at one time. A kill loses at most one batch."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Take the first so many problems of each benchmark."""
+    """Use only the first problems of each benchmark, at most this many."""
     show_prompts: bool = False
     """Print the first prompt of each benchmark as the model would see it, and stop."""
     backend: Literal["transformers", "vllm"] = "transformers"
@@ -57,11 +57,11 @@ class GenerateJob(Settings):
     device: str | None = None
     """For example cuda:1 or cpu. By default an accelerator if there is one."""
     overwrite: bool = False
-    """Replace results that other settings left there."""
+    """Replace results that were made under other settings."""
 
     @property
     def specs(self) -> list[str]:
-        """The benchmarks, each by itself."""
+        """The benchmarks as a list."""
         return [spec for text in self.benchmark for spec in text.split(",") if spec]
 
     def model_settings(self) -> ModelSettings:
@@ -87,7 +87,7 @@ class ScoreSettings(Settings):
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
-    """After this a worker is killed, and the sample has status timeout."""
+    """Time limit, after which the worker is killed and the sample has status timeout."""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
     allow_degenerate: bool = False

@@ -20,7 +20,7 @@ Measure = Literal["pass", "majority"]
 
 
 def mean(values: Iterable[float]) -> float:
-    """Mean of at least one number; of truth values, the fraction that holds."""
+    """Mean of at least one number; for truth values, the fraction that is true."""
     numbers = list(values)
     return sum(numbers) / len(numbers)
 
@@ -185,7 +185,7 @@ def _verdicts_by_problem(folder: EvaluationFolder) -> dict[str, list[Line]]:
         if problem not in by_problem or sample in by_problem[problem]:
             raise RecordError(
                 f"{folder.verdicts.path}: sample {sample} of problem {problem!r} is there twice, or of no problem of "
-                f"{folder.problems_path.name}. Delete it to grade anew."
+                f"{folder.problems_path.name}. Delete it to grade again."
             )
         by_problem[problem][sample] = line
     return {problem: list(samples.values()) for problem, samples in by_problem.items()}
@@ -207,7 +207,7 @@ def _interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _categories(counts: Sequence[ProblemCounts], num_samples: int) -> dict[str, Any]:
-    """pass@1 by category, where there are several. The headline number is the mean over problems, not over these."""
+    """pass@1 by category, if there are several. The headline number is the mean over problems, not over categories."""
     groups: dict[str, list[float]] = {}
     for problem in counts:
         groups.setdefault(problem.category, []).append(rate(problem, "pass", num_samples, 1))

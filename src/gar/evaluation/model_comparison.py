@@ -16,7 +16,7 @@ from gar.evaluation.metrics import Measure, default_ks, rate
 from gar.evaluation.paired import PairedComparison, Rates, compare_paired
 from gar.records.dotted import differences
 
-# What two evaluations must have in common, besides their models, and how an error calls it.
+# Fields in which two evaluations must agree, and their names in errors.
 _COMMON = {
     "benchmark.problems_sha256": "the problems",
     "prompt.form": "prompt.form",
@@ -33,8 +33,8 @@ class Evaluation:
     """One finished evaluation of one model and training seed on one benchmark.
 
     Attributes:
-        folder: Where it lies.
-        identity: What was asked of which model, and how (`set.json`).
+        folder: Its folder.
+        identity: The content of `set.json`: benchmark, prompt, model and sampling.
         metrics: Its numbers.
     """
 
@@ -209,7 +209,7 @@ def _check_benchmark(first: Model, model: Model, name: str) -> None:
         )
     _check_comparable(others[0], evaluations[0])
     if len(evaluations[0].metrics.problems) < 2:
-        raise DataError(f"{name} has one problem: there is nothing to measure a difference by.")
+        raise DataError(f"{name} has one problem: a paired test needs at least two.")
 
 
 def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, int]]:

@@ -1,7 +1,7 @@
 """Is one model or method better than another on the same problems? The one comparison behind every table and verdict.
 
-`gar eval compare`, `gar compare` and `gar report` all end here. Everything is a difference, method minus reference:
-what makes a problem or a seed easy or hard under both cancels. Nothing here knows of runs or files.
+`gar eval compare`, `gar compare` and `gar report` all use it. It compares differences, method minus reference, in which
+the difficulty of a problem or a seed cancels. It knows nothing of runs or files.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ Rates = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairedComparison:
-    """A method beside a reference on the same problems.
+    """A method compared with a reference on the same problems.
 
     Attributes:
         num_problems: Paired problems.
@@ -39,14 +39,14 @@ class PairedComparison:
         difference: Mean difference of the pairs.
         low: Lower end of the 95 % bootstrap interval of the difference.
         high: Upper end.
-        all_equal: All differences are the same number, so the interval has no width and says nothing.
-        pairs: What the tests pair: seeds where there are several, else problems.
+        all_equal: All differences are the same number, so that the interval has no width and says nothing.
+        pairs: The pairs of the tests: seeds where there are several, else problems.
         t_p_value: Two-sided paired t-test. None for one pair, and where all pairs differ by one number other than 0.
         permutation_p_value: Two-sided, by flipping signs. None for one pair.
         holm_p_value: The p-value that counts, corrected for all comparisons made together. None without a test.
-        minimum_detectable_effect: The difference that this many pairs of this spread show four times in five. None
-            without spread.
-        verdict: What may be said, by `holm_p_value`.
+        minimum_detectable_effect: The true difference that a test of this many pairs with this spread detects four
+            times in five. None without spread.
+        verdict: The conclusion, by `holm_p_value`.
     """
 
     num_problems: int
@@ -89,14 +89,14 @@ def compare_paired(
 ) -> list[PairedComparison]:
     """Compare methods with references, and correct for all the comparisons together.
 
-    With several seeds the pairs are seeds, and the t-test counts, as in the paper. With one seed the pairs are
-    problems, the permutation test counts, and the result speaks of these two models alone, not of how they were
-    trained.
+    With several seeds the pairs are seeds, and the t-test decides, as in the paper. With one seed the pairs are
+    problems, the permutation test decides, and the result applies only to these two models, not to their training
+    methods.
 
     Args:
         pairs: Rates of a method and of its reference, each [seeds, problems], the same seeds and problems in both.
-        test_problems: With one seed, test over the problems. False makes no test then.
-        num_tests: Comparisons to correct for, where some that were planned are missing. None counts `pairs`.
+        test_problems: With one seed, test over the problems. False: no test with one seed.
+        num_tests: Comparisons to correct for, if planned ones are missing. None counts `pairs`.
 
     Returns:
         A comparison per pair, in their order.
@@ -116,7 +116,7 @@ def compare_paired(
 
 
 def verdict(mean_difference: float, p_value: float | None) -> VerdictWords:
-    """What may be said of a difference, at the level 0.05. A tie is never a win.
+    """The conclusion about a difference, at the level 0.05. A tie is never a win.
 
     Args:
         mean_difference: Method minus reference; higher is better.
@@ -137,7 +137,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def result_cells(result: PairedComparison) -> tuple[str, str, str, str, str]:
-    """Difference, its interval, the p-value that counts, the detectable effect and the verdict, for a table."""
+    """Difference, interval, corrected p-value, detectable effect and verdict, for a table."""
     effect = result.minimum_detectable_effect
     return (
         f"{result.difference:+.3f}",
@@ -149,7 +149,7 @@ def result_cells(result: PairedComparison) -> tuple[str, str, str, str, str]:
 
 
 def _uncorrected(rates: Rates, reference: Rates, test_problems: bool) -> PairedComparison:
-    """A comparison that stands alone: its own p-value, no verdict yet."""
+    """A comparison with its uncorrected p-value and no verdict yet."""
     differences = rates - reference
     low, high = bootstrap_interval(differences)
     one_seed = len(differences) == 1

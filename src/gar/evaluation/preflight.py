@@ -1,7 +1,7 @@
-"""A look at a few rollouts before the first step: is there anything to learn from, and if not, why?
+"""A check of a few rollouts before the first step: is there anything to learn from, and if not, why?
 
-A run whose responses are all cut off, all badly formatted or all wrong trains for hours without an error and without a
-result. The faults are in `findings.py`.
+A run whose responses are all cut off, badly formatted or wrong trains for hours without an error and without a result.
+The faults are in `findings.py`.
 """
 
 import random
@@ -35,15 +35,15 @@ _ROWS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreflightReport:
-    """What a few rollouts look like, and what is wrong with them, the worst first."""
+    """Statistics of a few rollouts, and their faults, the worst first."""
 
     facts: RolloutFacts
     findings: tuple[Finding, ...]
     seconds: float
 
     @property
-    def told(self) -> tuple[Finding, ...]:
-        """The findings without examples that an earlier one has."""
+    def shown(self) -> tuple[Finding, ...]:
+        """The findings, without examples that an earlier one has."""
         examples = [finding.example for finding in self.findings]
         return tuple(
             replace(finding, example="") if finding.example in examples[:i] else finding
@@ -51,19 +51,19 @@ class PreflightReport:
         )
 
     def raise_if_stop(self) -> None:
-        """Refuse to go on where a finding says stop.
+        """Refuse to train if a finding says stop.
 
         Raises:
             PreflightError: With the text of every such finding.
         """
-        stops = [str(finding) for finding in self.told if finding.severity == "stop"]
+        stops = [str(finding) for finding in self.shown if finding.severity == "stop"]
         if stops:
             groups = self.facts.groups
             raise PreflightError(
                 f"{sum(group.num_samples for group in groups)} responses to {len(groups)} problems, before the first "
-                "step, say that training would waste its budget:\n"
+                "step, show that training would waste its budget:\n"
                 + "\n".join(f"- {stop}" for stop in stops)
-                + "\nTo train all the same: --preflight.mode warn."
+                + "\nTo train anyway: --preflight.mode warn."
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -87,9 +87,8 @@ def preflight(
     sampling: Sampling,
     *,
     needs_alignment: bool,
-    progress: str | None = "preflight",
 ) -> PreflightReport:
-    """Sample a few groups as training will, and say what is wrong with them. The caller acts on `settings.mode`.
+    """Sample a few groups as training will, and find their faults. The caller acts on `settings.mode`.
 
     Args:
         model: The policy; its mode and the random state of the process are left as they are.
@@ -99,7 +98,6 @@ def preflight(
         settings: How many problems and samples.
         sampling: How training samples; `max_new_tokens` is TRL's max_completion_length.
         needs_alignment: The method compares responses with expert solutions (`gar.methods.Method.needs_alignment`).
-        progress: Label of the progress bar; None shows none.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.
@@ -109,7 +107,7 @@ def preflight(
     drawn = random.Random(sampling.seed).sample(range(len(problems)), min(settings.num_problems, len(problems)))
     few = [problems[i] for i in sorted(drawn)]
     groups = sample_groups(
-        model, tokenizer, few, verifier, sampling, num_samples=settings.num_samples, progress=progress
+        model, tokenizer, few, verifier, sampling, num_samples=settings.num_samples, progress="preflight"
     )
     facts = RolloutFacts.from_groups(groups, problems)
     findings = find_faults(
@@ -127,7 +125,7 @@ def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
 
     Args:
         report: The report.
-        with_stops: Also the findings that stop the run; `raise_if_stop` tells them too.
+        with_stops: Include the findings that stop the run; the error of `raise_if_stop` has them too.
     """
     table = Table(
         title=f"Preflight: {len(report.facts.groups)} problems, {report.facts.groups[0].num_samples} responses each"
@@ -140,7 +138,7 @@ def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
         table.add_row(label, percent(fraction))
     lines = [
         Text(f"{finding.severity.upper()}: {finding}", style="bold red" if finding.severity == "stop" else "yellow")
-        for finding in report.told
+        for finding in report.shown
         if with_stops or finding.severity != "stop"
     ]
-    return Lines(table, *lines, *([] if report.findings else [Text("Nothing to complain about.", style="green")]))
+    return Lines(table, *lines, *([] if report.findings else [Text("No faults.", style="green")]))

@@ -1,7 +1,7 @@
-"""`gar eval generate`: every sample of every problem into an append-only file. A killed run loses and repeats none.
+"""`gar eval generate`: write every sample of every problem into an append-only file. A kill loses and repeats none.
 
-The make-up and the seeds of the batches follow from the problems and the settings alone. A batch that a kill has torn
-is drawn again as it was, and the missing samples are added: the file is the same as without the kill.
+The batches and their seeds follow from the problems and the settings alone. A batch that was cut off by a kill is drawn
+again, and only its missing samples are added, so that the file is the same as without the kill.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ DEFAULT_MAX_NEW_TOKENS = 8192
 _HEX_DIGITS_OF_HASH = 16
 
 Sample = tuple[int, int]
-"""The position of a problem, and which of its samples."""
+"""The position of a problem, and the number of the sample."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ def load_sets(job: GenerateJob) -> list[EvaluationSet]:
 
 
 def generate(job: GenerateJob) -> list[EvaluationFolder]:
-    """Draw the samples that are still missing, for every benchmark of a job.
+    """Draw the missing samples of every benchmark of a job.
 
     Returns:
         The folders, one per benchmark, complete.
@@ -167,17 +167,17 @@ def _finished_samples(folder: EvaluationFolder, evaluation_set: EvaluationSet) -
 
 
 def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> Iterator[list[Sample]]:
-    """All samples in batches, the longest prompts first, so that a batch that is too large fails at once.
+    """All samples in batches, the longest prompts first, so that running out of memory happens early.
 
     A batch that is at least half full ends where the prompt length changes. Most batches then need no padding.
 
     Args:
         prompt_lengths: Tokens of each prompt.
         num_samples: Samples per problem.
-        batch_size: Most samples in a batch.
+        batch_size: Largest number of samples in a batch.
 
     Yields:
-        Each batch; every sample is in one of them.
+        The batches, which together hold every sample once.
     """
     order = sorted(range(len(prompt_lengths)), key=lambda i: -prompt_lengths[i])
     batch: list[Sample] = []
@@ -193,13 +193,13 @@ def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: in
 
 
 def batch_seed(seed: int, set_hash: str, batch: Sequence[Sample]) -> int:
-    """The seed of a batch, another one for every batch, set and seed. Below 2^48, which any JSON reader keeps exact."""
+    """The seed of a batch, different for every batch, set and seed. Below 2^48, which JSON readers keep exactly."""
     text = f"{seed} {set_hash} {batch[0]} {batch[-1]}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest())
 
 
 def known_identity(job: GenerateJob, evaluation_set: EvaluationSet) -> dict[str, Any]:
-    """The content of `set.json`, as much of it as is known without the model."""
+    """The part of `set.json` that is known without the model."""
     loaded, form = evaluation_set.loaded, evaluation_set.form
     default_temperature = 0.0 if form == "five-shot" else 1.0
     sampling: dict[str, Any] = {

@@ -62,14 +62,14 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
 
 
 def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> float:
-    """Two-sided paired permutation test: were the methods alike, either sign of each difference would be as likely.
+    """Two-sided paired permutation test: if the methods were equal, both signs of each difference would be as likely.
 
     p is the share of sign patterns whose mean is at least as far from 0 as the observed mean. Up to 16 pairs it is
-    exact, over all 2^n patterns. Beyond, it is taken over random patterns and the observed one, so that p is never 0.
+    exact, over all 2^n patterns. Beyond, random patterns and the observed one are used, so that p is never 0.
     n pairs cannot give a p below 2^(1-n): five seeds never fall below 0.0625.
 
-    `scipy.stats.permutation_test` makes the same test. It is not used: it misses ties where the differences add up to 0
-    but for rounding, and takes 3 to 70 times as long.
+    `scipy.stats.permutation_test` is not used: it misses ties where differences add up to 0 except for rounding, and
+    takes 3 to 70 times as long.
 
     Args:
         differences: [pairs], at least two.
@@ -96,7 +96,7 @@ def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> fl
 
 
 def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
-    """95 % percentile interval of the mean difference, over seeds and problems at once, of 10,000 resamples.
+    """95 % percentile interval of the mean difference, from 10,000 resamples over seeds and problems at once.
 
     Every resample draws seeds and problems with replacement, the same problems for all its seeds. With one seed the
     interval covers the choice of problems alone. Few seeds make it too narrow.
@@ -129,13 +129,13 @@ def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
 
 
 def holm_adjusted(p_values: Sequence[float], num_tests: int | None = None) -> list[float]:
-    """p-values corrected for several tests by Holm's step-down method, so that one level holds for all of them.
+    """p-values corrected for several tests by Holm's step-down method, so that the level holds for all together.
 
         adjusted p of rank i = max over ranks j <= i of min(1, (m - j + 1) p_j),  ranks from the smallest
 
     Args:
         p_values: In any order.
-        num_tests: m, where some planned tests have not been made; None counts the values.
+        num_tests: m, if planned tests are missing; None counts the values.
 
     Returns:
         Adjusted values, in the order of `p_values`.
@@ -192,7 +192,7 @@ def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
 
 
 def _parts(num_rows: int, num_columns: int) -> Iterator[int]:
-    """Sizes of the parts in which to draw so many rows, in bounded memory."""
+    """Sizes of the parts in which to draw the rows, in bounded memory."""
     most = max(1, _VALUES_AT_ONCE // num_columns)
     for start in range(0, num_rows, most):
         yield min(most, num_rows - start)

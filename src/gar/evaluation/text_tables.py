@@ -1,4 +1,4 @@
-"""One table as aligned text, GitHub Markdown, LaTeX or CSV. Cells are texts, and no form of a table breaks a word."""
+"""One table as aligned text, GitHub Markdown, LaTeX or CSV. Cells are texts and are never wrapped."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 NONE = "-"
-"""The cell of what is not there."""
+"""The cell of a missing value."""
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -25,7 +25,7 @@ class TextTable:
 
 
 def aligned(table: TextTable) -> str:
-    """For a terminal or a log: numbers to the right, words to the left, a line for each row however long it is."""
+    """For a terminal or a log: numbers to the right, words to the left, one line per row."""
     columns = list(zip(table.headings, *table.rows, strict=True))
     padded = []
     for i, cells in enumerate(columns):
@@ -65,7 +65,7 @@ def _latex_lines(table: TextTable) -> list[str]:
 
 
 def csv_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """CSV; a row that is too short is filled with empty cells."""
+    """CSV; short rows are filled up with empty cells."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(headings)

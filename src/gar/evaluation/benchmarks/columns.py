@@ -1,4 +1,4 @@
-"""How a row of each benchmark, with the columns it is published with, becomes a problem."""
+"""How a row of a benchmark, with its published columns, becomes a problem."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ BenchmarkRow = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchmarkProblem:
-    """One problem of a benchmark, before a prompt is made of it.
+    """One problem of a benchmark, before it is made into a prompt.
 
     `choices` are the texts behind the letters of a multiple-choice problem, whose `answer` is a letter. `working` is a
     worked solution, for problems that are shown as examples.
@@ -45,7 +45,7 @@ class Columns:
         answer: Column of the answer.
         id: Column of the id. Where it is not required, a hash of the question stands in for an empty one.
         category: Column of the category.
-        finish: Makes of the problem what the columns alone do not say; takes the row, and where it stands, too.
+        finish: Completes a problem from its row; the third argument is the row's place, for messages.
     """
 
     required: tuple[str, ...]
@@ -91,7 +91,7 @@ def problems_hash(problems: Sequence[BenchmarkProblem]) -> str:
 
 
 def _text(row: BenchmarkRow, name: str, place: str, *, several: bool = False) -> str:
-    """A value as stripped text, "" where there is none. Numbers are fine, as many an answer is stored as one."""
+    """A value as stripped text, "" where there is none. Numbers are accepted, since many answers are stored as such."""
     value = row.get(name)
     if value is None:
         return ""
@@ -105,7 +105,7 @@ def _text(row: BenchmarkRow, name: str, place: str, *, several: bool = False) ->
 
 
 def _shuffle_choices(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -> BenchmarkProblem:
-    """GPQA: the choices in a fixed order that depends on the question alone, not on where its row stands."""
+    """GPQA: the choices in a fixed order that depends only on the question, not on the position of its row."""
     choices = [problem.answer, *(_text(row, name, place) for name in _GPQA_WRONG)]
     order = list(range(len(choices)))
     random.Random(f"{PERMUTATION_SEED} {problem.question}").shuffle(order)
@@ -113,7 +113,7 @@ def _shuffle_choices(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -
 
 
 def _check_options(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -> BenchmarkProblem:
-    """MMLU-Pro: the answer is a letter and, once more, the index of an option."""
+    """MMLU-Pro: the answer is given twice, as a letter and as the index of an option."""
     options = row["options"]
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
         raise DataError(f"{place}: column 'options' must be an array of texts, got {str(options)[:60]!r}.")

@@ -1,4 +1,4 @@
-"""Find a benchmark's problems: in the package, in a local file with the published columns, or on the Hub."""
+"""Find the problems of a benchmark: in the package, in a local file with the published columns, or on the Hub."""
 
 import csv
 import difflib
@@ -29,7 +29,7 @@ class LoadedBenchmark:
         source: The file or the Hub id; "package" for the embedded task.
         revision: The commit of the Hub, or the revision that was asked for.
         sha256: `problems_hash` of the problems.
-        notes: Notes that come with every result.
+        notes: Notes to print with every result.
     """
 
     benchmark: Benchmark
@@ -67,7 +67,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     Args:
         spec: A name; `NAME@REVISION` for a commit, tag or branch of the Hub; `NAME=FILE` for a local .jsonl, .parquet
             or .csv with the published columns; or a file of problems in any layout that `gar data` reads.
-        limit: Take the first so many problems.
+        limit: Use only the first problems, at most this many.
 
     Raises:
         ConfigError: There is no such benchmark.
@@ -142,7 +142,7 @@ def _loaded(
     revision: str | None = None,
     notes: Sequence[str] = (),
 ) -> LoadedBenchmark:
-    """The first problems, after a look at all of them: are they those that were published?"""
+    """The first problems, after a check of all of them against the published ones."""
     repeated = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
     if repeated:
         raise DataError(f"{source}: the problem id {repeated[0]!r} is used twice. Were two files joined?")
@@ -150,12 +150,12 @@ def _loaded(
         raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
     whole = problems_hash(problems)
     if whole == benchmark.not_hash:
-        raise DataError(f"{source} holds another version of the set than {benchmark.name}. Name the one that it is.")
+        raise DataError(f"{source} holds another version of the set than {benchmark.name}. Use that version's name.")
     notes = [*notes, benchmark.note] if benchmark.note else [*notes]
     if benchmark.problems_hash and whole != benchmark.problems_hash:
-        notes.append(f"The problems are not those that we know as {benchmark.title}.")
+        notes.append(f"The problems differ from those published as {benchmark.title}.")
     if benchmark.num_problems and len(problems) != benchmark.num_problems:
-        notes.append(f"{len(problems)} problems, where {benchmark.num_problems} were published.")
+        notes.append(f"{len(problems)} problems, but {benchmark.num_problems} were published.")
     chosen = tuple(problems[:limit])
     if len(chosen) < len(problems):
         notes.append(f"The first {len(chosen)} of {len(problems)} problems.")
@@ -224,7 +224,7 @@ def _commit(hub_id: str, revision: str | None) -> str | None:
     try:
         return HfApi().dataset_info(hub_id, revision=revision).sha
     except (HfHubHTTPError, OSError, ValueError):
-        return None  # loading it says why, and more of it
+        return None  # the load itself will fail with a better message
 
 
 def _advice(benchmark: Benchmark, columns: Columns) -> str:

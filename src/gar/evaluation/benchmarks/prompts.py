@@ -1,11 +1,11 @@
-"""The prompt forms of evaluation: what a model is asked, and where its answer is read.
+"""The prompt forms of evaluation, and where the answer to each is read.
 
 | form         | what                                                              | answer read from          |
 |--------------|-------------------------------------------------------------------|---------------------------|
 | think-answer | the GAR paper's strict form: a thinking part, then an answer part  | the answer part           |
 | boxed        | MathArena's: `Put your final answer within \\boxed{}.`             | the last box              |
 | five-shot    | MMLU-Pro's own: five worked examples of the category, greedy       | the last "the answer is"  |
-| as-is        | the problem's text as it stands                                    | the answer part           |
+| as-is        | the problem's text unchanged                                       | the answer part           |
 
 Multiple choice adds the lettered choices, and asks for the letter. The wording of `think-answer` is ours, as the paper
 prints none. The other wordings are those of the benchmarks' authors.
@@ -21,7 +21,7 @@ from gar.evaluation.job import PromptForm
 from gar.types import Prompt, ResponseFormat
 
 FIVE_SHOT_STOP = "Question:"
-"""A base model goes on with the next question. What it writes from there on is not part of its answer."""
+"""A base model continues with another question. Its answer ends before that."""
 
 _FORMAT_OF: dict[PromptForm, ResponseFormat] = {
     "think-answer": "think-answer",
@@ -54,7 +54,7 @@ def benchmark_prompt(
     Args:
         problem: The problem.
         form: The form of the prompt.
-        benchmark: Its benchmark, for the hint on the form of the answer.
+        benchmark: Its benchmark, which may have a hint on the form of the answer.
         shots: Worked examples by category, for five-shot.
 
     Raises:

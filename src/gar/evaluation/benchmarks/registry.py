@@ -1,4 +1,4 @@
-"""The benchmarks that have a name. `docs/evaluation.md` says which of them were never loaded by us."""
+"""The known benchmarks. `docs/evaluation.md` lists those that were never loaded here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,24 +16,24 @@ _IMO_TORN = frozenset({"imo-bench-algebra-036"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
-    """A set of problems with a name.
+    """A known set of problems.
 
     Attributes:
         name: As `--benchmark` takes it.
         title: Its name as its authors write it.
-        num_problems: Published number of problems. Another number is allowed, and noted.
+        num_problems: Published number of problems. Any other number is allowed, with a note.
         columns: Published columns. None: the benchmark is part of the package.
         hub_id: Data set on the Hub; "" where there is none.
-        subset: Configuration of the data set; of a benchmark inside the package the task.
+        subset: Configuration of the data set; for a benchmark inside the package, the task.
         split: Split of the data set.
         gated: The Hub asks for a login and consent.
         instead: What to do where there is no Hub id.
         answer_hint: The authors' sentence on the form of the answer, for the boxed form.
-        problems_hash: `problems_hash` of the published problems, where we have seen them.
+        problems_hash: `problems_hash` of the published problems, where known.
         not_hash: `problems_hash` of another version, which is refused.
         bad_answers: Gold answers known to be broken, by id.
         torn_ids: Problems whose row in the published CSV has too few fields.
-        note: A note that comes with every result.
+        note: A note to print with every result.
     """
 
     name: str

@@ -97,8 +97,8 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
     shown = sum(len(group.responses) for group in report.rollouts.groups)
     assert len(page.encode()) < MAX_BYTES
     assert 2_000 < shown < 50_000
-    assert f"Shown are {shown:,} of 100,000 recorded rollouts" in report.rollouts.notes[0]
-    assert "dropped, at random too, to keep the file small" in report.rollouts.notes[0]
+    assert f"This page shows {shown:,} of 100,000 recorded rollouts" in report.rollouts.notes[0]
+    assert "dropped at random to keep the file small" in report.rollouts.notes[0]
     steps = {group.step for group in report.rollouts.groups}
     assert {1, 100} <= steps
     assert len(steps) == 25
@@ -211,7 +211,7 @@ def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
 
 def test_token_shares_without_a_final_model_say_why(tmp_path):
     report, _ = write(tmp_path, make_run(tmp_path), token_shares="final")
-    assert any("no token shares, since there is no final model in it" in note for note in report.rollouts.notes)
+    assert any("no token shares, since it has no final model" in note for note in report.rollouts.notes)
 
 
 def test_pictures_are_images_from_rollouts_and_folders(tmp_path):
@@ -236,7 +236,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
         write_samples(run / "evaluation" / f"{moment}.parquet", rows)
     report, _ = write(tmp_path, run, max_rollouts=40)
     shown = [group for group in report.rollouts.groups if group.moment]
-    assert "Of the evaluations, 40 of 400 samples are shown: all samples, before and after" in report.rollouts.notes[1]
+    assert "The evaluations show 40 of 400 samples: all samples, before and after" in report.rollouts.notes[1]
     assert {len(group.responses) for group in shown} == {4}
     before, after = ([g.problem_id for g in shown if g.moment == moment] for moment in ("before", "after"))
     assert before == after
@@ -311,7 +311,7 @@ def test_write_report_of_a_folder_is_about_the_runs_in_it(tmp_path):
 
 def test_write_report_refuses_a_run_named_twice(tmp_path):
     run = make_run(tmp_path)
-    with pytest.raises(ConfigError, match="every run once"):
+    with pytest.raises(ConfigError, match="a run is named twice"):
         write_report([run, run / "."], tmp_path / "page.html")
 
 

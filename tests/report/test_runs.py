@@ -20,11 +20,11 @@ def test_find_runs_takes_runs_and_folders_of_them(tmp_path):
 def test_find_runs_refuses_what_holds_none_and_a_run_twice(tmp_path):
     one = make_run(tmp_path / "a", "one", steps=0)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RecordError, match="empty: not a run folder, and none in it, 4 levels deep, is one"):
+    with pytest.raises(RecordError, match="neither a run folder nor a folder with run folders up to 4 levels"):
         find_runs([tmp_path / "empty"])
     with pytest.raises(RecordError, match="no such folder"):
         find_runs([tmp_path / "nowhere"])
-    with pytest.raises(ConfigError, match="every run once"):
+    with pytest.raises(ConfigError, match="a run is named twice"):
         find_runs([one, tmp_path / "a"])
 
 

@@ -107,7 +107,7 @@ def test_a_step_that_is_asked_for_is_whole(server, runs):
 
 def test_a_run_that_is_removed_is_an_error_in_words(server, runs):
     (runs / "new").rename(runs.parent / "elsewhere")
-    assert ask(server, "/report.json?run=new").content == {"error": "not here (any more): new"}
+    assert ask(server, "/report.json?run=new").content == {"error": "not found (any more): new"}
 
 
 def test_runs_that_are_named_open_at_once(runs):

@@ -58,7 +58,7 @@ def test_equal_runs_show_no_difference(tmp_path):
     result = contrast.result
     assert (result.difference, result.all_equal, result.verdict) == (0, True, "no difference shown")
     assert headline(groups, [], [contrast]) == "No difference between these groups of runs is shown."
-    assert "does not show that there is none" in sentences(groups, [], [contrast])[-1]
+    assert "does not mean that there is none" in sentences(groups, [], [contrast])[-1]
 
 
 def test_an_unchanged_model_shows_no_difference(tmp_path):

@@ -1,7 +1,7 @@
 """A summary of a run in a few numbers, from its run folder alone."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -21,8 +21,6 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     rows = [row for row in folder.read_numbers() if "time/step_seconds" in row]
     edge = max(1, round(len(rows) * _EDGE_FRACTION))
     step_seconds = _values(rows, "time/step_seconds")
-    scored = _values(rows, "gar/scored_fraction")
-    gar_seconds = _values(rows, "time/gar_seconds") if any(scored) or not scored else []  # else there is no signal
     evaluations = {name: sets for name in ("before", "after") if (sets := folder.read_evaluation(name))}
     return {
         "steps": rows[-1]["step"] if rows else 0,
@@ -39,8 +37,17 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
             "shaped": _mean(_values(rows, "gar/silent_group_fraction_shaped")),
         },
         "step_seconds": statistics.median(step_seconds) if step_seconds else None,
-        "gar_time_fraction": sum(gar_seconds) / sum(step_seconds) if gar_seconds and step_seconds else None,
+        "gar_time_fraction": gar_time_fraction(rows),
     }
+
+
+def gar_time_fraction(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """GAR's share of the time of all steps; None where times were not recorded, or no response was ever scored."""
+    seconds, gar_seconds = (_values(rows, f"time/{part}_seconds") for part in ("step", "gar"))
+    scored = _values(rows, "gar/scored_fraction")
+    if not sum(seconds) or not gar_seconds or (scored and not any(scored)):
+        return None
+    return sum(gar_seconds) / sum(seconds)
 
 
 def render_summary(summary: Mapping[str, Any]) -> Table:
@@ -69,7 +76,7 @@ def render_summary(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def _values(rows: list[dict[str, Any]], name: str) -> list[float]:
+def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [row[name] for row in rows if row.get(name) is not None]
 
 

@@ -1,1 +1,1 @@
-"""One self-contained HTML page about one run or several: `gar report`."""
+"""`gar report`: one self-contained HTML page about one or several runs."""

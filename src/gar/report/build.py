@@ -26,7 +26,7 @@ def write_report(
     """Write a report about some runs as one HTML file below 8 MB.
 
     Args:
-        paths: Run folders, or folders of them. Runs that differ in their seed alone are shown as one; others are
+        paths: Run folders, or folders of them. Runs that differ only in their seed are shown as one; others are
             compared with the first.
         out: The file. An earlier report about the same runs is replaced.
         options: Choices; None takes the defaults.
@@ -36,7 +36,7 @@ def write_report(
         The content of the page.
 
     Raises:
-        ConfigError: A run is named twice, there are too many for one page, or the file is something else.
+        ConfigError: A run is named twice, there are too many for one page, or the file is another one.
         RecordError: A folder has no run, or the file cannot be written.
     """
     runs = [read_run(path) for path in find_runs(paths).values()]
@@ -58,7 +58,7 @@ def _has_mark(path: Path, mark: str) -> bool:
 
 
 def make_report(runs: Sequence[ReadRun], options: ReportOptions) -> Report:
-    """The content of the page, from runs that are read."""
+    """The content of the page."""
     groups = group_runs(runs)
     runs = [run for group in groups for run in group.runs]
     notes: list[str] = []
@@ -78,7 +78,7 @@ _NO_ROLLOUTS = ShownRollouts(groups=[], formulas=[], notes=[])
 
 
 def live_rollouts(groups: Sequence[RunGroup], options: ReportOptions, whole_steps: Collection[int]) -> ShownRollouts:
-    """The rollouts for a page that asks for them, some steps whole as far as they fit."""
+    """The rollouts for a page that asks for them; `whole_steps` are complete as far as they fit."""
     runs = [run for group in groups for run in group.runs]
     return browser_rollouts(runs, options, MAX_BYTES - _SPARE_BYTES, whole_steps)
 
@@ -117,13 +117,13 @@ def summary_report(groups: Sequence[RunGroup]) -> Report:
 
 
 def _by_name(runs: Sequence[ReadRun]) -> dict[str, ReadRun]:
-    """Runs by name; by path where two have one name."""
+    """Runs by name, or by path if two have the same name."""
     names = [run.name for run in runs]
     return {run.name if names.count(run.name) == 1 else str(run.folder.path): run for run in runs}
 
 
 def _state(runs: Sequence[ReadRun]) -> str:
-    """How far a single run has come that has not been measured at its end; empty for others."""
+    """How far a single run without a final evaluation has come; empty for others."""
     run, status = runs[0], runs[0].record.get("status")
     if len(runs) > 1 or run.evaluations["after"] or status in (None, "finished"):
         return ""

@@ -1,4 +1,4 @@
-"""The meaning of every number on the page, shown where a reader points at it. The words are those of the glossary."""
+"""The meaning of every number on the page, shown on hover. The words are those of the glossary."""
 
 DEFINITIONS = {
     "pass@k": "The chance that at least one of k responses to a problem is right and in format, estimated without bias "
@@ -6,15 +6,15 @@ DEFINITIONS = {
     "before": "Measured on the same problems, with the same seed of sampling, before the first step.",
     "after": "Measured after the last step.",
     "difference": "The second value minus the first, as pass@k: +0.100 is ten more problems in a hundred.",
-    "interval": "95 % bootstrap interval of the difference: where it may lie if other problems of the kind, and other "
-    "seeds where there are several, had been drawn. Few seeds make it too narrow: the test decides. None where all "
+    "interval": "95 % bootstrap interval of the difference: its range if other problems of the kind, and other seeds "
+    "where there are several, had been drawn. With few seeds it is too narrow: the test decides. None if all "
     "differences are equal.",
     "p-value": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "
     "flipping signs over problems for a single run. Corrected (Holm) for all tests of one k in this report.",
-    "detectable": "The true difference that so many pairs of this spread find four times in five. Smaller ones may be "
-    "there and go unseen.",
-    "verdict": "By the corrected p-value at 0.05. 'No difference shown' does not say that there is none.",
-    "seeds": "Runs that differ in their seed alone; a pair is the same seed under both.",
+    "detectable": "The true difference that a test of this many pairs with this spread detects four times in five. "
+    "Smaller ones may exist and go unseen.",
+    "verdict": "By the corrected p-value at 0.05. 'No difference shown' does not mean that there is none.",
+    "seeds": "Runs that differ only in their seed; a pair is the same seed under both.",
     "seed": "Decides the order of the problems and all sampling of a run.",
     "problems": "Problems of the set.",
     "steps": "Optimiser steps that were logged.",
@@ -32,12 +32,12 @@ DEFINITIONS = {
     "step time": "Median wall time of an optimiser step, generation and scoring included.",
     "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
     "reward": "Base reward where right and in format, plus penalty, plus the bonus unless advantage.bonus is separate.",
-    "bonus": "What alignment adds to the reward: beta times what the alignment lies above the mean of its group. "
-    "With advantage.bonus separate, what it adds to the advantage.",
+    "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group. "
+    "With advantage.bonus separate, it is added to the advantage.",
     "gar/bonus_mean": "Mean bonus of the scored responses, beta included.",
     "penalty": "What bad format adds to the reward; at most 0.",
     "advantage": "The reward after normalisation in its group: above 0 the response is made more likely.",
-    "gar/advantage_abs_mean": "Mean size of the advantages: 0 means that nothing is learned.",
+    "gar/advantage_abs_mean": "Mean absolute advantage: 0 means that nothing is learned.",
     "num_tokens": "Tokens of the response, end token included.",
     "completions/mean_length": "Mean number of tokens of a response.",
     "num_scored_tokens": "Tokens that enter the gradient-activation vector.",

@@ -1,6 +1,6 @@
 """Charts of the metrics over the training steps, one line per group with a band; and figures as images.
 
-The images are drawn from the rollouts, or lie in the run folders already.
+The images are drawn from the rollouts, or are read from the run folders.
 """
 
 import base64
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 _POINTS_OF_ALL_LINES = 8000
 """Points of one chart: enough to zoom into, few enough for forty lines."""
 _MAX_POINTS = (160, 1000)
-"""Of one line: where there are many, and at most."""
+"""Limit of points per line: with many lines, and with few."""
 _DIGITS = 5
 _MAX_BYTES = 600_000
 _MAX_BYTES_IN_ALL = 1_500_000
@@ -85,8 +85,8 @@ def chart_note(groups: Sequence[RunGroup]) -> str:
     ]
     if any(len(group.runs) > 1 for group in groups):
         parts.append(
-            "Lines of several seeds are the mean of theirs, as far as all of them have come; the band reaches from the "
-            "lowest to the highest seed."
+            "Lines of several seeds are their mean, up to the last step that all of them have reached; the band "
+            "reaches from the lowest to the highest seed."
         )
     return " ".join(parts)
 
@@ -129,7 +129,7 @@ def _series(group: RunGroup, metric: str, window: int, *, dashed: bool) -> Serie
 
 
 def _thinned(line: Series, num_points: int) -> Series:
-    """At most so many points of a line, spread evenly, the first and the last among them."""
+    """At most `num_points` points of a line, spread evenly, including the first and the last."""
     if len(line.steps) <= num_points:
         return line
     keep = np.linspace(0, len(line.steps) - 1, num_points).round().astype(int)

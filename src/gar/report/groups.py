@@ -1,4 +1,4 @@
-"""Runs in groups, those that differ in their seed alone together; in what groups differ, and where runs come from."""
+"""Groups of runs that differ only in their seed, the settings in which groups differ, and the origin of each run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from gar.records.dotted import leaves
 from gar.report.page import RunFacts, Table, columns
 from gar.report.read import ReadRun
 
-_NOT_TERMS = ("seed", "records", "evaluate.every_steps")
-"""Settings under which two runs are still the same experiment."""
+_NOT_COMPARED = ("seed", "records", "evaluate.every_steps")
+"""Settings that may differ within one experiment."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,13 +24,13 @@ class RunGroup:
 
 
 def group_runs(runs: Sequence[ReadRun]) -> list[RunGroup]:
-    """Group runs, in the order in which they were named.
+    """Group runs, in the given order.
 
-    A run without settings is a group by itself, and so is a run whose seed its group has already.
+    A run without settings is a group by itself, and so is a run whose seed is already in its group.
     """
     groups: dict[str, list[ReadRun]] = {}
     for run in runs:
-        key = canonical_hash(dict(terms(run))) if run.settings else str(run.folder.path)
+        key = canonical_hash(dict(compared_settings(run))) if run.settings else str(run.folder.path)
         while any(run.seed == other.seed for other in groups.get(key, [])):
             key += " again"
         groups.setdefault(key, []).append(run)
@@ -44,15 +44,15 @@ def group_runs(runs: Sequence[ReadRun]) -> list[RunGroup]:
 
 
 def differing_settings(runs: Sequence[ReadRun]) -> dict[str, list[Any]]:
-    """Settings that are not the same in all runs, seed and names aside, with the value of each run."""
-    tables = [dict(terms(run)) for run in runs]
+    """Settings that differ between runs, except seed and names, with the value of each run."""
+    tables = [dict(compared_settings(run)) for run in runs]
     names = dict.fromkeys(name for table in tables for name in table)
     values = {name: [table.get(name) for table in tables] for name in names}
     return {name: row for name, row in values.items() if any(value != row[0] for value in row)}
 
 
 def run_facts(groups: Sequence[RunGroup]) -> list[RunFacts]:
-    """Every run with what its run.json says and its settings as text."""
+    """Every run with the facts in its run.json and its settings as text."""
     return [
         RunFacts(name=run.name, label=group.label, colour=group.colour, facts=_facts(run), config=run.config_text)
         for group in groups
@@ -61,7 +61,7 @@ def run_facts(groups: Sequence[RunGroup]) -> list[RunFacts]:
 
 
 def differences_table(runs: Sequence[ReadRun]) -> Table | None:
-    """Settings that are not the same in all runs; None where there are none."""
+    """Settings that differ between runs; None if there are none."""
     differing = differing_settings(runs)
     if len(runs) < 2 or not differing:
         return None
@@ -76,15 +76,15 @@ def differences_table(runs: Sequence[ReadRun]) -> Table | None:
     )
 
 
-def terms(run: ReadRun) -> Iterator[tuple[str, Any]]:
-    """The settings by their dotted names, without seeds, names and the like."""
+def compared_settings(run: ReadRun) -> Iterator[tuple[str, Any]]:
+    """The settings of the experiment by dotted name, without seed and names."""
     for name, value in leaves(run.settings):
-        if not any(name == other or name.startswith(f"{other}.") for other in _NOT_TERMS):
+        if not any(name == other or name.startswith(f"{other}.") for other in _NOT_COMPARED):
             yield name, value
 
 
 def error_of(run: ReadRun) -> Mapping[str, Any]:
-    """What ended a run before its end; empty where nothing did, or it was not recorded."""
+    """The error that ended a run; empty if there was none, or it was not recorded."""
     error = run.record.get("error")
     return error if isinstance(error, Mapping) else {}
 
@@ -92,13 +92,13 @@ def error_of(run: ReadRun) -> Mapping[str, Any]:
 def _label(run: ReadRun, differing: Mapping[str, Any]) -> str:
     if not run.settings:
         return run.name
-    values = dict(terms(run))
+    values = dict(compared_settings(run))
     rest = [f"{name} {values[name]}" for name in differing if name != "method" and name in values]
     return ", ".join([str(values.get("method", run.name)), *rest[:3]])
 
 
 def _colours(methods: Sequence[str]) -> list[str]:
-    """The colour of each method. Where it has none, or the colour is taken, the next free one of the palette."""
+    """The colour of each method, or the next free one of the palette if it has none or the colour is taken."""
     taken: list[str] = []
     for method in methods:
         usual = method_colour(method)
@@ -108,7 +108,7 @@ def _colours(methods: Sequence[str]) -> list[str]:
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:
-    """The labels, numbered where one stands twice."""
+    """The labels, numbered if a label appears twice."""
     return [
         label if labels.count(label) == 1 else f"{label} ({labels[: number + 1].count(label)})"
         for number, label in enumerate(labels)
@@ -116,7 +116,7 @@ def _distinct(labels: Sequence[str]) -> list[str]:
 
 
 def _facts(run: ReadRun) -> list[tuple[str, str, str | None]]:
-    """Label, value, and the term that explains it."""
+    """Label, value, and key of the definition."""
     record = run.record
     cores = f"{record.get('cpu_count') or 'unknown number of'} cores"
     entries = {

@@ -1,8 +1,8 @@
 """LaTeX formulas to MathML, which browsers draw by themselves: no script, no fonts, no network.
 
-`math-core` does the conversion. A formula that it refuses stays as the model wrote it. Its markup is never read as
-HTML: it becomes a tree, `[tag, child, ...]` or `[tag, {attribute: value}, child, ...]`, of listed elements and
-attributes alone, and the page makes MathML elements of that.
+`math-core` does the conversion. A formula that it refuses stays as the model wrote it. The markup is never read as
+HTML: it becomes a tree, `[tag, child, ...]` or `[tag, {attribute: value}, child, ...]`, which has only listed elements
+and attributes, and the page creates MathML elements from the tree.
 """
 
 import html
@@ -48,11 +48,11 @@ def mathml(latex: str, *, display: bool = False) -> Tree | None:
     """The tree of a formula without its delimiters.
 
     Args:
-        latex: Its text. A bare % is a per cent sign and the comma in 1,000 a part of the number, as models mean them.
-        display: It stands on lines of its own: limits go above and below.
+        latex: Its text. A bare % is read as a per cent sign, and the comma in 1,000 as part of the number.
+        display: The formula is a display formula, with limits above and below.
 
     Returns:
-        The tree; None where the formula is empty or too long, defines commands, is not well formed, or uses something
+        The tree; None if the formula is empty or too long, defines commands, is not well formed, or uses something
         unknown.
 
     Example:
@@ -87,7 +87,7 @@ def _tree(element: ElementTree.Element, *, depth: int) -> Tree:
 
 
 def _text(element: ElementTree.Element) -> Tree:
-    """Words, of whose HTML only bold type is kept."""
+    """Words; of their HTML only bold type is kept."""
     names = {part.tag for part in element.iter()}
     if not names <= _IN_TEXT:
         raise _UnsupportedError

@@ -1,4 +1,4 @@
-"""The choices of a reader of reports. Importing this imports no torch."""
+"""The options of a report. Importing this imports no torch."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from gar.settings import Settings
 
 
 class ReportOptions(Settings):
-    """What a report shows of its runs.
+    """Options of a report.
 
     Example: ReportOptions(max_rollouts=100, token_shares="final")
     """
@@ -17,7 +17,6 @@ class ReportOptions(Settings):
     max_rollouts: Annotated[int, Field(ge=1)] = 2000
     """Rollouts to show over all runs; the page says how they were drawn."""
     problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """The training problems, for their expert solutions, where the runs' own source is not at hand."""
+    """The training problems with their expert solutions, if the runs' own source is not available."""
     token_shares: Literal["final", "start"] | None = None
-    """Run the model to show what each token adds to the alignment: under the final weights of each run, or those that
-    it started from."""
+    """Run the model to show what each token adds to the alignment, under the final or the initial weights of a run."""

@@ -1,9 +1,9 @@
-"""The content of the page as plain records, and the one HTML file made of them, which loads nothing from anywhere.
+"""The content of the page as plain records, and the one HTML file made from them, which loads nothing.
 
-The records are made in Python and drawn by `assets/*.js` without a number of its own. They are JSON in a script element
-that is never run; the scripts put it into the page as text. A policy allows these styles and these scripts by their
-hashes and nothing else, and forbids turning text into HTML. The page that `gar report --serve` shows is the same
-without the records, which it asks the server for.
+The records are made in Python and drawn by `assets/*.js`, which compute no numbers. They are JSON in a script element
+that is never run; the scripts insert them as text. A content security policy allows only these styles and scripts, by
+their hashes, and forbids turning text into HTML. The page of `gar report --serve` is the same without the records,
+which it requests from the server.
 """
 
 import base64
@@ -52,7 +52,7 @@ def columns(*texts: str, **numbers: str) -> list[Column]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Cells that are ready to read. `keys`, where there are any, name the run of each row."""
+    """A table with formatted cells. `keys`, if any, name the run of each row."""
 
     title: str
     caption: str
@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """One line of a chart with its band. None where there is nothing."""
+    """One line of a chart with its band; None is a missing value."""
 
     label: str
     colour: str
@@ -130,14 +130,14 @@ class ShownGroup:
 
     Attributes:
         run: Position of the run.
-        step: Training step; None of an evaluation.
+        step: Training step; None for an evaluation.
         index: The group of the step, or the problem of the set.
-        set_name: Evaluation set; None of training.
-        moment: When it was evaluated.
+        set_name: Evaluation set; None for training.
+        moment: When it was evaluated; None for training.
         problem_id: The problem.
         prompt: Its prompt.
         gold: Its answer.
-        expert: Its expert solutions, where they are at hand.
+        expert: Its expert solutions, if available.
         responses: The responses.
     """
 
@@ -164,7 +164,7 @@ class ShownRollouts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """Where the numbers of one run come from."""
+    """The origin of the numbers of one run."""
 
     name: str
     label: str
@@ -184,16 +184,16 @@ class Report:
         headline: The verdict.
         sentences: Its numbers.
         notes: What the report cannot show.
-        tiles: One run at a glance.
+        tiles: The main numbers of a single run.
         tables: Tables of the summary.
-        all_runs: Every run on a line; None where there is one.
+        all_runs: One line per run; None for a single run.
         charts: Metrics over the steps, those of the summary first.
-        chart_note: What lines and bands are.
-        rollouts: The rollout browser; None where the page asks for it.
-        pictures: Figures; None where the page asks for them.
-        runs: Where the numbers come from.
+        chart_note: Explanation of lines and bands.
+        rollouts: The rollout browser; None if the page requests it later.
+        pictures: Figures; None if the page requests them later.
+        runs: Origin of the numbers.
         settings: Settings that differ.
-        definitions: What every number means.
+        definitions: Meaning of every number.
     """
 
     title: str
@@ -221,7 +221,7 @@ def page(report: Report) -> bytes:
 
 
 def live_page() -> bytes:
-    """The page without a report: it asks its server for one, and again when the runs have grown."""
+    """The page without a report: it requests one from its server, and again when the runs have grown."""
     scripts = (*SCRIPTS[:-1], LIVE_SCRIPT, SCRIPTS[-1])
     return _document("<title>gar report</title>", "null", scripts, connect=" connect-src 'self';")
 

@@ -1,6 +1,6 @@
-"""A run folder as it is: whole, still being written, older than this version, or with files missing.
+"""A run folder in any state: whole, still being written, of an older version, or with files missing.
 
-What cannot be read is left out and said in `missing`; no number is made up for it.
+What cannot be read is left out and listed in `missing`; no number takes its place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from gar.records import contents as records
 from gar.records.evaluations import EvaluatedSet
 
 _NEEDED = ("step", "problem_id", "group_index", "response_index", "prompt", "response")
-"""Without these columns a row cannot be shown."""
+"""Columns without which a row cannot be shown."""
 _OPTIONAL = frozenset(ROLLOUT_SCHEMA.names) - {*_NEEDED}
 
 
@@ -34,12 +34,12 @@ class RecordedSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadRun(records.RunContents):
-    """What a run folder holds, with what a page shows of it.
+    """The contents of a run folder, prepared for a page.
 
     Attributes:
-        evaluations: "before" and "after" to results by set.
+        evaluations: Results by set, for "before" and "after".
         num_rows: Rows of each step whose rollouts can be read.
-        missing: What could not be shown, in words.
+        missing: Sentences on what cannot be shown.
     """
 
     evaluations: Mapping[str, Mapping[str, RecordedSet]]
@@ -52,7 +52,7 @@ class ReadRun(records.RunContents):
         return sum(self.num_rows.values())
 
     def rollouts(self, step: int, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Rows of one step; a column that was not written is None in all of them. No rows where they are gone."""
+        """Rows of one step; a column that was not written is None in all of them. Empty if the step is gone."""
         try:
             return self.reader.read(step, columns, optional=_OPTIONAL).to_pylist()
         except RecordError:
@@ -69,10 +69,10 @@ class ReadRun(records.RunContents):
 
 
 def read_run(path: str | Path) -> ReadRun:
-    """Read what is there.
+    """Read a run folder as far as possible.
 
     Raises:
-        RecordError: There is no such folder, or nothing in it is of a run.
+        RecordError: The folder does not exist, or holds nothing of a run.
     """
     run = records.read_run(path)
     missing = [*run.unfinished, *run.faults]

@@ -1,6 +1,6 @@
-"""The rollout browser: drawn groups, their expert solutions and token shares, within a number of bytes.
+"""The rollout browser: drawn groups, their expert solutions and token shares, within a limit of bytes.
 
-Rollouts hold no expert solutions: those are read again from where the run had them.
+Rollouts hold no expert solutions, which are read again from the run's own source.
 """
 
 import math
@@ -43,13 +43,13 @@ _DIGITS = 5
 def browser_rollouts(
     runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int, whole_steps: Collection[int] = ()
 ) -> ShownRollouts:
-    """Draw groups, keep what fits into so many bytes, and add what must be looked up or computed.
+    """Draw groups, keep those that fit, and add expert solutions and token shares.
 
     Args:
         runs: The runs.
-        options: How many of what.
+        options: Options of the report.
         max_bytes: Limit for the groups and their formulas as JSON.
-        whole_steps: Steps of which every group is drawn, and kept before others.
+        whole_steps: Steps whose groups are all drawn, and kept before others.
     """
     most = options.max_rollouts // max(1, sum(bool(run.num_rows) for run in runs))
     drawn = [
@@ -90,13 +90,13 @@ def _num_rows(groups: Sequence[DrawnGroup], *, evaluated: bool = False) -> int:
 def _expert_problems(
     runs: Sequence[ReadRun], groups: Sequence[DrawnGroup], problems: str | None, notes: list[str]
 ) -> Experts:
-    """The problems of the drawn groups. One whose answer is not the recorded one is not the run's, and left out.
+    """The problems of the drawn groups. A problem whose answer is not the recorded one is left out as another problem.
 
     Args:
         runs: The runs.
         groups: The groups drawn from them.
         problems: A file to read in place of the runs' own source.
-        notes: Receives what could not be found, and why.
+        notes: Receives what was not found, and why.
     """
     experts: dict[ProblemKey, Problem] = {}
     for number, run in enumerate(runs):
@@ -125,7 +125,7 @@ def _expert_problems(
 
 
 def _data_of(run: ReadRun, name: str | None) -> DataSettings:
-    """Where the problems of training, or of an evaluation set, were read from."""
+    """The source of the problems of training, or of an evaluation set."""
     assert run.config is not None
     if name is None:
         return run.config.data
@@ -154,12 +154,12 @@ def _fitting(
     with_shares: bool,
     first: Collection[int] = (),
 ) -> dict[int, ShownGroup]:
-    """As many groups as fit, taken in random order, those of one evaluated problem together.
+    """As many groups as fit, taken in random order, with those of one evaluated problem together.
 
-    They come by their position in `drawn`, in its order.
+    The result is keyed by the position in `drawn`, in its order.
 
     Args:
-        drawn: Whole groups. Texts longer than `MAX_TEXT_CHARACTERS` are cut, and say so.
+        drawn: Whole groups. Texts longer than `MAX_TEXT_CHARACTERS` are cut, and marked as cut.
         experts: Problems with their expert solutions.
         formulas: Receives the formulas of the texts.
         max_bytes: Limit for the groups and their formulas as JSON.
@@ -218,7 +218,7 @@ def _shown(drawn: DrawnGroup, experts: Experts, formulas: Formulas) -> ShownGrou
 
 
 def _rounded(value: float | None) -> float | None:
-    """Rounded; None also for a number that is not finite, which JSON cannot write."""
+    """The number rounded; None if it is not finite, since JSON has no such numbers."""
     if value is None or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else round(value, _DIGITS)

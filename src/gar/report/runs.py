@@ -1,4 +1,4 @@
-"""The runs below a folder, and all of them on one table."""
+"""The runs below a folder, and a table of all of them."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _MAX_DEPTH = 4
 
 
 def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
-    """Run folders by name: those that are named, and those up to four levels below a folder that is none itself.
+    """Run folders by name: the given ones, and those up to four levels below a given folder that is not a run folder.
 
     Raises:
         ConfigError: A run is named twice.
@@ -27,14 +27,14 @@ def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
             raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
         if not inside:
             raise RecordError(
-                f"{path}: not a run folder, and none in it, {_MAX_DEPTH} levels deep, is one: there is no run.json, "
-                "metrics.jsonl or rollouts."
+                f"{path}: neither a run folder nor a folder with run folders up to {_MAX_DEPTH} levels deep: there is "
+                "no run.json, metrics.jsonl or rollouts."
             )
         for run in inside:
             name = run.relative_to(path).as_posix() if run != path else run.resolve().name
             by_name[name if name not in by_name else str(run)] = run
     if len({run.resolve() for run in by_name.values()}) < len(by_name):
-        raise ConfigError(f"every run once, got {', '.join(map(str, paths))}")
+        raise ConfigError(f"a run is named twice, got {', '.join(map(str, paths))}")
     return by_name
 
 
@@ -42,7 +42,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:
-        return  # a folder that this user may not read holds no runs of theirs
+        return  # this user may not read the folder
     for path in (folder / name for name in names if not name.startswith(".")):
         if is_run_folder(path):
             yield path
@@ -79,7 +79,7 @@ def runs_table(runs: Mapping[str, RunContents]) -> Table:
 
 
 def tags(run: RunContents) -> list[str]:
-    """Tags of a run, as its settings have them."""
+    """Tags of a run, from its settings."""
     values = section_of(run, "records").get("tags")
     return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
 
@@ -103,7 +103,7 @@ def _pass_rates(run: RunContents) -> dict[tuple[str, int], tuple[str, str]]:
         try:
             sets = run.folder.read_evaluation(moment)
         except RecordError:
-            continue  # the report of this run says so
+            continue  # the report on this run says so
         for name, part in sets.items():
             for k, rate in sorted(part.known_rates.items())[:1]:
                 rates.setdefault((name, k), {})[moment] = f"{rate:.3f}"

@@ -1,4 +1,4 @@
-"""Which rollouts and evaluation samples the page holds: whole groups, drawn without a look at how they ended."""
+"""The draw of rollouts and evaluation samples for the page: whole groups, without regard to their verdicts."""
 
 import random
 from collections import defaultdict
@@ -33,10 +33,10 @@ class DrawnGroup:
 
     Attributes:
         run: Position of the run in the report.
-        step: Training step; None of an evaluation.
+        step: Training step; None for an evaluation.
         rows: The rows.
-        set_name: Evaluation set; None of training.
-        moment: When it was evaluated; None of training.
+        set_name: Evaluation set; None for training.
+        moment: When it was evaluated; None for training.
     """
 
     run: int
@@ -47,12 +47,12 @@ class DrawnGroup:
 
     @property
     def first(self) -> Mapping[str, Any]:
-        """Any row, for what all rows share, such as the prompt."""
+        """The first row, for values that all rows share, such as the prompt."""
         return self.rows[0]
 
     @property
     def problem(self) -> ProblemKey:
-        """Which problem of which run and set."""
+        """The problem, with its run and set."""
         return self.run, self.set_name, str(self.first["problem_id"])
 
 
@@ -62,8 +62,8 @@ def draw_groups(run: ReadRun, number: int, most: int, whole_steps: Collection[in
     Args:
         run: The run.
         number: Its position in the report.
-        most: Rollouts to draw; at least one group is drawn where there is any.
-        whole_steps: Steps of which every group is drawn, whatever `most` says.
+        most: About how many rollouts to draw; at least one group is drawn if there is any.
+        whole_steps: Steps whose groups are all drawn, whatever `most` is.
     """
     steps = list(run.num_rows)
     if run.num_rollouts <= most:
@@ -137,7 +137,7 @@ def _groups(run: ReadRun, number: int, step: int) -> list[DrawnGroup]:
 
 
 def _spread(steps: Sequence[int], count: int) -> list[int]:
-    """So many of the steps, spread evenly, with the first and the last."""
+    """`count` of the steps, spread evenly, with the first and the last."""
     if count >= len(steps):
         return list(steps)
     if count == 1:
@@ -146,29 +146,29 @@ def _spread(steps: Sequence[int], count: int) -> list[int]:
 
 
 def drawing_words(runs: Sequence[ReadRun], num_shown: int, num_drawn: int) -> str:
-    """How many rollouts of how many are shown, and how they were chosen."""
+    """A sentence on how many rollouts are shown, and how they were chosen."""
     total = sum(run.num_rollouts for run in runs)
     if not total:
         return "No rollouts were recorded."
     if num_shown == total:
         return f"All {total:,} recorded rollouts are shown."
     words = (
-        f"Shown are {num_shown:,} of {total:,} recorded rollouts: whole groups, drawn at random (seed {SEED}) at up to "
-        f"{_MAX_STEPS} steps of a run, the first and the last among them, spread evenly. Nobody looked at verdict or "
-        "alignment when drawing. Numbers and curves outside this page rest on all rollouts."
+        f"This page shows {num_shown:,} of {total:,} recorded rollouts: whole groups, drawn at random (seed {SEED}) at "
+        f"up to {_MAX_STEPS} steps of a run, spread evenly from the first to the last, without regard to verdict or "
+        "alignment. Numbers and curves outside this page use all rollouts."
     )
     if num_shown < num_drawn:
-        words += f" {num_drawn - num_shown:,} more were drawn and dropped, at random too, to keep the file small."
+        words += f" {num_drawn - num_shown:,} more were drawn, and dropped at random to keep the file small."
     return words
 
 
 def samples_words(num_shown: int, total: int) -> str:
-    """How many evaluation samples of how many are shown, and how they were chosen."""
+    """A sentence on how many evaluation samples are shown, and how they were chosen."""
     if num_shown == total:
         return f"All {total:,} samples of the evaluations before and after training are shown."
     return (
-        f"Of the evaluations, {num_shown:,} of {total:,} samples are shown: all samples, before and after, of problems "
-        f"drawn at random (seed {SEED})."
+        f"The evaluations show {num_shown:,} of {total:,} samples: all samples, before and after, of problems drawn at "
+        f"random (seed {SEED})."
     )
 
 

@@ -6,9 +6,9 @@
     /rollouts.json?run=NAME&step=12   its rollouts, step 12 whole
     /pictures.json?run=NAME           its figures
 
-A page asks again every few seconds. As long as no file of the runs has changed, the answer is 304. Names of runs are
-looked up among those found; no path comes from the browser. The Host header must name this machine, so that no other
-site reaches the server under a name of its own (DNS rebinding).
+A page asks again every few seconds. If no file of the runs has changed, the answer is 304. Run names are looked up
+among the runs that the server found; no path comes from the browser. The Host header must name this machine, so that
+no other site can reach the server under its own name (DNS rebinding).
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from gar.report.read import read_run
 from gar.report.runs import find_runs, runs_table
 
 _HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?", re.IGNORECASE)
-"""Any port: a tunnel may have another than the server."""
+"""Any port, since a tunnel may use another one."""
 _FILES = ("run.json", "config.yaml", "metrics.jsonl", "evaluation/*")
 _MORE_FILES = ("rollouts/*", "figures/*", "analysis/*/*")
 _MAX_KEPT = 16
@@ -51,7 +51,7 @@ class LiveReport:
 
     Args:
         paths: Run folders, or folders of them.
-        options: Choices.
+        options: Options of the report.
 
     Raises:
         GarError: From any method: a folder has no run, or cannot be read.
@@ -64,7 +64,7 @@ class LiveReport:
         self._groups: tuple[object, Sequence[RunGroup]] = (None, ())
         self._contents: dict[Path, tuple[str, RunContents]] = {}
         self.opens_with = [] if any(not is_run_folder(path) for path in paths) else list(find_runs(paths))
-        """The runs that are shown first; none where the table of all runs is."""
+        """The runs to show first; empty to show the table of all runs."""
 
     def part(self, name: str, runs: Sequence[str], steps: Sequence[int], known: str | None) -> tuple[str, bytes | None]:
         """A part of the page as JSON, and its tag; None in its place if `known` is that tag.
@@ -89,7 +89,7 @@ class LiveReport:
             return self._parts[key]
 
     def stop(self) -> None:
-        """Wait for what is being made, and make no more: a process that ends while a thread reads Parquet crashes."""
+        """Wait for the current request and block others: a process that exits while a thread reads Parquet crashes."""
         self._lock.acquire()
 
     def _json(self, name: str, runs: dict[str, Path], steps: Sequence[int], tag: str) -> bytes:
@@ -122,7 +122,7 @@ def _stamp(folder: Path, patterns: Sequence[str]) -> str:
     """Changes whenever a file of the folder does."""
     facts = []
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
-        with contextlib.suppress(FileNotFoundError):  # merged or replaced meanwhile
+        with contextlib.suppress(FileNotFoundError):  # merged or replaced in the meantime
             status = path.stat()
             facts.append((path, status.st_size, status.st_mtime_ns))
     return _digest(*facts)
@@ -136,8 +136,8 @@ class ReportServer(ThreadingHTTPServer):
     """Serves a live report on 127.0.0.1.
 
     Args:
-        report: What to serve.
-        port: 0 takes a free one.
+        report: The report.
+        port: The port; 0 takes a free one.
 
     Raises:
         ConfigError: The port is taken or not allowed.
@@ -183,8 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
             wanted = [int(step) for step in steps]
             tag, content = self.server.report.part(name, runs, wanted, self.headers.get("If-None-Match"))
         except (KeyError, ValueError) as error:
-            self._answer_error(404, "not here (any more): " + ", ".join(map(str, error.args)))
-        except (GarError, OSError) as error:  # the run was moved, or a file of it replaced meanwhile
+            self._answer_error(404, "not found (any more): " + ", ".join(map(str, error.args)))
+        except (GarError, OSError) as error:  # the run was moved, or one of its files replaced
             self._answer_error(500, str(error))
         else:
             self._answer(200 if content is not None else 304, content or b"", "application/json", {"ETag": tag})
@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: requests are no news."""
+        """Do not log requests."""
 
 
 def serve(paths: Sequence[Path], port: int, options: ReportOptions) -> None:
@@ -211,8 +211,8 @@ def serve(paths: Sequence[Path], port: int, options: ReportOptions) -> None:
 
     Args:
         paths: Run folders, or folders of them.
-        port: Where; 0 takes a free port.
-        options: Choices.
+        port: The port; 0 takes a free one.
+        options: Options of the report.
 
     Raises:
         GarError: There is no run, or the port cannot be used.

@@ -1,4 +1,4 @@
-"""What each token of a shown response adds to its alignment, under the weights that a run has left. Needs a model."""
+"""The share of each token of a shown response in its alignment, under a run's weights. Needs a model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,8 +32,8 @@ def add_shares(
         runs: The runs.
         drawn: The drawn groups.
         experts: Their problems.
-        weights: "final", those in the run's `model` folder; "start", those it was trained from.
-        notes: Receives which weights were used, and why there are no shares where there are none.
+        weights: "final": those in the run's `model` folder; "start": those that it was trained from.
+        notes: Receives which weights were used, and why shares are missing.
     """
     for number, run in enumerate(runs):
         places = [place for place in shown if drawn[place].run == number and drawn[place].problem in experts]
@@ -44,9 +44,7 @@ def add_shares(
             continue
         path = str(run.folder.path / "model") if weights == "final" else run.config.model.path
         if weights == "final" and not Path(path).is_dir():
-            notes.append(
-                f"{run.name}: no token shares, since there is no final model in it (not finished, or removed)."
-            )
+            notes.append(f"{run.name}: no token shares, since it has no final model (not finished, or removed).")
             continue
         try:
             scorer = _scorer(run.config, path)
@@ -54,7 +52,7 @@ def add_shares(
                 group = drawn[place]
                 shown[place] = _with_shares(shown[place], _group_scores(scorer, group, experts[group.problem]))
         except GarError as error:
-            notes.append(f"{run.name}: token shares end here, since the model cannot be used: {error}")
+            notes.append(f"{run.name}: no further token shares, since the model cannot be used: {error}")
             continue
         name = f"the final weights (after step {run.last_step})" if weights == "final" else f"the weights of {path}"
         notes.append(
@@ -70,7 +68,7 @@ def _scorer(config: RunConfig, path: str) -> Any:
 
     settings = ModelSettings(path=path, dtype=config.model.dtype, attention=config.model.attention)
     model, tokenizer = load_policy(settings)
-    # It only says which tags the response has; the verdicts are the recorded ones.
+    # Only for the tags of the responses; the verdicts are the recorded ones.
     verifier = Verifier(format=config.verify.format, tags=config.verify.tags.as_tags())
     signal = config.signal.model_copy(update={"policy": "current"})  # of the model at hand, without a copy of it
     return GarScorer(model.eval(), tokenizer, verifier=verifier, signal=signal, score_all=True)

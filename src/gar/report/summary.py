@@ -1,9 +1,10 @@
-"""The numbers of the summary: tiles for one run, tables for all."""
+"""The numbers of the summary: tiles for a single run, and tables."""
 
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 
+from gar.analysis.summary import gar_time_fraction
 from gar.evaluation.paired import Contrast, p_text
 from gar.records.contents import RunContents
 from gar.report.groups import RunGroup
@@ -13,7 +14,7 @@ from gar.report.sample import verdict_word
 from gar.report.verdicts import signed
 
 NONE = "–"
-"""A value that is not known."""
+"""The cell of an unknown value."""
 _EDGE_FRACTION = 0.1
 _COURSE_TERMS = {"silent groups": "silent", "seconds per step": "step time", "GAR’s share": "gar share"}
 
@@ -24,7 +25,7 @@ def summary_tables(
     changes: Sequence[Contrast],
     contests: Sequence[Contrast],
 ) -> list[Table]:
-    """The tables of the summary, those without a row left out.
+    """The tables of the summary, without empty ones.
 
     Args:
         groups: The groups.
@@ -44,7 +45,7 @@ def summary_tables(
 
 
 def tiles(run: ReadRun) -> list[Tile]:
-    """One run at a glance."""
+    """The main numbers of one run."""
     course, tenths = _course(run), "first and last tenth"
     return [
         Tile(term="steps", label="Steps", value=course["steps"], detail=f"{course['rollouts']} rollouts"),
@@ -84,7 +85,7 @@ def _contest_table(contrasts: Sequence[Contrast], reference: str) -> Table:
 
 
 def _recorded_table(groups: Sequence[RunGroup], tested: Sequence[Contrast]) -> Table | None:
-    """pass@k as recorded, where there was nothing to test it against."""
+    """pass@k as recorded, where no test was possible."""
     done = {(contrast.label, contrast.set_name, contrast.k) for contrast in tested}
     rows = []
     for group in groups:
@@ -106,17 +107,13 @@ def _course_table(runs: Sequence[ReadRun]) -> Table:
     """How training went, run by run."""
     rows = [[run.name, *_course(run).values()] for run in runs]
     named = columns("run", **{heading: _COURSE_TERMS.get(heading, heading) for heading in _course(runs[0])})
-    caption = (
-        "Two numbers: the first and the last tenth of the steps; of silent groups, by outcome alone and with the bonus."
-    )
+    caption = "Two numbers: first and last tenth of the steps; for silent groups, by outcome alone and with the bonus."
     return Table(title="Course of training", caption=caption, columns=named, rows=rows)
 
 
 def _course(run: ReadRun) -> dict[str, str]:
     """How training went, by heading."""
     seconds = _logged(run, "time/step_seconds")
-    scored = _logged(run, "gar/scored_fraction")
-    gar_seconds = _logged(run, "time/gar_seconds") if any(scored) or not scored else []
     silent = [_mean_of(_logged(run, f"gar/silent_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
     return {
         "steps": f"{run.last_step:,}",
@@ -125,7 +122,7 @@ def _course(run: ReadRun) -> dict[str, str]:
         "alignment": _arrow(edges(run, "gar/alignment_mean")),
         "silent groups": _arrow(silent, percent=True),
         "seconds per step": _text(statistics.median(seconds) if seconds else None, 2),
-        "GAR’s share": percent_text(sum(gar_seconds) / sum(seconds) if gar_seconds and sum(seconds) else None),
+        "GAR’s share": percent_text(gar_time_fraction(run.metrics)),
     }
 
 
@@ -159,7 +156,7 @@ def _contrast_table(contrasts: Sequence[Contrast], *, title: str, caption: str, 
         Column(heading="verdict", term="verdict", kind="verdict"),
     ]
     rows = [[contrast.label, *_contrast_cells(contrast)] for contrast in contrasts]
-    if len({contrast.label for contrast in contrasts}) == 1:  # the title of the page or of the table says which
+    if len({contrast.label for contrast in contrasts}) == 1:  # the title names the group
         named, rows = named[1:], [row[1:] for row in rows]
     return Table(title=title, caption=caption, columns=named, rows=rows)
 

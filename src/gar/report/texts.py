@@ -1,4 +1,4 @@
-"""Texts of models for the page: as they are, with the formulas in them found. No text is lost on the way."""
+"""Texts of models for the page, split into plain text and formulas. No text is lost."""
 
 import ast
 import re
@@ -11,12 +11,12 @@ from gar.types import Prompt
 _OPENING = re.compile(r"\\\(|\\\[|\$\$|\$|\\begin\{(align\*?|equation\*?|gather\*?)\}|\\boxed\{")
 _CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
 _MAX_TRIES = 800
-"""Most places of one text at which a formula is looked for. The rest of the text stays as it was written."""
+"""Places of one text at which a formula is looked for. The rest of the text is shown as written."""
 _MAX_BOXED = 300
 
 
 class Formulas:
-    """Every formula once: its source with delimiters, whether it stands on its own lines, and its tree."""
+    """Every formula once: its source with delimiters, whether it is a display formula, and its tree."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ class Formulas:
 
 
 def shown_text(text: str, formulas: Formulas, *, max_characters: int) -> ShownText:
-    """Split a text into plain parts and formulas. Joined again, with the formulas' sources, they are the text."""
+    """Split a text into plain parts and formulas. The parts and the formulas' sources join to the text."""
     kept = text[:max_characters]
     return ShownText(parts=_parts(kept, formulas), num_cut=len(text) - len(kept))
 
@@ -61,7 +61,7 @@ def _parts(text: str, formulas: Formulas) -> list[Part]:
 
 
 def _formula(text: str, opening: re.Match[str]) -> tuple[int, str, bool] | None:
-    """End, LaTeX and kind of the formula that may begin here."""
+    """End, LaTeX and display style of the formula that begins here, if any."""
     begin, mark = opening.end(), opening[0]
     limit = begin + MAX_CHARACTERS
     if mark == "$":
@@ -79,7 +79,7 @@ def _formula(text: str, opening: re.Match[str]) -> tuple[int, str, bool] | None:
 
 
 def _dollars(text: str, begin: int) -> tuple[int, str, bool] | None:
-    """As Pandoc does: no space inside the dollars, no digit after them, on one line. So prices stay prices."""
+    """Pandoc's rule, which leaves prices alone: no space inside the dollars, no digit after them, on one line."""
     end = text.find("$", begin, begin + MAX_CHARACTERS)
     while end > 0 and text[end - 1] == "\\":
         end = text.find("$", end + 1, begin + MAX_CHARACTERS)
@@ -113,7 +113,7 @@ def recorded_prompt(prompt: str) -> Prompt:
 
 
 def readable_prompt(prompt: str) -> str:
-    """A recorded prompt for reading: chat messages one below the other."""
+    """A recorded prompt for readers, with chat messages one below the other."""
     messages = recorded_prompt(prompt)
     if isinstance(messages, str):
         return messages

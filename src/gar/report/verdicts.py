@@ -1,7 +1,7 @@
-"""What may be said of the runs: before against after, and method against method. A tie is never a win.
+"""Conclusions about the runs: before against after, and method against method. A tie is never a win.
 
-Pairs are seeds where a group has several. With one run, before and after are paired by problem, and the result speaks
-of that one model. Two methods with one seed each get an interval over problems and no test.
+Pairs are seeds if a group has several. With one run, before and after are paired by problem, and the result applies
+only to that model. Two methods with one seed each get an interval over problems and no test.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def contests(groups: Sequence[RunGroup], notes: list[str]) -> list[Contrast]:
         if unlike:
             notes.append(
                 f"{group.label} and {first.label} were not trained on the same problems in the same order (seed "
-                f"{unlike[0].seed}), so their difference is not one of the methods: not compared"
+                f"{unlike[0].seed}), so that the methods cannot be compared"
             )
             continue
         finished = [(run, other) for run, other in matched if run.evaluations["after"] and other.evaluations["after"]]
@@ -67,7 +67,7 @@ def contests(groups: Sequence[RunGroup], notes: list[str]) -> list[Contrast]:
 def headline(
     groups: Sequence[RunGroup], changes: Sequence[Contrast], contests: Sequence[Contrast], reasons: Sequence[str] = ()
 ) -> str:
-    """The verdict in one sentence, or the first of the reasons why there is none."""
+    """The verdict in one sentence, or the first reason why there is none."""
     if len(groups) > 1:
         return _contest_headline(groups, contests, reasons)
     by_set = _by_set(changes)
@@ -79,7 +79,7 @@ def headline(
 
 
 def sentences(groups: Sequence[RunGroup], changes: Sequence[Contrast], contests: Sequence[Contrast]) -> list[str]:
-    """The numbers behind the headline, and how far they reach."""
+    """The numbers behind the headline, and their scope."""
     if len(groups) == 1:
         return [f"On {_numbers(contrast)}" for contrast in _by_set(changes).values()] + _reach(groups[0], changes)
     lines = [
@@ -102,7 +102,7 @@ def signed(value: float) -> str:
 
 
 def _same_training(run: ReadRun, other: ReadRun) -> bool:
-    """Whether nothing shows that two runs saw other problems, or in another order."""
+    """Whether two runs saw the same problems in the same order, as far as the records tell."""
     if run.record.get("data_hash") != other.record.get("data_hash"):
         return False
     both = run.num_rows and other.num_rows
@@ -128,7 +128,7 @@ def _before_and_after(run: ReadRun, name: str, k: int, notes: list[str]) -> tupl
 
 
 def _rates(result: RecordedSet | None, reference: RecordedSet | None, k: int) -> tuple[Rates, Rates] | None:
-    """pass@k of each problem under both, or None where the problems are not the same."""
+    """pass@k of each problem under both; None if the problems are not the same."""
     if result is None or reference is None or not result.num_correct or not reference.num_correct:
         return None
     if list(result.num_correct) != list(reference.num_correct) or k > min(result.num_samples, reference.num_samples):
@@ -165,7 +165,7 @@ def _shared_rates(run: ReadRun, other: ReadRun, name: str, k: int, notes: list[s
 def _stacked(
     label: str, against: str, name: str, k: int, rates: Sequence[tuple[Rates, Rates] | None], notes: list[str]
 ) -> list[_Pair]:
-    """The rates of all seeds as one pair, or none where the seeds have different problems."""
+    """The rates of all seeds as one pair; empty if the seeds have different problems."""
     known = [pair for pair in rates if pair is not None]
     if not known:
         return []
@@ -190,7 +190,7 @@ def _contrasts(pairs: Sequence[_Pair], *, test_problems: bool) -> list[Contrast]
 
 
 def _by_set(contrasts: Sequence[Contrast], label: str | None = None) -> Mapping[str, Contrast]:
-    """The contrast at the smallest k of each set, which the verdict speaks of; of one group where it is named."""
+    """The contrast at the smallest k of each set, which decides the verdict; only those of `label`, if given."""
     smallest: dict[str, Contrast] = {}
     for contrast in contrasts:
         name = contrast.set_name
@@ -248,9 +248,9 @@ def _numbers(contrast: Contrast) -> str:
     if result.verdict == _NOT_SHOWN and result.minimum_detectable_effect is not None:
         least = result.minimum_detectable_effect
         text += (
-            f" A true difference would have to be {least:.2f} to be found four times in five."
+            f" A true difference of {least:.2f} would be detected four times in five."
             if least <= 1
-            else " So few pairs would find not even the largest possible difference four times in five."
+            else " With so few pairs not even the largest possible difference would be detected four times in five."
         )
     return text
 
@@ -261,12 +261,12 @@ def _reach(group: RunGroup, changes: Sequence[Contrast]) -> list[str]:
     most = max(contrast.result.num_seeds for contrast in changes)
     if most == 1:
         return [
-            "This is one run: the test is over its problems and speaks of this one model before and after. Another "
-            "seed may end elsewhere, and a method is judged by comparing it with another."
+            "This is one run: the test is over its problems and compares this one model before and after. Another "
+            "seed may give another result, and a method is judged by comparing it with another."
         ]
     return [
-        f"The pairs of the test are {most} seeds of {group.label}. That training changes a model says nothing yet of "
-        "this method against another."
+        f"The pairs of the test are {most} seeds of {group.label}. That training changes a model says nothing about "
+        "this method compared with another."
     ]
 
 
@@ -276,10 +276,10 @@ def _contest_reach(contests: Sequence[Contrast]) -> list[str]:
     most = max(contrast.result.num_seeds for contrast in contests)
     if most == 1:
         return [
-            "One seed each: the interval covers the choice of problems and not that of the seed, which may turn the "
-            "difference round. For a test, train several seeds of both (gar compare)."
+            "One seed each: the interval covers the choice of problems but not that of the seed, which may reverse "
+            "the difference. For a test, train several seeds of both (gar compare)."
         ]
     lines = [f"Paired by seed, {most} seeds at most; p-values are corrected for all sets and groups of one k (Holm)."]
     if any(contrast.result.verdict == _NOT_SHOWN for contrast in contests):
-        lines.append("That no difference is shown does not show that there is none.")
+        lines.append("No difference shown does not mean that there is none.")
     return lines

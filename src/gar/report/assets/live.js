@@ -1,10 +1,10 @@
-// The page of gar report --serve: it asks for the parts of the report, and every two seconds whether they have changed.
+// The page of gar report --serve: it requests the parts of the report, and checks every two seconds for changes.
 
 const PERIOD = 2000;
 const state = h('p', { class: 'state' });
 const tagOf = new Map(); // by address
 const wanted = new URLSearchParams(location.search).getAll('run');
-let wholeStep = ''; // the step whose rollouts are asked for whole
+let wholeStep = ''; // the step whose rollouts are requested whole
 let busy = false;
 let lastChange = '';
 
@@ -33,7 +33,7 @@ async function askReport() {
   else takeReport({ title: 'Runs', subtitle: '', tags: [], ...next });
 }
 
-// What the open panel needs beside the report.
+// The parts that the open panel needs beside the report.
 async function askFor(panel) {
   const part = { rollouts: 'rollouts', figures: 'pictures' }[panel];
   if (!part || busy) return;
@@ -50,7 +50,7 @@ async function saying(work) {
     state.textContent = `Live. Last change at ${lastChange}.`;
     state.classList.remove('worse');
   } catch (error) {
-    state.textContent = error instanceof TypeError ? 'The server does not answer: was gar report --serve ended? This is how far it came.' : error.message;
+    state.textContent = error instanceof TypeError ? 'The server does not answer. Was gar report --serve stopped? The page shows the last state.' : error.message;
     state.classList.add('worse');
     if (report === null) head.replaceChildren(h('h1', {}, 'gar report'), state);
   }

@@ -53,7 +53,7 @@ function makeTabs() {
     ...tabs.map((tab) => tab.panel));
 }
 
-// Draws what the address says, as far as it is not there yet.
+// Draws what the address says and is not drawn yet.
 function showPlace() {
   const place = readAddress();
   const open = tabs.find((tab) => tab.name === place.tab) ?? tabs[0];
@@ -98,7 +98,7 @@ function takeReport(next) {
 document.body.append(
   h('header', {}, head, lightSwitch),
   main,
-  h('footer', {}, isLive ? 'Served by gar report --serve, for this machine alone.' : 'Written by gar report. This file is whole: it loads nothing and sends nothing.'),
+  h('footer', {}, isLive ? 'Served by gar report --serve, for this machine alone.' : 'Written by gar report. This file is self-contained: it loads nothing and sends nothing.'),
   large, tip,
 );
 if (isLive) follow();

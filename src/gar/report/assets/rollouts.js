@@ -72,7 +72,7 @@ function isChosen({ group, response }) {
   return keyOf(group) === view.group && String(response.index + 1) === view.response;
 }
 
-// Takes filters and choice from the address. A step that is not here is asked for, or stands for the nearest one.
+// Takes filters and choice from the address. A step that is not here is requested, or replaced by the nearest one.
 function showRollouts(params) {
   const chosen = { ...NO_FILTERS, ...params };
   if (isLive) wholeStep = chosen.step || (/^\d+:(\d+):\d+$/.exec(chosen.group)?.[1] ?? '');
@@ -279,7 +279,7 @@ function showItem(item) {
   const [before, after] = facing && group.moment === 'after' ? [facing, item] : [item, facing];
   const titled = (each) => responseSection(each, `Response ${each.group.moment} training: ${each.response.verdict}`, mode);
   const expert = h('section', { class: facing ? 'wide' : '' }, h('h3', {}, 'Expert solution'),
-    group.expert ? textBox(group.expert, other) : h('p', { class: 'soft small' }, 'Not at hand: see the notes above.'));
+    group.expert ? textBox(group.expert, other) : h('p', { class: 'soft small' }, 'Not available: see the notes above.'));
   detail.replaceChildren(...[
     h('h2', {}, h('bdi', {}, group.problem_id), `, ${placeOf(group)}, response ${response.index + 1} `,
       h('a', { class: 'link', href: addressOf('rollouts', { group: keyOf(group), response: response.index + 1 }) }, 'link')),

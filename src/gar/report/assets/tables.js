@@ -127,7 +127,7 @@ function settingsPanel() {
     h('dl', {}, run.facts.map(([label, value, key]) => [h('dt', {}, key ? term(key, label) : label), h('dd', {}, value)])),
     run.config
       ? h('details', {}, h('summary', {}, 'All settings (config.yaml)'), h('pre', { tabindex: 0 }, run.config))
-      : h('p', { class: 'soft small' }, 'The settings are not at hand.')));
+      : h('p', { class: 'soft small' }, 'The settings are not available.')));
   return [report.settings ? drawTable(report.settings) : null, ...runs].filter(Boolean);
 }
 

@@ -1,6 +1,7 @@
 """The command line in one style: words of switches, and commands without their arguments."""
 
 import pytest
+import tyro
 
 from gar.cli.arguments import parse
 from gar.cli.main import main
@@ -13,6 +14,11 @@ class Options(Settings):
     fast_start: bool = True
 
 
+class Nested(Settings):
+    options: Options = Options()
+    name: str = ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -21,10 +27,17 @@ class Options(Settings):
         (["--fast-start=False"], {"fast_start": False}),
         (["--fast_start", "False", "--overwrite=True"], {"fast_start": False, "overwrite": True}),
         (["--name", "True", "--overwrite"], {"name": "True", "overwrite": True}),
+        (["--overwrite", "true", "--fast-start=false"], {"overwrite": True, "fast_start": False}),
     ],
 )
 def test_a_switch_also_takes_the_word_that_gar_train_takes(arguments, expected):
     assert parse(Options, arguments, prog="gar") == Options(**expected)
+
+
+@pytest.mark.parametrize("flag", ["--options.fast-start", "--options.fast_start", "--fast-start"])
+def test_a_flag_with_a_value_takes_it_in_lower_case_as_yaml_does(flag):
+    read = parse(Nested, [flag, "false", "--name", "true"], prog="gar", config=(tyro.conf.FlagConversionOff,))
+    assert read == Nested(options=Options(fast_start=False), name="true")
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def parse(
     known = [flag if options.get("use_underscores") else flag.replace("_", "-") for flag in flags(kind)]
     known = list(dict.fromkeys(known))
     arguments = list(arguments)
-    if tyro.conf.FlagConversionOff not in options.get("config", ()):
-        arguments = _without_words(arguments, {_same(flag) for flag in flags(kind, of=bool)})
+    switches = {_same(flag) for flag in flags(kind, of=bool)}
+    with_values = tyro.conf.FlagConversionOff in options.get("config", ())
     if isinstance(kind, dict) and not arguments:
         raise UsageError(f"expected one of {', '.join(kind)}. {prog} --help says more.")
     if isinstance(kind, dict) and not arguments[0].startswith("-") and arguments[0] not in kind:
@@ -76,7 +76,8 @@ def parse(
     while True:
         try:
             with on_parse_error(_raise):
-                return call(kind, args=arguments, prog=prog, description=description, **options)
+                switched = _switched(arguments, switches, with_values=with_values)
+                return call(kind, args=switched, prog=prog, description=description, **options)
         except _Misread as misread:
             in_full = [spelled(argument, known) for argument in arguments]
             if in_full == arguments:
@@ -88,18 +89,24 @@ def _raise(event: ParseErrorEvent) -> None:
     raise _Misread(event)
 
 
-def _without_words(arguments: list[str], switches: Collection[str]) -> list[str]:
-    """Rewrite `--overwrite True`, the style of `gar train`, as `--overwrite`, and False as `--no-overwrite`."""
+def _switched(arguments: Sequence[str], switches: Collection[str], *, with_values: bool) -> list[str]:
+    """Rewrite `--overwrite true` as `--overwrite=True`; without values, as `--overwrite` or `--no-overwrite`."""
     kept: list[str] = []
     for argument in arguments:
         flag = kept[-1] if kept else ""
         name, equals, value = argument.partition("=")
-        if argument in ("True", "False") and flag.startswith("--") and _same(flag) in switches:
+        if _is_truth(argument) and flag.startswith("--") and _same(flag) in switches:
             name, equals, value = kept.pop(), "=", argument
-        if equals and value in ("True", "False") and _same(name) in switches:
-            argument = name if value == "True" else f"--no-{name.removeprefix('--')}"
+        if equals and _is_truth(value) and _same(name) in switches:
+            value = value.capitalize()
+            without = name if value == "True" else f"--no-{name.removeprefix('--')}"
+            argument = f"{name}={value}" if with_values else without
         kept.append(argument)
     return kept
+
+
+def _is_truth(value: str) -> bool:
+    return value in ("True", "False", "true", "false")
 
 
 def flags(kind: Any, prefix: str = "--", of: type | None = None) -> Iterator[str]:

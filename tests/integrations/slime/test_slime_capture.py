@@ -136,8 +136,8 @@ def test_capture_logprob_refuses_a_step_without_the_pass_or_with_another_one(alo
     texts = alone[1]
     for name in ("no pass", "no second pass"):
         assert texts[name].startswith("gar.capture is 'logprob', but slime has made no log-probability pass")
-    assert "had 4 micro-batches, its schedule says 3" in texts["other schedule"]
-    assert "held other tokens than slime's schedule says" in texts["other order"]
+    assert "had 4 micro-batches, but its schedule has 3" in texts["other schedule"]
+    assert "holds other tokens than slime's schedule says" in texts["other order"]
 
 
 def test_capture_logprob_keeps_a_bounded_part_of_hidden_states_on_the_device(monkeypatch):

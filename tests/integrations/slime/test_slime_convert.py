@@ -114,7 +114,7 @@ def test_a_problem_without_anchor_is_legal(tokenizer):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"group_index": None}, "sample 0 has no group_index: which responses belong together"),
+        ({"group_index": None}, "sample 0 has no group_index, which slime's data source sets"),
         ({"label": None}, r"sample 0 \(group 0\) has no label, the gold answer. Is --label-key set"),
         ({"response_length": 99}, "has no prompt: nothing predicts its first token"),
         ({"multimodal_inputs": {"image": 1}}, r"has multimodal inputs \(image\); GAR works on text"),

@@ -325,7 +325,7 @@ def test_a_missing_hook_is_named(tmp_path: Path):
     for text, expected in zip(
         texts,
         [
-            "comes without GAR's payload: is --custom-convert-samples-to-train-data-path gar.integrations.slime",
+            "the batch has no payload of GAR: is --custom-convert-samples-to-train-data-path gar.integrations.slime",
             "For 1 step (4 to 4) no response was right and well formatted. Groups without a right answer",
             "Megatron has wrapped no model in its DistributedDataParallel since gar.integrations.slime.on_mega",
             "Linear, the last pipeline stage, has no output_layer",

@@ -54,7 +54,7 @@ def test_read_settings_applies_the_method_s_own_signal():
         ([1], r"expected a section 'gar' .* got \[1\]"),
         ({"reward": {"bta": 1}}, r"gar.yaml: gar: unknown key 'reward.bta'. Did you mean 'beta'\?"),
         ({"reward": {"beta": -1}}, r"gar.yaml: gar: reward.beta must be greater than or equal to 0, got -1"),
-        ({"trl": {"beta": 0.1}}, r"'gar.trl' means nothing under slime, whose own flags decide it. Known here: method"),
+        ({"trl": {"beta": 0.1}}, r"'gar.trl' has no effect under slime, whose own flags decide it. Known here: method"),
         ({"method": "gar-grp"}, r"gar: method: unknown value 'gar-grp'.* Did you mean 'gar-grpo'"),
     ],
 )
@@ -123,7 +123,7 @@ def test_check_supported_passes_each_estimator_with_its_flag():
         ({"qkv_format": "bshd"}, "--qkv-format is bshd, expected thd"),
         (
             {"partial_rollout": True, "mask_offpolicy_in_partial_rollout": True},
-            "--mask-offpolicy-in-partial-rollout masks what the policy wrote itself",
+            "--mask-offpolicy-in-partial-rollout masks text of the policy",
         ),
         *(
             ({name: None}, f"--{name.replace('_', '-')} must be {hook}, got None: GAR needs all of its hooks")

@@ -1,4 +1,4 @@
-"""slime's own log-probability pass over the responses: what the head is given in it, kept for `postprocess`."""
+"""Keep the inputs of the LM head during slime's own log-probability pass, for `postprocess`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,15 +9,14 @@ from gar.integrations.megatron import HeadInputs, watch_head
 from gar.integrations.slime.settings import capture_of
 
 _POLICY_PASS = ""
-"""slime's store_prefix of that pass; "ref_" and "teacher_" are those of other models, "gar_" of our own passes."""
-
+"""slime's store_prefix of the policy's pass; "ref_" and "teacher_" belong to other models, "gar_" to our own passes."""
 
 _MOST_DEVICE_BYTES = 2**30
-"""Most hidden states to keep on the device. The rest waits in host memory."""
+"""Limit of hidden states kept on the device. The rest is moved to host memory."""
 
 
 class _HeldInputs(list[HeadInputs]):
-    """What the head was given in each micro-batch, with at most `_MOST_DEVICE_BYTES` of it on the device."""
+    """Inputs of the head in each micro-batch, with at most `_MOST_DEVICE_BYTES` of them on the device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +32,7 @@ class _HeldInputs(list[HeadInputs]):
 
 
 class _LogProbPass:
-    """Listens from `start` until `take`. slime trains only after that, so training is never listened to."""
+    """Captures from `start` until `take`. slime trains only after that, so that training is never captured."""
 
     def __init__(self) -> None:
         self._seen = _HeldInputs()
@@ -61,11 +60,11 @@ _log_prob_pass = _LogProbPass()
 
 
 def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
-    """With `capture: logprob`, listen to the pass that slime begins now, if it is the policy's over the responses.
+    """With `capture: logprob`, capture the pass that slime is about to make, if it is the policy's.
 
     Args:
         args: slime's arguments.
-        model: The chunks that pass.
+        model: The model's chunks.
         store_prefix: slime's name of the pass.
     """
     if store_prefix == _POLICY_PASS and capture_of(args) == "logprob":

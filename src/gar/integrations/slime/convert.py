@@ -1,4 +1,4 @@
-"""In slime's rollout manager: verify the responses, find their scored tokens, and send both along with the data."""
+"""In slime's rollout manager: verify the responses, find their scored tokens, and attach both to the training data."""
 
 import asyncio
 import functools
@@ -16,18 +16,18 @@ from gar.types import Verdict
 from gar.verify import Verifier
 
 PAYLOAD_KEY = "prompt"
-"""slime hands only the keys of a list to the ranks. This one is on it, and slime itself never fills it."""
+"""slime passes only a fixed list of keys on to the ranks. This one is on the list, and slime itself never uses it."""
 
 _VERDICT = "gar_verdict"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponsePayload:
-    """What travels with a response from slime's rollout manager to the ranks that train.
+    """The data that slime's rollout manager sends with a response to the ranks that train.
 
-    `position` is its place in slime's batch, which names it on every rank. All data-parallel ranks come to know the
-    `facts`; the rest only the rank that trains on it needs: `positions` count from the response's first token, and
-    `anchors` are the same object for all responses of a group.
+    `position` is its place in slime's batch, which identifies it on every rank. All data-parallel ranks gather the
+    `facts`. Only the rank that trains on the response needs the rest: `positions` count from the response's first
+    token, and `anchors` are one object for all responses of a group.
     """
 
     position: int
@@ -57,9 +57,9 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
 
 
 async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float]:
-    """Reward model for slime: base reward or penalty, without bonus. What slime logs is then what GAR starts from.
+    """Reward model for slime: base reward or penalty, without bonus. slime then logs the rewards that GAR starts from.
 
-    The verdict stays with the sample, so that `convert_samples` need not verify again.
+    The verdict is kept in the sample, so that `convert_samples` does not verify again.
 
     Args:
         args: slime's arguments.
@@ -68,21 +68,21 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
     reader = sample_reader(args)
     samples = sample if isinstance(sample, list) else [sample]
     facts = []
-    for one, verdict in zip(samples, await asyncio.to_thread(reader.verdicts, samples), strict=True):
-        one.metadata = {**(one.metadata or {}), _VERDICT: verdict}
-        facts.append(reader.facts(one, verdict))
+    for graded, verdict in zip(samples, await asyncio.to_thread(reader.verdicts, samples), strict=True):
+        graded.metadata = {**(graded.metadata or {}), _VERDICT: verdict}
+        facts.append(reader.facts(graded, verdict))
     rewards = RewardTable(read_shaping(args).outcome_alone(), facts).shape().rewards.tolist()
     return rewards if isinstance(sample, list) else rewards[0]
 
 
 class SampleReader:
-    """Knows the tokenizer and the verifier of a run.
+    """Reads slime's samples with the tokenizer and the verifier of a run.
 
     Args:
         tokenizer: The policy's.
         config: From `read_settings`.
         signal: The signal settings in force.
-        context: The most tokens that the model reads at one time; None for no limit.
+        context: Context length of the model in tokens; None for no limit.
     """
 
     def __init__(self, tokenizer: Any, config: RunConfig, signal: SignalSettings, *, context: int | None):
@@ -91,7 +91,7 @@ class SampleReader:
         self._verifier = Verifier.from_settings(config.verify)
 
     def verdicts(self, samples: Sequence[Any]) -> list[Verdict]:
-        """A verdict for each sample, on what the policy wrote of it; one that is known is not asked for again."""
+        """A verdict for each sample, on the text that the policy wrote. A kept verdict is used again."""
         known = [(sample.metadata or {}).get(_VERDICT) for sample in samples]
         missing = [sample for sample, verdict in zip(samples, known, strict=True) if verdict is None]
         new = iter(
@@ -105,7 +105,7 @@ class SampleReader:
         return [next(new) if verdict is None else verdict for verdict in known]
 
     def payloads(self, samples: Sequence[Any]) -> list[ResponsePayload]:
-        """What each sample sends along, in order. Of one that slime removes from the loss nothing is scored."""
+        """The payload of each sample, in order. A sample that slime removes from the loss is not scored."""
         anchors: dict[int, AnchorSequences] = {}
         payloads = []
         for i, (sample, verdict) in enumerate(zip(samples, self.verdicts(samples), strict=True)):
@@ -131,7 +131,7 @@ class SampleReader:
         sequence: TokenSequence | None = None,
         anchors: AnchorSequences | None = None,
     ) -> ResponseFacts:
-        """What is known of a sample; without its sequence and anchors, what an outcome reward needs."""
+        """Facts about a sample; without its sequence and anchors, only those that an outcome reward needs."""
         sequence = sequence or TokenSequence(
             context_ids=(), ids=_response_ids(sample), positions=(), mask=sample.loss_mask
         )
@@ -173,7 +173,7 @@ def _response_ids(sample: Any) -> list[int]:
 
 
 def _slime_train_data(args: Any, samples: list[Any]) -> dict[str, Any]:
-    """What slime's own converter makes of the samples. It is a method of its manager and reads three attributes."""
+    """The output of slime's own converter, which is a method of its manager and reads three attributes."""
     from slime.ray.rollout import RolloutManager
 
     manager_class = RolloutManager.__ray_metadata__.modified_class  # the class below @ray.remote
@@ -189,14 +189,14 @@ def _check_samples(samples: Sequence[Any], *, needs_anchors: bool) -> None:
         anchors = (sample.metadata or {}).get("anchors", [])
         if sample.group_index is None:
             raise DataError(
-                f"sample {i} has no group_index: which responses belong together? slime's data source sets it"
+                f"sample {i} has no group_index, which slime's data source sets: which responses form a group?"
             )
         name = f"sample {i} (group {sample.group_index})"
         if sample.label is None:
             raise DataError(f"{name} has no label, the gold answer. Is --label-key set?")
         if len(sample.tokens) <= sample.response_length:
             raise DataError(f"{name} has no prompt: nothing predicts its first token")
-        # A processor leaves its keys, without a value, with samples of text alone.
+        # For text-only samples a processor leaves its keys without a value.
         inputs = (sample.multimodal_inputs or {}) | (sample.multimodal_train_inputs or {})
         if kinds := [kind for kind, value in inputs.items() if value is not None]:
             raise DataError(f"{name} has multimodal inputs ({', '.join(kinds)}); GAR works on text")

@@ -1,4 +1,4 @@
-"""Mean gradient-activation vectors of token sequences: from passes by slime's own `forward_only`, or captured ones."""
+"""Mean gradient-activation vectors of token sequences, from passes of slime's `forward_only` or a captured pass."""
 
 import os
 from collections import deque
@@ -22,7 +22,7 @@ _REPLAY_STAGE = "ROUTING_REPLAY_STAGE"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredSequence:
-    """Tokens that pass through the model, where they begin to answer, and which of them count."""
+    """A sequence to pass through the model: its tokens, the length of its prompt, and its scored tokens."""
 
     tokens: Tensor
     """int64 [tokens], on the model's device."""
@@ -35,9 +35,9 @@ class ScoredSequence:
     def cut(
         cls, tokens: Tensor, prompt_length: int, positions: Sequence[int], *, keep_fraction: float = 1.0
     ) -> "ScoredSequence":
-        """A sequence cut behind its last scored token; nothing after it changes a vector, since the model is causal.
+        """A sequence cut after its last scored token. Later tokens change no vector, since the model is causal.
 
-        `positions` count from the first token of the answer, and there is at least one.
+        `positions` count from the first token after the prompt, and there is at least one.
         """
         end = prompt_length + positions[-1] + 1
         return cls.whole(tokens[:end], prompt_length, positions, keep_fraction=keep_fraction)
@@ -46,7 +46,7 @@ class ScoredSequence:
     def whole(
         cls, tokens: Tensor, prompt_length: int, positions: Sequence[int], *, keep_fraction: float = 1.0
     ) -> "ScoredSequence":
-        """A sequence with all its tokens. `positions` count from the first token of the answer; there may be none."""
+        """A sequence with all its tokens. `positions` count from the first token after the prompt; may be empty."""
         return cls(
             tokens=tokens,
             prompt_length=prompt_length,
@@ -67,7 +67,7 @@ def sequence_means(
         chunks: The policy, from `policy_chunks`.
         sequences: Sequences of this data-parallel rank; the same ones on its tensor, pipeline and context ranks.
         signal: Signal kind and thresholds.
-        device: Where slime keeps tokens.
+        device: Device of slime's tokens.
 
     Raises:
         ModelError: The last stage has no `output_layer`.
@@ -111,9 +111,9 @@ def sequence_means(
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Indices in micro-batches of at most `capacity` tokens, longest first, each where it first fits.
+    """Pack sequences into micro-batches of at most `capacity` tokens, first-fit by decreasing length. Returns indices.
 
-    A sequence longer than that has a batch of its own.
+    A longer sequence gets a batch of its own.
 
     Example:
         >>> pack([3, 9, 5, 2], 8)
@@ -139,13 +139,13 @@ def captured_means(
     sequences: Sequence[ScoredSequence],
     signal: SignalSettings,
 ) -> Tensor:
-    """Mean vector of each sequence, float32 [sequences, hidden], from a pass that slime has made; 0 where none counts.
+    """Mean vector of each sequence, float32 [sequences, hidden], from a captured pass; 0 without a scored token.
 
     Args:
         args: slime's arguments.
         seen: From `captured_pass`, on the last pipeline stage.
-        schedule: slime's micro-batches: which sequences each of them held.
-        sequences: All that passed, in full. Those that need no vector have no positions.
+        schedule: slime's micro-batches: the indices of the sequences in each.
+        sequences: All sequences of the pass, in full. Those that need no vector have no positions.
         signal: Signal kind and thresholds.
 
     Raises:
@@ -153,7 +153,7 @@ def captured_means(
     """
     if len(seen) != len(schedule):
         raise ModelError(
-            f"slime's log-probability pass had {len(seen)} micro-batches, its schedule says {len(schedule)}. Does "
+            f"slime's log-probability pass had {len(seen)} micro-batches, but its schedule has {len(schedule)}. Does "
             "another hook make passes of its own in between?"
         )
     means = torch.zeros(len(sequences), seen[0].hidden.shape[1], device=seen[0].weight.device)
@@ -165,7 +165,7 @@ def captured_means(
 
 
 class _MeansReader:
-    """slime's callback after each micro-batch, on the last pipeline stage, where micro-batches come in order."""
+    """The callback that slime calls after each micro-batch, in order, on the last pipeline stage."""
 
     def __init__(self, latest: deque[HeadInputs], batches: Sequence[Sequence[ScoredSequence]], signal: SignalSettings):
         self._latest = latest
@@ -180,7 +180,7 @@ class _MeansReader:
 def _micro_batch_means(
     args: Any, inputs: HeadInputs, batch: Sequence[ScoredSequence], signal: SignalSettings
 ) -> Tensor:
-    """Mean vectors of the sequences of one micro-batch, from what the head was given in it."""
+    """Mean vectors of the sequences of one micro-batch, from the inputs of the head."""
     rows, targets, index = [], [], []
     for i, (sequence, row, position) in enumerate(_response_rows(args, batch, len(inputs.token_ids))):
         scored = torch.isin(position, sequence.positions)
@@ -189,8 +189,8 @@ def _micro_batch_means(
         index.append(torch.full_like(targets[-1], i))
         if not torch.equal(inputs.token_ids[rows[-1]], sequence.tokens[position[scored] - 1]):
             raise ModelError(
-                "a micro-batch held other tokens than slime's schedule says: hidden states would be taken for those "
-                "of another response. Does slime's version pack differently?"
+                "a micro-batch holds other tokens than slime's schedule says, so that hidden states would be assigned "
+                "to the wrong response. Does this version of slime pack differently?"
             )
     keep = torch.tensor([sequence.keep_fraction for sequence in batch], device=inputs.weight.device)
     return head_means(
@@ -208,10 +208,10 @@ def _micro_batch_means(
 def _response_rows(
     args: Any, batch: Sequence[ScoredSequence], num_rows: int
 ) -> Iterator[tuple[ScoredSequence, Tensor, Tensor]]:
-    """Each sequence of a micro-batch, the rows on this rank that predict its answer, and the positions they predict.
+    """Each sequence of a micro-batch, the rows on this rank that predict its response, and the predicted positions.
 
-    slime knows which row is whose, packed and under context parallelism, and says it of logits. Here the numbers of the
-    rows stand in their place, which float32 holds exactly up to 2^24, and positions in the place of tokens.
+    slime's function assigns rows of logits to responses, for packed sequences and under context parallelism. Here it
+    gets row numbers in place of logits, which float32 holds exactly up to 2^24, and positions in place of tokens.
     """
     from slime.backends.megatron_utils.loss import get_responses
 
@@ -231,7 +231,7 @@ def _response_rows(
 
 @contextmanager
 def _latest_head_inputs(chunks: list[Any]) -> Iterator[deque[HeadInputs]]:
-    """Inside: what the head was given last, in passes whose logits nobody reads."""
+    """Watch the latest inputs of the head, in passes whose logits are not needed."""
     latest: deque[HeadInputs] = deque(maxlen=1)
     stop = watch_head(chunks, latest, spare_logits=True)
     try:
@@ -260,7 +260,7 @@ def _common_number(number: int, chunks: list[Any], mpu: Any, device: Any) -> int
 
 
 def _dummy(device: Any) -> ScoredSequence:
-    """What a rank passes through the model where it has nothing left and others do."""
+    """A sequence for a rank that has fewer micro-batches than others."""
     return ScoredSequence(
         tokens=torch.zeros(2, dtype=torch.long, device=device),
         prompt_length=1,
@@ -270,7 +270,7 @@ def _dummy(device: Any) -> ScoredSequence:
 
 @contextmanager
 def _without_routing_replay() -> Iterator[None]:
-    """Experts are chosen anew in our passes, and slime's record of its own is left alone."""
+    """Route tokens to experts afresh in our passes, and leave slime's recorded routing unchanged."""
     stage = os.environ.get(_REPLAY_STAGE)
     if stage is not None:
         os.environ[_REPLAY_STAGE] = "fallthrough"

@@ -13,7 +13,7 @@ from gar.integrations.slime.settings import check_supported
 
 
 class _Watch:
-    """Keeps the chunks that Megatron wraps for data parallelism, from `start` until they are first asked for."""
+    """Collects the chunks that Megatron wraps for data parallelism, from `start` until they are first used."""
 
     def __init__(self) -> None:
         self._chunks: list[nn.Module] = []
@@ -50,7 +50,7 @@ _watch = _Watch()
 
 
 def on_megatron_init(args: Any) -> None:
-    """Check the job, and catch the model that slime builds next: none of the other hooks that must run is given it.
+    """Check the job, and catch the model that slime builds next, since no other required hook receives it.
 
     Args:
         args: slime's arguments.
@@ -64,7 +64,7 @@ def on_megatron_init(args: Any) -> None:
     from slime.backends.megatron_utils.data import DataIterator
 
     if "micro_batch_size" in inspect.signature(DataIterator).parameters:
-        raise ConfigError("this slime is older than 0.3.0, whose hooks GAR is written for: update slime")
+        raise ConfigError("this slime is older than 0.3.0, the first version with the hooks that GAR needs: update it")
     if getattr(args, "sequence_parallel", False):
         _check_group(type(mpu.get_tensor_model_parallel_group()))
     _watch.start(DistributedDataParallel)
@@ -73,14 +73,14 @@ def on_megatron_init(args: Any) -> None:
 def _check_group(kind: type) -> None:
     """Refuse sequence parallelism where slime's own passes would fail in it.
 
-    slime wraps process groups, and forwards collectives by the names that torch had for them before 2.13. It also
-    replaces functions of `torch.distributed`, but Megatron holds on to the reduce-scatter that it has imported before.
+    slime wraps process groups, and forwards collectives under the names of torch before 2.13. It also replaces
+    functions of `torch.distributed`, but Megatron keeps the reduce-scatter that it imported earlier.
     """
     name = "reduce_scatter_single"
     if kind is not dist.ProcessGroup and hasattr(dist.ProcessGroup, name) and name not in vars(kind):
         raise ConfigError(
             f"--sequence-parallel does not run with torch {torch.__version__} in this slime, with GAR or without: its "
-            f"{kind.__name__} does not forward {name}. Take the torch of slime's container, or leave the flag out."
+            f"{kind.__name__} does not forward {name}. Use the torch of slime's container, or leave the flag out."
         )
 
 

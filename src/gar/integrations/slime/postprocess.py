@@ -1,4 +1,4 @@
-"""On the ranks that train, after slime's own advantages: vectors, alignment, shaped rewards, advantages again."""
+"""On the ranks that train, after slime's own advantages: vectors, alignment, shaped rewards, new advantages."""
 
 import time
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from gar.shaping import RewardTable, Shaping, align
 def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> None:
     """Replace slime's rewards by the method's and have slime compute its advantages from them.
 
-    Changes `rollout_data`: takes our payload out (slime's logger cannot read it), sets `rewards`, `advantages`,
-    `returns`, and adds metrics `gar/...` and `verify/...`, which slime logs under `rollout/`.
+    Changes `rollout_data`: removes our payload (slime's logger cannot read it), sets `rewards`, `advantages` and
+    `returns`, and adds the metrics `gar/...` and `verify/...`, which slime logs under `rollout/`.
 
     Args:
         args: slime's arguments.
@@ -35,7 +35,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
         rollout_data: This data-parallel rank's part of the batch.
 
     Raises:
-        ConfigError: The responses come without payload; or slime has not made the pass that `capture: logprob` needs.
+        ConfigError: The responses have no payload, or slime has not made the pass that `capture: logprob` needs.
         ModelError: The model has no head that GAR can read.
     """
     from megatron.core import mpu
@@ -44,7 +44,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     start = time.perf_counter()
     if PAYLOAD_KEY not in rollout_data:
         raise ConfigError(
-            "the batch comes without GAR's payload: is --custom-convert-samples-to-train-data-path "
+            "the batch has no payload of GAR: is --custom-convert-samples-to-train-data-path "
             "gar.integrations.slime.convert_samples set, and does the data come from this version of slime?"
         )
     shaping = read_shaping(args)
@@ -57,7 +57,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     watchdog = read_settings(args).watchdog
     _watchdog(watchdog.mode, watchdog.steps).look_at_table(rollout_id, batch.table)
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):
-        return  # slime's advantages, rewards and logs live on the last stage
+        return  # slime keeps advantages, rewards and logs on the last stage
     shaped = batch.table.shape(batch.alignments(*means) if means else None)
     normalised = slime_rewards(args, shaping, shaped.rewards, batch.table.group_index)
     shaped, normalised = shaped.add_bonuses(normalised)
@@ -68,10 +68,10 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
 
 
 def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Tensor) -> Tensor:
-    """Rewards as slime's estimators expect them: normalised within groups where its own flags say so.
+    """Rewards as slime's estimators expect them: normalised within groups if its flags say so.
 
-    slime normalises the outcome rewards, before GAR, and finds groups by position. This function normalises the shaped
-    rewards, and finds groups by `group_index`.
+    slime normalises the outcome rewards, before GAR, with groups by position. This function normalises the shaped
+    rewards, with groups by `group_index`.
     """
     estimator = shaping.estimator
     if estimator == "reinforce-pp" or shaping.advantage.baseline == "none" or not args.rewards_normalization:
@@ -82,25 +82,25 @@ def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Ten
 
 @lru_cache(maxsize=1)
 def _watchdog(mode: Any, steps: int) -> Watchdog:
-    """One for the whole job. It sees the same on all ranks: the first one speaks, and where told to stop all do."""
-    return Watchdog(WatchdogSettings(mode=mode, steps=steps), warn if dist.get_rank() == 0 else _say_nothing)
+    """The watchdog of the job. It sees the same on all ranks: rank 0 warns, and with mode stop all of them stop."""
+    return Watchdog(WatchdogSettings(mode=mode, steps=steps), warn if dist.get_rank() == 0 else _ignore)
 
 
-def _say_nothing(_: Collapse) -> None:
-    """What the other ranks say."""
+def _ignore(_: Collapse) -> None:
+    """Do not warn again on other ranks."""
 
 
 class _Anchor(NamedTuple):
     group: int
     number: int
-    """Its place among the anchors of its group."""
+    """Its index among the anchors of its group."""
     is_scored_here: bool
 
 
 class _Batch:
-    """The responses of all data-parallel ranks in slime's order, and which of them are this rank's.
+    """The responses of all data-parallel ranks in slime's order, and the places of this rank's.
 
-    What is decided from it is decided alike on every rank: a refusal on one alone would leave the others waiting.
+    Every rank decides alike from it: an error on one rank alone would leave the others waiting.
     """
 
     def __init__(self, shaping: Shaping, payloads: Sequence[ResponsePayload], group: Any):
@@ -117,11 +117,11 @@ class _Batch:
         self._rank = dist.get_rank(group)
         place_of = {position: i for i, (position, _, _) in enumerate(gathered_facts)}
         self.places = [place_of[payload.position] for payload in payloads]
-        """Where this rank's responses stand among all."""
+        """Places of this rank's responses among all."""
 
     @cached_property
     def anchors(self) -> list["_Anchor"]:
-        """The anchors of all ranks' needed responses, each once. The rank of a group's first response scores them."""
+        """The anchors of all ranks' needed responses, each once; the rank of a group's first response scores them."""
         first: dict[int, int] = {}
         for i in self.table.needed.nonzero()[:, 0].tolist():
             first.setdefault(self.table.facts[i].group_index, i)
@@ -132,7 +132,7 @@ class _Batch:
         ]
 
     def needed_here(self) -> list[int]:
-        """Which of this rank's payloads are needed."""
+        """Indices of this rank's payloads that need a vector."""
         return [k for k, i in enumerate(self.places) if self.table.needed[i]]
 
     def alignments(self, response_means: Tensor, anchor_means: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ def _means(
 ) -> tuple[Tensor, Tensor] | None:
     """Mean vectors of this rank's needed responses and of the anchors it scores; None before the last stage.
 
-    `seen` is slime's own pass over all responses, where theirs are taken from it.
+    `seen` is slime's own pass over all responses, if the responses' vectors come from it.
     """
     tokens: list[Tensor] = rollout_data["tokens"]
     prompts = [len(ids) - n for ids, n in zip(tokens, rollout_data["response_lengths"], strict=True)]

@@ -1,4 +1,4 @@
-"""What gar.yaml says, checked before anything runs; and what GAR cannot do under slime, with the reason."""
+"""The settings in gar.yaml, checked before anything runs, and the jobs that GAR cannot run under slime."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -15,23 +15,23 @@ HOOKS = {
     "custom_megatron_init_path": "gar.integrations.slime.on_megatron_init",
     "rollout_data_postprocess_path": "gar.integrations.slime.postprocess",
 }
-"""slime's arguments and what must stand there: one hook without the others would train on something else."""
+"""slime's arguments and their required values: with some of the hooks missing, training would not be GAR."""
 
 LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.slime.before_log_prob"}
 """One more with `capture: logprob`."""
 
 Capture = Literal["own", "logprob"]
-"""Where the responses' hidden states come from: a pass of our own, or slime's log-probability pass."""
+"""Source of the responses' hidden states: a pass of our own, or slime's log-probability pass."""
 
 SECTIONS = ("method", "variant", "verify", "signal", "reward", "advantage", "watchdog")
-"""Settings of a run that mean something here; slime's own flags decide the rest."""
+"""Settings of a run that apply here; slime's own flags decide the rest."""
 
 ESTIMATORS: dict[Estimator, tuple[str, ...]] = {
     "group": ("grpo", "gspo", "cispo"),
     "reinforce-pp": ("reinforce_plus_plus",),
     "reinforce-pp-baseline": ("reinforce_plus_plus_baseline",),
 }
-"""Our names of estimators, and the values of slime's --advantage-estimator that are the same thing."""
+"""Our names of estimators, and the equivalent values of slime's --advantage-estimator."""
 
 SLIME = Engine(
     name="slime",
@@ -42,11 +42,11 @@ SLIME = Engine(
     separates=frozenset({"group"}),
     ignores=("signal.precision", "signal.memory_bytes"),
 )
-"""slime sets its loss by its own flags and brings vectors of responses and anchors alone. ddof and eps are its own."""
+"""slime sets its loss by its own flags and brings only vectors of responses and anchors. ddof and eps are slime's."""
 
 
 def read_settings(args: Any) -> RunConfig:
-    """The settings of a run that slime read from `--custom-config-path`, from the section `gar`, without `capture`.
+    """The settings in the section `gar` of slime's `--custom-config-path`, without `capture`.
 
     Args:
         args: slime's arguments.
@@ -67,7 +67,7 @@ def read_settings(args: Any) -> RunConfig:
     for key in values:
         if key in RunConfig.model_fields and key not in SECTIONS:
             raise ConfigError(
-                f"{path}: 'gar.{key}' means nothing under slime, whose own flags decide it. Known here: "
+                f"{path}: 'gar.{key}' has no effect under slime, whose own flags decide it. Known here: "
                 f"{', '.join(SECTIONS)}, capture."
             )
     values = {key: value for key, value in values.items() if key != "capture"}
@@ -82,7 +82,7 @@ def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
         quiet: Do not warn of settings that nothing reads.
 
     Raises:
-        ConfigError: As `read_settings`; or the method does not fit, or a setting that another one switches off.
+        ConfigError: As `read_settings`; or the method does not run here, or a setting is switched off by another.
     """
     config = read_settings(args)
     sections = {name: getattr(config, name) for name in SECTIONS if name not in ("method", "variant")}
@@ -91,7 +91,7 @@ def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
 
 
 def capture_of(args: Any) -> Capture:
-    """slime's own key of the section `gar`.
+    """The key `capture` of the section `gar`, which only slime has.
 
     Raises:
         ConfigError: It is none of `Capture`.
@@ -128,7 +128,7 @@ def check_supported(args: Any, *, quiet: bool = True) -> None:
     if args.custom_reward_post_process_path is not None:
         raise ConfigError(
             f"--custom-reward-post-process-path is {args.custom_reward_post_process_path}, but GAR sets the rewards: "
-            "two of them would overwrite each other"
+            "one would overwrite the other"
         )
     if "check_reward_nonzero_std" in (getattr(args, "dynamic_sampling_filter_path", None) or ""):
         raise ConfigError(
@@ -141,13 +141,13 @@ def check_supported(args: Any, *, quiet: bool = True) -> None:
         raise ConfigError(f"--qkv-format is {args.qkv_format}, expected thd: GAR packs sequences")
     if getattr(args, "partial_rollout", False) and getattr(args, "mask_offpolicy_in_partial_rollout", False):
         raise ConfigError(
-            "--mask-offpolicy-in-partial-rollout masks what the policy wrote itself, and GAR reads the mask as what a "
-            "tool wrote: the start of a resumed response would not be graded. Leave the flag out"
+            "--mask-offpolicy-in-partial-rollout masks text of the policy, and GAR reads masked text as that of a "
+            "tool: the start of a resumed response would not be graded. Leave the flag out"
         )
 
 
 def _check_log_prob_pass(args: Any) -> None:
-    """Refuse what is known before the first step to leave slime without the pass that `capture: logprob` listens to."""
+    """Refuse flags under which slime does not make the pass that `capture: logprob` needs."""
     advice = "Set gar.capture to own."
     if args.use_rollout_logprobs and not args.get_mismatch_metrics:
         raise ConfigError(
@@ -156,7 +156,7 @@ def _check_log_prob_pass(args: Any) -> None:
     if args.keep_old_actor:
         raise ConfigError(
             "gar.capture is 'logprob', but with --keep-old-actor slime makes that pass with the weights of an older "
-            "policy, and the vectors would be that one's. " + advice
+            "policy, whose vectors it would give. " + advice
         )
     responses = args.rollout_batch_size * args.n_samples_per_prompt
     needs_pass = (
@@ -171,7 +171,7 @@ def _check_log_prob_pass(args: Any) -> None:
 
 
 def _check_bonus(args: Any, shaping: Shaping) -> None:
-    """Where the bonus is separate, what GAR leaves in the rewards must be what slime trains on."""
+    """With a separate bonus, slime must train on the rewards exactly as GAR leaves them."""
     if not shaping.separates:
         return
     if not args.rewards_normalization:

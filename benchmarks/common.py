@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine in words, a median with its spread, the JSON beside the printed table."""
+"""Shared by the benchmarks: facts about the machine, peak memory, a median with its spread, JSON output."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import torch
 
 
 def machine() -> dict[str, Any]:
-    """Where the numbers were taken."""
+    """The machine and the versions that the numbers belong to."""
     return {
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
@@ -31,7 +31,7 @@ def cpu_name() -> str:
 
 
 def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int | None:
-    """Bytes that a call takes at its peak beside what was there; None where the kernel does not tell."""
+    """Peak memory of a call in bytes, beyond what was in use before; None where the kernel does not report it."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -42,13 +42,13 @@ def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int | None:
     before = resident_bytes("VmRSS")
     if before is None:
         return None
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     call()
     return max(0, (resident_bytes("VmHWM") or 0) - before)
 
 
 def resident_bytes(field: str) -> int | None:
-    """VmRSS (memory now) or VmHWM (its peak); None where the kernel is not Linux."""
+    """VmRSS (memory now) or VmHWM (its peak); None except on Linux."""
     path = Path("/proc/self/status")
     lines = path.read_text().splitlines() if path.exists() else []
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(field)), None)
@@ -60,6 +60,6 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:
-    """Write a result, with its folder if need be."""
+    """Write a result, and create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n")

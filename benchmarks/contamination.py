@@ -1,12 +1,12 @@
-"""How long `gar eval contamination` takes on a training set of the size of NuminaMath, and how much memory.
+"""Time and memory of `gar eval contamination` on a training set of the size of NuminaMath.
 
     python benchmarks/contamination.py TRAIN.jsonl BENCHMARK.jsonl [--rows 860000] [--near 0.7 --rows 20000]
 
-The large training set is made, not real: each row is a real problem of TRAIN with its sentences in another order and
-its numbers changed, and 200 of the benchmark's problems are hidden among the rows, half of them as they stand and half
-inside another problem. Both files have the columns of GSM8K. Prints rows per second of the process's own CPU time and
-of the wall clock, and what the memory grew by; stops where not every hidden problem is found, and nothing else is
-called a copy. Writes results/contamination.json.
+The large training set is synthetic: each row is a real problem of TRAIN with its sentences in another order and its
+numbers changed, and 200 of the benchmark's problems are hidden among the rows, half of them unchanged and half inside
+another problem. Both files have the columns of GSM8K. Prints rows per second of the process's CPU time and of the wall
+clock, and the growth of memory. Fails if a hidden problem is not found, or anything else is called a copy. Writes
+results/contamination.json.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def questions(path: Path) -> list[str]:
 
 
 def permuted(text: str, rng: random.Random) -> str:
-    """Its sentences in another order, with other numbers."""
+    """The text with its sentences in another order and other numbers."""
     sentences = re.split(r"(?<=[.?!]) ", text)
     rng.shuffle(sentences)
     return re.sub("[0-9]+", lambda match: str(rng.randint(2, 999)), " ".join(sentences))
@@ -63,7 +63,7 @@ def peak_bytes() -> int:
 
 
 def check(report: OverlapReport, hidden: list[str]) -> None:
-    """All hidden problems are found, and no other is called a copy."""
+    """Check that all hidden problems are found, and no other is called a copy."""
     whole = {overlap.target.text for overlap in report.overlaps if overlap.shared_fraction == 1.0}
     exact = {overlap.target.text for overlap in report.overlaps if overlap.num_exact}
     if (whole, exact) != (set(hidden), set(hidden[::2])):

@@ -1,15 +1,14 @@
-"""How fast answers are graded, against math-verify called in one process, in one run, interleaved.
+"""How fast answers are graded, compared with math-verify in one process, interleaved in one run.
 
     python benchmarks/grading.py [--answers 2048] [--rounds 2]
 
-Two sets of answers whose right verdicts are known, half of them right: "as in training" (half plain numbers, and eight
-responses to each problem, some of which agree) and a quarter as many "expressions" (all different, all for a parser).
-Ways:
+Two sets of answers with known verdicts, half of them right: "as in training" (half plain numbers, and eight responses
+to each problem, some of which agree) and a quarter as many "expressions" (all different, all need the parser). Ways:
 
 * math-verify: `parse` the gold answer, `parse` the response, `verify`, with its own time limits, as its README does;
-* ours, 1 worker and ours, 2 workers: `Verifier`, whose workers were started before and whose start is timed apart.
+* ours, 1 worker and ours, 2 workers: `Verifier` with running workers, whose start is timed separately.
 
-Then the set for training once more with answers among them that never end, each of which costs its own time limit.
+Then the set "as in training" again with endless answers among them, each of which takes its full time limit.
 Prints medians of CPU seconds (of this process and of the workers, without their start) and of wall-clock seconds, their
 ratios within a round, and how many verdicts are right; writes results/grading.json. On a busy machine trust the CPU
 time: the workers are a session of their own, to which Linux may give another share of the processors than to this one.
@@ -58,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Seconds:
-    """What something took."""
+    """CPU and wall-clock time."""
 
     cpu: float
     wall: float
@@ -85,7 +84,7 @@ def expression(rng: random.Random) -> tuple[str, list[str], list[str]]:
 
 
 def draw_answers(which: str, num: int) -> list[Answer]:
-    """Seeded. Half right; in groups as training has them, or each to a gold answer of its own."""
+    """Seeded answers, half of them right: in groups as in training, or each to a gold answer of its own."""
     rng = random.Random(which)
     answers: list[Answer] = []
     while len(answers) < num:
@@ -99,25 +98,26 @@ def draw_answers(which: str, num: int) -> list[Answer]:
 
 def by_math_verify(answers: Sequence[Answer]) -> list[bool]:
     return [
-        math_verify.verify(math_verify.parse(f"${each.gold}$"), math_verify.parse(each.response)) for each in answers
+        math_verify.verify(math_verify.parse(f"${answer.gold}$"), math_verify.parse(answer.response))
+        for answer in answers
     ]
 
 
 def started_verifier(num_workers: int) -> Verifier:
-    """A verifier whose workers run."""
+    """A verifier with running workers."""
     verifier = Verifier(format="boxed", num_workers=num_workers, timeout_seconds=TIMEOUT_SECONDS)
     verifier.verify([rf"\boxed{{\sqrt{{{k}}}}}" for k in range(2 * num_workers)], ["x"] * 2 * num_workers)
     return verifier
 
 
 def cpu_seconds() -> float:
-    """Of this process and of its children that have ended, with their own: keepers and workers."""
-    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    """CPU time of this process and of its ended children: keepers and workers."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def time_of_start(num_workers: int) -> Seconds:
-    """What it takes to start the workers, and to end them."""
+    """Time to start the workers and to end them."""
     cpu, wall = cpu_seconds(), time.perf_counter()
     started_verifier(num_workers).close()
     return Seconds(cpu=cpu_seconds() - cpu, wall=time.perf_counter() - wall)
@@ -128,7 +128,7 @@ def time_of_math_verify(answers: Sequence[Answer]) -> tuple[Seconds, int]:
     cpu, wall = cpu_seconds(), time.perf_counter()
     verdicts = by_math_verify(answers)
     taken = Seconds(cpu=cpu_seconds() - cpu, wall=time.perf_counter() - wall)
-    return taken, sum(given == each.right for given, each in zip(verdicts, answers, strict=True))
+    return taken, sum(given == answer.right for given, answer in zip(verdicts, answers, strict=True))
 
 
 def time_of_ours(answers: Sequence[Answer], num_workers: int, start: Seconds) -> tuple[Seconds, int]:
@@ -136,10 +136,10 @@ def time_of_ours(answers: Sequence[Answer], num_workers: int, start: Seconds) ->
     cpu = cpu_seconds()
     with started_verifier(num_workers) as verifier:
         wall = time.perf_counter()
-        verdicts = verifier.verify([each.response for each in answers], [each.gold for each in answers])
+        verdicts = verifier.verify([answer.response for answer in answers], [answer.gold for answer in answers])
         wall = time.perf_counter() - wall
     taken = Seconds(cpu=cpu_seconds() - cpu - start.cpu, wall=wall)
-    return taken, sum(given.verified == each.right for given, each in zip(verdicts, answers, strict=True))
+    return taken, sum(given.verified == answer.right for given, answer in zip(verdicts, answers, strict=True))
 
 
 def run(num_answers: int, rounds: int) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def run(num_answers: int, rounds: int) -> dict[str, Any]:
 
 
 def _medians(taken: Sequence[Seconds]) -> dict[str, float]:
-    return {clock: statistics.median(asdict(each)[clock] for each in taken) for clock in CLOCKS}
+    return {clock: statistics.median(asdict(seconds)[clock] for seconds in taken) for clock in CLOCKS}
 
 
 def _ratios(theirs: Sequence[Seconds], ours: Sequence[Seconds]) -> dict[str, dict[str, float]]:
@@ -205,10 +205,10 @@ def _time_with_endless(verifier: Verifier, answers: Sequence[Answer], number: in
         mixed.append(Answer(rf"\boxed{{9^{{9^{{9^{{{9 + NUM_ENDLESS * number + i}}}}}}}}}", "7^7", False))
         mixed += answers[step * i : step * (i + 1) if i + 1 < NUM_ENDLESS else None]
     begin = time.perf_counter()
-    verdicts = verifier.verify([each.response for each in mixed], [each.gold for each in mixed])
+    verdicts = verifier.verify([answer.response for answer in mixed], [answer.gold for answer in mixed])
     seconds = time.perf_counter() - begin
     num_timeouts = sum(verdict.status is Status.TIMEOUT for verdict in verdicts)
-    num_right = sum(verdict.verified == each.right for verdict, each in zip(verdicts, mixed, strict=True))
+    num_right = sum(verdict.verified == answer.right for verdict, answer in zip(verdicts, mixed, strict=True))
     if (num_timeouts, num_right) != (NUM_ENDLESS, len(mixed)):
         raise SystemExit(f"{num_timeouts} of {NUM_ENDLESS} ended by timeout, {num_right} of {len(mixed)} are right.")
     return seconds

@@ -1,21 +1,22 @@
-"""How fast the closed form goes through an LM head, against everything else that could form the same vectors.
+"""Speed of the closed form for an LM head, compared with other ways to form the same vectors.
 
     python benchmarks/head.py [--shape 1024x151936] [--dtype float32] [--tokens 512] [--rounds 3] [--device cpu]
         [--ways "ours" "ours, unit"]
 
-The same hidden states, targets and head for all ways, interleaved (A B C A B C), random peaked softmax, one thread:
+All ways get the same hidden states, targets and head, with a random peaked softmax, on one thread, interleaved
+(A B C A B C):
 
-* two products: `h W^T` and `P W`, nothing between them: what no exact way without logits can beat;
+* two products: `h W^T` and `P W` and nothing else, a lower bound for any exact way without logits;
 * ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head; with token
-  vectors of unit length; and token vectors instead, whose last response is the anchor of the others (match, ordered,
+  vectors of unit length; and token vectors instead, with the last response as anchor of the others (match, ordered,
   kernel, sum);
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
-  makes the head's gradient, as a released implementation does for an untied head;
+  computes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
 
-Prints CPU seconds (so that other work on the machine counts little; GPU time on CUDA), ratios of the same round, the
-memory beside arguments (each way in a process of its own), and 1 - cos against float64.
-Writes results/head-DEVICE.json after each shape and type, and keeps there what other runs on the same machine measured.
+Prints CPU seconds (so that other load on the machine matters little; GPU time on CUDA), ratios within a round, the
+memory beyond the arguments (each way in a process of its own), and 1 - cos against float64.
+Writes results/head-DEVICE.json after each shape and type, and keeps the results of earlier runs on the same machine.
 """
 
 import argparse
@@ -62,7 +63,7 @@ class Case(NamedTuple):
 
 
 def make_case(shape: str, dtype: torch.dtype, device: str, tokens: int) -> Case:
-    """A head whose softmax is peaked, and targets drawn from it, so that some tokens are sure and some are not."""
+    """A head with a peaked softmax, and hidden states under which some targets are likely and some are not."""
     width, vocab = map(int, shape.split("x"))
     generator = torch.Generator(device).manual_seed(0)
     weight = torch.randn(vocab, width, generator=generator, device=device).mul_(3 / width**0.5)
@@ -91,8 +92,8 @@ def token_form(case: Case, similarity: str) -> Tensor:
 
 
 @torch.no_grad()
-def two_products(case: Case, dtype: torch.dtype | None = None) -> Tensor:
-    """In chunks, as fast as they go; the result has no meaning."""
+def two_products(case: Case) -> Tensor:
+    """Both products in chunks, as fast as possible; the result has no meaning."""
     total = torch.zeros_like(case.hidden[0])
     for rows in torch.arange(len(case.hidden), device=case.hidden.device).split(chunk_of(case)):
         total += ((case.hidden[rows] @ case.weight.T) @ case.weight).sum(0)
@@ -103,9 +104,9 @@ def autograd(case: Case, *, head_gradient: bool) -> Tensor:
     weight = case.weight.detach().requires_grad_(head_gradient)
     means = []
     for response in range(RESPONSES):
-        mine = case.index == response
-        hidden = case.hidden[mine].requires_grad_()
-        loss = F.cross_entropy(F.linear(hidden, weight).float(), case.targets[mine], reduction="sum")
+        rows = case.index == response
+        hidden = case.hidden[rows].requires_grad_()
+        loss = F.cross_entropy(F.linear(hidden, weight).float(), case.targets[rows], reduction="sum")
         gradient, *_ = torch.autograd.grad(loss, [hidden, weight] if head_gradient else [hidden])
         means.append((gradient.float() * hidden.detach().float()).mean(0))
     return torch.stack(means)
@@ -161,7 +162,7 @@ def chunk_of(case: Case) -> int:
 
 
 def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
-    """What runs here: bfloat16 products on a CPU that has none take minutes, and are left out."""
+    """The ways that run here. bfloat16 products are left out on a CPU without them, where they take minutes."""
     ways: dict[str, Callable[[Case], Tensor]] = {}
     slow = case.hidden.dtype == torch.bfloat16 and not has_fast_bfloat16(case.hidden.device)
     if slow:
@@ -205,7 +206,7 @@ def seconds(way: Callable[[Case], Tensor], case: Case) -> float:
 
 
 def has_vectors(name: str) -> bool:
-    """Whether a way ends in the mean vectors that the others have."""
+    """Whether a way returns the mean vectors."""
     return not name.startswith(BARE) and not name.endswith(TOKEN_FORMS)
 
 
@@ -227,7 +228,7 @@ def measure(
     for name, way in list(ways.items()):
         try:
             way(case) if case.hidden.is_cuda else way(make_case("64x1000", dtype, device, 32))  # warm-up
-        except Exception as error:  # another package's: said in the table, and the others go on
+        except Exception as error:  # from another package: listed below the table, and the others continue
             missing[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             del ways[name]
     times = {name: [] for name in ways}
@@ -261,7 +262,7 @@ def tokens_of(shape: str, dtype: torch.dtype, device: str) -> int:
 
 
 def own_memory(name: str, shape: str, dtype: torch.dtype, device: str, tokens: int) -> int | None:
-    """What a way takes beside its arguments, in a process of its own."""
+    """Memory of a way beyond its arguments, in a process of its own."""
     command = [sys.executable, __file__, "--memory-of", name, "--shape", shape, "--device", device]
     command += ["--dtype", str(dtype).removeprefix("torch."), "--tokens", str(tokens)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -297,11 +298,11 @@ def print_table(result: dict[str, Any]) -> None:
 
 
 def keep(result: dict[str, Any], out: Path) -> None:
-    """Write a result in the place of an earlier one of the same shape and type; other machines' are dropped."""
+    """Write a result over an earlier one of the same shape and type. Results of other machines are dropped."""
     before = json.loads(out.read_text()) if out.exists() else {}
     results = before.get("results", []) if before.get("machine") == machine() else []
     others = [old for old in results if (old["shape"], old["dtype"]) != (result["shape"], result["dtype"])]
-    ordered = sorted([*others, result], key=lambda one: (list(SHAPES).index(one["shape"]), one["dtype"] != "float32"))
+    ordered = sorted([*others, result], key=lambda r: (list(SHAPES).index(r["shape"]), r["dtype"] != "float32"))
     write_json(out, {"results": ordered, "machine": machine()})
 
 

@@ -1,9 +1,9 @@
-"""What a method costs: seconds per step and peak memory against plain GRPO, in one run, interleaved.
+"""Cost of a method: seconds per step and peak memory compared with plain GRPO, interleaved in one run.
 
     python benchmarks/overhead.py [--methods grpo gar-grpo] [--rounds 6] [--steps 6] [--updates 1]
 
 Every method trains the embedded model on the embedded task from the same checkpoint, each time in a process of its own,
-so that its peak memory is its own. Rounds alternate A B C A B C; the first of each is dropped as warm-up. Prints
+so that peak memory is separate. Rounds alternate A B C A B C; the first of each is dropped as warm-up. Prints
 medians and spreads, writes results/overhead.json and, for more than two methods, draws results/overhead.png and
 .svg. Absolute seconds mean little; shares and ratios to the first method are the result.
 """
@@ -104,7 +104,7 @@ def summary_of(rounds: list[dict[str, Any]], first: list[dict[str, Any]]) -> dic
 
 
 def cost_of(method: str, summary: dict[str, Any], num_rounds: int) -> Cost:
-    """For the figure."""
+    """The summary as a record for the figure."""
     step, memory = (tuple(summary[name][key] for key in ("median", "min", "max")) for name in
                     ("step_ratio", "memory_ratio"))  # fmt: skip
     return Cost(

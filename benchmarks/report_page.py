@@ -1,4 +1,4 @@
-"""The time to the first view of a report on a run with 50,000 responses, in headless Chromium: live, and as a file.
+"""Time to the first view of a report on a run with 50,000 responses, in headless Chromium: live, and as a file.
 
 python -m benchmarks.report_page
 """
@@ -68,7 +68,7 @@ def _best(measure: Callable[[], float]) -> float:
 
 
 def _seconds(browser: webdriver.Chrome, address: str, selector: str) -> float:
-    """From the address to the first sight of an element."""
+    """Seconds from opening the address until an element is shown."""
     browser.get("about:blank")
     start = time.perf_counter()
     browser.get(address)

@@ -1,12 +1,12 @@
-"""How the signal's cost grows: straight lines where the count says so.
+"""How the signal's cost grows: linearly where the count says so.
 
     python benchmarks/scale.py [--rounds 3] [--device cpu]
 
-One quantity is varied at a time around a base case. Of the closed form: scored tokens, vocabulary, width, and pieces
-(the same tokens as more responses, which should cost the same). Of a group whose hidden states are captured: its
-responses, the pass rate in percent, and the span. Of anchors (each a forward pass of a small Qwen3 and the closed
+One quantity is varied at a time around a base case. For the closed form: scored tokens, vocabulary, width, and pieces
+(the same tokens as more responses, which should cost the same). For a group with captured hidden states: its
+responses, the pass rate in per cent, and the span. For anchors (each a forward pass of a small Qwen3 and the closed
 form): their number. Fits `seconds = a + b x` by least squares and prints R^2, b times the largest x over the measured
-seconds there (1 where the cost is proportional, 0 where it does not depend on x, and R^2 then says nothing), and the
+seconds there (1 if the cost is proportional to x; 0 if it does not depend on x, and R^2 then says nothing), and the
 points. Writes results/scale-DEVICE.json.
 """
 
@@ -50,7 +50,7 @@ def closed_form(device: str, *, tokens: int, vocab: int, width: int, pieces: int
 
 
 def captured_group(device: str, *, responses: int, pass_percent: int, span: int) -> Callable[[], Any]:
-    """The hidden states of all responses are there; the last `span` tokens of those that are right are scored."""
+    """The hidden states of all responses are given; the last `span` tokens of the right responses are scored."""
     hidden, weight, targets = random_case(device, responses * RESPONSE_TOKENS, BASE["vocab"], BASE["width"])
     eligible = round(responses * pass_percent / 100)
     index = torch.arange(eligible, device=device).repeat_interleave(span)
@@ -143,10 +143,10 @@ def print_table(result: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table("varied", "R^2", "proportional part", "seconds at each")
-    for name, found in result["varied"].items():
-        points = ", ".join(f"{x}: {y:.3g}" for x, y in found["seconds"].items())
-        proportional = found["proportional_part_at_the_largest"]
-        straight = f"{found['r_squared']:.3f}" if proportional > FLAT else "-"
+    for name, fit in result["varied"].items():
+        points = ", ".join(f"{x}: {y:.3g}" for x, y in fit["seconds"].items())
+        proportional = fit["proportional_part_at_the_largest"]
+        straight = f"{fit['r_squared']:.3f}" if proportional > FLAT else "-"
         table.add_row(name, straight, f"{proportional:.2f}", points)
     Console(width=110).print(table)
 

@@ -1,17 +1,17 @@
-"""How fast GarScorer scores, batched by length, against the same responses one by one, in one run, interleaved.
+"""Speed of GarScorer, which batches by length, compared with scoring one by one, interleaved in one run.
 
     python benchmarks/scoring_throughput.py [--responses 2000] [--rounds 2]
 
-2,000 responses of 16 to 768 tokens (lognormal, seeded) to 250 prompts, a model of random weights with two layers, one
+2,000 responses of 16 to 768 tokens (lognormal, seeded) to 250 prompts, a model with two layers of random weights, one
 thread. Three ways to the same alignments:
 
 * one by one: a forward pass for each response and anchor, through the closed form;
-* one by one, autograd: what one would write without this package, a backward pass per response through the head (on
-  every tenth group);
+* one by one, autograd: a loop without this package, with a backward pass per response through the head (on every tenth
+  group);
 * batched: `GarScorer` with several values of `signal.max_batch_tokens`.
 
-Prints response tokens per second (of the process's own CPU time, so that other work on the machine counts little),
-ratios of the same round, padded share and peak memory, checks that all ways agree, and writes
+Prints response tokens per second (of the process's CPU time, so that other load on the machine matters little),
+ratios within a round, padded share and peak memory, checks that all ways agree, and writes
 results/scoring-throughput.json. Absolute numbers mean little; the ratios are the result.
 """
 
@@ -49,7 +49,7 @@ GROUP_SIZE = 8
 AUTOGRAD_EVERY = 10
 VOCAB = 1024
 AGREEMENT = 1e-4
-"""Largest difference of two alignments: float32 forward passes of other shapes, through cosines of small vectors."""
+"""Largest difference of two alignments: float32 forward passes in batches of other shapes."""
 
 Way = Callable[[Sequence[ResponseGroup]], list[float]]
 
@@ -151,7 +151,7 @@ def padded_fraction(groups: Sequence[ResponseGroup], max_batch_tokens: int) -> f
 def measure(way: Way, groups: Sequence[ResponseGroup]) -> tuple[list[float], float, int | None]:
     """Alignments, response tokens per second of CPU time, and peak memory."""
     if resident_bytes("VmHWM") is not None:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     start = time.process_time()
     alignments = way(groups)
     return alignments, num_tokens(groups) / (time.process_time() - start), resident_bytes("VmHWM")
@@ -167,13 +167,14 @@ def run(num_responses: int, rounds: int) -> dict[str, Any]:
     baseline = resident_bytes("VmRSS")
     speeds: dict[str, list[float]] = {name: [] for name in ways}
     peaks: dict[str, list[int]] = {name: [] for name in ways}
-    found: dict[str, list[float]] = {}
+    alignments: dict[str, list[float]] = {}
     for _ in range(rounds):
         for name, way in ways.items():
-            found[name], speed, peak = measure(way, few if name == AUTOGRAD else groups)
+            alignments[name], speed, peak = measure(way, few if name == AUTOGRAD else groups)
             speeds[name].append(speed)
             peaks[name] += [peak - baseline] if peak is not None and baseline is not None else []
-    differences = {name: largest_difference(found[ONE_BY_ONE], found[name]) for name in ways if name != ONE_BY_ONE}
+    expected = alignments[ONE_BY_ONE]
+    differences = {name: largest_difference(expected, alignments[name]) for name in ways if name != ONE_BY_ONE}
     if not max(differences.values()) <= AGREEMENT:
         raise SystemExit(f"The ways disagree by up to {differences}, expected at most {AGREEMENT}.")
     ratios = {name: [a / b for a, b in zip(speeds[name], speeds[ONE_BY_ONE], strict=True)] for name in ways}
@@ -181,7 +182,7 @@ def run(num_responses: int, rounds: int) -> dict[str, Any]:
         "tokens_per_second": {name: statistics.median(values) for name, values in speeds.items()},
         "ratio_to_one_by_one": {name: spread(values) for name, values in ratios.items()},
         "padded_fraction": {str(size): padded_fraction(groups, size) for size in MAX_BATCH_TOKENS},
-        # An allocator keeps what a larger batch needed: the smallest peak of all rounds is the way's own.
+        # The allocator keeps the memory of larger batches, so the smallest peak of all rounds counts.
         "peak_bytes": {name: min(values) for name, values in peaks.items() if values},
         "largest_alignment_difference": max(differences.values()),
         "machine": machine(),
@@ -190,12 +191,12 @@ def run(num_responses: int, rounds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def largest_difference(expected: Sequence[float], found: Sequence[float]) -> float:
-    """Between two lists of alignments; the shorter one covers every tenth group."""
-    if len(found) < len(expected):
+def largest_difference(expected: Sequence[float], actual: Sequence[float]) -> float:
+    """Largest difference between two lists of alignments; a shorter list covers every tenth group."""
+    if len(actual) < len(expected):
         groups = [expected[i : i + GROUP_SIZE] for i in range(0, len(expected), GROUP_SIZE)]
         expected = [value for group in groups[::AUTOGRAD_EVERY] for value in group]
-    return max(abs(a - b) if math.isfinite(b) else math.inf for a, b in zip(expected, found, strict=True))
+    return max(abs(a - b) if math.isfinite(b) else math.inf for a, b in zip(expected, actual, strict=True))
 
 
 def print_result(result: dict[str, Any]) -> None:

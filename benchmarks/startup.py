@@ -2,8 +2,8 @@
 
     python benchmarks/startup.py [--rounds 3] [--out startup.json]
 
-The ratio says what a command adds to what nobody can avoid, on any machine. Nothing is trained: each command ends with
-an error, or is ended after its first output.
+The ratio shows, on any machine, what a command adds to the unavoidable import. Nothing is trained: each command ends
+with an error, or is killed after its first output.
 """
 
 import argparse
@@ -31,7 +31,7 @@ COMMANDS = {
 
 
 def first_output_seconds(command: list[str], folder: str) -> float:
-    """Seconds until a command writes its first line, on either stream, or ends. It is ended then."""
+    """Seconds until a command writes its first line, on either stream, or ends. It is then killed."""
     start = time.perf_counter()
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

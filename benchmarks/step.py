@@ -1,4 +1,4 @@
-"""What the signal costs in a training step: a random Qwen3 whose head has the share of an 8B model's, or a real model.
+"""Cost of the signal in a training step, for a random Qwen3 whose head has the share of an 8B model's, or a real model.
 
     python benchmarks/step.py [--rounds 2] [--response-tokens 1024] [--device cpu]
     python benchmarks/step.py --model smollm2 [--dtype bfloat16] --ways released forward captured
@@ -10,15 +10,15 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
 * forward: one forward pass over eligible responses and anchor, then the closed form;
 * captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
-* unit, match, ordered, kernel, sum: as captured, with another form of the signal (docs/signals.md); their sections over
-  those of captured in the same round are printed as well;
+* unit, match, ordered, kernel, sum: as captured, with another form of the signal (docs/signals.md); the ratio of their
+  seconds to those of captured in the same round is printed as well;
 * initial: hidden states of the reference pass of a KL term, then the closed form; anchors come from the cache;
-* logits: the log-prob pass's logits, too;
+* logits: as captured, but with the logits of the log-prob pass as well;
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
-A way's share is the seconds of its own sections over the seconds of the plain step in the same round; beside it the
-share that gar.models.cost predicts, and for captured the difference of whole steps. CPU seconds of one thread (GPU:
-seconds with synchronisation). Writes results/step-DEVICE.json.
+The share of a way is the seconds of its own sections over the seconds of the plain step in the same round. The table
+also has the share that gar.models.cost predicts, and for captured the difference of whole steps. CPU seconds of one
+thread (GPU: seconds with synchronisation). Writes results/step-DEVICE.json.
 """
 
 import argparse
@@ -156,7 +156,7 @@ class Bench:
     # The ways to the vectors.
 
     def scored(self, hidden: Tensor, tokens: Tensor) -> ScoredTokens:
-        """A batch of sequences whose response tokens' hidden states are given; their last span counts."""
+        """The scored tokens of a batch: the last span of each sequence, with the given hidden states."""
         span = min(self.group.span_tokens, hidden.shape[1])
         index = torch.arange(len(hidden), device=self.device).repeat_interleave(span)
         return ScoredTokens(hidden[:, -span:].flatten(0, 1), tokens[:, -span:].flatten(), index, len(hidden))
@@ -174,9 +174,9 @@ class Bench:
 
     def captured(self, wanted: int, weighting: Any = "norm") -> Callable[[int, Tensor], Any]:
         def receive(first: int, hidden: Tensor) -> None:
-            mine = max(0, min(len(hidden), wanted - first))
-            if mine:
-                self.timed(lambda: self.closed_form(hidden[:mine], self.tokens[first : first + mine], weighting))
+            count = max(0, min(len(hidden), wanted - first))
+            if count:
+                self.timed(lambda: self.closed_form(hidden[:count], self.tokens[first : first + count], weighting))
 
         return receive
 
@@ -185,7 +185,7 @@ class Bench:
         self.timed(lambda: self.anchor_means("unit"))
 
     def token_form(self, similarity: str) -> None:
-        """Single tokens: states of the log-prob pass wait for the anchor's; then one response at a time."""
+        """Compare single tokens: keep the states of the log-prob pass, then compare one response at a time."""
         held: dict[int, Tensor] = {}
 
         def receive(first: int, hidden: Tensor) -> None:
@@ -286,7 +286,7 @@ def run(
                 seconds[name].append(bench.clock() - start)
                 sections[name].append(bench.signal_seconds)
             print(
-                f"round {number}, {name}: {bench.clock() - start:.1f} s, {bench.signal_seconds:.2f} s its own",
+                f"round {number}, {name}: {bench.clock() - start:.1f} s, {bench.signal_seconds:.2f} s for the signal",
                 flush=True,
             )
     shape = bench.shape()

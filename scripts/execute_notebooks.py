@@ -2,7 +2,7 @@
 
     python scripts/execute_notebooks.py [examples/quick_start.ipynb ...]
 
-By default the notebooks of examples/ that run on the embedded model.
+The default is the notebooks of examples/ that run on the embedded model.
 """
 
 import ast

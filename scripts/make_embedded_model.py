@@ -25,7 +25,7 @@ from gar.types import Problem
 
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
 BATCHES_PER_DRAW = 16  # rows are drawn so many batches at a time and sorted by length: less padding
-TOKENS_PER_ROW = 16  # about the mean; a constant, so that every written token weighs the same in every batch
+TOKENS_PER_ROW = 16  # about the mean; a constant, so that every written token has the same weight in every batch
 NUM_OPERATIONS = (2, 2, 3, 3, 4, 4, 5, 6)
 JUDGED_FRACTION, PRIVILEGED_FRACTION = 0.1, 0.1
 JUDGED_SLIP_FRACTION = 0.2
@@ -59,7 +59,7 @@ class Recipe:
 
 
 USUAL_FRACTION = 0.97  # how often a method has its usual wording, where it has one
-ARITHMETIC = Phase(  # first the arithmetic: slips are read and checked, never learned
+ARITHMETIC = Phase(  # first the arithmetic: the model reads and checks slips, but never learns them
     num_steps=3000,
     method_share={"expert": 0.5, "habit": 0.5, "guess": 0.0},
     slip_fraction={"expert": 0.2, "habit": 0.2, "guess": 0.0},
@@ -86,9 +86,9 @@ RECIPES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What the model reads, and what it learns to write after it.
+    """The text that the model reads, and the text that it learns to write after it.
 
-    `checks` says of each value that it shows whether it is right, `unlearned` which values are not to be learned.
+    `checks` says for each value in the row whether it is right, `unlearned` which values are not to be learned.
     """
 
     read: str

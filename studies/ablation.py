@@ -1,4 +1,4 @@
-"""How far each row of a comparison lies below the best one, in per cent.
+"""How far each row of a comparison lies below the best row, in per cent.
 
     python -m studies.ablation results/main
 
@@ -30,11 +30,11 @@ class Loss:
     """A row against the best row of a set, in per cent of the best row's mean.
 
     Attributes:
-        mean: Mean of the row minus that of the best, over the seeds of the row. It can be above 0 where the row has
+        mean: Mean of the row minus that of the best row, over the seeds of the row. It can be above 0 if the row has
             fewer seeds.
         low: Lower end of the 95 % interval of the paired difference; NaN with fewer than two pairs.
         high: Upper end.
-        seeds: The row's value for each seed, against the mean of the best.
+        seeds: The row's value for each seed, relative to the mean of the best row.
         score: The row's mean pass@k.
     """
 
@@ -85,9 +85,9 @@ def ablation(folder: str | Path) -> Ablation:
     if fewer:
         notes.append(f"Fewer than {most} seeds, so that rows see different seeds: {', '.join(fewer)}.")
     if most == 1:
-        notes.append("One seed: nothing is known of the spread.")
+        notes.append("One seed: the spread is unknown.")
     losses = [loss for name in sets for loss in _losses(runs, labels, name, k)]
-    notes.append("The best row of a set is chosen by these very numbers, which flatters it.")
+    notes.append("The best row of a set is chosen by the same numbers, which flatters it.")
     return Ablation(name=Path(folder).resolve().name, k=k, losses=losses, notes=notes)
 
 
@@ -157,7 +157,7 @@ def _draw_losses(axes: Axes, losses: Sequence[Loss], labels: Sequence[str]) -> N
 
 
 def ablation_output(ablation: Ablation) -> Output:
-    """What the command writes and shows."""
+    """The table, data and figure of the study."""
     names = ablation.set_names
     table: dict[str, list[Any]] = {}
     for name in names:

@@ -1,9 +1,9 @@
-"""The amplification trap, with a joint and with a separate bonus: the advantage that a gap between cosines earns.
+"""The amplification trap, with a joint and with a separate bonus: the advantage that a gap between alignments gives.
 
 python -m studies.amplification
 
-An all-correct group of four responses, two of which align better than the other two by the gap; variant `paper`. Under
-REINFORCE++ the group is the whole batch. Right against wrong, two of each, has an advantage of 1.
+The group has four correct responses, and the alignment of two of them is larger by the gap; variant `paper`. Under
+REINFORCE++ the group is the whole batch. For comparison: with two right and two wrong responses the advantage is 1.
 """
 
 import torch

@@ -2,8 +2,8 @@
 
     python -m studies.conformance_table
 
-It reads results/conformance/*.json, which the conformance tests write where GAR_RECORD_CONFORMANCE is set; a test fails
-while the page is not what these files say.
+It reads results/conformance/*.json, which the conformance tests write if GAR_RECORD_CONFORMANCE is set. A test fails
+if the page and these files disagree.
 """
 
 import json

@@ -2,10 +2,10 @@
 
     python -m studies.grade_gold_answers imo_answerbench_v2.csv
 
-Each of the 400 gold answers is given as an answer to its own problem three times: as it stands, in other notation
+Each of the 400 gold answers is given as an answer to its own problem in three forms: unchanged, in other notation
 (without dollars, `\\dfrac` for `\\frac`, other spaces), and with its last number n written as `\\frac{2n}{2}`, which
-only a parser can undo. All should verify. Then five to nine variants of it that are wrong; none should. Prints how many
-did, and every answer that did not do what it should. The numbers stand in docs/grading.md.
+only a parser can simplify. All should verify. Five to nine wrong variants of it should not. Prints how many verified,
+and every answer with an unexpected verdict. docs/grading.md has the numbers.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def right_forms(gold: str) -> dict[str, str]:
 
 
 def wrong_forms(gold: str, gold_of_another: str) -> dict[str, str]:
-    """Variants that are not equal to the gold answer; at least five."""
+    """At least five variants that are not equal to the gold answer."""
     plain = without_dollars(gold)
     forms = {
         "plus 1": f"{plain}+1",
@@ -91,13 +91,13 @@ def wrong_forms(gold: str, gold_of_another: str) -> dict[str, str]:
 
 
 def without_dollars(gold: str) -> str:
-    """The answer without a full stop, and without dollars around the whole."""
+    """The answer without its full stop and enclosing dollars."""
     text = gold.strip().rstrip(".").strip()
     return text[1:-1] if text.startswith("$") and text.endswith("$") and text.count("$") == 2 else text
 
 
 def number(text: str) -> int | float:
-    """The number as an int where the text is one."""
+    """The number, as an int if the text is one."""
     return int(text) if text.isdigit() else float(text)
 
 
@@ -131,7 +131,7 @@ def print_table(title: str, given: list[Attempt], verdicts: list[Verdict], conso
 
 
 def print_odd(given: list[Attempt], verdicts: list[Verdict], expected: set[Status], console: Console) -> None:
-    """Print every answer with another status than expected, one line for each problem and status."""
+    """Print every answer with an unexpected status, one line for each problem and status."""
     odd: defaultdict[tuple[str, str, Status], list[str]] = defaultdict(list)
     for attempt, verdict in zip(given, verdicts, strict=True):
         if verdict.status not in expected:
@@ -141,7 +141,7 @@ def print_odd(given: list[Attempt], verdicts: list[Verdict], expected: set[Statu
 
 
 def main() -> None:
-    """Print both tables, and the answers that did not do what they should."""
+    """Print both tables, and the answers with an unexpected status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", type=Path, help="imo_answerbench_v2.csv")
     parser.add_argument("--timeout-seconds", type=float, default=5.0)
@@ -157,7 +157,7 @@ def main() -> None:
             verdicts = grade(verifier, given)
             print_table(title, given, verdicts, console)
             print_odd(given, verdicts, expected, console)
-    console.print("\nCells that are known to be bad:")
+    console.print("\nKnown bad cells:")
     for problem, why in KNOWN_BAD.items():
         console.print(f"{problem}  {golds.get(problem, '')!r}: {why}", markup=False)
 

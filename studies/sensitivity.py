@@ -1,4 +1,4 @@
-"""How much a setting matters: rows of a comparison that differ in one number alone, as curves below the best value.
+"""How much a setting matters: curves over the rows of a comparison that differ only in this number.
 
 python -m studies.sensitivity results/rate
 """
@@ -55,7 +55,7 @@ class SettingCurve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sensitivity:
-    """All settings that rows of a comparison vary alone, around its base row."""
+    """The curves of all settings that rows of a comparison vary one at a time, around its base row."""
 
     name: str
     base: str
@@ -65,17 +65,17 @@ class Sensitivity:
 
 
 def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
-    """Curves over every number that varies alone.
+    """Curves over every number that rows vary one at a time.
 
     Args:
         folder: A results folder of `gar compare`.
         base: The row that the others vary; None: the one that differs least from all others.
 
     Raises:
-        RecordError: There is nothing to read, no such row, or no row varies one number alone.
+        RecordError: There is nothing to read, no such row, or no row that varies only one number.
     """
     runs, notes = read_finished_runs(folder)
-    # A run of an older version lacks settings that came later; their defaults do what that version did.
+    # A run of an older version lacks newer settings, whose defaults mean what that version did.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     settings = {run.label: defaults | dict(leaves(run.settings)) for run in runs}
     for values in settings.values():
@@ -94,13 +94,11 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
         elif label != chosen:
             notes.append(f"{label} is in no curve: it changes {', '.join(sorted(changed)[:3])}.")
     if not varied:
-        raise RecordError(f"{folder}: no row varies one number alone against '{chosen}'. Try studies.ablation.")
+        raise RecordError(f"{folder}: no row differs from '{chosen}' in only one number. Try studies.ablation.")
     k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]
-    notes.append(
-        "The peak is chosen by these very numbers; with few seeds a curve shows chance as well as the setting."
-    )
+    notes.append("The peak is chosen by the same numbers; with few seeds a curve shows chance as well as the setting.")
     return Sensitivity(name=Path(folder).resolve().name, base=chosen, k=k, curves=curves, notes=notes)
 
 
@@ -118,7 +116,7 @@ def _curve(runs: Sequence[FinishedRun], setting: str, rows: Mapping[str, float],
 
 
 def _centre(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """The row with the fewest differences to all others; of equals, one that is named after its method."""
+    """The row with the fewest differences from all others; among equals, one that is named after its method."""
 
     def distance(label: str) -> tuple[int, bool]:
         row = settings[label]
@@ -170,7 +168,7 @@ def _draw_setting(axes: Axes, curves: Sequence[SettingCurve]) -> None:
 
 
 def sensitivity_output(sensitivity: Sensitivity) -> Output:
-    """What the command writes and shows."""
+    """The table, data and figure of the study."""
     points = [
         (curve, value, label, scores, below)
         for curve in sensitivity.curves

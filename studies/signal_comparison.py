@@ -1,4 +1,4 @@
-"""The three comparisons of docs/signal-comparison.md in one: scores, one family of tests, methods, curves in numbers.
+"""The three comparisons of docs/signal-comparison.md together: scores, one family of tests, methods, speed.
 
     python -m studies.signal_comparison --runs runs/compare      # also count the methods in the run folders
     python -m studies.signal_comparison                          # from the committed results alone

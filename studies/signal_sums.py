@@ -1,4 +1,4 @@
-"""Weighted sums of two or three similarities: which of them has the largest smallest share over several benches.
+"""Weighted sums of two or three similarities: which one has the best worst-case share over several benches?
 
     for task in embedded embedded:which-way embedded:whose-voice; do
       gar analyze signals $task --split train --skip 1000 --problems 40 --sampled-problems 0 --out bench/$task
@@ -25,7 +25,7 @@ NUM_SHOWN = 10
 
 
 def read_gaps(folder: Path) -> list[Mapping[str, np.ndarray]]:
-    """For each kind of a question: how far each similarity puts the better of a pair above the worse, [pairs]."""
+    """For each kind of a question: similarity of the better minus that of the worse, by similarity, [pairs]."""
     frame = pq.read_table(folder / "signals.parquet").to_pandas()
     frame = frame[~frame["question"].isin(["sampled", "natural"])]
     return [
@@ -43,8 +43,8 @@ def least_share(kinds: list[Mapping[str, np.ndarray]], weights: Mapping[str, flo
 def candidates() -> Iterator[Mapping[str, float]]:
     """Weights of single similarities, of pairs in both orders, and of triples."""
     yield from ({term: 1.0} for term in TERMS)
-    for one, other in itertools.permutations(TERMS, 2):
-        yield from ({one: 1.0, other: weight} for weight in PAIR_WEIGHTS)
+    for first, second in itertools.permutations(TERMS, 2):
+        yield from ({first: 1.0, second: weight} for weight in PAIR_WEIGHTS)
     for terms in itertools.combinations(TERMS, 3):
         for pair in itertools.product(TRIPLE_WEIGHTS, repeat=2):
             yield dict(zip(terms, (1.0, *pair), strict=True))

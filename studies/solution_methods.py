@@ -1,10 +1,10 @@
-"""By which method, and in which words, the right responses of runs on an embedded task were written, late in training.
+"""Methods and wordings of the right responses of runs on an embedded task, late in training.
 
     python -m studies.solution_methods runs/compare/lower-rate
 
-Prints, for each row of a comparison, the mean share of the expert's method, of the base model's habit and of guesses
-among right responses of the last ten generations of its finished runs, the share written in words, and the smallest and
-largest share of the expert's method over seeds. On the chain task these methods are stepwise, running and guess.
+Prints, for each row of a comparison, shares among the right responses in the last ten generations of its finished runs:
+the mean share of the expert's method, of the base model's habit, of guesses and of responses in words; and the smallest
+and largest share of the expert's method over seeds. On the chain task the methods are stepwise, running and guess.
 """
 
 import argparse

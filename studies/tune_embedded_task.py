@@ -1,9 +1,9 @@
-"""Plain GRPO on an embedded task, over seeds: the measurements that the task was tuned and frozen with.
+"""Plain GRPO on an embedded task, over seeds: the measurements by which the task was tuned and frozen.
 
     python -m studies.tune_embedded_task --task arithmetic --seeds 0 1 2 --steps 100
 
-TRL as it is, on our task: head-room, spread over seeds, the method that each seed settles on, seconds per step, and the
-smallest difference that ten paired seeds can show.
+It runs stock TRL on our task and prints headroom, spread over seeds, the method that each seed settles on, seconds per
+step, and the smallest difference that ten paired seeds can show.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def sample(
 
 
 def role(problem: Problem, text: str) -> str | None:
-    """What the response's method is to the problem: expert, habit or guess; None for no method."""
+    """Role of the response's method for the problem: expert, habit or guess; None for no method."""
     return task_of(problem).role_of(parse_solution(text).method, problem)
 
 
@@ -164,14 +164,6 @@ def run_grpo(
     }
 
 
-def minimum_effect(sd: float, num_seeds: int = 10) -> float:
-    """The smallest true difference that a paired t-test over seeds shows four times in five.
-
-    `sd` is that of one arm; two independent arms of equal spread give differences with sqrt(2) of it.
-    """
-    return minimum_detectable_effect(np.sqrt(2) * sd, num_seeds)
-
-
 def main() -> None:
     """Print the base model's numbers, one line per seed, and the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -197,9 +189,11 @@ def main() -> None:
         print(f"seed {seed}", json.dumps(results[-1]), flush=True)
     for split in ("test", "harder") if len(results) > 1 else ():
         finals = [float(result[split]["pass@1"]) for result in results]
+        sd = float(np.std(finals, ddof=1))
+        effect = minimum_detectable_effect(np.sqrt(2) * sd, 10)  # two independent arms, each with this spread
         print(
-            f"{split}: pass@1 {np.mean(finals):.3f}, std {np.std(finals, ddof=1):.3f} over {len(finals)} seeds; "
-            f"ten paired seeds can show a difference of {minimum_effect(np.std(finals, ddof=1)):.3f}"
+            f"{split}: pass@1 {np.mean(finals):.3f}, std {sd:.3f} over {len(finals)} seeds; "
+            f"ten paired seeds can show a difference of {effect:.3f}"
         )
 
 

@@ -94,7 +94,7 @@ def test_sensitivity_refuses_an_unknown_base_and_a_folder_without_a_curve(result
         sensitivity(results, base="grpo")
     for file in results.glob("beta*"):
         file.unlink()
-    with pytest.raises(RecordError, match="no row varies one number alone"):
+    with pytest.raises(RecordError, match=r"no row differs from .gar-grpo. in only one number"):
         sensitivity(results)
 
 

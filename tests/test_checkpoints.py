@@ -80,7 +80,7 @@ def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFold
     (run.checkpoints / "checkpoint-99").write_text("a file")
     found = find_checkpoint(run, num_ranks=1)
     assert (found.path, found.step) == (run.checkpoints / "checkpoint-10", 10)
-    assert found.notes == ("checkpoint-12 was not written to its end, and does not count.",)
+    assert found.notes == ("checkpoint-12 was not written completely, and does not count.",)
     assert last_checkpoint(run) == found.path
 
 
@@ -91,7 +91,7 @@ def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFold
         (lambda path: (path / "model.safetensors").write_text("other"), "model.safetensors is not what was written"),
         (lambda path: (path / "rng_state.pth").write_text("rng_state.pth of step 3"), "rng_state.pth is not what"),
         (lambda path: (path / MANIFEST).write_text(""), "not valid JSON"),
-        (lambda path: (path / MANIFEST).write_text("{}"), "no manifest of a checkpoint: 'step' is missing or damaged"),
+        (lambda path: (path / MANIFEST).write_text("{}"), "not a checkpoint's manifest: 'step' is missing or damaged"),
         (lambda path: replace(path / MANIFEST, '"size"', '"sizf"'), "model.safetensors is not what was written"),
         (lambda path: replace(path / MANIFEST, '"metrics"', '"metricz"'), "its manifest is damaged: KeyError"),
         (lambda path: replace(path / MANIFEST, '"model.', '"\\u0000.'), "safetensors is missing"),

@@ -24,7 +24,7 @@ from gar.records import (
     atomic_file,
     canonical_hash,
     read_jsonl,
-    rollout_table,
+    record_table,
     write_atomic,
     write_parquet,
 )
@@ -235,13 +235,13 @@ def test_write_rollouts_refuses_a_record_of_another_step(run):
     assert run.rollout_steps() == []
 
 
-def test_rollout_table_names_the_column_of_a_bad_value():
+def test_record_table_names_the_column_of_a_bad_value():
     with pytest.raises(ValueError, match="'bonus' must not be None, got None in row 1"):
-        rollout_table([RECORD, replace(RECORD, bonus=None)])
+        record_table([RECORD, replace(RECORD, bonus=None)])
     with pytest.raises(ValueError, match="column 'num_tokens' must hold int64"):
-        rollout_table([replace(RECORD, num_tokens="many")])
+        record_table([replace(RECORD, num_tokens="many")])
     with pytest.raises(ValueError, match="column 'alignment' must hold double"):
-        rollout_table([replace(RECORD, alignment="high")])
+        record_table([replace(RECORD, alignment="high")])
 
 
 def test_rollout_schema_has_null_only_where_a_value_may_be_missing():
@@ -389,7 +389,7 @@ except RecordError as error:
 )
 def test_run_folder_on_a_full_disk_keeps_what_was_written(run, write, name, intact):
     run.append_metrics({"step": 1})
-    write_parquet(run.rollouts_path(1), rollout_table([replace(RECORD, step=1)]))
+    write_parquet(run.rollouts_path(1), record_table([replace(RECORD, step=1)]))
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
 
     said = in_process(LIMITED, run.path, write).stdout
@@ -456,7 +456,7 @@ for step in itertools.count(2):
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_run_folder_survives_a_kill_in_the_middle_of_a_write(run, attempt):
-    write_parquet(run.rollouts_path(1), rollout_table([replace(RECORD, step=1)]))
+    write_parquet(run.rollouts_path(1), record_table([replace(RECORD, step=1)]))
     process = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(run.path)])
     # Kill while a file is half written: its partial file lies beside it.
     deadline = time.monotonic() + 30

@@ -132,7 +132,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_sentence(whole: RunFolder, r
     assert "checkpoint-5 cannot be resumed from: optimizer.pt is not what was written" in said
     assert "after step 4" in said
     assert "before.json: not valid JSON" in said
-    assert "It is measured again." in said
+    assert "The policy is evaluated again." in said
     assert_equal_runs(run, whole)
 
 
@@ -143,7 +143,7 @@ def test_an_evaluation_with_another_number_is_measured_again(whole: RunFolder, r
     next(iter(values["sets"].values()))["problems"][0]["num_correct"] += 1
     path.write_text(json.dumps(values))
     run.update_run(status="interrupted")
-    assert "before.json is not what was written. It is measured again." in resume_whole(run)
+    assert "before.json was changed. The policy is evaluated again." in resume_whole(run)
     assert_equal_runs(run, whole)
 
 
@@ -303,7 +303,7 @@ def test_other_versions_of_packages_are_named(begun: RunFolder):
     record["versions"]["torch"] = "1.0"
     begun.run_path.write_text(json.dumps(record))
     (note,) = read_resumption(begun).notes
-    assert note.startswith("Other versions than at the start: torch was 1.0, is 2.")
+    assert note.startswith("Package versions have changed: torch was 1.0, is 2.")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Checks before an interrupted run goes on: same settings, data and packages, and a whole checkpoint."""
+"""Checks before an interrupted run is resumed: same settings, data and packages, and a whole checkpoint."""
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,12 +9,12 @@ from typing import Any
 from safetensors import SafetensorError
 
 from gar.config import RunConfig, make_config, read_config
-from gar.errors import ConfigError, DataError, GarError, RecordError
+from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
 from gar.methods import METHODS
-from gar.records import RunFolder, canonical_hash
+from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
 from gar.records.dotted import differences, in_words
-from gar.records.run_record import package_versions
+from gar.records.run_record import package_versions, settings_hash
 from gar.settings import FORMER_DEFAULTS
 
 _UNREADABLE = (
@@ -27,26 +27,26 @@ _UNREADABLE = (
     pickle.UnpicklingError,
     SafetensorError,
 )
-"""What torch, safetensors and the Trainer raise over a damaged checkpoint."""
+"""Errors that torch, safetensors and the Trainer raise on a damaged checkpoint."""
 
 _IN_CHECKPOINT = {f"trl.{name}" for name in (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim",
 )}  # fmt: skip
-"""Settings that a loaded optimiser holds itself: other values would be recorded but not used."""
+"""Settings that a loaded optimiser restores: other values would be recorded but not used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resumption:
-    """An interrupted run that can go on.
+    """An interrupted run that can be resumed.
 
     Attributes:
         folder: Its run folder.
         config: Its settings.
-        override: Whether to go on although settings, data or records have changed.
+        override: Whether to resume although settings, data or records have changed.
         changes: Old and new value of everything that has changed, by name.
         notes: Sentences for the user.
-        checkpoint: Path of the checkpoint to go on from; None for the first step.
-        step: Number of optimiser steps behind it.
+        checkpoint: Path of the checkpoint to resume from; None for the first step.
+        step: Number of optimiser steps already made.
     """
 
     folder: RunFolder
@@ -68,9 +68,9 @@ class Resumption:
             return self
         if not self.override:
             raise DataError(
-                f"{self.folder.path}: the training problems are not those that this run was started on: the hash of "
+                f"{self.folder.path}: the training problems have changed since this run was started: the hash of "
                 f"problems and anchors was {before[:12]}..., is {data_hash[:12]}.... Was {self.config.data.source} "
-                "changed? Put it back, or go on with the new ones by --override, which run.json will say."
+                "changed? Put it back, or accept the new problems with --override, which run.json records."
             )
         return replace(self, changes={**self.changes, "data_hash": [before, data_hash]})
 
@@ -78,15 +78,15 @@ class Resumption:
         """Find the newest whole checkpoint.
 
         Raises:
-            ConfigError: A setting was changed that the checkpoint holds itself.
+            ConfigError: A setting was changed that the checkpoint's optimiser restores.
             RecordError: There are checkpoints, but none is whole.
         """
         newest = find_checkpoint(self.folder, num_ranks=num_ranks, tolerate_records=self.override)
-        held = sorted(_IN_CHECKPOINT & self.changes.keys())
-        if held and newest.path:
+        fixed = sorted(_IN_CHECKPOINT & self.changes.keys())
+        if fixed and newest.path:
             raise ConfigError(
-                f"{self.folder.path}: {', '.join(held)} cannot be overridden: the optimiser in {newest.path.name} "
-                "holds the old value and would go on with it. Put it back, or start a new run with "
+                f"{self.folder.path}: {', '.join(fixed)} cannot be overridden: the optimiser in {newest.path.name} "
+                "would restore the old value. Put the setting back, or start a new run with "
                 f"--model.path {newest.path}."
             )
         changes = dict(self.changes)
@@ -94,7 +94,7 @@ class Resumption:
             changes["records"] = ["whole", newest.records_fault]
         notes = [*self.notes, *newest.notes]
         if newest.path is None:
-            notes.append("It has no checkpoint yet, and begins at its first step.")
+            notes.append("The run has no checkpoint yet, and starts from its first step.")
         path = str(newest.path) if newest.path else None
         return replace(self, changes=changes, notes=notes, checkpoint=path, step=newest.step)
 
@@ -109,20 +109,20 @@ def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
     record = folder.read_run()
     values = read_config(path)
     expected = record.settings or RunConfig().model_dump(mode="json")
-    where = "run.json has them all under 'settings'." if record.settings else ""
+    hint = "run.json has them all under 'settings'." if record.settings else ""
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {where}".rstrip())
-    lacking = _lacking(expected, values)
-    same = _hash(values) == record.config_hash
-    if lacking and not same:
+        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}".rstrip())
+    missing = _missing(expected, values)
+    is_unchanged = settings_hash(values) == record.config_hash
+    if missing and not is_unchanged:
         raise ConfigError(
-            f"{path}: {len(lacking)} settings are missing, among them {', '.join(lacking[:3])}. Was the file cut off? "
-            f"{where}".rstrip()
+            f"{path}: {len(missing)} settings are missing, among them {', '.join(missing[:3])}. Was the file cut off? "
+            f"{hint}".rstrip()
         )
     config = make_config(values, source=str(path))
     changes: dict[str, Any] = {}
-    if not same:
-        changes = {"config_hash": [record.config_hash, _hash(values)]}
+    if not is_unchanged:
+        changes = {"config_hash": [record.config_hash, settings_hash(values)]}
         if record.settings is not None:
             changes = {name: list(pair) for name, pair in differences(record.settings, values).items()}
         if not override:
@@ -134,7 +134,7 @@ def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
 def _edited(path: Any, changes: Mapping[str, Any]) -> str:
     return (
         f"{path}: edited since the run was started: {in_words(changes)}. Put the old values back for the result "
-        "of an uninterrupted run, or go on with the new ones by --override, which run.json will say."
+        "of an uninterrupted run, or accept the new ones with --override, which run.json records."
     )
 
 
@@ -144,11 +144,11 @@ def _other_versions(before: Mapping[str, str | None]) -> list[str]:
                if name in now and version != now[name]]  # fmt: skip
     if not changed:
         return []
-    return [f"Other versions than at the start: {', '.join(changed)}. The result may differ from an uninterrupted run."]
+    return [f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."]
 
 
 def _former_defaults(config: RunConfig) -> list[str]:
-    """Older versions took their default for the method's own value; today it is a number like any other."""
+    """Notes on values that older versions took for "the method's own value" and that today are plain numbers."""
     defined = {f"signal.{name}": value for name, value in METHODS[config.method].signal.items()}
     return [
         f"{name} is {former}, which was the default of older versions and then stood for {config.method}'s value, "
@@ -158,31 +158,24 @@ def _former_defaults(config: RunConfig) -> list[str]:
     ]
 
 
-def _lacking(whole: Mapping[str, Any], part: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Dotted names of keys that `part` lacks."""
+def _missing(whole: Mapping[str, Any], part: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of the keys of `whole` that `part` does not have."""
     names = []
     for key, value in whole.items():
         if key not in part:
             names.append(prefix + key)
         elif isinstance(value, Mapping):
             inner = part[key]
-            names += _lacking(value, inner, f"{prefix}{key}.") if isinstance(inner, Mapping) else [prefix + key]
+            names += _missing(value, inner, f"{prefix}{key}.") if isinstance(inner, Mapping) else [prefix + key]
     return names
-
-
-def _hash(values: Mapping[str, Any]) -> str | None:
-    try:
-        return canonical_hash(values)
-    except (TypeError, ValueError):  # values that a resolved configuration never holds
-        return None
 
 
 @contextmanager
 def checkpoint_errors(resumption: Resumption | None, is_loaded: Callable[[], bool]) -> Iterator[None]:
-    """Blame the checkpoint for what goes wrong until it is loaded.
+    """Turn errors that occur until the checkpoint is loaded into errors of the checkpoint.
 
     Args:
-        resumption: None for a run that begins; then every error passes.
+        resumption: None for a new run; then every error passes unchanged.
         is_loaded: Whether training has begun.
 
     Raises:
@@ -193,8 +186,7 @@ def checkpoint_errors(resumption: Resumption | None, is_loaded: Callable[[], boo
     except _UNREADABLE as error:
         if resumption is None or resumption.checkpoint is None or is_loaded() or isinstance(error, GarError):
             raise
-        words = str(error).strip().partition("\n")[0]
         raise RecordError(
-            f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {words}. Nothing was changed. Without "
-            "this folder the checkpoint before it is resumed from."
+            f"{resumption.checkpoint}: cannot be loaded: {type(error).__name__}: {first_line(error)}. Nothing was "
+            "changed. Remove this folder to resume from the checkpoint before it."
         ) from error

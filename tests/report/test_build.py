@@ -14,7 +14,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.records import RunFolder
 from gar.records.files import write_parquet
-from gar.records.rollouts import rollout_table
+from gar.records.rollouts import record_table
 from gar.records.samples import write_samples
 from gar.report import build
 from gar.report.build import ReportOptions, make_report, write_report
@@ -90,7 +90,7 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
     text = "So $x^2$. " + "The answer is forty-two. " * 40
     for step in range(1, 101):
         rows = [rollout(step, i // 10, i % 10, response=text) for i in range(10)]
-        table = rollout_table(rows)
+        table = record_table(rows)
         parts = [table.set_column(2, table.schema.field("group_index"), pa.array([group] * 10)) for group in range(100)]
         write_parquet(run.rollouts_path(step), pa.concat_tables(parts))
     report, page = write(tmp_path, run.path, max_rollouts=50_000)

@@ -1,7 +1,7 @@
-"""What a run leaves on disk. A full disk or a kill loses nothing that was written before."""
+"""The files of a run. A full disk or a kill loses nothing that was written before."""
 
 from gar.records.files import atomic_file, canonical_hash, read_jsonl, write_atomic, write_parquet
-from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
+from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
 from gar.records.run_folder import RunFolder
 from gar.records.run_record import RunRecord, RunStatus
 from gar.records.shards import RolloutReader
@@ -16,7 +16,7 @@ __all__ = [
     "atomic_file",
     "canonical_hash",
     "read_jsonl",
-    "rollout_table",
+    "record_table",
     "write_atomic",
     "write_parquet",
 ]

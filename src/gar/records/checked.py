@@ -45,6 +45,6 @@ def _adapter(kind: type[Checked]) -> TypeAdapter[Checked]:
 
 def _fault(error: ValidationError) -> str:
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the whole"
+    field = ".".join(str(part) for part in first["loc"]) or "the whole"
     got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
-    return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"
+    return f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"

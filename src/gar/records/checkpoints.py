@@ -1,7 +1,7 @@
-"""Checkpoints that are whole or do not count.
+"""Checkpoints, which are whole or do not count.
 
     checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
-    checkpoints/checkpoint-12/manifest.json                          the mark of a whole checkpoint
+    checkpoints/checkpoint-12/manifest.json                          marks a whole checkpoint
 
 The manifest names every file with its size and SHA-256, and says what the run's records held at that step. It is
 written last and removed first. Checkpoints of earlier versions have an empty file `complete` instead: a run resumes
@@ -26,13 +26,13 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundCheckpoint:
-    """The checkpoint from which a run goes on.
+    """The checkpoint from which a run resumes.
 
     Attributes:
-        path: Its folder; None where the run begins at its first step.
-        step: Number of optimiser steps behind it.
+        path: Its folder; None where the run starts from its first step.
+        step: Number of optimiser steps already made.
         notes: Sentences for the user: which checkpoints were passed over, what cannot be verified.
-        records_fault: What is wrong with the records up to `step`, where the caller tolerates that.
+        records_fault: Fault of the records up to `step`, where the caller tolerates that.
     """
 
     path: Path | None
@@ -92,7 +92,7 @@ def marked_checkpoints(run: RunFolder) -> list[Path]:
 
 
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: bool = False) -> FoundCheckpoint:
-    """The newest checkpoint from which a run goes on exactly. Every file of it is read.
+    """The newest checkpoint from which a run can be resumed exactly. Every file of it is read.
 
     Args:
         run: The run folder.
@@ -106,7 +106,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: 
     marked = marked_checkpoints(run)
     for path in reversed(_folders(run)):
         if path not in marked:
-            notes.append(f"{path.name} was not written to its end, and does not count.")
+            notes.append(f"{path.name} was not written completely, and does not count.")
             continue
         fault = checkpoint_fault(path, num_ranks=num_ranks)
         records_fault = None if fault else _records_fault(run, path)
@@ -124,7 +124,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: 
 
 
 def checkpoint_fault(path: Path, *, num_ranks: int | None) -> str | None:
-    """What is wrong with a marked checkpoint, in a few words; None if nothing is."""
+    """The fault of a marked checkpoint, in a few words; None if it has none."""
     if (path / MANIFEST).exists():
         try:
             manifest = _read_manifest(path)
@@ -141,7 +141,7 @@ def checkpoint_fault(path: Path, *, num_ranks: int | None) -> str | None:
 
 
 def _missing_state(path: Path, num_ranks: int | None) -> str | None:
-    """Which state is missing that an exact resume needs; the trainer would silently do without it."""
+    """State that an exact resume needs and the checkpoint lacks; the trainer would silently continue without it."""
     names = {file.name for file in path.iterdir()}
     deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimiser and scheduler there
     if "trainer_state.json" not in names:
@@ -164,7 +164,7 @@ def _missing_state(path: Path, num_ranks: int | None) -> str | None:
 
 
 def _records_state(run: RunFolder) -> dict[str, Any]:
-    """What metrics and rollouts hold now, flushed to the disk."""
+    """Size and hash of the metrics, and the number of rollout steps, flushed to the disk."""
     metrics: dict[str, Any] = {"size": 0}
     if run.metrics_path.exists():
         sync_file(run.metrics_path)
@@ -173,7 +173,7 @@ def _records_state(run: RunFolder) -> dict[str, Any]:
 
 
 def _records_fault(run: RunFolder, path: Path) -> str | None:
-    """What is wrong with the records up to a marked checkpoint's step; None if nothing is, or nothing is known."""
+    """The fault of the records up to a marked checkpoint's step; None if they have none, or nothing is known."""
     if not (path / MANIFEST).exists():
         return None
     state, step = _read_manifest(path)["records"], _step(path)
@@ -197,7 +197,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     parts = {"step": int, "records": Mapping, "files": Mapping}
     for name, kind in parts.items():
         if not isinstance(manifest.get(name), kind):
-            raise RecordError(f"{path / MANIFEST}: no manifest of a checkpoint: '{name}' is missing or damaged.")
+            raise RecordError(f"{path / MANIFEST}: not a checkpoint's manifest: '{name}' is missing or damaged.")
     return manifest
 
 

@@ -1,6 +1,6 @@
 """The one tolerant reader of a run folder: whole, still being written, older than this version, or damaged.
 
-What cannot be read is left out and named; no number is made up for it.
+Unreadable parts are left out and named; no number is made up for them.
 """
 
 import reprlib
@@ -14,26 +14,26 @@ import pyarrow as pa
 from gar.config import RunConfig, make_config, parse_yaml
 from gar.errors import ConfigError, RecordError
 from gar.records.checked import sound_fields
-from gar.records.files import canonical_hash, io_error, read_json
+from gar.records.files import io_error, read_json
 from gar.records.metrics import sound_numbers
 from gar.records.run_folder import RunFolder
-from gar.records.run_record import RunRecord
+from gar.records.run_record import RunRecord, settings_hash
 from gar.records.shards import RolloutReader
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContents:
-    """What a run folder holds.
+    """The contents of a run folder.
 
     Attributes:
         folder: The folder.
         record: The sound fields of `run.json`; empty where it cannot be read.
         settings: `config.yaml` as plain values; empty where it cannot be read.
         config: The same, checked, with today's defaults for what an older version lacks; None where it is refused.
-        config_text: The file.
-        metrics: Logged steps; values that are no numbers are left out.
+        config_text: The text of `config.yaml`.
+        metrics: Logged steps; values that are not numbers are left out.
         reader: Reads the rollouts.
-        faults: What is missing or damaged, as parts of sentences.
+        faults: What is missing or damaged, as clauses.
     """
 
     folder: RunFolder
@@ -67,7 +67,7 @@ class RunContents:
 
     @property
     def unfinished(self) -> list[str]:
-        """At most one part of a sentence: the run did not end, or has not ended yet."""
+        """Why the run has no end, as at most one clause: it is running, failed or was interrupted."""
         status, shown = self.record.get("status"), f"shown is what was written up to step {self.last_step}"
         if status == "running":
             return [f"run.json says that it is still running (or it was killed): {shown}"]
@@ -81,7 +81,7 @@ class RunContents:
 
     @property
     def notes(self) -> list[str]:
-        """What readers of an analysis must know of this run, in sentences that name it."""
+        """Caveats for readers of an analysis, as sentences that name the run."""
         return [f"{self.name}: {note}." for note in (*self.unfinished, *self.faults)]
 
 
@@ -101,7 +101,7 @@ def is_run_folder(path: str | Path) -> bool:
 
 
 def read_run(path: str | Path) -> RunContents:
-    """Read what a run folder holds.
+    """Read the contents of a run folder.
 
     Raises:
         RecordError: The folder does not exist, or holds nothing of a run.
@@ -133,7 +133,7 @@ def read_run(path: str | Path) -> RunContents:
 
 
 def read_rollouts(run: RunContents, columns: Sequence[str], steps: Sequence[int] | None = None) -> Rollouts:
-    """Some columns of the rollouts of all steps, or of those given. Notes name the steps that cannot be read.
+    """Columns of the rollouts of all steps, or of `steps`. Notes name the steps that cannot be read.
 
     Raises:
         RecordError: There are no rollouts, a step that was asked for is not there, or no step can be read.
@@ -205,19 +205,12 @@ def _settings(folder: RunFolder, faults: list[str]) -> tuple[Mapping[str, Any], 
 
 
 def _config(values: Mapping[str, Any], config_hash: object, faults: list[str]) -> RunConfig | None:
-    if isinstance(config_hash, str) and _hash(values) != config_hash:
+    if isinstance(config_hash, str) and settings_hash(values) != config_hash:
         faults.append("config.yaml does not hold the settings that run.json has the hash of: it was edited or cut off")
     try:
         return make_config(values, source="config.yaml")
     except ConfigError as error:
-        faults.append(f"config.yaml is from another version of gar and is shown as it stands ({error})")
-        return None
-
-
-def _hash(values: Mapping[str, Any]) -> str | None:
-    try:
-        return canonical_hash(values)
-    except (TypeError, ValueError):  # keys of several types, NaN
+        faults.append(f"config.yaml is from another version of gar and is shown unchanged ({error})")
         return None
 
 
@@ -233,7 +226,7 @@ def _metrics(folder: RunFolder, faults: list[str]) -> list[dict[str, Any]]:
 
 
 def _gaps(metrics: Sequence[Mapping[str, Any]], steps: Sequence[int], summary: Mapping[str, Any]) -> list[str]:
-    """Recorded steps that are no longer there."""
+    """Recorded steps whose metrics or rollouts are lost."""
     gaps = []
     last, expected = metrics[-1]["step"] if metrics else 0, summary.get("steps")
     if isinstance(expected, int) and last < expected:

@@ -30,7 +30,7 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Old and new values that differ, by dotted name. What `now` lacks is not compared.
+    """Old and new values that differ, by dotted name. Names that `now` lacks are not compared.
 
     Example:
         >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from numbers import Integral, Real
 from pathlib import Path
 from typing import IO, Any
@@ -14,7 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gar.errors import RecordError
+from gar.errors import RecordError, first_line
 from gar.records.checked import checked
 
 _FULL = "The disk, the quota or the allowed file size is used up: make room, then resume."
@@ -27,13 +28,13 @@ _HINTS = {
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A binary file to write that appears under its name complete, or not at all.
+    """A binary file to write, which appears under its name complete or not at all.
 
-    Folders on the way are made. The content goes to `.NAME.partial` beside it first; a killed process may leave
+    Missing parent folders are made. The content goes to `.NAME.partial` beside it first; a killed process may leave
     that file behind, and the next write of the same name replaces it. One writer at a time.
 
     Raises:
-        RecordError: The system refuses. What stood under that name before is untouched.
+        RecordError: The system refuses. An earlier file of that name is untouched.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.partial")
@@ -69,7 +70,7 @@ def sync_file(path: Path) -> None:
 
 
 def write_atomic(path: str | Path, content: bytes | str) -> None:
-    """Write a whole file under its name, or leave what is there. Text is UTF-8.
+    """Write a whole file, or leave the earlier one. Text is UTF-8.
 
     Raises:
         RecordError: As `atomic_file`.
@@ -79,7 +80,7 @@ def write_atomic(path: str | Path, content: bytes | str) -> None:
 
 
 def write_parquet(path: str | Path, table: pa.Table) -> None:
-    """Write a table whole, or leave what is there. Equal tables give equal bytes.
+    """Write a whole table, or leave the earlier file. Equal tables give equal bytes.
 
     Raises:
         RecordError: As `atomic_file`.
@@ -92,7 +93,7 @@ def read_parquet(path: str | Path, columns: Sequence[str] | None = None) -> pa.T
     """Read a table.
 
     Raises:
-        RecordError: The file cannot be read, is no Parquet file, or lacks one of `columns`.
+        RecordError: The file cannot be read, is not a Parquet file, or lacks one of `columns`.
     """
     with parquet_errors(path), pq.ParquetFile(path) as file:
         check_columns(path, file.schema_arrow.names, columns or ())
@@ -104,9 +105,8 @@ def parquet_errors(path: str | Path) -> Iterator[None]:
     """Turn what pyarrow raises while it reads `path` into a `RecordError`."""
     try:
         yield
-    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter of a damaged column name
-        words = str(error).partition("\n")[0]
-        raise RecordError(f"{path}: not a readable Parquet file: {words}") from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # UnicodeDecodeError: a damaged column name
+        raise RecordError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
     except OSError as error:
         if isinstance(error, RecordError):
             raise
@@ -153,7 +153,7 @@ def sync_folder(path: Path) -> None:
 
 
 def append_line(path: str | Path, line: bytes) -> None:
-    """Append one line, or nothing of it. The torn last line of a killed writer is cut off first.
+    """Append one line whole, or not at all. The torn last line of a killed writer is cut off first.
 
     Raises:
         RecordError: The system refuses. All earlier lines are intact.
@@ -190,7 +190,7 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     """Read a file with one JSON object a line. The last line may lack its line end.
 
     Raises:
-        RecordError: The file cannot be read, or a line holds no JSON object; names the line.
+        RecordError: The file cannot be read, or a line is not a JSON object; names the line.
     """
     lines = read_bytes(path).split(b"\n")
     if not lines[-1]:
@@ -201,14 +201,14 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
 def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, Any]]:
     """The JSON objects of an append-only file, in bounded memory; none where there is no such file.
 
-    A line without its line end is what a killed writer left, and does not count.
+    A last line without its line end comes from a killed writer, and does not count.
 
     Args:
         path: The file.
-        kind: A dataclass with what each object must hold, whatever else is in it.
+        kind: A dataclass with the fields that each object must have; it may have others.
 
     Raises:
-        RecordError: The file cannot be read, or a line is no such JSON object; names the line.
+        RecordError: The file cannot be read, or a line is not such a JSON object; names the line.
     """
     if not os.path.lexists(path):
         return
@@ -244,7 +244,7 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:  # bad JSON, bytes that are no UTF-8, or nested too deeply
+    except (ValueError, RecursionError) as error:  # bad JSON, bytes that are not UTF-8, or nested too deeply
         raise RecordError(f"{place}: not valid JSON: {error}. Was the file changed by hand or cut off?") from error
     if not isinstance(value, dict):
         raise RecordError(f"{place}: expected a JSON object, got {type(value).__name__}.")
@@ -255,7 +255,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
     """`value` as JSON: NaN and infinity become null, NumPy's numbers become Python's.
 
     Raises:
-        TypeError: Something in it is no number, text, list or mapping.
+        TypeError: A value is not a number, text, list or mapping.
     """
     return json.dumps(_json_value(value), allow_nan=False, indent=indent)
 
@@ -269,6 +269,11 @@ def canonical_hash(value: Any) -> str:
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def utc_now() -> str:
+    """The time now, to the second: UTC in ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def io_error(path: str | Path, done: str, error: OSError, *, intact: str = "") -> RecordError:

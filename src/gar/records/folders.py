@@ -118,7 +118,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def check_name(parent: str | Path, name: str) -> None:
-    """Refuse a name that is no plain folder name.
+    """Refuse a name that is not a plain folder name.
 
     Raises:
         RecordError: Says the name and its parent.

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock file that names its holder, and that counts no longer once the holder is gone.
+"""One writer at a time: a lock file that names its holder, and no longer counts once the holder is gone.
 
     FOLDER/.lock          for a folder
     FOLDER/.NAME.lock     for a file, which may itself be replaced meanwhile
@@ -19,12 +19,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gar.errors import LockedError, RecordError
-from gar.records.files import io_error, remove_file
+from gar.records.files import io_error, remove_file, utc_now
 
 _BEAT_SECONDS = 10.0
 _SILENT_SECONDS = 90.0
@@ -39,7 +38,7 @@ def only_writer(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
     A lock whose process is gone is taken over. A process on another machine counts as gone when its heartbeat has been
     silent for 90 seconds; stderr then says whose lock it was. If that process was merely suspended, it finds its lock
-    lost, and stops. A lock file that a kill has cut short names nobody, and counts as one from another machine.
+    lost, and stops. A lock file that a kill has cut short names no process, and counts as one from another machine.
 
     Args:
         path: An existing folder, or a file that need not exist.
@@ -76,7 +75,7 @@ def refuse_writer(path: Path, *, wait_seconds: float = 0.0) -> None:
         RecordError: The lock file cannot be read.
     """
     deadline = time.monotonic() + wait_seconds
-    while (holder := _holder(path, _lock_path(path))) is not None and not holder.gone:
+    while (holder := _holder(path, _lock_path(path))) is not None and not holder.is_gone:
         if time.monotonic() >= deadline:
             raise LockedError(holder.refusal)
         time.sleep(_POLL_SECONDS)
@@ -119,13 +118,13 @@ class _Holder:
     silent_seconds: float
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether this machine can tell if the process still runs."""
         return self.owner is not None and (self.owner.host, self.owner.machine) == (socket.gethostname(), _machine())
 
     @property
-    def gone(self) -> bool:
-        if self.owner is not None and self.here:
+    def is_gone(self) -> bool:
+        if self.owner is not None and self.is_local:
             return not _runs(self.owner.pid, self.owner.start)
         return self.silent_seconds > _SILENT_SECONDS
 
@@ -138,10 +137,10 @@ class _Holder:
     @property
     def refusal(self) -> str:
         advice = "Wait for it, or end it."
-        if not self.here:
+        if not self.is_local:
             advice += (
                 f" Its last sign of life was {self.silent_seconds:.0f} seconds ago; after {_SILENT_SECONDS:.0f} the "
-                f"lock is free. Where it is known to be gone, remove {self.lock_path}."
+                f"lock is free. If you know that it is gone, remove {self.lock_path}."
             )
         return f"{self.path} is being written by another process: {self.name}. {advice}"
 
@@ -155,7 +154,7 @@ def _take(path: Path, lock_path: Path, record: bytes, *, deadline: float) -> Non
             tries += 1
             if tries == _TRIES:
                 raise RecordError(f"{lock_path}: can neither be made nor read. Remove it, and repeat the command.")
-        elif holder.gone:
+        elif holder.is_gone:
             _remove_stale(path, lock_path)
         elif time.monotonic() >= deadline:
             raise LockedError(holder.refusal)
@@ -164,13 +163,13 @@ def _take(path: Path, lock_path: Path, record: bytes, *, deadline: float) -> Non
 
 
 def _remove_stale(path: Path, lock_path: Path) -> None:
-    """Remove a stale lock. One process at a time looks again and removes it, so that nobody removes a new lock."""
+    """Remove a stale lock. One process at a time looks again and removes it, so that no process removes a new lock."""
     with only_writer(lock_path, wait_seconds=_REMOVAL_SECONDS):
         holder = _holder(path, lock_path)
-        if holder is None or not holder.gone:
+        if holder is None or not holder.is_gone:
             return
         remove_file(lock_path)
-    if not holder.here:
+    if not holder.is_local:
         print(
             f"{path}: the lock of {holder.name}, silent for {holder.silent_seconds:.0f} seconds, was taken over.",
             file=sys.stderr,
@@ -254,7 +253,7 @@ def _this_process() -> _Owner:
         machine=_machine(),
         pid=os.getpid(),
         start=_process_state(os.getpid())[1],
-        since=datetime.now(UTC).isoformat(timespec="seconds"),
+        since=utc_now(),
         token=uuid.uuid4().hex,
     )
 

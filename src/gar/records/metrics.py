@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON object per logged step, read as far as it is what was written."""
+"""`metrics.jsonl`: one JSON object per logged step. Readers leave out damaged lines and name them."""
 
 import os
 import reprlib
@@ -12,10 +12,10 @@ from gar.records.files import json_object, read_bytes
 def sound_metrics(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows that have a step, in ascending order of steps; none where there is no such file.
 
-    A last line without its line end is what a killed writer left, and does not count.
+    A last line without its line end comes from a killed writer, and does not count.
 
     Returns:
-        The rows, and a sentence for everything that was left out.
+        The rows, and a sentence for each line or value that was left out.
 
     Raises:
         RecordError: The file cannot be read at all.
@@ -43,9 +43,9 @@ def sound_metrics(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def sound_numbers(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """As `sound_metrics`, without what is no number, such as a text that a callback has logged.
+    """As `sound_metrics`, without values that are not numbers, such as a text that a callback has logged.
 
-    What is a number in one row and something else in another is a fault.
+    A value that is a number in one row and something else in another is a fault.
     """
     rows, faults = sound_metrics(path)
     numbers = {name for row in rows for name, value in row.items() if _is_number(value)}

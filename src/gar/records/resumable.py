@@ -1,4 +1,4 @@
-"""Output that resumes after a kill: what it was begun with, and append-only lines of finished work.
+"""Output that resumes after a kill: the identity of the run that began it, and append-only lines of finished work.
 
     samples = FinishedLines(folder / "samples.jsonl", SampleLine)
     output = ResumableOutput(folder / "set.json", (samples,))
@@ -6,7 +6,7 @@
     done = {line["id"] for line in samples}
     samples.append(new_lines)
 
-The identity is what the output depends on, as nested mappings: input, model, settings.
+The identity holds everything that the output depends on, as nested mappings: input, model, settings.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class FinishedLines:
 
     Attributes:
         path: The file. It need not exist.
-        kind: A dataclass with the fields that each line must hold, whatever else is in it.
+        kind: A dataclass with the fields that each line must have; it may have others.
     """
 
     path: Path
@@ -61,8 +61,8 @@ class ResumableOutput:
 
     Attributes:
         identity_path: A JSON file, written when the output is begun and never changed.
-        lines: What is lost where another run begins.
-        results: Files made from the lines, lost with them.
+        lines: Finished work, removed when another run begins.
+        results: Files made from the lines, removed with them.
         ignored: Dotted names of the identity that may differ when the output is resumed.
     """
 
@@ -76,7 +76,7 @@ class ResumableOutput:
         return self.identity_path.exists()
 
     def refuse_other(self, identity: Mapping[str, Any]) -> None:
-        """Refuse to continue what another run began.
+        """Refuse to continue the output of another run.
 
         Args:
             identity: Identity of this run, or as much of it as is known yet.
@@ -99,11 +99,11 @@ class ResumableOutput:
             )
 
     def begin(self, identity: Mapping[str, Any], *, overwrite: bool, files: Mapping[Path, str] | None = None) -> None:
-        """Begin, or resume what the same run began.
+        """Begin an output, or resume the output of the same run.
 
         Args:
             identity: Complete identity of this run.
-            overwrite: Remove what another run began, or what cannot be read or has no identity.
+            overwrite: Remove an output of another run, or one that cannot be read or has no identity.
             files: Texts that belong to the identity. They are written before it, where the output begins.
 
         Raises:
@@ -112,7 +112,7 @@ class ResumableOutput:
         """
         if not overwrite:
             self.refuse_other(identity)
-        with suppress(RecordError):  # unreadable, and to be overwritten
+        with suppress(RecordError):  # an unreadable identity, to be overwritten
             if self.exists() and not self._changes(identity):
                 return
         self.remove()
@@ -138,7 +138,7 @@ class ResumableOutput:
 
 
 def changes_text(before: Mapping[str, Any], now: Mapping[str, Any], *, ignored: Collection[str] = ()) -> str:
-    """The values that `now` changes, in words; empty where there are none. What `now` lacks is not compared.
+    """The values that `now` changes, in words; empty where there are none. Names that `now` lacks are not compared.
 
     Args:
         before: Nested values.

@@ -32,8 +32,8 @@ class RolloutRecord:
         eligible: The response earns the base reward: it is in P(x) of the paper.
         anchor: The problem has an expert solution.
         alignment: Cosine with the anchor's vector; None, not 0, if the response was not scored.
-        bonus: What alignment adds to the reward, beta included; with `advantage.bonus` separate, to the advantage.
-        penalty: What a bad format adds to the reward, at most 0.
+        bonus: Added to the reward for alignment, beta included; with `advantage.bonus` separate, to the advantage.
+        penalty: Added to the reward for bad format, at most 0.
         reward: Base reward where eligible, plus penalty, plus the bonus unless it is separate.
         advantage: The reward after group normalisation; a separate bonus is added after it.
         num_tokens: Tokens of the response.
@@ -83,12 +83,7 @@ ROLLOUT_SCHEMA = record_schema(RolloutRecord)
 """Columns of a rollout file."""
 
 
-def rollout_table(records: Sequence[RolloutRecord]) -> pa.Table:
-    """The records as a table with `ROLLOUT_SCHEMA`, as `record_table` makes it."""
-    return record_table(records, ROLLOUT_SCHEMA)
-
-
-def record_table(records: Sequence[Any], schema: pa.Schema) -> pa.Table:
+def record_table(records: Sequence[Any], schema: pa.Schema = ROLLOUT_SCHEMA) -> pa.Table:
     """The records as a table with the schema of their class, in their order.
 
     Raises:
@@ -133,7 +128,7 @@ def sound_columns(
 
 
 def sound_rows(rows: pa.Table, step: int, columns: Sequence[str] | None, path: Path) -> pa.Table:
-    """The rollouts of one step in the types of `ROLLOUT_SCHEMA`, whichever tool wrote the file last.
+    """The rollouts of one step in the types of `ROLLOUT_SCHEMA`, even if another tool rewrote the file.
 
     Args:
         rows: Rows of the step, with the columns that `sound_columns` returns.
@@ -154,14 +149,11 @@ def sound_rows(rows: pa.Table, step: int, columns: Sequence[str] | None, path: P
         else pa.nulls(len(rows), ROLLOUT_SCHEMA.field(name).type)
         for name in needed
     }
-    schema = pa.schema([ROLLOUT_SCHEMA.field(name).with_nullable(_nullable(name, names)) for name in needed])
+    columns_read = [ROLLOUT_SCHEMA.field(name) for name in needed]
+    schema = pa.schema([field.with_nullable(field.nullable or field.name not in names) for field in columns_read])
     table = pa.table(arrays, schema=schema)
     _check_rows(table.select(_KEY), step, path)
     return table.select(wanted)
-
-
-def _nullable(name: str, names: Collection[str]) -> bool:
-    return ROLLOUT_SCHEMA.field(name).nullable or name not in names
 
 
 def _column(column: pa.ChunkedArray, field: pa.Field, path: Path) -> pa.ChunkedArray:
@@ -188,7 +180,7 @@ def _column(column: pa.ChunkedArray, field: pa.Field, path: Path) -> pa.ChunkedA
 def _check_rows(keys: pa.Table, step: int, path: Path) -> None:
     foreign = sorted({*keys["step"].unique().to_pylist()} - {step})
     if foreign:
-        raise RecordError(f"{path}: it should hold step {step}, and has rows of step {foreign[0]}. Was it renamed?")
+        raise RecordError(f"{path}: it should hold step {step}, but has rows of step {foreign[0]}. Was it renamed?")
     num_keys = keys.group_by(list(_KEY)).aggregate([]).num_rows
     if num_keys < len(keys):
-        raise RecordError(f"{path}: {len(keys) - num_keys} of {len(keys)} rows are there twice.")
+        raise RecordError(f"{path}: {len(keys) - num_keys} of {len(keys)} rows are duplicates.")

@@ -6,9 +6,9 @@
       metrics.jsonl                 one object per logged step
       rollouts/step-000112.parquet  one row per response, see `gar.records.shards`
       evaluation/before.json        pass@k; also after.json
-      evaluation/before.parquet     every sample of it, see `gar.records.samples`; also after.parquet
+      evaluation/before.parquet     every sample of that evaluation, see `gar.records.samples`; also after.parquet
       checkpoints/                  see checkpoints.py
-      model/                        the final model; of an adapter the merged one, and itself in adapter/
+      model/                        the final model; with an adapter the merged one, and adapter/ beside it
 
 A run folder has one writer at a time.
 """
@@ -18,7 +18,6 @@ import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -33,19 +32,20 @@ from gar.records.files import (
     io_error,
     json_text,
     read_json,
+    utc_now,
     write_atomic,
     write_parquet,
 )
 from gar.records.folders import check_name
 from gar.records.metrics import sound_metrics, sound_numbers
-from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, rollout_table
+from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
 from gar.records.run_record import RunRecord, RunStatus, package_versions, read_record
 from gar.records.shards import RolloutFile, RolloutReader, block_ended, cut_rollouts, merge_rollouts
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Reads and writes one run folder. Every write is complete or leaves what was there.
+    """Reads and writes one run folder. Every write is complete or changes nothing.
 
     Attributes:
         path: The folder.
@@ -58,10 +58,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: str | Path, name: str) -> Self:
-        """Make `parent/name`, or `name-2`, `name-3`, ... if that is taken.
+        """Make the folder `parent/name`, or `name-2`, `name-3`, ... if that exists.
 
         Raises:
-            RecordError: The name is no plain folder name, or the system refuses.
+            RecordError: The name is not a plain folder name, or the system refuses.
         """
         check_name(parent, name)
         path = Path(parent) / name
@@ -138,7 +138,7 @@ class RunFolder:
         self._write_run(
             RunRecord(
                 status="running",
-                start_time=_now(),
+                start_time=utc_now(),
                 seed=seed,
                 command=shlex.join(command),
                 config_hash=canonical_hash(config),
@@ -152,7 +152,7 @@ class RunFolder:
         )
 
     def read_run(self) -> RunRecord:
-        """What `run.json` says."""
+        """The record in `run.json`."""
         return read_record(self.run_path)
 
     def update_run(
@@ -162,31 +162,31 @@ class RunFolder:
         summary: Mapping[str, Any] | None = None,
         error: Mapping[str, Any] | None = None,
     ) -> None:
-        """Change `run.json`. What is None stays as it is.
+        """Change `run.json`. Arguments that are None change nothing.
 
         Status "running" is a resume: its time is added to `resume_times`, `end_time` and `error` are cleared. Any other
         status sets `end_time`, and `error` to what ended the run.
         """
         run = self.read_run()
         if status == "running":
-            run = replace(run, status=status, resume_times=[*run.resume_times, _now()], end_time=None, error=None)
+            run = replace(run, status=status, resume_times=[*run.resume_times, utc_now()], end_time=None, error=None)
         elif status is not None:
-            run = replace(run, status=status, end_time=_now(), error=error)
+            run = replace(run, status=status, end_time=utc_now(), error=error)
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def record_override(
         self, changes: Mapping[str, Any], *, step: int, config: Mapping[str, Any], data_hash: str
     ) -> None:
-        """Record in `run.json` that the run goes on with changes.
+        """Record in `run.json` that the run was resumed with changes.
 
         Args:
             changes: Old and new value by name.
-            step: The step after which the run goes on.
+            step: The step after which the run was resumed.
             config: The resolved configuration as plain values.
             data_hash: Hash of the training problems.
         """
         run = self.read_run()
-        entry = {"time": _now(), "after_step": step, "changes": changes}
+        entry = {"time": utc_now(), "after_step": step, "changes": changes}
         self._write_run(
             replace(
                 run,
@@ -203,7 +203,7 @@ class RunFolder:
     # ------------------------------------------------------------------------------------------------- metrics
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Add a line to `metrics.jsonl`, which survives a kill from then on. NaN and infinity become null.
+        """Add a line to `metrics.jsonl`; it survives a kill as soon as this returns. NaN and infinity become null.
 
         Args:
             metrics: Numbers by name, among them the whole number "step".
@@ -226,7 +226,7 @@ class RunFolder:
         return _all_sound(sound_metrics(self.metrics_path))
 
     def read_numbers(self) -> list[dict[str, Any]]:
-        """As `read_metrics`, without values that are no numbers, such as a text that a callback has logged.
+        """As `read_metrics`, without values that are not numbers, such as a text that a callback has logged.
 
         Raises:
             RecordError: As `read_metrics`; or a value is a number in one line and something else in another.
@@ -242,7 +242,7 @@ class RunFolder:
     # ------------------------------------------------------------------------------------------------ rollouts
 
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
-        """Write the rollouts of a step, in place of earlier ones. Equal records give equal bytes.
+        """Write the rollouts of a step, replacing earlier ones. Equal records give equal bytes.
 
         The rows are on the disk when this returns. After the last step of a block, the files of the block are merged
         (`gar.records.shards`); a step without rows leaves no trace in the merged file.
@@ -254,7 +254,7 @@ class RunFolder:
         foreign = {record.step for record in records} - {step}
         if foreign:
             raise ValueError(f"rollouts of step {step} must all say so, got a record of step {min(foreign)}")
-        write_parquet(self.rollouts_path(step), rollout_table(records))
+        write_parquet(self.rollouts_path(step), record_table(records))
         if block_ended(self.rollouts_folder, step):
             merge_rollouts(self.rollouts_folder)
 
@@ -317,7 +317,3 @@ def _all_sound(read: tuple[list[dict[str, Any]], list[str]]) -> list[dict[str, A
     if faults:
         raise RecordError(faults[0])
     return rows
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gar.errors import RecordError
 from gar.records.checked import checked
-from gar.records.files import read_json
+from gar.records.files import canonical_hash, read_json
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -19,13 +19,13 @@ _PACKAGES = ("gar-rl", "torch", "transformers", "trl", "numpy")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRecord:
-    """What `run.json` says: how a run came about and how it ended.
+    """The content of `run.json`: how a run came about and how it ended.
 
-    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` is the
-    caller's. The version of a package that is not installed is None. `summary` holds the results of a finished run.
-    `settings` is the resolved configuration, None in runs of earlier versions. `overrides` has an entry for each resume
-    with changes: its time, the step, and the old and new value of everything that changed. `error` says what ended a
-    run before its end: `kind`, `text`, `place` in the code, and `after_step`, the last step with metrics.
+    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` comes
+    from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
+    run. `settings` is the resolved configuration, None in runs of earlier versions. `overrides` has an entry for each
+    resume with changes: its time, the step, and the old and new value of everything that changed. `error` says what
+    ended a run before its end: `kind`, `text`, `place` in the code, and `after_step`, the last step with metrics.
     """
 
     status: RunStatus
@@ -55,26 +55,34 @@ def read_record(path: Path) -> RunRecord:
     names = {field.name for field in fields(RunRecord)}
     later = {"settings", "overrides", "error"}  # missing in runs of earlier versions
     if values.keys() | later != names:
-        odd = ", ".join(sorted(names ^ (values.keys() | later)))
-        raise RecordError(f"{path}: missing or unknown: {odd}. Was it written by another version of gar?")
+        mismatched = ", ".join(sorted(names ^ (values.keys() | later)))
+        raise RecordError(f"{path}: missing or unknown: {mismatched}. Was it written by another version of gar?")
     return checked(RunRecord, values, str(path))
 
 
+def settings_hash(values: Mapping[str, Any]) -> str | None:
+    """`canonical_hash` of settings from a file; None for values that no resolved configuration holds, such as NaN."""
+    try:
+        return canonical_hash(values)
+    except (TypeError, ValueError):
+        return None
+
+
 def error_record(error: BaseException, after_step: int) -> dict[str, Any]:
-    """What `RunRecord.error` holds of an error that was raised.
+    """The entry of `RunRecord.error` for an error that was raised.
 
     Example: {"kind": "ValueError", "text": "ValueError: Invalid learning rate: -1", "after_step": 0,
         "place": "gar/training.py:171 in _run, torch/optim/adam.py:36 in __init__"}
     """
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{_code_path(frame.filename)}:{frame.lineno} in {frame.name}" for frame in frames]
-    ours = [place for place in places if place.startswith("gar/")]
+    in_gar = [place for place in places if place.startswith("gar/")]
     kind = type(error).__name__
     text = f"{kind}: {error}" if str(error) else kind
     return {
         "kind": kind,
         "text": text,
-        "place": ", ".join(dict.fromkeys((*ours[-1:], *places[-1:]))),
+        "place": ", ".join(dict.fromkeys((*in_gar[-1:], *places[-1:]))),
         "after_step": after_step,
     }
 

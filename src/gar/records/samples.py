@@ -14,7 +14,7 @@ from gar.types import Status
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleRecord:
-    """One sample of an evaluation. What has the name of a column of the rollouts means the same.
+    """One sample of an evaluation. Columns with the name of a rollout column have the same meaning.
 
     Attributes:
         set_name: The evaluation set.

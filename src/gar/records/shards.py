@@ -39,7 +39,7 @@ from gar.records.rollouts import sound_columns, sound_rows
 
 BLOCK_STEPS = (100, 1_000)
 """Sizes of blocks; each a multiple of the one before."""
-Taken = TypeVar("Taken")
+Result = TypeVar("Result")
 _NAME = re.compile(r"step-(\d+)\.parquet|steps-(\d+)-(\d+)\.parquet")
 
 
@@ -103,7 +103,7 @@ class RolloutReader:
     def __init__(self, folder: Path):
         self._folder = folder
         self._shard: _Shard | None = None
-        self._files = self._look()
+        self._files = self._find_files()
 
     @property
     def steps(self) -> list[int]:
@@ -142,7 +142,6 @@ class RolloutReader:
         Raises:
             RecordError: There is no such step, or its file cannot be read.
         """
-
         return self._from_file(step, lambda file: self._described(file, step))
 
     def _rows(self, file: RolloutFile, step: int, columns: Sequence[str] | None) -> pa.Table:
@@ -156,14 +155,14 @@ class RolloutReader:
         with parquet_errors(file.path), pq.ParquetFile(file.path) as parquet:
             return parquet.metadata.num_rows, parquet.schema_arrow.names
 
-    def _from_file(self, step: int, take: Callable[[RolloutFile], Taken]) -> Taken:
+    def _from_file(self, step: int, read: Callable[[RolloutFile], Result]) -> Result:
         try:
-            return take(self._file_of(step))
+            return read(self._file_of(step))
         except RecordError as error:
             if error.errno != errno.ENOENT:
                 raise
-        self._files = self._look()
-        return take(self._file_of(step))
+        self._files = self._find_files()
+        return read(self._file_of(step))
 
     def _file_of(self, step: int) -> RolloutFile:
         if step not in self._files:
@@ -172,7 +171,7 @@ class RolloutReader:
             raise RecordError(f"{self._folder.parent}: no rollouts of step {step}; there are {known}.")
         return self._files[step]
 
-    def _look(self) -> dict[int, RolloutFile]:
+    def _find_files(self) -> dict[int, RolloutFile]:
         self._shard = None
         files: dict[int, RolloutFile] = {}
         for file in rollout_files(self._folder):
@@ -237,7 +236,7 @@ class _Shard:
 
 
 def block_ended(folder: Path, step: int) -> bool:
-    """Whether writing `step` has ended a block, or added to one that had ended."""
+    """Whether writing `step` has completed a block, or changed a completed one."""
     previous = max((file.last for file in rollout_files(folder) if file.last != step), default=0)
     return step < previous or any(step // size > previous // size for size in BLOCK_STEPS)
 
@@ -314,7 +313,7 @@ def _write_shard(file: RolloutFile, tables: Iterator[pa.Table]) -> None:
     first = next(tables, None)
     if first is None:  # no step of the block has rows
         return
-    options: dict[str, Any] = {"write_statistics": ["step"]}  # the stubs know of a bool alone
+    options: dict[str, Any] = {"write_statistics": ["step"]}  # the type stubs allow only a bool
     with atomic_file(file.path) as out, pq.ParquetWriter(out, first.schema, **options) as writer:
         for table in chain([first], tables):
             if len(table):

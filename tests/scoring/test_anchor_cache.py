@@ -47,7 +47,7 @@ def test_damaged_and_foreign_files_are_named_and_computed_again(filled, tmp_path
     for content in (b"", whole[:40], flipped, second.read_bytes(), b"\xff" * 99):
         first.write_bytes(content)
         cache = make(tmp_path)
-        with pytest.warns(UserWarning, match=f"{first.name}: no vector of this anchor .*It is computed again"):
+        with pytest.warns(UserWarning, match=f"{first.name}: not the vector of this anchor .*It is recomputed"):
             found = cache.read([ONE, TWO])
         assert sum(vector is None for vector in found) == 1
         missing = [sequence for sequence, vector in zip((ONE, TWO), found, strict=True) if vector is None]

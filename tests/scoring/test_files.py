@@ -333,7 +333,7 @@ def test_score_file_says_what_to_do_when_memory_runs_out(write, score, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(GarScorer, "score", exhaust)
         text = refusal(ModelError, lambda: score(file))
-    assert text.startswith("the device's memory does not suffice for 4096 tokens at one time: tried to allocate 2 GiB.")
+    assert text.startswith("the device's memory is too small for 4096 tokens at one time: tried to allocate 2 GiB.")
     assert len(read(score(file, signal={"max_batch_tokens": 64}))) == 3 * RESPONSES  # as the text says
 
 

@@ -469,7 +469,7 @@ def test_judge_without_its_verdicts_is_refused(embedded, words, message):
         ("{problem} {} {response}", r"unknown field \{\}"),
         ("{problem!r} {response}", r"unknown field \{problem!r\}"),
         ("{problem} {response:>9}", r"unknown field \{response:>9\}"),
-        ("{problem} {response} }", r"Single '\}' encountered .* written twice"),
+        ("{problem} {response} }", r"Single '\}' encountered .* brace twice"),
         ("", "got no field at all"),
     ],
 )
@@ -533,5 +533,5 @@ def test_judge_refuses_a_model_that_reads_its_tokens_twice(embedded):
         return output
 
     model.model.register_forward_hook(stretch, with_kwargs=True)
-    with pytest.raises(ModelError, match="Qwen3ForCausalLM computes something else from its input embeddings"):
+    with pytest.raises(ModelError, match="Qwen3ForCausalLM computes different hidden states from input embeddings"):
         Judge(model, embedded[1], ARITHMETIC)

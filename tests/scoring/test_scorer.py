@@ -27,7 +27,7 @@ from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.scoring import SignalStatus, signal_means
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
-from gar.spans import SequenceReader, SpanRule, TokenSequence, anchor_sequence, scored_positions, token_pieces
+from gar.spans import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
 from gar.types import Problem, Status, Tags
 from gar.verify import Verifier
 
@@ -101,7 +101,7 @@ def test_scores_are_those_of_the_core(embedded, scorer, groups):
         for text in group.responses[:6]:
             ids = tokenizer.encode(text, add_special_tokens=False)
             sequences.append(TokenSequence(context_ids=prompt, ids=ids, positions=scored_positions(ids, pieces, rule)))
-        anchor = anchor_sequence(prompt, group.anchors[0], tokenizer, rule)
+        anchor = SequenceReader(tokenizer, rule).anchor(prompt, group.anchors[0])
         means = signal_means(parts, [*sequences, anchor], SignalSettings())
         vectors = unit_rows(means)
         alignment = alignment_scores(vectors[:6], vectors[6:].expand(6, -1))

@@ -1,4 +1,4 @@
-"""From a policy, responses and anchors to vectors and scores."""
+"""Vectors and scores from a policy, responses and anchors."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when first asked for: the command line reads `job.py` without it."""
+    """Import the modules that need torch on first access: the command line reads `job.py` without torch."""
     if name in __all__:
         from gar.scoring import forward, scorer
 

@@ -33,8 +33,8 @@ class UsableAnchors(NamedTuple):
     def __str__(self) -> str:
         """The anchors left out and the reasons, in words; empty where there are none."""
         parts = [
-            f"{len(ids)} expert solutions {what}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
-            for ids, what in (
+            f"{len(ids)} expert solutions {fault}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
+            for ids, fault in (
                 (self.without_tokens, "without a token to score"),
                 (self.too_long, "that with their prompt exceed the model's context"),
             )
@@ -88,7 +88,7 @@ class AnchorReader:
         problems: The data set.
         tokenizer: The policy's tokenizer.
         reader: A reader of this tokenizer.
-        source: Whose anchors; all but "shuffled-anchor" are a problem's own.
+        source: "shuffled-anchor" takes another problem's anchors; all others take the problem's own.
         seed: Seed of the shuffle.
         chat_template_kwargs: As in `encode_prompt`, for the prompt of the other problem under "shuffled-anchor".
     """
@@ -153,19 +153,10 @@ LIKENESSES: dict[str, Callable[[TokenSequence, TokenSequence, TokenPieces], floa
 def best_likenesses(
     rows: Sequence[TableRow], needed: Tensor, source: AlignmentSource, pieces: TokenPieces
 ) -> Float64[Tensor, " responses"]:
-    """`best_likeness` of each needed response with its anchors, NaN elsewhere."""
-    values = [
-        best_likeness(row.sequence, row.anchors, source, pieces) if is_needed else torch.nan
-        for row, is_needed in zip(rows, needed.tolist(), strict=True)
-    ]
+    """Largest likeness of each needed response to an anchor of its problem with scored tokens; NaN elsewhere."""
+    values = []
+    for row, is_needed in zip(rows, needed.tolist(), strict=True):
+        usable = [anchor for anchor in row.anchors if anchor.positions] if is_needed and row.sequence.positions else []
+        likenesses = [LIKENESSES[source](row.sequence, anchor, pieces) for anchor in usable]
+        values.append(max(likenesses, default=torch.nan))
     return torch.tensor(values, dtype=torch.float64)
-
-
-def best_likeness(
-    response: TokenSequence, anchors: Sequence[TokenSequence], source: AlignmentSource, pieces: TokenPieces
-) -> float:
-    """Largest likeness of a response with an anchor that has scored tokens; NaN where there is none."""
-    usable = [anchor for anchor in anchors if anchor.positions]
-    if not response.positions or not usable:
-        return float("nan")
-    return max(LIKENESSES[source](response, anchor, pieces) for anchor in usable)

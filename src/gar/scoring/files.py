@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,13 @@ from gar.data.responses import Ids, ResponseRow, ResponseSurvey, iter_response_r
 from gar.data.rows import source_name
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
-from gar.records.files import json_text, write_atomic
+from gar.records.files import json_text, utc_now, write_atomic
+from gar.records.folders import file_facts
 from gar.records.lock import only_writer
 from gar.records.resumable import FinishedLines, Line
 from gar.rollouts.generate import encode_prompt
 from gar.scoring.device import choose_device
-from gar.scoring.identity import file_hash, tokenizer_hash, weights_hash
+from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
 from gar.scoring.scorer import GarScorer
@@ -36,13 +36,13 @@ from gar.types import Prompt, Tags
 from gar.verify import Verifier
 
 _FIRST_ROWS = 100
-"""Rows that are looked at for tokens that the tokenizer does not know."""
+"""Rows that are searched for tokens unknown to the tokenizer."""
 _PACKAGES = ("torch", "transformers", "tokenizers", "math-verify", "numpy")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredFile:
-    """A finished `score_file`.
+    """Result of `score_file`.
 
     Attributes:
         files: The output files.
@@ -65,7 +65,7 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
     Raises:
         DataError: The file cannot be read, or none of its rows can be scored; says the first reason.
         ConfigError: A setting is wrong, the output exists, or an unfinished one has other settings, input or model.
-        ModelError: The model cannot be loaded or used, or the device's memory does not suffice.
+        ModelError: The model cannot be loaded or used, or the device's memory is too small.
         LockedError: Another process writes that output.
         RecordError: A file cannot be written. Finished rows are kept.
     """
@@ -76,14 +76,14 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
 
 def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> ScoredFile:
     """Score a file as its only writer."""
-    start_time = _now()
+    start_time = utc_now()
     device = choose_device(job.device, needs_float64=True)
     files.refuse_loss(job.file, overwrite=job.overwrite)
     survey = survey_rows(_rows(job))
     _refuse_hopeless(job, files, survey)  # before a model is loaded
     identity: dict[str, Any] = {
         "gar": __version__,
-        "input": {"sha256": file_hash(job.file)},
+        "input": {"sha256": file_facts(Path(job.file))["sha256"]},
         "settings": job.identity(),
     }
     if not job.overwrite:
@@ -91,23 +91,23 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     model, tokenizer = load_policy(job.model_settings())
     identity["model"] = {"weights": weights_hash(model), "tokenizer": tokenizer_hash(tokenizer)}
     files.unfinished.begin(identity, overwrite=job.overwrite)
-    work = _score_rows(job, files.finished, model.to(device), tokenizer, survey.num_responses)
-    _refuse_all_bad(files, work.errors, survey.num_rows)
-    files.write_errors(work.errors)
+    errors, speed = _score_rows(job, files.finished, model.to(device), tokenizer, survey.num_responses)
+    _refuse_all_bad(files, errors, survey.num_rows)
+    files.write_errors(errors)
     tally = ScoreTally(base=job.reward.base)
     finished = (line["rows"] for line in files.finished)
     write_scores(files.out, tally.counting(finished), score_schema(tokens=job.tokens))
     counts: dict[str, Any] = {
         "rows": survey.num_rows,
-        "bad_rows": len(work.errors),
+        "bad_rows": len(errors),
         "repeated_prompts": survey.num_repeated,
         "unknown_token_fraction": _unknown_fraction(job, tokenizer),
     }
-    summary = counts | tally.summary() | work.speed()
+    summary = counts | tally.summary() | speed
     run = {
         "command": shlex.join(command),
         "start_time": start_time,
-        "end_time": _now(),
+        "end_time": utc_now(),
         "job": job.model_dump(mode="json"),
         "device": str(device),
         "input": identity["input"],
@@ -121,20 +121,10 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     return ScoredFile(files=files, summary=summary)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Work:
-    """Work of this process."""
-
-    errors: list[DataError]
-    num_tokens: int
-    seconds: float
-
-    def speed(self) -> dict[str, float]:
-        return {"seconds": self.seconds, "tokens_per_second": self.num_tokens / self.seconds}
-
-
-def _score_rows(job: ScoreJob, finished: FinishedLines, model: Any, tokenizer: Any, num_responses: int) -> _Work:
-    """Score what is not finished yet, window by window."""
+def _score_rows(
+    job: ScoreJob, finished: FinishedLines, model: Any, tokenizer: Any, num_responses: int
+) -> tuple[list[DataError], dict[str, float]]:
+    """Score the unfinished rows, window by window. Returns the errors of bad rows, and the speed of this process."""
     done = {line["line"]: len(line["rows"]) for line in finished}
     errors: list[DataError] = []
     num_tokens = 0
@@ -165,7 +155,8 @@ def _score_rows(job: ScoreJob, finished: FinishedLines, model: Any, tokenizer: A
             finished.append(new)
             num_tokens += sum(row["num_tokens"] for line in lines for row in line["rows"])
             bar.update(sum(len(line["rows"]) for line in new))
-    return _Work(errors=errors, num_tokens=num_tokens, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return errors, {"seconds": seconds, "tokens_per_second": num_tokens / seconds}
 
 
 def _score_window(job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[ResponseRow, ResponseGroup]]) -> list[Line]:
@@ -173,7 +164,7 @@ def _score_window(job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[Respo
         scores = iter(scorer.score([group for _, group in window], tokens=job.tokens))
     except torch.OutOfMemoryError as error:
         raise ModelError(
-            f"the device's memory does not suffice for {job.signal.max_batch_tokens} tokens at one time: {error} Run "
+            f"the device's memory is too small for {job.signal.max_batch_tokens} tokens at one time: {error} Run "
             "the same command with a lower --signal.max-batch-tokens; it resumes from here."
         ) from error
     schema = score_schema(tokens=job.tokens)
@@ -196,7 +187,7 @@ def _unknown_fraction(job: ScoreJob, tokenizer: Any) -> float:
 def _windows(
     groups: Iterable[tuple[ResponseRow, ResponseGroup]], size: int
 ) -> Iterator[list[tuple[ResponseRow, ResponseGroup]]]:
-    """Groups in windows of at most `size` responses; a larger group is a window of its own."""
+    """Groups in windows of at most `size` responses; a larger group gets its own window."""
     window: list[tuple[ResponseRow, ResponseGroup]] = []
     count = 0
     for row, group in groups:
@@ -264,7 +255,3 @@ def _refuse_all_bad(files: ScoreFiles, errors: Sequence[DataError], num_rows: in
     if len(errors) == num_rows:
         files.write_errors(errors)
         raise DataError(f"none of {num_rows} rows can be scored; {files.errors} says why. The first: {errors[0]}")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""From a policy and token sequences to gradient-activation vectors: forward passes in batches, then the core."""
+"""Gradient-activation vectors of token sequences under a policy: forward passes in batches, then the core."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,7 +31,7 @@ def batches_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[lis
 
 
 def num_forwards(sequences: Sequence[TokenSequence], max_batch_tokens: int) -> int:
-    """Forward passes that `signal_means` makes, and `scored_tokens`."""
+    """Number of forward passes that `signal_means` or `scored_tokens` makes."""
     lengths = [len(sequence.context_ids) + sequence.positions[-1] for sequence in sequences if sequence.positions]
     return len(batches_by_length(lengths, max_batch_tokens))
 
@@ -96,8 +96,8 @@ def token_shares(
             signal_of(settings),
             _budget(settings),
         ).split([len(sequence.positions) for sequence in batch])
-        for i, own_values in zip(members, values, strict=True):
-            shares[i] = own_values.tolist()
+        for i, part in zip(members, values, strict=True):
+            shares[i] = part.tolist()
     return shares
 
 
@@ -105,17 +105,17 @@ def token_shares(
 def scored_tokens(
     parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int
 ) -> Iterator[tuple[list[int], ScoredTokens]]:
-    """The scored tokens of a batch of sequences at a time: which sequences, and their tokens with hidden states.
+    """Yield batches of sequences: their indices, and their scored tokens with hidden states.
 
-    `response_index` of a token is the place of its sequence in the batch. Sequences without scored positions are left
-    out; forward passes as in `signal_means`.
+    `response_index` of a token is the position of its sequence in the batch. Sequences without scored positions are
+    left out; forward passes as in `signal_means`.
 
     Raises:
         ValueError: As `signal_means`.
     """
     for members, hidden in _hidden_batches(parts, sequences, max_batch_tokens):
-        mine = [sequences[i] for i in members]
-        yield members, _scored_tokens(hidden, mine, [len(sequence.context_ids) for sequence in mine])
+        batch = [sequences[i] for i in members]
+        yield members, _scored_tokens(hidden, batch, [len(sequence.context_ids) for sequence in batch])
 
 
 def _hidden_batches(

@@ -1,28 +1,14 @@
-"""Hashes that identify a file, a model and a tokenizer wherever they are stored."""
+"""Hashes that identify a model and a tokenizer wherever they are stored."""
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from gar.records.files import canonical_hash, io_error
+from gar.records.files import canonical_hash
 
 _VALUES_PER_TENSOR = 256
 _CHUNK_BYTES = 2**25
-
-
-def file_hash(path: str | Path) -> str:
-    """SHA-256 of a file.
-
-    Raises:
-        RecordError: It cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise io_error(path, "read", error) from error
 
 
 def weights_hash(model: torch.nn.Module) -> str:

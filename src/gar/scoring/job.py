@@ -9,7 +9,7 @@ from gar.data.prompts import PromptTemplate
 from gar.data.responses import ResponseColumns
 from gar.settings import AdvantageSettings, ModelSettings, RewardSettings, SignalSettings, VerifySettings
 
-# The output depends on these by rounding alone, or they are compared by content, not by name.
+# These change the output only by rounding, or are compared by content, not by name.
 _INDIFFERENT: dict[str, Any] = {
     **dict.fromkeys(["model", "revision", "file", "out", "window", "attention", "device"], True),
     **dict.fromkeys(["overwrite", "allow_degenerate"], True),
@@ -19,7 +19,7 @@ _INDIFFERENT: dict[str, Any] = {
 
 
 class ScoreJob(ResponseColumns):
-    """What to score, with what, how, and where to.
+    """Input, model, settings and output of `gar score`.
 
     Example: ScoreJob(model="Qwen/Qwen3-0.6B", file="rollouts.jsonl", out=Path("scores.parquet"))
     """
@@ -37,13 +37,13 @@ class ScoreJob(ResponseColumns):
     eligible_only: bool = False
     """Score only responses that could earn a bonus, as training does. Rewards stay the same."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Read only the first rows, this many."""
+    """Read only this many rows, from the start."""
     window: Annotated[int, Field(ge=1)] = 256
     """Responses to score at one time. More need less padding; fewer need less memory and lose less if killed."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype to load the weights in; auto is the checkpoint's own."""
+    """Dtype of the loaded weights; auto keeps the checkpoint's."""
     attention: str | None = None
     """Attention implementation, for example sdpa or flash_attention_2."""
     device: str | None = None
@@ -58,9 +58,9 @@ class ScoreJob(ResponseColumns):
     advantage: AdvantageSettings = AdvantageSettings()
 
     @model_validator(mode="after")
-    def _train_nothing(self) -> Self:
+    def _refuse_initial_policy(self) -> Self:
         if self.signal.policy == "initial":
-            raise ValueError("signal.policy is 'initial', but gar score trains nothing: the model at hand counts")
+            raise ValueError("signal.policy is 'initial', but gar score trains nothing: the given model is used")
         return self
 
     def model_settings(self) -> ModelSettings:

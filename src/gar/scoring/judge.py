@@ -2,7 +2,7 @@
 
 The judge is the policy before training. It reads problem, response and criterion. With `g_t = d log p(True) / d e_t`,
 the gradient of the verdict "True" with respect to the input embedding of response token t, the score of the token is
-`b_t = g_t . e_t`. It does not depend on the scale of the embeddings, so a model that scales its own (Gemma) is no
+`b_t = g_t . e_t`. It does not depend on the scale of the embeddings, so a model that scales its own (Gemma) needs no
 special case.
 """
 
@@ -61,8 +61,8 @@ class TokenRewards:
 
     Attributes:
         rewards: [responses, tokens], float64, in the layout and on the device of the mask.
-        effective_tokens: How many tokens share the verdict, [responses, criteria]; NaN where no judge was asked.
-        log_odds: Log-odds of the judge's verdict, [responses, criteria]; NaN where no judge was asked.
+        effective_tokens: How many tokens share the verdict, [responses, criteria]; NaN where the judge was not asked.
+        log_odds: Log-odds of the judge's verdict, [responses, criteria]; NaN where the judge was not asked.
     """
 
     rewards: Tensor
@@ -204,7 +204,7 @@ class Judge:
             embeddings = self._embed(rows, true_ids).requires_grad_()
             log_probs = self._verdict_log_probs(rows, embeddings, len(true_ids))
             log_true = _log_prob_of(true_ids, log_probs)
-            (gradients,) = torch.autograd.grad(log_true.sum(), embeddings)  # no parameter gets one
+            (gradients,) = torch.autograd.grad(log_true.sum(), embeddings)  # parameters get no gradient
         log_probs = log_probs.detach()
         if len(false_ids) > 1:
             with torch.no_grad():
@@ -216,8 +216,8 @@ class Judge:
                 f"the judge gives NaN or infinity in a batch of {len(rows)} prompts of up to {embeddings.shape[1]} "
                 "tokens. Does its dtype overflow, or is the checkpoint damaged?"
             )
-        own_scores = [scores[i, row.start : row.start + row.num_tokens] for i, row in enumerate(rows)]
-        return own_scores, log_true.detach() - log_false
+        row_scores = [scores[i, row.start : row.start + row.num_tokens] for i, row in enumerate(rows)]
+        return row_scores, log_true.detach() - log_false
 
     def _embed(self, rows: Sequence[JudgePrompt], verdict_ids: Sequence[int]) -> Tensor:
         """Input embeddings of the prompts, each followed by a verdict without its last token, padded on the right."""
@@ -256,7 +256,7 @@ class Judge:
         embedded = self._parts.backbone(inputs_embeds=self._embedding_layer(ids), use_cache=False).last_hidden_state
         if not torch.allclose(embedded, whole, rtol=1e-2, atol=1e-2 * float(whole.abs().max())):
             raise ModelError(
-                f"{type(self._model).__name__} computes something else from its input embeddings than from its token "
+                f"{type(self._model).__name__} computes different hidden states from input embeddings than from token "
                 "ids, so a gradient with respect to the embeddings would miss part of a token's effect. Does it have "
                 "per-layer embeddings? It cannot be a judge."
             )

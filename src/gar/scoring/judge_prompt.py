@@ -73,13 +73,13 @@ def _parse_template(text: str, name: str) -> JudgeTemplate:
             odd = (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
             parts.append((literal, None if field is None else field + odd))
     except ValueError as error:
-        raise ConfigError(f"judge.template '{name}': {error}. A brace that is no field is written twice.") from error
+        raise ConfigError(f"judge.template '{name}': {error}. Write a literal brace twice.") from error
     fields = [field for _, field in parts if field is not None]
     for field in fields:
         if field not in _FIELDS:
             raise ConfigError(
                 f"judge.template '{name}': unknown field {{{field}}}, expected {{problem}}, {{response}} or "
-                "{criterion}. A brace that is no field is written twice."
+                "{criterion}. Write a literal brace twice."
             )
     if fields.count("response") != 1 or "problem" not in fields:
         raise ConfigError(

@@ -5,7 +5,7 @@ For `--out scores.jsonl`:
     scores.jsonl           one object per response; a name in `.parquet` gives a Parquet file
     scores.errors.jsonl    rows of the input that could not be read, and why; only where there are any
     scores.run.json        input, model, settings, versions, command, summary
-    scores.partial.json    until the command ends: what the unfinished output depends on
+    scores.partial.json    until the command ends: input, model and settings of the unfinished output
     scores.partial.jsonl   until the command ends: one object per finished row of the input
 """
 
@@ -50,7 +50,7 @@ _ROW: Any = make_dataclass(
     "ScoreRow",
     [(field.name, _KINDS[field.type] | None if field.nullable else _KINDS[field.type]) for field in _SCORE_COLUMNS],
 )
-"""The same as a dataclass."""
+"""The score columns as a dataclass, to check finished lines."""
 _FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequence[_ROW])])
 
 
@@ -93,7 +93,7 @@ class ScoreFiles:
 
     @property
     def unfinished(self) -> ResumableOutput:
-        """What a killed run leaves."""
+        """The unfinished output that a killed run leaves."""
         return ResumableOutput(self.out.with_suffix(".partial.json"), (self.finished,))
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:

@@ -1,4 +1,4 @@
-"""Turn a group's text or token ids into sequences that can be scored, or say why one cannot."""
+"""Turn a group's texts or token ids into sequences to score, or say why one cannot be scored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

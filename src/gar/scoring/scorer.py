@@ -28,29 +28,29 @@ SCORER = Engine(
     estimators={"group": ()},
     separates=frozenset({"group"}),
 )
-"""A scorer sees the groups of one call: no data set, no judge, no loss, and no batch to whiten over."""
+"""A scorer sees only the groups of one call: no data set, no judge, no loss, and no batch to whiten over."""
 
 
 class GarScorer:
     """Scores groups of responses against expert solutions with the gradients of a policy.
 
-    The model is used as it is, on its device and in its dtype, without gradients and in evaluation mode; modes are
-    given back as they were. Its current weights count, so one scorer serves a whole training run. Under PEFT the
-    adapter counts as it is switched: `with model.disable_adapter(): scorer.score(...)` scores the model beneath. With
-    `signal.policy` "initial" the scorer keeps a frozen copy of the model as it is now, and that one counts.
+    The model is used as it is, on its device and in its dtype, without gradients and in evaluation mode; its modes are
+    restored. Each call uses the current weights, so one scorer serves a whole training run. Under PEFT an enabled
+    adapter is used: `with model.disable_adapter(): scorer.score(...)` scores the base model. With `signal.policy`
+    "initial" the scorer makes a frozen copy of the model and uses the copy.
 
     Args:
         model: A causal language model of transformers, with or without a PEFT adapter.
         tokenizer: Its tokenizer.
         method: Name of a method, or a method: `gar-grpo`, or any that needs neither a loss, a judge, a data set nor a
             whole batch (`SCORER.methods()`).
-        verifier: Judges responses against `ResponseGroup.answer`, for example `gar.verify.Verifier()`. None: every
-            group says itself which responses are `eligible`, and the whole response is scored unless `signal.span`
+        verifier: Checks responses against `ResponseGroup.answer`, for example `gar.verify.Verifier()`. None: every
+            group states which responses are `eligible`, and the whole response is scored unless `signal.span`
             is "think".
         signal: Which tokens are scored, and how; `max_batch_tokens` bounds the memory of a forward pass.
-        reward: From verdicts and alignment to rewards.
+        reward: How verdicts and alignments become rewards.
         advantage: Group normalisation; unset values are those of the variant `paper`: ddof 0, eps 1e-6.
-        score_all: Compute the alignment of every response, not only where a bonus is possible. Rewards stay the same.
+        score_all: Compute the alignment of every response, even where no bonus is possible. Rewards stay the same.
 
     Raises:
         ConfigError: A method that a scorer cannot run, or settings that another one switches off.
@@ -91,7 +91,7 @@ class GarScorer:
         self._reader = GroupReader(model, tokenizer, rule=rule, head_rows=len(self._parts.weight))
 
     def score(self, groups: Sequence[ResponseGroup], *, tokens: bool = False) -> list[ResponseScore]:
-        """Score whole groups. What is wrong with one response is said in its score; the others go on.
+        """Score whole groups. A fault of one response is reported in its score and does not affect the others.
 
         Args:
             groups: Responses by problem. Vectors of all of them exist at one time, so score a large file in parts.
@@ -114,9 +114,9 @@ class GarScorer:
         anchors: list[list[TokenSequence]] = []
         for index, group in enumerate(groups):
             _check_group(group, index, has_verifier=self._verifier is not None)
-            mine = self._reader.read_group(group, index)
-            rows += mine
-            anchors.append(self._reader.read_anchors(group, mine) if self._shaping.method.needs_alignment else [])
+            group_rows = self._reader.read_group(group, index)
+            rows += group_rows
+            anchors.append(self._reader.read_anchors(group, group_rows) if self._shaping.method.needs_alignment else [])
         if not rows:
             return []
         self._verify(groups, rows)
@@ -138,7 +138,7 @@ class GarScorer:
     def _with_vectors(
         self, table: RewardTable, members: Sequence[TableRow], *, tokens: bool
     ) -> tuple[ShapedTable, Tensor, dict[int, list[float]]]:
-        """Rewards; norms of the means, NaN where none was computed; if asked, shares of tokens by response."""
+        """Rewards; norms of the means, NaN where none was computed; shares of tokens by response, if `tokens`."""
         signal, parts = self._shaping.signal, self._parts.gathered()
         plan = VectorPlan(members, table.needed, anchor_keep_fraction=signal.anchor_keep_fraction)
         norms = torch.full((len(members),), torch.nan, dtype=torch.float64)
@@ -165,7 +165,7 @@ class GarScorer:
         return norms.isfinite() & (norms >= NORM_FLOOR)
 
     def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse]) -> None:
-        """A verdict for each response: the group's own, or the verifier's."""
+        """Set the verdict of each response, from its group's `eligible` or from the verifier."""
         open_rows = []
         for row in rows:
             eligible = groups[row.group_index].eligible
@@ -255,7 +255,7 @@ def _table_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> TableRow:
 
 
 def _note_outcome(rows: Sequence[ReadResponse], needed: Tensor, scored: Tensor, norms: Tensor) -> None:
-    """How the signal of each response ended; `norms` are those of the mean vectors, NaN where none was computed."""
+    """Set the signal status of each response. `norms` of mean vectors are NaN where none was computed."""
     for i, row in enumerate(rows):
         if row.fault is not None:
             row.outcome = row.fault

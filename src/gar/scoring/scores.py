@@ -1,4 +1,4 @@
-"""What `GarScorer` takes and gives: frozen records."""
+"""Input and output records of `GarScorer`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,18 +29,19 @@ class SignalStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseGroup:
-    """The responses to one problem, all of them: bonus and advantage compare them with each other.
+    """All responses to one problem: bonus and advantage compare them with each other.
 
     Prompt, responses and anchors are text, or the token ids that a training loop has. Ids are used as they are. Text is
-    encoded as a policy meets it: the prompt as TRL does (chat messages by the chat template), then the response apart.
+    encoded as in training: the prompt as TRL does it (chat messages by the chat template), then the response
+    separately.
 
     Attributes:
-        prompt: What was answered.
-        responses: What was written, without or with trailing special tokens.
+        prompt: The prompt that was answered.
+        responses: The responses, without or with trailing special tokens.
         anchors: Expert solutions; the best cosine counts. Empty ones are left out; without any there is no bonus.
         answer: The gold answer, for the scorer's verifier.
         eligible: Your own judgement instead: which responses are right (and well formatted, if that matters to you).
-        id: Comes back in the scores.
+        id: Copied into the scores.
 
     Example: ResponseGroup(prompt="3+4=", responses=["7", "8"], anchors=["3+4 is 7"], answer="7")
     """
@@ -55,7 +56,7 @@ class ResponseGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseScore:
-    """What GAR says of one response.
+    """The score of one response.
 
     Attributes:
         id: Identifier of its group.
@@ -73,11 +74,11 @@ class ResponseScore:
         bonus: `beta * max(0, alignment - mean of the group)`; with `advantage.bonus` separate, its share of the
             advantage.
         penalty: For bad format.
-        reward: `base + bonus + penalty`, or the penalty alone; without a separate bonus.
+        reward: `base + bonus + penalty`, or only the penalty; excludes a separate bonus.
         advantage: The reward after group normalisation.
         num_tokens: Tokens of the response, trailing special ones included.
         num_scored_tokens: Tokens that enter its vector.
-        detail: What was odd about it, in words; empty if nothing.
+        detail: Remarks in words; empty if there are none.
         tokens: Text of each token; None unless asked for.
         token_shares: Share of each token in the alignment, None outside the span; they add up to the alignment. None
             unless asked for, and unless `signal` is scored.

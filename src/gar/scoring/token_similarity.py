@@ -4,7 +4,7 @@
       some of its responses        -> vectors of their tokens
         each response, each anchor -> likeness, and each token's share in it; the best anchor counts
 
-The vectors held at one time take at most half of `signal.memory_bytes`, what is computed with them the other half.
+The vectors held at one time take at most half of `signal.memory_bytes`; computations with them take the other half.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +24,13 @@ from gar.shaping import AnchoredGroup, VectorPlan
 from gar.spans import TokenSequence
 
 _COPIES = {"match": 2, "ordered": 4, "sum": 7, "kernel": 5}
-"""Vectors per token that exist at one time: as they are, at unit length, and what each way needs besides."""
+"""Vectors per token that exist at one time: unscaled, at unit length, and the extra ones that a similarity needs."""
 _WITH_HIDDEN = ("sum", "kernel")
-"""Similarities of gradients and hidden states apart; the others compare u_t."""
+"""Similarities that read gradients and hidden states separately; the others compare u_t."""
 
 
 class TokenAlignments(NamedTuple):
-    """What `token_alignments` returns, by place of a response among the rows of the plan.
+    """Result of `token_alignments`, by row of the plan.
 
     Attributes:
         alignment: Float64 [rows] on the CPU: the best likeness, NaN where there is none.
@@ -50,10 +50,10 @@ class _TokenVectors(NamedTuple):
     hidden: Tensor | None = None
 
     def only(self, sequence: int) -> "_TokenVectors":
-        mine = self.tokens.response_index == sequence
-        index = torch.zeros(int(mine.sum()), dtype=torch.long, device=mine.device)
-        hidden = None if self.hidden is None else self.hidden[mine]
-        return _TokenVectors(ResponseTokens(self.tokens.vectors[mine], index, 1), hidden)
+        is_member = self.tokens.response_index == sequence
+        index = torch.zeros(int(is_member.sum()), dtype=torch.long, device=is_member.device)
+        hidden = None if self.hidden is None else self.hidden[is_member]
+        return _TokenVectors(ResponseTokens(self.tokens.vectors[is_member], index, 1), hidden)
 
     def means(self) -> Tensor:
         """Mean of u_t, float64 [sequences, hidden]."""
@@ -76,12 +76,12 @@ def token_alignments(
         parts: From `gar.models.families.find_parts`, with the head gathered.
         plan: Which responses and anchors.
         settings: `similarity` is not "mean".
-        hidden: Hidden states of the scored tokens of responses whose forward pass is made, [tokens, hidden], by place
-            among the rows. The others have a pass here, as in `signal_means`.
+        hidden: Known hidden states of the scored tokens of responses, [tokens, hidden], by row. The other responses
+            get a forward pass here, as in `signal_means`.
         shares: Also give shares of tokens; the kernel has none.
 
     Raises:
-        ConfigError: A response and its anchors do not fit into the limit of memory.
+        ConfigError: A response and its anchors do not fit into the memory limit.
         ValueError: As `signal_means`.
     """
     result = TokenAlignments(
@@ -115,10 +115,10 @@ def num_token_forwards(plan: VectorPlan, settings: SignalSettings, width: int, h
 
 
 def _room(settings: SignalSettings, width: int, group: AnchoredGroup) -> int:
-    """How many tokens of responses may have vectors at one time beside those of the group's anchors.
+    """Number of response tokens whose vectors fit into memory beside those of the group's anchors.
 
     Raises:
-        ConfigError: Fewer than those of its longest response.
+        ConfigError: The longest response does not fit.
     """
     per_token = 2 * 4 * width * _COPIES[settings.similarity]  # the other half of the memory is for products
     num_anchor_tokens = sum(len(anchor.positions) for anchor in group.anchors)
@@ -146,7 +146,7 @@ def _anchor_vectors(
 def _batches(
     parts: ModelParts, group: AnchoredGroup, settings: SignalSettings, room: int, hidden: Mapping[int, Tensor]
 ) -> Iterator[tuple[list[int], ScoredTokens]]:
-    """Places of some of the group's responses, and their tokens: of those with hidden states first."""
+    """Yield row indices of responses, and their tokens: first those with known hidden states."""
     known = [i for i in group.responses if i in hidden]
     for batch in batches_by_length([len(hidden[i]) for i in known], room):
         members = [known[j] for j in batch]
@@ -175,7 +175,7 @@ def _vectors(parts: ModelParts, tokens: ScoredTokens, settings: SignalSettings) 
 def _best_anchor(
     responses: _TokenVectors, anchors: Sequence[_TokenVectors], settings: SignalSettings, *, shares: bool
 ) -> tuple[Tensor, Tensor]:
-    """The best likeness of each response, NaN where it has none, and the shares of all tokens in it."""
+    """The best likeness of each response, NaN where there is none, and the share of each token in it."""
     pairs = [_compare(responses, anchor, settings, shares=shares) for anchor in anchors]
     values, token_shares = (torch.stack(tensors) for tensors in zip(*pairs, strict=True))
     best = values.nan_to_num(nan=-torch.inf).argmax(0)
@@ -200,8 +200,9 @@ def _compare(
         token_shares = ordered_match_shares(tokens, others, memory_bytes=memory_bytes) if shares else nothing
         return ordered.recall.where(ordered.scored, torch.nan), token_shares
     match = token_match(tokens, others, memory_bytes=memory_bytes)
-    recall, precision = (match.recall, match.recall_shares), (match.precision, match.precision_shares)
-    choices = {"recall": recall, "precision": precision}
-    choices["f"] = ((recall[0] + precision[0]) / 2, (recall[1] + precision[1]) / 2)
-    values, token_shares = choices[settings.match]
+    values, token_shares = {
+        "recall": (match.recall, match.recall_shares),
+        "precision": (match.precision, match.precision_shares),
+        "f": (match.f_score, (match.recall_shares + match.precision_shares) / 2),
+    }[settings.match]
     return values.where(match.scored, torch.nan), token_shares

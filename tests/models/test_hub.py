@@ -38,7 +38,7 @@ def test_check_model_name_refuses_folders_and_files_without_a_model(tmp_path):
     assert refusal(str(tmp_path / "run")).endswith(f"so it holds no model. Its model is in {tmp_path}/run/model.")
     (tmp_path / "a.bin").touch()
     assert "'a.bin' is a file, expected a folder" in refusal("a.bin")
-    assert "there is no folder 'x/y/z', and no Hub id looks like this." in refusal("x/y/z")
+    assert "there is no folder 'x/y/z', and this is not the form of a Hub id." in refusal("x/y/z")
 
 
 def test_check_model_name_offline_names_the_nearest_in_the_cache(tmp_path):

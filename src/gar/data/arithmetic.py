@@ -11,7 +11,7 @@ exists in two *wordings*, which differ token by token and never change the metho
     padded, symbols         [ = 7 _ _ _ ; = 9 _ _ _ ; = 7 _ _ _ ]
     padded-guess, symbols   [ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]
 
-A *task* says which methods its policy knows, and which of them the expert takes; `TASKS` has the three of them.
+A *task* defines the methods that its policy knows, and the one that the expert uses; `TASKS` has three.
 Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
 """
 
@@ -29,7 +29,7 @@ Split = Literal["train", "test", "harder"]
 SolutionMethod = Literal["stepwise", "running", "guess", "prefix", "padded", "padded-guess"]
 Wording = Literal["symbols", "words"]
 Role = Literal["expert", "habit", "guess"]
-"""What a method is to a problem: the expert's, the one that the base model is used to, or no work at all."""
+"""Role of a method in a problem: the expert's method, the base model's habit, or a guess without work."""
 
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -55,7 +55,7 @@ _FORMS: Mapping[SolutionMethod, tuple[str | None, str]] = {
     "padded": ("= {value} _ _ _", "= {value} _ _ _"),
     "padded-guess": ("? ? ? = ?", "? ? ? = {value}"),
 }
-"""How each step before the last one is written, None where it is not, and the last one."""
+"""Form of every step before the last (None: not written), and form of the last step."""
 
 _SYMBOL_OF = {word: symbol for symbol, word in WORD_OF.items()}
 _CHAIN = re.compile(r"\d(?:[-+*]\d)+=")
@@ -63,7 +63,7 @@ _TOKEN = re.compile(r"</?[a-z]+>|[a-z]+|\S")
 
 
 def _pattern(earlier: str | None, last: str) -> re.Pattern[str]:
-    """What a working of a form looks like without spaces."""
+    """Pattern of a working in this form, without spaces."""
 
     def step(form: str) -> str:
         escaped = re.escape(form.replace(" ", "")).replace(r"\{operator\}", "[-+*]")
@@ -78,14 +78,14 @@ _PATTERNS: Mapping[SolutionMethod, re.Pattern[str]] = {method: _pattern(*form) f
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedTask:
-    """Which methods there are, and which one the expert takes. `docs/embedded-task.md` has the base model's habits.
+    """The methods of a task, and the expert's. `docs/embedded-task.md` has the base model's habits.
 
     Attributes:
         name: As `--data.source` takes it.
-        summary: One line for people.
+        summary: One line for users.
         methods: The expert's method, the base model's habit, and a guess.
         swaps: Whether the first two change places in a problem that begins with an even digit.
-        expert_wordings: What the wording of an expert solution is drawn from.
+        expert_wordings: Wordings to draw from for the expert solutions.
         seed: Seed of the problems.
     """
 
@@ -254,8 +254,8 @@ def draw_values(
     Args:
         problem: A problem of this task.
         rng: Source of the draws.
-        slip_fraction: How often a value is replaced by another digit, uniformly.
-        habit_fraction: How often a subtraction below zero is reversed: `3-7` becomes 4 instead of 6.
+        slip_fraction: Share of values that are replaced by another digit, drawn uniformly.
+        habit_fraction: Share of subtractions below zero that are reversed: `3-7` becomes 4 instead of 6.
 
     Returns:
         One value per operation, and which of them are slips.

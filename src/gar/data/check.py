@@ -1,4 +1,4 @@
-"""Look at a data source before a run: what would be loaded, what would be dropped, and what looks wrong.
+"""Check a data source before a run: what would be loaded, what would be dropped, and what looks wrong.
 
 One pass in bounded memory: counts, a hash per prompt and id, token lengths, and a few examples of everything found.
 """
@@ -28,19 +28,19 @@ UNCLEAR = "unclear"
 _BATCH_PROBLEMS = 512
 # Both spellings in use: <think> (the default) and <|think|> (the released code's).
 _TAG = re.compile(r"<\|?/?(?:think|answer)\|?>")
-# What `parse_response` reads as a final answer; without it the last number of a text is only a guess.
+# Marks of a final answer for `parse_response`; without one, the last number of a text is only a guess.
 _STATED = re.compile(r"\\boxed|\\fbox|####|\banswer\b|^\W*A:", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(kw_only=True, slots=True)
 class Occurrences:
-    """How often something was found, and where for the first few times."""
+    """Number of findings of one kind, and the places of the first few."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
     def add(self, example: object) -> None:
-        """Count one more."""
+        """Count a finding."""
         self.count += 1
         if len(self.examples) < NUM_EXAMPLES:
             self.examples.append(str(example))
@@ -48,7 +48,7 @@ class Occurrences:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lengths:
-    """Token counts of a number of texts.
+    """Distribution of the token counts of texts.
 
     Example: Lengths(num_texts=2000, min=14, median=45, p90=82, p99=117, max=191)
     """
@@ -63,7 +63,7 @@ class Lengths:
 
 @dataclass(kw_only=True, slots=True)
 class DataReport:
-    """What a source holds. `errors` are what `load_problems` refuses; the rest is for the reader to judge.
+    """Contents of a source. `load_problems` refuses the `errors`; the user judges the rest.
 
     `prompts_with_tags` are harmless: spans and formats are looked for in the response's own tokens, never in a prompt.
     `comparisons` counts expert solutions by how their own final answer compares with the gold answer: a verification
@@ -84,7 +84,7 @@ class DataReport:
     anchor_tokens: Lengths | None = None
 
     def verdict(self) -> tuple[Usability, str]:
-        """What the source is good for, and why."""
+        """How usable the source is, and why."""
         num_compared = sum(finding.count for finding in self.comparisons.values())
         unreadable, wrong = (self.comparisons.get(status, Occurrences()) for status in (Status.ERROR, Status.WRONG))
         if self.errors.count:
@@ -140,7 +140,7 @@ def check_problems(
 
 
 def _counted(reader: ProblemReader, report: DataReport) -> Iterator[tuple[str, Problem]]:
-    """The problems of a source and where they stand. What can be counted row by row goes into the report."""
+    """Yield the problems of a source with their places, and count rows in the report."""
     ids, prompts = set[int](), set[int]()
     try:
         for place, item in reader:

@@ -40,9 +40,9 @@ class Layout:
         anchors: Columns of the expert solution; the first that is not empty counts.
         id: Column of the problem's id; it may be missing.
         source: Column of the name of the problem's source; it may be missing.
-        answer_of: Makes the answer of the column's text. A row whose answer is "" is dropped.
-        anchor_of: Makes the expert solution of the column's text.
-        refusal: Why a row is unusable by its own data set's account, or "".
+        answer_of: Extracts the answer from the column's text. A row whose answer is "" is dropped.
+        anchor_of: Extracts the expert solution from the column's text.
+        refusal: Why a row is unusable according to its own data set, or "".
         no_answer: The reason that is counted for a dropped row without an answer.
 
     Example: Layout(name="gsm8k", prompt="question", answer="answer", anchors=("answer",), answer_of=_after_hashes, ...)
@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Columns without which the layout does not apply. In other people's layouts the solution is one of them."""
+        """Columns without which the layout does not apply. All layouts but `gar` require the solution."""
         columns = (self.prompt, self.answer) if self.name == "gar" else (self.prompt, self.answer, *self.anchors)
         return tuple(dict.fromkeys(columns))
 
@@ -116,7 +116,7 @@ _GSM8K = Layout(
     no_answer="nothing after #### in the answer",
 )
 
-# The first layout whose required columns are all there is chosen, so the narrower ones stand before the wider ones.
+# The first layout whose required columns all exist is chosen, so narrower layouts come before wider ones.
 LAYOUTS = (
     Layout(name="gar", prompt="prompt", answer="answer", anchors=("expert_solution",)),
     Layout(
@@ -193,9 +193,10 @@ def _missing_columns(layout: Layout, columns: Collection[str], source: str) -> D
             + (f", did you mean {nearest[0]!r}?" if nearest else "." if column in flags else "")
             + (f" Name it with {flags[column]}" if column in flags else "")
         )
-    known = "; ".join(f"{one.name}: {', '.join(one.required)}" for one in LAYOUTS if one.name != "gsm8k-annotated")
+    listed = (known for known in LAYOUTS if known.name != "gsm8k-annotated")
+    names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in listed)
     return DataError(
-        f"{source}: {'. '.join(advice)}. Found {', '.join(map(repr, columns)) or 'no columns'}. Known layouts: {known}."
+        f"{source}: {'. '.join(advice)}. Found {', '.join(map(repr, columns)) or 'no columns'}. Known layouts: {names}."
     )
 
 
@@ -205,7 +206,7 @@ def read_problem(row: Row, layout: Layout, *, place: str, default_id: str, defau
     Args:
         row: One row of the source.
         layout: From `choose_layout`.
-        place: Where the row stands, for errors: "train.jsonl:17".
+        place: Place of the row, for errors: "train.jsonl:17".
         default_id: The problem's id where the row has no `id`.
         default_source: The problem's source where the row has no `source`.
 
@@ -231,10 +232,10 @@ def read_problem(row: Row, layout: Layout, *, place: str, default_id: str, defau
 
 
 def column_value(row: Row, column: str, place: str | None = None) -> Any:
-    """What a row has in a column, or in a field of a column that holds objects: `a.b`. None where there is nothing.
+    """The value of a column, or of a field of a column that holds objects: `a.b`. None if it is missing.
 
     Raises:
-        DataError: There is no such column, and a `place` is given to say so.
+        DataError: The column is missing, and `place` is given.
     """
     value: Any = row
     rest = column

@@ -27,7 +27,7 @@ Refusal = Callable[[Problem], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subset:
-    """A drawn subset, and what became of every row.
+    """A drawn subset, and the counts of all other rows.
 
     `dropped` counts rows by reason over the whole source. `set_aside` counts problems that were too long or that
     repeat a prompt, but only among those that could still be drawn: the source may hold more.
@@ -151,7 +151,7 @@ def write_problems(problems: Sequence[Problem], path: Path) -> None:
 
     Raises:
         ConfigError: The suffix is neither `.jsonl` nor `.parquet`, or Parquet cannot hold this mixture of prompts.
-        RecordError: The disk is full or the folder cannot be written. An older file of that name stays as it was.
+        RecordError: The disk is full or the folder cannot be written. An older file of that name is unchanged.
     """
     check_suffix(path)
     if path.suffix == ".jsonl":

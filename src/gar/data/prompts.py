@@ -117,10 +117,10 @@ def _encode(prompts: list[Prompt], is_text: bool, tokenizer: Any) -> list[list[i
     return encoded["input_ids"]
 
 
-def _require_chat_template(tokenizer: Any, what: str) -> None:
+def _require_chat_template(tokenizer: Any, subject: str) -> None:
     if not tokenizer.chat_template:
         raise ModelError(
-            f"{what} is given as chat messages, and the tokenizer has no chat template. "
+            f"{subject} is given as chat messages, and the tokenizer has no chat template. "
             "Give it as text, or use the tokenizer of an instruction-tuned model."
         )
 

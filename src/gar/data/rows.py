@@ -90,8 +90,8 @@ def check_source(source: str) -> None:
     """Refuse what cannot be a data source by its name and kind, without reading it.
 
     Raises:
-        DataError: There is no such file; a file of an unknown kind; a folder of runs, without data files, or of so many
-            files that one cannot be sure what would be read.
+        DataError: There is no such file; a file of an unknown kind; a folder of runs, without data files, or with so
+            many files that it is unclear which to read.
     """
     path = Path(source)
     if path.is_dir():
@@ -113,8 +113,8 @@ def _check_folder(path: Path, source: str) -> None:
         raise DataError(f"{source}: cannot be read: Is a directory.")
     runs = [record.parent for record in (path / "run.json", *sorted(path.glob("*/run.json"))) if record.is_file()]
     if runs:
-        what = "a run folder" if runs[0] == path else f"a folder of runs, for example {runs[0].name}"
-        raise DataError(f"{source}: {what}, not a data set. To go on with a run: gar train --resume {runs[0]}")
+        kind = "a run folder" if runs[0] == path else f"a folder of runs, for example {runs[0].name}"
+        raise DataError(f"{source}: {kind}, not a data set. To resume a run: gar train --resume {runs[0]}")
     names = list(islice((name for *_, names in os.walk(path) for name in names), _MOST_FILES + 1))
     kinds = Counter(Path(name).suffix for name in names)
     if len(names) > _MOST_FILES:

@@ -28,7 +28,7 @@ def load_run_problems(settings: DataSettings) -> LoadedProblems:
 
 
 def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str, Problem]:
-    """Find problems of a run by id. Reads only as far as needed, and ignores bad rows.
+    """Find problems of a run by id. Reading stops when all are found; bad rows are ignored.
 
     Returns:
         The problems that the source has, by id.
@@ -48,7 +48,7 @@ def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str,
 
 
 def evaluation_data(data: DataSettings, source: str) -> DataSettings:
-    """Where the problems of an evaluation set are: as those of the run, but for the source, or a generated split."""
+    """Data settings of an evaluation set: the run's, with another source or another split of a generated task."""
     if source not in get_args(Split) or Path(source).exists():
         return data.model_copy(update={"source": source})
     return data.model_copy(

@@ -45,7 +45,7 @@ _LARGEST = 99
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation on the value so far: `- 5` leaves `pens`. Units are plural."""
+    """One operation on the value so far, and the unit of its result. Units are plural."""
 
     operator: str
     number: int
@@ -131,10 +131,10 @@ def _draw(rng: random.Random, num_steps: int) -> Story:
     sold = rng.random() < 0.5 and (num_steps > 2 or not grouped)
     first, steps, sentences = rng.randint(3, 40), [], []
     if grouped:
-        first, each, holder = rng.randint(2, 9), rng.randint(2, 9), rng.choice(_HOLDERS)
+        first, size, holder = rng.randint(2, 9), rng.randint(2, 9), rng.choice(_HOLDERS)
         holders = "boxes" if holder == "box" else f"{holder}s"
-        sentences.append(f"{name} has {first} {holders} with {each} {things} in each.")
-        steps.append(Step("*", each, things))
+        sentences.append(f"{name} has {first} {holders} with {size} {things} in each.")
+        steps.append(Step("*", size, things))
     else:
         sentences.append(f"{name} has {first} {things}.")
     while len(steps) < num_steps - sold:

@@ -85,7 +85,7 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
     if is_adapted(model):
         raise ConfigError(
             "adapter.rank asks for a new adapter, but the model in model.path is one already. Leave adapter.rank out "
-            "to go on training it, or merge it first: a run leaves the merged model in RUN/model."
+            "to continue its training, or merge it first: a run leaves the merged model in RUN/model."
         )
     _check_names(model, settings)
     try:
@@ -93,8 +93,8 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
             warnings.simplefilter("ignore")  # the trainer adds the adapter again, and then they are shown
             adapted = import_peft().get_peft_model(model, config)
     except ValueError as error:
-        words = " ".join(str(error).split())[:200]
-        raise ConfigError(f"PEFT refuses the adapter section (expected are linear layers): {words}") from error
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"PEFT refuses the adapter section (it expects linear layers): {reason}") from error
     try:
         _check_parts(adapted)
     finally:
@@ -114,7 +114,7 @@ def _check_parts(model: Any) -> None:
 
 
 def _check_names(model: Any, settings: AdapterSettings) -> None:
-    """Check every name, where PEFT is content with one. It matches whole names, but any suffix of modules to save."""
+    """Check that every name matches; PEFT is satisfied if one does. For modules_to_save it matches any suffix."""
     modules = [name for name, _ in model.named_modules()]
     parameters = [name for name, _ in model.named_parameters()]
     targets = () if settings.target_modules == ("all-linear",) else settings.target_modules
@@ -136,7 +136,7 @@ def _nearest(name: str, paths: Iterable[str]) -> str:
     return did_you_mean(name, ends) or f" It has {', '.join(list(ends)[:20])}."
 
 
-# From and to disk.
+# Load and save.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
 
     Raises:
         ConfigError: peft is not installed.
-        ModelError: The adapter does not fit the base model, or is none on its layers.
+        ModelError: The adapter does not fit the base model, or does not act on its layers.
     """
     peft = import_peft()
     with _misfits(files):
@@ -220,9 +220,9 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
         config.base_model_name_or_path = None  # get_peft_model fills in where the base was found
         model = peft.get_peft_model(base, config)
         report = model.load_adapter(str(files.folder), "default", is_trainable=True)
-    for what, keys in (("lacks", report.missing_keys), ("has in excess", report.unexpected_keys)):
+    for verb, keys in (("lacks", report.missing_keys), ("has in excess", report.unexpected_keys)):
         if keys:
-            raise ModelError(_misfit(files, f"it {what} {len(keys)} weights, among them {', '.join(sorted(keys)[:3])}"))
+            raise ModelError(_misfit(files, f"it {verb} {len(keys)} weights, among them {', '.join(sorted(keys)[:3])}"))
     return model
 
 

@@ -1,4 +1,4 @@
-"""Capture hidden states of forward passes that others make."""
+"""Capture hidden states of forward passes that are made elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ class GenerationStates:
             self._columns.append(hidden[:, -1:].clone())  # a view would keep the states of the prompt
 
     def stacked(self, num_rows: int, num_tokens: int) -> Tensor | None:
-        """[rows, tokens, hidden], where column t predicts token t; None where they are not those of one `generate`."""
+        """[rows, tokens, hidden], where column t predicts token t; None where they do not come from one `generate`."""
         shapes = {column.shape for column in self._columns}
         if len(self._columns) != num_tokens or len(shapes) != 1 or self._columns[0].shape[0] != num_rows:
             return None

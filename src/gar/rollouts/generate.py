@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from gar.errors import DataError, ModelError
-from gar.spans import special_ids, without_trailing_special
+from gar.spans import context_of, special_ids, without_trailing_special
 from gar.types import Prompt, Tags
 
 PROGRESS_DELAY_SECONDS = 2.0
@@ -97,7 +97,7 @@ def generate_responses(
         temperature: Divides the logits.
         top_p: Probability mass that is sampled from.
         batch_size: Responses generated at one time.
-        seed: Seed of the sampling.
+        seed: Seed for sampling.
         tags: Markers that stay in the text even where they are special tokens.
         generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
             those above.
@@ -116,12 +116,12 @@ def generate_responses(
             raise ValueError(f"{name} must be at least 1, got {value}")
     if not temperature > 0 or not 0 < top_p <= 1:
         raise ValueError(f"temperature must be positive and top_p in (0, 1], got {temperature} and {top_p}")
-    further = dict(generation_kwargs or {})
-    end_ids = _end_ids(model, tokenizer, further.get("eos_token_id"))
-    max_new_tokens = further.get("max_new_tokens", max_new_tokens)
+    overrides = dict(generation_kwargs or {})
+    end_ids = _end_ids(model, tokenizer, overrides.get("eos_token_id"))
+    max_new_tokens = overrides.get("max_new_tokens", max_new_tokens)
     stripped = special_ids(tokenizer, tags or Tags()) | set(end_ids)
     check_prompts(model, tokenizer, prompt_ids, max_new_tokens)
-    chosen = {
+    defaults = {
         "do_sample": True,
         "temperature": temperature,
         "top_p": top_p,
@@ -130,7 +130,7 @@ def generate_responses(
         "pad_token_id": end_ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
         "use_cache": True,
     }
-    config = GenerationConfig(**(chosen | further | {"eos_token_id": end_ids}), disable_compile=True)
+    config = GenerationConfig(**(defaults | overrides | {"eos_token_id": end_ids}), disable_compile=True)
     # Longest first: rows of a batch have similar lengths, and a lack of memory shows in the first batch.
     longest_first = sorted(range(len(prompt_ids)), key=lambda i: -len(prompt_ids[i]))
     rows = [i for i in longest_first for _ in range(num_samples)]
@@ -168,7 +168,7 @@ def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | N
 
 def context_length(model: Any) -> int | None:
     """Context length of a model in tokens; None where its configuration sets no limit."""
-    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return context_of(model.config)
 
 
 def check_prompts(
@@ -202,7 +202,7 @@ def _generation_state(model: PreTrainedModel, config: GenerationConfig, seed: in
     """
     # Only PEFT's models have it; pyright takes the attribute for a module.
     owner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # pyright: ignore
-    own_config = owner.generation_config
+    original = owner.generation_config
     training = [module for module in model.modules() if module.training]
     device = model.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -215,7 +215,7 @@ def _generation_state(model: PreTrainedModel, config: GenerationConfig, seed: in
         try:
             yield
         finally:
-            owner.generation_config = own_config
+            owner.generation_config = original
             for module in training:
                 module.training = True
 

@@ -83,7 +83,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
     * A sentence is read where it states exactly one value (`The answer is 18.`, `She has 18 apples left`).
     * Arithmetic must be done: `9*2` and `\binom{18}{1}` are not 18. An operation that the gold answer has too may stay
       (`\sqrt{12}` for `2\sqrt{3}`), but not in an expression that is copied from the prompt.
-    * Exact values must be equal; a decimal may differ from a gold answer that is no integer by 2e-6 relative.
+    * Exact values must be equal; a decimal may differ from a gold answer that is not an integer by 2e-6 relative.
     * A hedge (`about 18`), a denial (`not 18`), or more values than the gold answer has (`3 or 7` for 3) is UNPARSED.
       For a gold answer of several values `3 or 7` is the set {3, 7}.
     * The rest is math-verify's judgement of the whole answer.
@@ -298,7 +298,7 @@ def _has_letters(text: str) -> bool:
 
 
 def _prose_words(text: str) -> list[str]:
-    """The words of a text that is prose. Letters with a vowel and not in alphabetical order are no product `abc`."""
+    """The words of a text that is prose. Letters with a vowel and not in alphabetical order are not a product `abc`."""
     words = plain_words(text)
     prose = any(len(word) > 2 and re.search("[aeiou]", word) and list(word) != sorted(word) for word in words)
     return words if prose else []

@@ -62,7 +62,7 @@ def custom_grader(grader: Grader | str, *, pass_grade: float = 1.0) -> CustomGra
         why = f"{type(error).__name__}: {error}"
     raise ConfigError(
         f"the verifier {grader!r} cannot be sent to worker processes: {why}. "
-        "Define it at the top level of a module of its own; a lambda or an inner function will not do"
+        "Define it at the top level of a module that can be imported; a lambda or an inner function will not do"
     )
 
 

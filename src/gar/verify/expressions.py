@@ -1,9 +1,9 @@
-r"""Expressions: what math-verify's grammar makes of a text, and whether two of them are equal.
+r"""Expressions: parse a text by math-verify's grammar, and compare two of them.
 
 math-verify compares decimals to six places after the point, so that 0.0 is 1/20!, and drops differences below 1e-15.
 This module compares numbers itself: exact values exactly, decimals to a relative `DECIMAL_TOLERANCE`. math-verify
-compares sets, tuples and intervals, and this module then compares their numbers one by one. The rest is math-verify's
-judgement alone.
+compares sets, tuples and intervals, and this module then compares their numbers one by one. The rest is left to
+math-verify.
 
 Importing this module imports SymPy, which takes half a second: only worker processes should.
 """
@@ -81,7 +81,7 @@ def parse(text: str) -> Parsed:
         try:
             value = converter.parse(latex)
         except Exception:
-            continue  # it is no expression
+            continue  # not an expression
         if isinstance(value, sympy.Basic | sympy.MatrixBase):
             return Parsed(normal, value, converter.tree)
     return Parsed(normal)

@@ -215,7 +215,7 @@ def _terms(node: Tree) -> Iterator[Tree]:
 
 
 def _factors(node: Tree, below: bool = False) -> Iterator[tuple[Tree, bool]]:
-    """The factors of a product, and whether each stands below the line."""
+    """The factors of a product, and whether each is in the denominator."""
     node = _collapsed(node)
     if number(node) is not None or _rule(node) not in _PRODUCTS | _GROUPS:
         yield node, below

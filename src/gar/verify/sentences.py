@@ -46,7 +46,7 @@ _A_NUMBER = (
     r"(?:[0-9]+ +)?[0-9]+/[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
     r"|[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,4})?|\.[0-9]+"
 )
-# Between a space, bracket or equals sign and what is no letter, digit or operator.
+# Between a space, bracket or equals sign and anything but a letter, digit or operator.
 _NUMBER = re.compile(
     rf"(?:(?<=[ (=:])|^)(?P<value>-?(?:\\?[$€£¥])?-?(?:{_A_NUMBER})(?: ?\\?%| percent\b)?)\$?"
     r"(?=[ ,.;:!)]|$)(?!\.[0-9]| *[-+*/^=_(])"

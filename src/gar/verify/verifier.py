@@ -137,8 +137,8 @@ class Verifier:
         """Compare answers: equal ones once, and in the pool only those that need a parser."""
         items = [(answer or "", gold, prompt) for answer, gold, prompt in zip(answers, golds, prompts, strict=True)]
         graded = {item: grade_exactly(*item) if item[0] else NO_ANSWER for item in set(items)}
-        hard = [item for item in dict.fromkeys(items) if graded[item] is None]
-        graded.update(zip(hard, self._pool.run(hard), strict=True))
+        unclear = [item for item in dict.fromkeys(items) if graded[item] is None]
+        graded.update(zip(unclear, self._pool.run(unclear), strict=True))
         return [outcome for item in items if (outcome := graded[item]) is not None]
 
     def _verdict(self, form: ParsedResponse, graded: Graded) -> Verdict:

@@ -49,7 +49,7 @@ class _Worker:
     connection: Connection
     deadline: float  # for its start, then for its item
     ready: bool = False
-    index: int | None = None  # which item it works on
+    index: int | None = None  # of its current item
     limit_seconds: float = START_SECONDS  # for its item
 
 
@@ -180,7 +180,7 @@ class WorkerPool:
         self._collect(batch)
 
     def _replace_keeper(self, batch: _Batch, error: WorkerError) -> None:
-        """Start again, and try the items that the killed keeper's workers had."""
+        """Start again, and retry the items of the killed keeper's workers."""
         batch.num_losses += 1
         if batch.num_losses > MOST_LOSSES:
             raise WorkerError(str(error))
@@ -199,13 +199,13 @@ class WorkerPool:
         if self._keeper is None:
             self._keeper = _Keeper(self._setup)
         while len(self._workers) < min(self._num_workers, num_wanted):
-            ours, theirs = socket.socketpair()
-            with theirs:
+            pool_end, worker_end = socket.socketpair()
+            with worker_end:
                 # A worker that does not read must not block the pool.
                 limit = struct.pack("ll", int(self._timeout_seconds), int(self._timeout_seconds % 1 * 1e6) + 1)
-                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-                connection = Connection(ours.detach())
-                pid = self._keeper.ask(None, theirs.fileno())
+                pool_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+                connection = Connection(pool_end.detach())
+                pid = self._keeper.ask(None, worker_end.fileno())
             self._workers.append(_Worker(pid, connection, deadline=time.monotonic() + START_SECONDS))
 
     def _hand_out(self, batch: _Batch) -> None:
@@ -306,12 +306,12 @@ class _Keeper:
     """The pool's side of a keeper process, which stops at the latest when this object or the interpreter ends."""
 
     def __init__(self, setup: Setup) -> None:
-        self._control, theirs = Pipe()
-        start = f"import sys; sys.path[:] = {sys.path!r}; from gar.verify.keeper import main; main({theirs.fileno()})"
-        with theirs:
+        self._control, keeper_end = Pipe()
+        serve = f"from gar.verify.keeper import main; main({keeper_end.fileno()})"
+        with keeper_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", start],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {serve}"],
+                pass_fds=[keeper_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C in a terminal must not reach it
             )
@@ -321,7 +321,7 @@ class _Keeper:
             self._control.send(setup)
 
     def usable(self) -> bool:
-        """Whether it is alive and belongs to this process, not to the one that forked this one."""
+        """Whether the keeper is alive and belongs to this process, not to a parent that forked it."""
         return os.getpid() == self._owner and self._process.poll() is None
 
     def ask(self, request: int | None, worker_fd: int = -1) -> int:
@@ -335,7 +335,7 @@ class _Keeper:
         except (EOFError, OSError):
             killed = self._process.wait(START_SECONDS) < 0
             raise (_KeeperKilledError if killed else WorkerError)(
-                f"{_KEEPER} died. A traceback of it, if there is one, is on the standard error stream"
+                f"{_KEEPER} died. Its traceback, if there is one, is on the standard error stream"
             ) from None
         raise WorkerError(f"{_KEEPER} did not answer within {START_SECONDS:g} s")
 

@@ -175,7 +175,7 @@ def test_what_has_no_initial_policy_is_refused(make_trainer):
     with pytest.raises(ConfigError, match="give the loaded model, got 'embedded'"):
         make_trainer(signal=INITIAL, model="embedded")
     for engine in (SLIME, VERL):
-        with pytest.raises(ConfigError, match=f"'initial', but {engine.name} has the current policy alone"):
+        with pytest.raises(ConfigError, match=f"'initial', but {engine.name} has only the current policy"):
             plan_shaping(engine, "gar-grpo", {"signal": INITIAL})
     changed = load_embedded()[0]
     with torch.no_grad():

@@ -499,7 +499,7 @@ def test_grad2reward_trains_and_leaves_its_judge_alone(make_trainer: TrainerFact
 
 
 def test_grad2reward_refuses_what_is_not_its_own(make_trainer: TrainerFactory):
-    with pytest.raises(ConfigError, match="grad2reward has advantages of its own, over the tokens of a group"):
+    with pytest.raises(ConfigError, match="grad2reward has its own advantages, over the tokens of a group"):
         make_trainer(method="grad2reward", judge=JUDGE, advantage=AdvantageSettings(estimator="reinforce-pp"))
     with pytest.raises(ModelError, match=r" True"):
         make_trainer(method="grad2reward")  # the embedded model has no such word

@@ -145,8 +145,8 @@ def test_the_kernel_reads_what_the_signal_settings_say():
         ("hidden-cosine", {"similarity": "kernel"}, "kind is 'hidden', but signal.similarity is 'kernel'"),
         ("gar-grpo", {"similarity": "kernel", "activation_threshold": 0.1}, "activation_threshold is 0.1, but"),
         ("gar-grpo", {"match": "f"}, "match is 'f', but signal.similarity is 'mean'"),
-        ("g2rl", {"similarity": "match"}, "similarity is 'match', but g2rl compares mean vectors alone"),
-        ("anchor-random", {"similarity": "kernel"}, "similarity is 'kernel', but anchor-random compares mean"),
+        ("g2rl", {"similarity": "match"}, "similarity is 'match', but g2rl compares only mean vectors"),
+        ("anchor-random", {"similarity": "kernel"}, "similarity is 'kernel', but anchor-random compares only mean"),
         ("hidden-cosine", {"kind": "gradient"}, "kind is 'gradient', but hidden-cosine is defined by 'hidden'"),
     ],
 )

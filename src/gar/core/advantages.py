@@ -73,7 +73,7 @@ def separate_bonuses(
     beta: float,
     noise_floor: float,
 ) -> Float[Tensor, " responses"]:
-    """Bonus on a scale of its own, to be added to advantages of the outcome: `c_i = beta z_i` on Q(x), 0 elsewhere.
+    """Bonus on its own scale, to be added to the advantages of the outcome: `c_i = beta z_i` on Q(x), 0 elsewhere.
 
     `z_i = (b_i - mean) / (sd + noise_floor)` with the mean and the population standard deviation of b over Q(x), cut to
     [-2, 2]. In a group with eligible and other responses, |c_i| is at most half the gap between the lowest advantage of
@@ -91,8 +91,7 @@ def separate_bonuses(
 
     Returns:
         One bonus per response in `advantages`' dtype, torch's default for integers and bool; computed in float64.
-        Exactly 0 where the b of a group are all
-        equal, and for the only member of Q(x).
+        Exactly 0 where the b of a group are all equal, and for the only member of Q(x).
 
     Raises:
         ValueError: Shapes differ, a value that is read is not finite, or `beta` or `noise_floor` is negative.
@@ -118,7 +117,7 @@ def separate_bonuses(
     bonuses = beta * (deviations / spreads.where(deviations != 0, 1.0)).clamp(-2, 2)
     outcomes = advantages.double()
     lowest = group_extremes(outcomes, group_index, eligible, "amin")
-    gaps = lowest - group_extremes(outcomes, group_index, ~eligible, "amax")  # inf where one of the two lacks
+    gaps = lowest - group_extremes(outcomes, group_index, ~eligible, "amax")  # inf where either set is empty
     bounds = gaps.clamp(min=0) / 2
     return as_given(torch.minimum(torch.maximum(bonuses, -bounds), bounds), advantages)
 
@@ -268,7 +267,10 @@ def group_token_advantages(
 
 
 def _whitened(values: Tensor, weights: Tensor, ddof: int, eps: float) -> Tensor:
-    """Each value counts `weights` times; 0 where that is 0. Shifted by the smallest, so that equal values give 0."""
+    """Whiten values that count `weights` times each; 0 where the weight is 0.
+
+    Values are shifted by the smallest one first, so that equal values give exactly 0.
+    """
     if ddof not in (0, 1) or not eps >= 0:
         raise ValueError(f"ddof must be 0 or 1 and eps not negative, got ddof={ddof}, eps={eps}")
     counted = weights > 0

@@ -60,7 +60,8 @@ def best_alignment_scores(
 ) -> BestAlignment:
     """Largest cosine of each response with the usable anchors of its group.
 
-    With one anchor per group this is `alignment_scores`. Several anchors: best cosine, as GAR's released code does.
+    With one anchor per group this is `alignment_scores`. With several, the best cosine counts, as in GAR's released
+    code.
 
     Args:
         vectors: Unit rows; a zero row has no signal.

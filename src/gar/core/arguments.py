@@ -75,7 +75,7 @@ class Signal(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """Limits on memory and precision. They change the result by rounding alone.
+    """Limits on memory and precision. They change the result only by rounding.
 
     Attributes:
         memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
@@ -89,7 +89,7 @@ class Budget(NamedTuple):
 
 
 def check_arguments(tokens: ScoredTokens, head: Head, signal: Signal) -> None:
-    """Refuse shapes that disagree, indices out of range and settings that are unknown, with a ValueError."""
+    """Raise a ValueError for shapes that disagree, indices out of range and unknown settings."""
     _check_tensors(tokens, head)
     _check_settings(head, signal, tokens.num_responses)
 
@@ -142,12 +142,12 @@ def _check_settings(head: Head, signal: Signal, num_responses: int) -> None:
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse what is not among the choices, with a ValueError."""
+    """Raise a ValueError for a value that is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def check_range(name: str, index: Tensor, size: int, hint: str) -> None:
-    """Refuse an index outside [0, size), with a ValueError."""
+    """Raise a ValueError for an index outside [0, size)."""
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= size):
         raise ValueError(f"{name} must lie in [0, {size}), got {int(index.min())} to {int(index.max())}. {hint}")

@@ -1,4 +1,4 @@
-"""Rules that the formulas share: shapes agree, values are finite, and a result has the dtype of its argument."""
+"""Rules that the formulas share: shapes agree, values are finite, and a result has its argument's dtype."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def check_shapes(shape: Sequence[int], **tensors: Tensor) -> None:
-    """Refuse a tensor that does not have the shape, by its argument's name.
+    """Check that each tensor has the shape. Keywords are the names of the arguments.
 
     Raises:
-        ValueError: The first such tensor, its shape, and the expected one.
+        ValueError: Names the first tensor with another shape, its shape and the expected one.
     """
     for name, tensor in tensors.items():
         if tuple(tensor.shape) != tuple(shape):
@@ -21,13 +21,13 @@ def check_finite(name: str, values: Tensor, counted: Tensor | None = None, *, hi
     """Refuse NaN and infinity among the counted values, shape [responses] or [responses, tokens].
 
     Raises:
-        ValueError: The first such value, its place, and the hint.
+        ValueError: Names the first such value, its position, and the hint.
     """
     bad = ~values.isfinite() if counted is None else ~values.isfinite() & counted
     if bool(bad.any()):
-        place = tuple(bad.nonzero()[0].tolist())
-        where = ", ".join(f"{word} {index}" for word, index in zip(("response", "token"), place, strict=False))
-        raise ValueError(f"{name} must be finite, got {values[place].item()} at {where}{hint}")
+        position = tuple(bad.nonzero()[0].tolist())
+        place = ", ".join(f"{axis} {index}" for axis, index in zip(("response", "token"), position, strict=False))
+        raise ValueError(f"{name} must be finite, got {values[position].item()} at {place}{hint}")
 
 
 def as_given(result: Tensor, argument: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from gar.core.arguments import Weighting
 
 TOKEN_NORM_FLOOR = 1e-30
-"""A token vector shorter than this has no direction that float32 can tell."""
+"""Below this norm, float32 cannot resolve the direction of a token vector."""
 
 
 class SoftmaxSums(NamedTuple):
@@ -52,11 +52,11 @@ class SoftmaxSums(NamedTuple):
         return self.complement[:, None] * (self.others - self.target_slopes[:, None] * target_rows)
 
     def unit_factors(self, target_rows: Tensor, activations: Tensor | None) -> Tensor:
-        """What scales `(others - slope_y W_y) * h` to the unit vector of u_t, [tokens]: `unit_tokens` without p_y.
+        """Factors that scale `(others - slope_y W_y) * h` to the unit vector of u_t, [tokens].
 
         Args:
             target_rows: W_y of each token.
-            activations: h, or None for the gradient alone.
+            activations: h; None for the kind "gradient".
         """
         directions = self.others - self.target_slopes[:, None] * target_rows
         if activations is not None:
@@ -74,11 +74,11 @@ def unit_tokens(vectors: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "token
                 [0.0000, 0.0000]])
     """
     largest = torch.linalg.vector_norm(vectors, torch.inf, dim=-1, keepdim=True)
-    scaled = vectors / largest.clamp(min=torch.finfo(vectors.dtype).tiny)  # or a certain token's squares underflow
+    scaled = vectors / largest.clamp(min=torch.finfo(vectors.dtype).tiny)  # a certain token's squares would underflow
     norms = scaled.norm(dim=-1, keepdim=True)
     return scaled.div_(norms).masked_fill_(norms * largest < TOKEN_NORM_FLOOR, 0.0)
 
 
 def weighted_tokens(vectors: Float[Tensor, "tokens hidden"], weighting: Weighting) -> Float[Tensor, "tokens hidden"]:
-    """What the mean is taken of: u_t, or with weighting "unit" its direction."""
+    """The vectors to average: u_t, or its direction under weighting "unit"."""
     return unit_tokens(vectors) if weighting == "unit" else vectors

@@ -16,7 +16,7 @@ def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generato
 
     Args:
         group_index: Which problem a row belongs to; any integers, any order.
-        generator: On the CPU, used once. The result depends on its state and the set of groups alone, not on the number
+        generator: On the CPU, used once. The result depends only on its state and the set of groups, not on the number
             or order of rows, and so not on ranks.
 
     Returns:

@@ -55,7 +55,7 @@ def add_response_sums(
     Args:
         sums: float64 [responses, hidden].
         chunk: Sums over the vocabulary for the chunk's tokens.
-        activations: h, float32 [tokens, hidden]; None for the gradient alone.
+        activations: h, float32 [tokens, hidden]; None for the kind "gradient".
         head: The head, without a soft-cap.
         targets: [tokens].
         response_index: [tokens].

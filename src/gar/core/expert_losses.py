@@ -12,13 +12,13 @@ def off_policy_token_losses(
 ) -> Float[Tensor, "responses tokens"]:
     """LUFFY's loss of tokens that the policy did not write: `-A p / (p + gamma)`, without a clip.
 
-    `p` is the token's probability under the policy. The gradient is that of `-A log p` times `gamma p / (p + gamma)^2`:
-    a token teaches most at `p = gamma`, and neither one that is sure nor one that is out of reach teaches much.
+    `p` is the token's probability under the policy. The gradient is that of `-A log p` times `gamma p / (p + gamma)^2`.
+    This factor is largest at `p = gamma`, and small for certain tokens and for very unlikely ones.
 
     Args:
         log_probs: Log-probabilities of the tokens under the policy.
         advantages: One per token, or one per solution with a last dimension of 1; no gradient flows through them.
-        gamma: Where a token teaches most.
+        gamma: Probability at which a token's gradient has its largest weight.
 
     Raises:
         ValueError: gamma is not positive.
@@ -32,7 +32,7 @@ def off_policy_token_losses(
     """
     if not gamma > 0:
         raise ValueError(f"gamma must be positive, got {gamma}")
-    # p / (p + gamma) = sigmoid(log p - log gamma), which stays exact where p has no digits left.
+    # p / (p + gamma) = sigmoid(log p - log gamma), which stays accurate for tiny p.
     return -advantages.detach() * torch.sigmoid(log_probs - log(gamma))
 
 

@@ -1,8 +1,8 @@
 """Gradient-activation vectors where the policy's logits exist already: one product with the head instead of two.
 
 A training engine that computes log-probabilities has three things at its LM head: the hidden states h, the raw logits
-z = W h + bias, and W. What is left is `W^T (p - e_y)`, one matrix product over the scored tokens. Logits are copied
-chunk by chunk, so that the engine's own stay as they are.
+z = W h + bias, and W. Only `W^T (p - e_y)` remains, one matrix product over the scored tokens. Logits are copied
+chunk by chunk, so the engine's logits are unchanged.
 """
 
 import torch
@@ -30,8 +30,8 @@ def means_from_logits(
 ) -> Float32[Tensor, "responses hidden"]:
     """Mean gradient-activation vector `s` of each response; `unit_rows` scales them to unit length.
 
-    Equals `gradient_activation_means`, as exactly as `raw_logits` are known: in bfloat16 they carry 8 bits, and so do
-    the probabilities that follow. Everything after them is float32, sums are float64.
+    Equals `gradient_activation_means` to the precision of `raw_logits`: in bfloat16 they carry 8 bits, and so do the
+    probabilities. Everything after them is float32, sums are float64.
 
     Args:
         tokens: The scored tokens of this rank.

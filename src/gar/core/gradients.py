@@ -1,10 +1,10 @@
 """Gradient-activation vectors: one vector summarising a sequence's gradient through the LM head.
 
 For a token y predicted from the hidden state h with logits z = W h, the gradient of the cross-entropy with respect to
-h is `W^T (p - e_y)`: no backward pass is needed. Times h elementwise, averaged over the sequence, scaled to unit
-length. Before scaling, entry j is the derivative of the sequence's mean loss with respect to a factor on dimension j of
-all its hidden states; it is not a gradient of the head's weights. Logits exist for one chunk of tokens and one tile of
-W at a time.
+h is `W^T (p - e_y)`: no backward pass is needed. It is multiplied by h elementwise, averaged over the sequence, and
+scaled to unit length. Before scaling, entry j is the derivative of the sequence's mean loss with respect to a factor on
+dimension j of all its hidden states; it is not a gradient of the head's weights. Logits exist for one chunk of tokens
+and one tile of W at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -153,29 +153,29 @@ def response_means(tokens: ScoredTokens, head: Head, signal: Signal, budget: Bud
     plan = make_plan(tokens.hidden, head, budget)
     hidden, _, index, num_responses = tokens
     kept = signal.kept(tokens)
-    competes = (kept < 1)[index]  # a token whose response keeps only its strongest
+    is_ranked = (kept < 1)[index]  # tokens of responses that keep only their strongest tokens
 
     sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
-    if plan.triton and signal.kind != "hidden" and signal.activation_threshold == 0 and not bool(competes.any()):
+    if plan.triton and signal.kind != "hidden" and signal.activation_threshold == 0 and not bool(is_ranked.any()):
         _add_fused(sums, tokens, head, signal, plan)
         return mean_rows(sums, torch.bincount(index, minlength=num_responses))
     norms = torch.zeros(len(hidden), dtype=plan.dtype, device=hidden.device)
     for rows, u in head_contributions(tokens, head, signal, plan):
         norms[rows] = u.norm(dim=-1)
         weighted = weighted_tokens(u, signal.weighting)
-        sums.index_add_(0, index[rows], weighted.double().masked_fill(competes[rows][:, None], 0.0))
-    chosen = torch.ones_like(competes)
-    if bool(competes.any()):
+        sums.index_add_(0, index[rows], weighted.double().masked_fill(is_ranked[rows][:, None], 0.0))
+    chosen = torch.ones_like(is_ranked)
+    if bool(is_ranked.any()):
         chosen = strongest_tokens(norms, index, kept)
-        again = (chosen & competes).nonzero()[:, 0]
-        for rows in again.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
+        strongest = (chosen & is_ranked).nonzero()[:, 0]
+        for rows in strongest.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
             ((_, u),) = head_contributions(tokens.at(rows), head, signal, plan)
             sums.index_add_(0, index[rows], weighted_tokens(u, signal.weighting).double())
     return mean_rows(sums, torch.bincount(index[chosen], minlength=num_responses))
 
 
 def mean_rows(sums: Tensor, counts: Tensor) -> Tensor:
-    """Sums over tokens divided by the numbers of tokens, float32; zero where there is none."""
+    """Sums over tokens divided by the numbers of tokens, float32; zero where there are no tokens."""
     return (sums / counts.clamp(min=1)[:, None]).float()
 
 
@@ -250,7 +250,7 @@ def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan) -> SoftmaxS
 
 
 def _add_fused(sums: Tensor, tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan) -> None:
-    """Add all u_t to their responses' sums. After the second product, one Triton kernel does it, without atomics."""
+    """Add all u_t to their responses' sums. One Triton kernel after the second product, without atomics."""
     from gar.core.cuda import add_response_sums
 
     for rows, h in _chunks(tokens.hidden, plan):

@@ -1,7 +1,7 @@
 """Sums over the vocabulary of an LM head, for a chunk of tokens and a tile of W's rows at a time.
 
 The logits never exist all at once. `Plan` sets the sizes of chunk and tile from the memory limit, and the dtype of the
-two matrix products. Results depend on it by rounding alone.
+two matrix products. It changes results only by rounding.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ REFERENCE_MARGIN = 20.0
 """Exponentials are taken relative to z_y + this margin, which saves the pass for the maximum."""
 
 _LARGE_HEAD = 2**24
-"""Smaller heads always use float32 products: these cost little there."""
+"""Smaller heads always use float32 products, which cost little."""
 
 _CPU_TOKENS, _CPU_TILE = 256, 2048
 """Tokens and rows whose float32 logits stay in a core's cache; fewer tokens would read W more often."""
@@ -59,8 +59,8 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
     products = dtype
     # float16 is left out: exp(z_v - z_y - 20) underflows there.
     if dtype == torch.float32 and head.weight.dtype == torch.bfloat16 and precision != "float32":
-        able = not on_cpu or cpu_has_bfloat16_products()
-        narrow = precision == "storage" or (able and head.weight.numel() >= _LARGE_HEAD)
+        is_fast = not on_cpu or cpu_has_bfloat16_products()
+        narrow = precision == "storage" or (is_fast and head.weight.numel() >= _LARGE_HEAD)
         products = torch.bfloat16 if narrow else dtype
     widens = head.weight.dtype != products or (on_cpu and products != dtype)
     triton = products != dtype and hidden.device.type == "cuda" and head.logit_softcap is None and _has_triton()
@@ -135,7 +135,7 @@ def exponential_sums(
             weighted.addmm_(exponentials, tile)
         else:
             narrow = exponentials.to(plan.products)
-            # Sums of a tile may be rounded; logits may not, whose errors would be those of exponentials.
+            # The sums of a tile may be rounded. Logits may not: the exponential would amplify their errors.
             weighted += product(narrow, tile, plan) if h.is_cuda else narrow @ tile
     return total, at_target, weighted if head.logit_softcap is not None else weighted.mul_(head.slope)
 
@@ -169,7 +169,10 @@ def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:
 
 
 def product(a: Tensor, b: Tensor, plan: Plan, out: Tensor | None = None) -> Tensor:
-    """a b in the dtype of the sums. A CPU gives it for float32 inputs alone, which oneDNN may narrow again: exact."""
+    """`a @ b` in the dtype of the sums.
+
+    A CPU needs float32 inputs for that. oneDNN may narrow them back to bfloat16, from which they were widened: exact.
+    """
     if plan.products == plan.dtype:
         return torch.mm(a, b, out=out)
     if a.is_cuda:

@@ -62,7 +62,7 @@ def novelty_scores(
 
     Returns:
         float32 in [0, 1], computed in float64; 1 for a response without others to compare with. A response without
-        signal (no tokens, or a vanished gradient) gets 0 and is no reference: with a cosine of 0 it would count as
+        signal (no tokens, or a vanished gradient) gets 0 and is not a reference: with a cosine of 0 it would count as
         novel, and make all others more novel. The paper does not cover it.
 
     Raises:
@@ -148,7 +148,7 @@ def novelty_rewards(
 
 
 def _relative(novelty: Tensor, group_index: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:
-    """nubar in float64, 0 where it is undefined; and where it is defined."""
+    """nubar in float64, 0 where it is undefined, and the mask of where it is defined."""
     if scored is None:
         scored = torch.ones_like(novelty, dtype=torch.bool)
     check_shapes(novelty.shape, group_index=group_index, scored=scored)

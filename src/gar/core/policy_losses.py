@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gar.core.checks import check_shapes
+
 _LOG_RATIO_BOUND = 20.0
 """Log ratios are clipped to [-20, 20]; a clipped token has no gradient [MASPO, released code]."""
 
@@ -119,8 +121,7 @@ def maspo_token_losses(
     """
     ratios = _ratios(log_probs, old_log_probs)
     _check_advantages(advantages, log_probs)
-    if weights.shape != log_probs.shape:
-        raise ValueError(f"weights must have shape {tuple(log_probs.shape)}, got {tuple(weights.shape)}")
+    check_shapes(log_probs.shape, weights=weights)
     return -(advantages.to(ratios.dtype) * weights.to(ratios.dtype)).detach() * ratios
 
 

@@ -15,7 +15,7 @@ class ResponseSums:
 
     Args:
         tokens: This rank's tokens.
-        signal: Its `keep_fraction` sets how many tokens of a response are averaged, its `weighting` at what length.
+        signal: `keep_fraction` sets how many tokens of a response are averaged, `weighting` the lengths of their u_t.
         context_group: Ranks that hold other tokens of the same responses; None where this rank has all of them.
         parts_group: Ranks whose parts of the same u_t add up to it; None where this rank has the whole u_t.
     """
@@ -30,27 +30,27 @@ class ResponseSums:
     ):
         self._index, self._kept, self._signal = tokens.response_index, signal.kept(tokens), signal
         self._context_group, self._parts_group = context_group, parts_group
-        self._sums_are_whole = signal.weighting == "unit"  # a norm is that of the whole u_t
-        self._competes = self._kept[self._index] < 1
+        self._sums_are_whole = signal.weighting == "unit"  # a norm needs the whole u_t
+        self._is_ranked = self._kept[self._index] < 1
         shape = (tokens.num_responses, tokens.hidden.shape[1])
         self._sums = torch.zeros(shape, dtype=torch.float64, device=tokens.hidden.device)
-        self._strong: list[Tensor] = []
+        self._ranked: list[Tensor] = []
 
     def add(self, rows: slice, u: Tensor) -> None:
         """Add the u_t at `rows`, or this rank's part of them. All ranks of `parts_group` add the same rows."""
-        competes = self._competes[rows]
+        is_ranked = self._is_ranked[rows]
         if self._sums_are_whole:
             u = self._whole(u)
-        self._sums.index_add_(0, self._index[rows][~competes], self._weighted(u[~competes]))
-        if bool(competes.any()):
-            self._strong.append(u[competes] if self._sums_are_whole else self._whole(u[competes]))
+        self._sums.index_add_(0, self._index[rows][~is_ranked], self._weighted(u[~is_ranked]))
+        if bool(is_ranked.any()):
+            self._ranked.append(u[is_ranked] if self._sums_are_whole else self._whole(u[is_ranked]))
 
     def means(self) -> Tensor:
         """The mean of each response, float32 [responses, hidden], the same on all ranks; a zero row without tokens."""
         sums = self._sums if self._sums_are_whole else self._whole(self._sums)
-        counts = torch.bincount(self._index[~self._competes], minlength=len(sums)).double()
+        counts = torch.bincount(self._index[~self._is_ranked], minlength=len(sums)).double()
         if bool((self._kept < 1).any()):
-            u, index = torch.cat(self._strong) if self._strong else sums[:0], self._index[self._competes]
+            u, index = torch.cat(self._ranked) if self._ranked else sums[:0], self._index[self._is_ranked]
             strongest = _strongest_on_this_rank(u.norm(dim=-1), index, self._kept, self._context_group)
             sums.index_add_(0, index[strongest], self._weighted(u[strongest]))
             counts += torch.bincount(index[strongest], minlength=len(sums))
@@ -94,7 +94,7 @@ def _strongest_on_this_rank(
     """Mask of this rank's tokens that are among the strongest of their response on all ranks of the context group."""
     if context_group is None:
         return strongest_tokens(norms, index, kept)
-    me = dist.get_rank(context_group)
-    ranks = torch.full_like(norms, me)
-    everyones = gather_tokens(torch.stack([norms, index.to(norms), ranks], dim=1).double(), context_group)
-    return strongest_tokens(everyones[:, 0], everyones[:, 1].long(), kept)[everyones[:, 2] == me]
+    rank = dist.get_rank(context_group)
+    ranks = torch.full_like(norms, rank)
+    gathered = gather_tokens(torch.stack([norms, index.to(norms), ranks], dim=1).double(), context_group)
+    return strongest_tokens(gathered[:, 0], gathered[:, 1].long(), kept)[gathered[:, 2] == rank]

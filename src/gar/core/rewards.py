@@ -35,7 +35,7 @@ def gradient_aligned_bonuses(
         beta: Weight of the bonus.
         centre: Subtract the group's mean. False is the paper's ablation.
         clip: Cut negative bonuses to zero. False is the paper's ablation.
-        singleton: What a group with one member in Q(x) gets: "zero" (the paper's formula) or "absolute", its
+        singleton: Bonus of the only member of Q(x) in a group: "zero" (the paper's formula) or "absolute", its
             uncentred cosine (the released code).
 
     Returns:
@@ -97,7 +97,7 @@ def gradient_aligned_rewards(
         base: Reward of an eligible response before its bonus.
         centre: Subtract the group's mean alignment.
         clip: Cut negative bonuses to zero.
-        singleton: What a group with one scored eligible response gets.
+        singleton: Bonus of the only scored eligible response of a group.
 
     Returns:
         One reward per response in `alignment`'s dtype, torch's default for integers and bool; computed in float64.
@@ -106,7 +106,7 @@ def gradient_aligned_rewards(
         ValueError: As `gradient_aligned_bonuses`.
 
     References:
-        GAR, arXiv 2609.03342, algorithm 1 and eq. 6; a right answer in bad format gets the penalty alone (C.5).
+        GAR, arXiv 2609.03342, algorithm 1 and eq. 6; a right answer in bad format gets only the penalty (C.5).
 
     Example:
         >>> gradient_aligned_rewards(

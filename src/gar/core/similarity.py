@@ -1,9 +1,9 @@
-"""How alike a response and an anchor are, from the vectors of their tokens.
+"""Similarity of a response and an anchor, from the vectors of their tokens.
 
 For the responses of a group and the anchor of their problem: the cosine of mean vectors (the paper's form, with token
 vectors as they are or scaled to unit length), a sum of two cosines, and a kernel of gradients and hidden states.
-`token_match` compares token by token. Token vectors of one group exist at a time, and products of tokens with tokens
-within a limit of memory.
+`token_match` compares token by token. Only one group's token vectors exist at a time, and products of tokens with
+tokens stay within a memory limit.
 """
 
 from typing import NamedTuple, get_args
@@ -59,7 +59,7 @@ def token_vectors(tokens: ScoredTokens, head: Head, signal: Signal, budget: Budg
         tokens: The scored tokens of one group.
         head: The head.
         signal: Which u_t; its `keep_fraction` is not read.
-        budget: Limits what is used beside arguments and result.
+        budget: Memory and precision.
 
     Raises:
         ValueError: As `gar.core.gradients.gradient_activation_vectors`.
@@ -160,8 +160,8 @@ def cosine_sum(
 ) -> CosineSum:
     """Half the sum of two cosines: of mean gradients g_t, and of mean g_t * h_t at unit length.
 
-    In the mean of gradients at their own lengths a few open choices decide, such as that of a method. In the other mean
-    every token counts as much, so that one wrong step shows.
+    A few uncertain tokens, such as the choice of a method, dominate the mean of unscaled gradients. In the other mean
+    every token has the same weight, so that one wrong step shows.
 
     Args:
         gradients: g_t = W^T(p - e) of a group's tokens.
@@ -243,12 +243,12 @@ def kernel_similarity(
     others = unit_tokens(anchor_gradients), unit_tokens(anchor_hidden)
     crossed = torch.zeros(gradients.num_responses, dtype=torch.float64, device=hidden.device)
     crossed.index_add_(0, index, _kernel_rows(tokens, others, memory_bytes))
-    selves = torch.zeros_like(crossed)
+    self_kernels = torch.zeros_like(crossed)
     for i in range(gradients.num_responses):
         members = tokens[0][index == i], tokens[1][index == i]
-        selves[i] = _kernel_rows(members, members, memory_bytes).sum()
+        self_kernels[i] = _kernel_rows(members, members, memory_bytes).sum()
     # Sums over pairs of tokens: the numbers of tokens cancel, but for the floor.
-    sizes, anchor_size = selves.sqrt(), _kernel_rows(others, others, memory_bytes).sum().sqrt()
+    sizes, anchor_size = self_kernels.sqrt(), _kernel_rows(others, others, memory_bytes).sum().sqrt()
     usable = (sizes >= NORM_FLOOR * counts) & (anchor_size >= NORM_FLOOR * max(1, len(anchor_hidden)))
     return torch.where(usable, crossed / (sizes * anchor_size), torch.nan).clamp(-1, 1).float()
 
@@ -265,10 +265,10 @@ def _kernel_rows(tokens: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], m
 
 
 def rows_at_once(num_columns: int, memory_bytes: int) -> int:
-    """How many tokens may meet so many others at one time within the limit of memory.
+    """Number of tokens whose products with `num_columns` other tokens fit into the memory limit.
 
     Raises:
-        ValueError: Not one.
+        ValueError: Not even one fits.
     """
     needed = _BYTES_PER_PAIR * max(1, num_columns)
     if memory_bytes < needed:
@@ -279,7 +279,7 @@ def rows_at_once(num_columns: int, memory_bytes: int) -> int:
 
 
 def check_tokens(responses: ResponseTokens, anchor: Tensor) -> None:
-    """Refuse widths and numbers of tokens that disagree, and indices out of range, with a ValueError."""
+    """Raise a ValueError for widths or numbers of tokens that disagree, and for indices out of range."""
     vectors, index, num_responses = responses
     if vectors.ndim != 2 or anchor.ndim != 2 or vectors.shape[1] != anchor.shape[1]:
         raise ValueError(

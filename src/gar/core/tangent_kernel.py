@@ -42,7 +42,7 @@ def output_layer_kernel(
 
 
 class KernelParts(NamedTuple):
-    """What `kernel_decomposition` returns, float64 scalars.
+    """Result of `kernel_decomposition`, float64 scalars.
 
     The bounds are made of `k`, the largest `|d_t - mean d|` of each sequence, `B_d`, the larger `|mean d|` of the two,
     and `B_h`, the size of the hidden states.

@@ -1,4 +1,4 @@
-"""How alike a response and an anchor are, token by token: each token's best counterpart, in any order or in theirs."""
+"""Similarity of a response and an anchor, token by token: best counterparts in any order, or in the tokens' order."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,15 +14,15 @@ from gar.core.similarity import ResponseTokens, check_tokens, rows_at_once, toke
 
 
 class TokenMatch(NamedTuple):
-    """What `token_match` returns.
+    """Result of `token_match`.
 
     Attributes:
         recall: Mean over anchor tokens of the largest cosine with a token of the response, float32 [responses].
         precision: Mean over the response's tokens of the largest cosine with an anchor token, float32 [responses].
         recall_shares: Each token's share in the recall of its response, float32 [tokens].
         precision_shares: Each token's share in the precision of its response, float32 [tokens].
-        scored: Whether response and anchor have a token with a direction; 0 in recall and precision where not,
-            [responses].
+        scored: Whether response and anchor have a token with a direction, [responses]; recall and precision are 0 where
+            not.
     """
 
     recall: Tensor
@@ -45,9 +45,10 @@ def token_match(
 ) -> TokenMatch:
     """Each token finds its most similar counterpart: BERTScore on token vectors.
 
-    `R = mean over s of max over t of cos(u_t, u_s)`, t a token of the response and s one of the anchor; P the other way
-    round. A token without direction has cosine 0 with every other. In R each anchor token's best response token, the
-    first of equals, has the share `cos / num_anchor_tokens`. A token that is not finite makes what it meets NaN.
+    `R = mean over s of max over t of cos(u_t, u_s)`, t a token of the response and s one of the anchor; for P they
+    change roles. A token without direction has cosine 0 with every other. In R each anchor token's best response token,
+    the first of equals, has the share `cos / num_anchor_tokens`. A comparison with a token that is not finite gives
+    NaN.
 
     Args:
         responses: Token vectors of a group. Their lengths do not matter.
@@ -107,13 +108,13 @@ def _has_direction(units: Tensor, index: Tensor, num_responses: int) -> Tensor:
 
 
 class OrderedMatch(NamedTuple):
-    """What `ordered_match` returns.
+    """Result of `ordered_match`.
 
     Attributes:
         recall: The best sum of cosines over the number of anchor tokens, float32 [responses].
         precision: The same over the number of the response's tokens, float32 [responses].
-        scored: Whether response and anchor have a token with a direction; 0 in the other fields where not,
-            [responses].
+        scored: Whether response and anchor have a token with a direction, [responses]; the other fields are 0 where
+            not.
     """
 
     recall: Tensor
@@ -131,8 +132,8 @@ def ordered_match(
     """The best pairing of a response's tokens with the anchor's that keeps their order.
 
     `D(t, s) = max(D(t - 1, s), D(t, s - 1), D(t - 1, s - 1) + cos(u_t, u_s))`, `R = D(n, m) / m`, `P = D(n, m) / n`.
-    Each token has at most one partner, and partners do not cross, so that steps which changed places, or a step
-    repeated, do not count twice. With cosines 1 for equal tokens and 0 for others, D is their longest common
+    Each token has at most one partner, and partners do not cross, so that swapped or repeated steps
+    do not count twice. With cosines 1 for equal tokens and 0 for others, D is their longest common
     subsequence.
 
     Args:
@@ -213,10 +214,10 @@ def _cosine_tables(
     rows[index[order], places] = order
     step = rows_at_once(longest * len(anchor_units), memory_bytes)
     for members in counts.nonzero()[:, 0].split(step):
-        mine = rows[members]
+        member_rows = rows[members]
         with torch.no_grad(), exact_products(vectors.device):
-            cosines = vectors[mine.clamp(min=0)] @ anchor_units.T
-        yield members, mine, cosines.masked_fill_((mine < 0)[..., None], 0.0)
+            cosines = vectors[member_rows.clamp(min=0)] @ anchor_units.T
+        yield members, member_rows, cosines.masked_fill_((member_rows < 0)[..., None], 0.0)
 
 
 def _best_ordered_sums(cosines: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from gar.core.checks import as_given, check_finite, check_shapes
 
 _TINY = torch.finfo(torch.float64).tiny
-"""For the sum of a row of zeros, which is to stay one."""
+"""Smallest divisor, so that a row of zeros stays a row of zeros."""
 
 
 def attribution_weights(
@@ -17,8 +17,9 @@ def attribution_weights(
 ) -> Float[Tensor, "responses tokens"]:
     """Share of each token in its response's verdict: softmax over the response of standardised scores / temperature.
 
-    Scores are `b_t = g_t . e_t`, gradient of the judge's log-probability of "True" times embedding. Standardised (mean
-    0, population standard deviation 1 over the response's counted tokens) because their scale depends on the judge.
+    Scores are `b_t = g_t . e_t`, gradient of the judge's log-probability of "True" times embedding. They are
+    standardised (mean 0, population standard deviation 1 over the response's counted tokens) because their scale
+    depends on the judge.
 
     Args:
         scores: b_t; entries outside `mask` may be anything, NaN included.
@@ -192,7 +193,7 @@ def token_bonus_advantages(
     """gar-token's advantages: `A_it = A_i + c_i n_i w_it`, whose mean over a response's counted tokens is `A_i + c_i`.
 
     Args:
-        advantages: A_i, of the outcome alone.
+        advantages: A_i, without the bonus.
         bonuses: c_i, from `separate_bonuses`.
         weights: w_it, from `bonus_weights`.
         mask: True for the n_i tokens that enter the loss.

@@ -39,7 +39,7 @@ class VocabShard(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What the ranks of a vocabulary group compare before the first reduction."""
+    """The facts that the ranks of a vocabulary group compare before the first reduction."""
 
     fault: str | None
     first_id: int
@@ -73,9 +73,9 @@ def vocab_parallel_means(
     """Mean gradient-activation vector `s` of each response, the same on all ranks; `unit_rows` scales to unit length.
 
     Equals `gradient_activation_means` on the whole head and all tokens. A collective: all ranks call it together.
-    The ranks of `shard.group` exchange two numbers a token (8 bytes; 12 where log p_y < -108), one float64
-    [responses, hidden], and u_t of `hidden` numbers for the tokens of responses with a `keep_fraction` under 1; with
-    weighting "unit", whose norms are of the whole u_t, for all tokens, and nothing [responses, hidden].
+    The ranks of `shard.group` exchange two numbers per token (8 bytes; 12 where log p_y < -108), one float64 tensor
+    [responses, hidden], and u_t of the tokens of responses with a `keep_fraction` under 1. With weighting "unit", whose
+    norms need the whole u_t, they exchange u_t of all tokens, and no tensor [responses, hidden].
 
     Args:
         hidden: Inputs of the LM head, the same tokens on all ranks of `shard.group`. Under sequence parallelism, gather
@@ -132,18 +132,18 @@ def vocab_parallel_means(
 
 def _hidden_gradients(h: Tensor, targets: Tensor, head: Head, plan: Plan, group: dist.ProcessGroup | None) -> Tensor:
     """This rank's part of `dCE/dh_t`. `targets` count from its first row; those out of range are on another rank."""
-    mine = (targets >= 0) & (targets < len(head.weight))
+    is_local = (targets >= 0) & (targets < len(head.weight))
     target_rows = torch.zeros_like(h)
-    target_rows[mine] = head.weight[targets[mine]].to(h.dtype)
+    target_rows[is_local] = head.weight[targets[is_local]].to(h.dtype)
     target_raw = (h * target_rows).sum(-1)
     if head.bias is not None:
-        target_raw[mine] += head.bias[targets[mine]].to(h.dtype)
-    target_raw.masked_fill_(~mine, 0.0)  # not the NaN of infinity times 0
+        target_raw[is_local] += head.bias[targets[is_local]].to(h.dtype)
+    target_raw.masked_fill_(~is_local, 0.0)  # infinity times 0 is NaN
     dist.all_reduce(target_raw, group=group)
     target_logits, target_slopes = logits_of(target_raw, head)
     reference = target_logits + REFERENCE_MARGIN
     total, weighted = _sums(h, targets, head, plan, reference, group)
-    overflowed = ~total.isfinite()  # the same on all ranks, bit for bit: that is what all_reduce promises
+    overflowed = ~total.isfinite()  # identical on all ranks, as all_reduce guarantees
     if bool(overflowed.any()):
         subset, ids = h[overflowed], targets[overflowed]
         largest = subset.new_full((len(subset),), -torch.inf)
@@ -189,10 +189,10 @@ def _checked_plan(tokens: ScoredTokens, head: Head, shard: VocabShard, signal: S
 
 
 def _agree(facts: _Facts, shard: VocabShard, context_group: dist.ProcessGroup | None) -> None:
-    """Raise on all ranks the fault of one, or their disagreement."""
-    fault = _disagreement(_everyones(facts, shard.group))
+    """Raise the fault of one rank, or a disagreement, on all ranks."""
+    fault = _disagreement(_gathered(facts, shard.group))
     if context_group is not None:
-        others = _everyones((fault, facts.num_responses), context_group)
+        others = _gathered((fault, facts.num_responses), context_group)
         counts = sorted({count for _, count in others})
         fault = next((f"{text} (and this rank of the context group with it)" for text, _ in others if text), None)
         if fault is None and len(counts) > 1:
@@ -227,7 +227,7 @@ def _disagreement(facts: list[_Facts]) -> str | None:
     return None
 
 
-def _everyones(fact: Any, group: dist.ProcessGroup | None) -> list[Any]:
+def _gathered(fact: Any, group: dist.ProcessGroup | None) -> list[Any]:
     """The facts of all ranks of a group, in the order of ranks."""
     facts: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(facts, fact, group=group)

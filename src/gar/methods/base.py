@@ -1,4 +1,4 @@
-"""What a method is: arithmetic on a batch of responses, and a declaration of what that arithmetic needs."""
+"""A method: arithmetic on a batch of responses, and a declaration of what it needs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Need = (
     | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert", "teacher"]
     | Literal["token_vectors", "initial_policy"]
 )
-"""What an engine must be able to do for a method, or for its signal."""
+"""Capabilities that a method or its signal may require of an engine."""
 
 _VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
 
@@ -26,7 +26,7 @@ OUTCOME_SETTINGS = ("base", "penalty", "format_gate")
 """Fields of `RewardSettings` that the plain outcome reward reads."""
 
 BONUS_SETTINGS = (*OUTCOME_SETTINGS, "beta", "centre", "clip", "singleton")
-"""Those that the outcome with a gradient-aligned bonus reads."""
+"""Fields that the outcome with a gradient-aligned bonus reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class ScoredBatch:
         verified: The verifier accepts the answer.
         well_formatted: The response keeps the format.
         group_index: Which problem it answers.
-        alignment: Likeness to the anchor, float64: the cosine of their vectors, or what the method puts in its place.
-            NaN where not scored.
+        alignment: Likeness to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN where
+            not scored.
         scored: It has an anchor, and it and the anchor have usable vectors.
         vectors: [responses, hidden], unit rows, for a method that compares responses with each other.
     """
@@ -63,12 +63,12 @@ class ShapedRewards:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One row of the paper's tables. What it does not declare, no driver computes.
+    """One row of the paper's tables. Drivers compute only what it declares.
 
     Attributes:
         name: As in `gar train --method NAME`.
         summary: One line for `--help` and the docs.
-        shape: From facts to rewards.
+        shape: Computes rewards from facts.
         alignment: What `ScoredBatch.alignment` holds; None for nothing.
         scores_all: Every response is scored, not only eligible ones that may earn a bonus.
         compares_responses: `ScoredBatch.vectors` holds the vectors of all responses.
@@ -76,7 +76,7 @@ class Method:
         token_bonus: The bonus is separate (`advantage.bonus`) and spread over tokens by their shares in the alignment.
         signal: Fields of `SignalSettings` that belong to the method; `gar.methods.settings` puts them in force.
         reward: Fields of `RewardSettings` that `shape` reads.
-        estimator: From rewards to advantages, unless the run says otherwise.
+        estimator: How rewards become advantages, unless the run chooses another way.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
         trl: Fields of `trl.GRPOConfig` that belong to the method; a run that sets them otherwise is refused.
         expert_loss: How the expert solution itself is trained on, beside the responses: as an off-policy "member" of
@@ -111,12 +111,12 @@ class Method:
 
     @property
     def saves_checkpoints(self) -> bool:
-        """Whether an interrupted run can go on: the method does not rule checkpoints out."""
+        """Whether an interrupted run can be resumed: the method allows checkpoints."""
         return self.trl.get("save_strategy") != "no"
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether problems without an anchor teach less than they could."""
+        """Whether rewards depend on alignments, so that problems need anchors."""
         return self.alignment is not None
 
     @property
@@ -136,7 +136,7 @@ class Method:
 
     @property
     def needs(self) -> list[Need]:
-        """What an engine must be able to do. A gate comes with the rest of its loss, `trl` included."""
+        """Capabilities that it requires of an engine. A gate comes with the rest of its loss, `trl` included."""
         needs: list[tuple[Need | None, bool]] = [
             (self.alignment, self.alignment is not None),
             ("compares_responses", self.compares_responses),
@@ -151,7 +151,7 @@ class Method:
 
 
 def eligible_responses(batch: ScoredBatch, settings: RewardSettings) -> Tensor:
-    """P(x): verified and well formatted; verified alone under `format_gate="equation"`. The same for every method."""
+    """P(x): verified and well formatted; only verified under `format_gate="equation"`. The same for every method."""
     return batch.verified if settings.format_gate == "equation" else batch.verified & batch.well_formatted
 
 

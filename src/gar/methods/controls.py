@@ -1,6 +1,6 @@
 """Controls and one ablation: GAR's bonus with another likeness in the place of the cosine with the anchor.
 
-What a control gains is not owed to the gradient's direction.
+A gain that a control shares is not due to the gradient's direction.
 """
 
 from dataclasses import replace

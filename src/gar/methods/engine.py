@@ -1,4 +1,4 @@
-"""What an engine can do. Which methods it runs, and why not the others, follows from that and from their records."""
+"""What an engine can do. The methods that it runs, and its reasons against others, follow from that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Engine:
     Attributes:
         name: For messages.
         can: Which needs of methods it meets (`Method.needs`), and of signals (`check_signal`).
-        estimators: The ways from rewards to advantages that it has, each with the engine's own names for it.
+        estimators: The estimators of advantages that it has, each with the engine's own names for it.
         separates: The estimators under which it adds a bonus to the advantages (`advantage.bonus` separate).
         ddof: Denominator of the group's variance where the run leaves it open.
         eps: Added to the group's standard deviation where the run leaves it open.
@@ -63,8 +63,8 @@ class Engine:
         """Refuse a method that it cannot run.
 
         Args:
-            method: What is trained.
-            estimator: From rewards to advantages.
+            method: The method that is trained.
+            estimator: How rewards become advantages.
             separates: The bonus is to be added to the advantages.
 
         Raises:
@@ -90,7 +90,7 @@ class Engine:
         """
         if signal.policy == "initial" and "initial_policy" not in self.can:
             raise ConfigError(
-                f"signal.policy is 'initial', but {self.name} has the current policy alone. Set it to current."
+                f"signal.policy is 'initial', but {self.name} has only the current policy. Set it to current."
             )
         if signal.similarity != "mean" and "token_vectors" not in self.can:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""GRPO and its kin: the outcome alone. Every correct response of a group gets the same reward."""
+"""GRPO and its variants: rewards from the outcome only. Every correct response of a group gets the same reward."""
 
 from gar.methods.base import Method, outcome_rewards
 

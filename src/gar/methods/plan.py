@@ -1,4 +1,4 @@
-"""A method on an engine, with the settings in force: the plan with which every driver begins."""
+"""The plan with which every driver begins: a method on an engine, with the settings in force."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class Shaping:
     advantage: AdvantageSettings
 
     def outcome_alone(self) -> "Shaping":
-        """The same with the outcome as the whole reward, as in evaluations."""
+        """This shaping with the outcome as the whole reward, as in evaluations."""
         return replace(self, method=METHODS["grpo"])
 
     @property
@@ -83,7 +83,7 @@ class Shaping:
             rewards: Float64 [responses].
             group_index: Which problem a response answers.
             token_counts: Tokens of each response that enter the loss; for estimators that whiten over tokens.
-            scale: Whether the group's standard deviation divides; for the estimator "group".
+            scale: "std" divides by the group's standard deviation; only for the estimator "group".
 
         Raises:
             ValueError: `token_counts` is missing under an estimator that whitens.
@@ -121,12 +121,12 @@ def plan_shaping(
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
         sections: The sections of settings that the engine takes, by name; None stands for its defaults.
-        divides: Whether the group's standard deviation divides where rewards are normalised in groups.
-        quiet: Do not warn of settings that this method does not read: the driver has said it already.
+        divides: Whether normalising in groups divides by the group's standard deviation.
+        quiet: Do not warn of settings that this method does not read: the driver has done so.
 
     Raises:
-        ConfigError: An unknown method, one that declares what does not exist or needs what the engine lacks, or a
-            setting that another one switches off.
+        ConfigError: The method is unknown, declares something that does not exist, or needs something that the engine
+            lacks; or a setting is switched off by another one.
     """
     sections = sections or {}
     chosen = find_method(method)

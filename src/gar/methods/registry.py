@@ -28,7 +28,7 @@ METHODS: dict[str, Method] = {
 
 
 def register(method: Method) -> Method:
-    """Make a method known by its name, to every driver of this process.
+    """Register a method under its name, for every driver of this process.
 
     Returns:
         The method.
@@ -60,7 +60,7 @@ def check_declaration(method: Method) -> Method:
     Raises:
         ConfigError: The declaration names something that does not exist, or two things that exclude each other.
     """
-    for what, names, known in (
+    for label, names, known in (
         ("signal setting", method.signal, SignalSettings.model_fields),
         ("reward setting", method.reward, RewardSettings.model_fields),
         ("alignment", filter(None, [method.alignment]), get_args(AlignmentSource)),
@@ -68,7 +68,7 @@ def check_declaration(method: Method) -> Method:
     ):
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise ConfigError(f"method '{method.name}': no such {what}: {', '.join(unknown)}")
+            raise ConfigError(f"method '{method.name}': no such {label}: {', '.join(unknown)}")
     if method.compares_responses and method.alignment in ("random-anchor", "text", "length"):
         raise ConfigError(
             f"method '{method.name}': alignment '{method.alignment}' takes no vectors of anchors, and "
@@ -83,10 +83,10 @@ def check_declaration(method: Method) -> Method:
 
 
 def find_method(method: str | Method) -> Method:
-    """The method of a name; or a method of your own, checked.
+    """Look up a method by name, or check your own method.
 
     Raises:
-        ConfigError: There is none of this name, or as `check_declaration`.
+        ConfigError: The name is unknown, or as `check_declaration`.
     """
     if isinstance(method, Method):
         return check_declaration(method)

@@ -1,8 +1,8 @@
-"""What a method makes of a run's settings: its own signal, what it refuses, and what it does not read.
+"""How a method reads a run's settings: its own signal, the settings that it refuses, and those that it does not read.
 
-One file of settings may serve several methods, so that a setting of a part that a method does not have, such as the
-judge's under gar-grpo, is no mistake: `unread_settings` names it. A setting that another one of the same run switches
-off is a mistake: `resolve_signal` and `check_settings` refuse it, the same in every driver.
+One settings file may serve several methods. A setting of a part that the method lacks, such as the judge under
+gar-grpo, is therefore no mistake: `unread_settings` names it. A setting that another one of the same run switches off
+is a mistake: `resolve_signal` and `check_settings` refuse it, the same in every driver.
 """
 
 import warnings
@@ -25,9 +25,9 @@ from gar.settings import (
 )
 
 _DEFINING = ("kind", "span")
-"""Signal settings that make a method what it is. Its others are defaults of its own."""
+"""Signal settings that define a method. Its other signal settings are only defaults."""
 
-_SIGNAL_MEANS = (
+_VECTOR_SETTINGS = (
     "kind",
     "policy",
     "activation_threshold",
@@ -45,7 +45,7 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
     """The signal settings in force: the method's own where the run leaves the default, and no "auto" among them.
 
     Raises:
-        ConfigError: The run says otherwise where the method is defined by it, or sets what its signal does not have.
+        ConfigError: The run contradicts a setting that defines the method, or sets something that the signal lacks.
     """
     update: dict[str, Any] = {}
     for name, value in method.signal.items():
@@ -70,11 +70,11 @@ def check_settings(
     """Refuse settings that nothing would read, because another setting or the method switches them off.
 
     Args:
-        method: What is trained.
-        reward: From verdicts and alignment to rewards.
-        advantage: From rewards to advantages. `ddof` and `eps` at the paper's values, which the variant `paper` sets
+        method: The method that is trained.
+        reward: How verdicts and alignments become rewards.
+        advantage: How rewards become advantages. `ddof` and `eps` at the paper's values, which the variant `paper` sets
             for every method, are no choice and never refused.
-        divides: Whether the driver divides by the group's standard deviation where rewards are normalised in groups.
+        divides: Whether normalising in groups divides by the group's standard deviation.
 
     Raises:
         ConfigError: Names each such setting, its value, and what switches it off.
@@ -87,7 +87,7 @@ def unread_settings(method: Method, sections: Mapping[str, Any], *, ignored: Col
     """Settings away from their defaults that nothing reads, as "section.name".
 
     Args:
-        method: What is trained.
+        method: The method that is trained.
         sections: The sections that the driver takes, by name; `dict(config)` gives those of a `gar.config.RunConfig`.
         ignored: Settings that this driver never reads, as "section.name".
     """
@@ -108,7 +108,7 @@ def _is_chosen(sections: Mapping[str, Any], section: str, name: str) -> bool:
 
 
 def _unread(method: Method, sections: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """By section, what this run has no use for. What only bounds time and memory is left out."""
+    """The settings that this run does not use, by section. Limits of time and memory are left out."""
     yield from _unread_by_method(method)
     verify, data, model = sections.get("verify"), sections.get("data"), sections.get("model")
     if verify and verify.verifier is None:
@@ -129,7 +129,7 @@ def _unread(method: Method, sections: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
     if not method.reads_vectors:
-        yield "signal", _SIGNAL_MEANS
+        yield "signal", _VECTOR_SETTINGS
     elif method.alignment not in ("anchor", "shuffled-anchor"):
         yield "signal", ("anchor_keep_fraction",)
     if method.reads_vectors and method.signal.get("kind") in ("gradient", "hidden"):
@@ -169,7 +169,7 @@ def _similarity_faults(method: Method, signal: SignalSettings) -> Iterator[str]:
         return
     chosen = f"signal.similarity is '{signal.similarity}'"
     if method.compares_responses or method.alignment == "random-anchor":
-        yield f"{chosen}, but {method.name} compares mean vectors alone. Set it to mean."
+        yield f"{chosen}, but {method.name} compares only mean vectors. Set it to mean."
     if signal.weighting != "norm":
         yield f"signal.weighting is '{signal.weighting}', but {chosen}, with weights of its own. Set it to norm."
     if signal.anchor_keep_fraction != 1:
@@ -203,7 +203,7 @@ def _reward_faults(method: Method, reward: RewardSettings) -> Iterator[str]:
 def _advantage_faults(method: Method, advantage: AdvantageSettings, divides: bool) -> Iterator[str]:
     if method.token_level and (advantage.estimator is not None or advantage.baseline == "none"):
         yield (
-            f"{method.name} has advantages of its own, over the tokens of a group: advantage.estimator and "
+            f"{method.name} has its own advantages, over the tokens of a group: advantage.estimator and "
             "advantage.baseline cannot be set with it"
         )
         return

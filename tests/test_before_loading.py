@@ -109,7 +109,7 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
     lines = text.splitlines()
     command = "gar data prepare AI-MO/NuminaMath-CoT numina-10k.jsonl --num-problems 10000 --seed 0"
     assert f"- numina-10k.jsonl: no such file. Make it with: {command}" in lines
-    assert "- there is no folder 'no/such/model', and no Hub id looks like this." in lines
+    assert "- there is no folder 'no/such/model', and this is not the form of a Hub id." in lines
     assert "- the name of a run must be one plain folder name, got 'a/b' in 'runs'" in lines
     assert lines[0] == ""
 

@@ -147,8 +147,8 @@ def test_parse_yaml_reads_scalars_as_yaml_1_2(text, value):
     ("text", "words"),
     [
         ("reward: [1, 2", "expected ',' or '\\]', but got '<stream end>' in line 1"),
-        ("reward:\n  beta: 1\nreward:\n  base: 2\n", "key 'reward' stands twice in line 3, column 1"),
-        ("reward: {beta: 1, beta: 2}", "key 'beta' stands twice"),
+        ("reward:\n  beta: 1\nreward:\n  base: 2\n", "key 'reward' appears twice in line 3, column 1"),
+        ("reward: {beta: 1, beta: 2}", "key 'beta' appears twice"),
         ("a: b: c", "mapping values are not allowed here"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     ],

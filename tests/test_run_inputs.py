@@ -1,4 +1,4 @@
-"""What a run works with."""
+"""Inputs of a run."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +42,6 @@ def test_policy_is_sampled_on_the_device_that_trains_it(monkeypatch):
     monkeypatch.setattr(run_inputs, "sampling_of", lambda _: {})
     monkeypatch.setitem(vars(inputs), "config", config.model_copy(update={"preflight": SimpleNamespace(mode="warn")}))
     with inputs.verifier:
-        inputs.look()
+        inputs.run_preflight()
         inputs.evaluation_metrics()
     assert [device.type for device in devices] == ["meta"] * 2

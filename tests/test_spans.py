@@ -1,9 +1,6 @@
 """Which tokens count, on two real tokenizers: one with a token per tag, one where tags are several tokens, glued."""
 
-import time
-
 import pytest
-import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -12,7 +9,6 @@ from gar.spans import (
     SequenceReader,
     SpanRule,
     TokenSequence,
-    anchor_sequence,
     ends_in_thinking_tag,
     scored_positions,
     special_ids,
@@ -310,80 +306,65 @@ def test_ends_in_thinking_tag_sees_the_tag_and_white_space_after_it(bpe, prompt,
 
 def anchored(tokenizer: PreTrainedTokenizerFast, prompt: str, text: str, **rule) -> tuple[str, list[str]]:
     """The whole text that is scored in, and the texts of the scored tokens."""
-    sequence = anchor_sequence(encode(tokenizer, prompt), text, tokenizer, rule_for(tokenizer, **rule))
+    sequence = SequenceReader(tokenizer, rule_for(tokenizer, **rule)).anchor(encode(tokenizer, prompt), text)
     whole = tokenizer.decode([*sequence.context_ids, *sequence.ids])
     return whole, texts(tokenizer, [sequence.ids[position] for position in sequence.positions])
 
 
-def test_anchor_sequence_scores_the_thinking_part_of_a_tagged_text(words):
+def test_anchor_scores_the_thinking_part_of_a_tagged_text(words):
     whole, counted = anchored(words, "a b", "<think> c d </think> <answer> 7 </answer>")
     assert whole == "a b <think> c d </think> <answer> 7 </answer>"
     assert counted == ["c", "d"]
 
 
-def test_anchor_sequence_puts_the_opening_tag_before_a_text_without_tags(words, bpe):
+def test_anchor_puts_the_opening_tag_before_a_text_without_tags(words, bpe):
     assert anchored(words, "a b", "c d <eos>") == ("a b <think> c d <eos>", ["c", "d"])
     assert anchored(bpe, "sum.", "it is") == ("sum.<think>it is", ["i", "t", " ", "i", "s"])
 
 
-def test_anchor_sequence_never_merges_the_tag_with_the_text(bpe):
+def test_anchor_never_merges_the_tag_with_the_text(bpe):
     whole, counted = anchored(bpe, "sum.", "\nso")
     assert whole == "sum.<think>\nso"
     assert counted == ["\n", "s", "o"]  # encoded in one go, ">\n" would be one token, and not scored
 
 
-def test_anchor_sequence_of_the_response_span_adds_nothing(words):
+def test_anchor_of_the_response_span_adds_nothing(words):
     assert anchored(words, "a", "c d", span="response") == ("a c d", ["c", "d"])
     tagged = "<think> c </think> d"
     assert anchored(words, "a", tagged, span="response") == (f"a {tagged}", tagged.split())
 
 
-def test_anchor_sequence_does_not_open_twice_after_a_prefilled_prompt(words):
+def test_anchor_does_not_open_twice_after_a_prefilled_prompt(words):
     assert anchored(words, "a <think>", "<think> c </think> d") == ("a <think> c </think> d", ["c"])
     assert anchored(words, "a <think>", "c d") == ("a <think> c d", ["c", "d"])
     assert anchored(words, "a <think>", "c </think> d") == ("a <think> c </think> d", ["c"])
 
 
-def test_anchor_sequence_scores_up_to_a_closing_tag_without_an_opening_one(words):
+def test_anchor_scores_up_to_a_closing_tag_without_an_opening_one(words):
     assert anchored(words, "a", "c </think> d") == ("a <think> c </think> d", ["c"])
 
 
-def test_anchor_sequence_of_a_text_with_broken_tags_scores_all_of_it(words):
+def test_anchor_of_a_text_with_broken_tags_scores_all_of_it(words):
     text = "<think> c </think> <think> d </think>"
     assert anchored(words, "a", text) == (f"a {text}", text.split())
 
 
-def test_anchor_sequence_obeys_the_limit_and_the_tags(words):
+def test_anchor_obeys_the_limit_and_the_tags(words):
     tags = Tags(think_open="<|think|>", think_close="<|/think|>")
     assert anchored(words, "a", "b c d e", limit_tokens=2)[1] == ["d", "e"]
     assert anchored(words, "a", "b c d e", limit_tokens=2, limit_from="start")[1] == ["b", "c"]
     assert anchored(words, "a", "c d", tags=tags) == ("a <|think|> c d", ["c", "d"])
 
 
-def test_anchor_sequence_of_an_empty_text_has_nothing_to_score(words):
+def test_anchor_of_an_empty_text_has_nothing_to_score(words):
     assert anchored(words, "a", "")[1] == []
     assert anchored(words, "a", "<think> </think> <answer> 7 </answer>")[1] == []
 
 
-def test_anchor_sequence_is_the_sequence_of_a_response_with_the_same_text(words):
+def test_anchor_is_the_sequence_of_a_response_with_the_same_text(words):
     """A response that repeats the expert's words is scored on the same tokens after the same tokens."""
     prompt, text = encode(words, "a b"), "<think> c d </think> <answer> 7 </answer>"
     rule = rule_for(words)
     ids = encode(words, text)
     response = TokenSequence(context_ids=prompt, ids=ids, positions=scored_positions(ids, token_pieces(words), rule))
-    assert anchor_sequence(prompt, text, words, rule) == response
-
-
-# Speed.
-
-
-def test_scored_positions_of_two_thousand_long_responses_take_seconds(bpe):
-    body = torch.randint(2, len(bpe), (2048, 989), generator=torch.Generator().manual_seed(0)).tolist()
-    opening, closing = encode(bpe, "<think>"), encode(bpe, "</think>\n")
-    responses = [[*opening, *ids, *closing] for ids in body]
-    pieces, rule = token_pieces(bpe), rule_for(bpe)
-    start = time.perf_counter()
-    counts = [len(scored_positions(ids, pieces, rule)) for ids in responses]
-    seconds = time.perf_counter() - start
-    assert sum(count == 768 for count in counts) > 2000
-    assert seconds < 5.0  # about 1 s on one core
+    assert SequenceReader(words, rule).anchor(prompt, text) == response

@@ -128,7 +128,7 @@ def test_self_distillation_leaves_a_run_like_any_other(tmp_path: Path, capsys: p
     assert result.seconds_per_step["generation"] > 0
     assert result.curves["reward"]["step"] == [1, 2]
     folder.update_run(status="interrupted")
-    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start it anew"):
+    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start a new run"):
         resume(folder.path)
 
 
@@ -149,7 +149,7 @@ def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method
     assert (result.prompts_hash, result.steps, set(result.sets)) == ("", 4, {"test", "harder"})
     assert result.curves["gar/expert_tokens"]["step"] == list(range(1, supervised + 1))
     folder.update_run(status="interrupted")
-    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start it anew"):
+    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start a new run"):
         resume(folder.path)
 
 

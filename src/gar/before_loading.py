@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with a run before anything is loaded. Imports neither torch nor transformers nor TRL."""
+"""Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
 import importlib.util
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from gar.settings import DataSettings, RecordSettings
 
 
 def check_before_loading(config: RunConfig) -> None:
-    """Refuse what cannot work: fields of TRL, numbers, names, packages, files, the model's name.
+    """Check TRL's fields, numbers, names, packages, data files and the model's name.
 
     Raises:
-        GarError: Every mistake, each in a line of its own.
+        GarError: Lists every mistake, one per line.
     """
     check_fields(config.trl, config.method)
     if config.evaluate.sources:
@@ -52,15 +52,15 @@ def _check_name(records: RecordSettings) -> None:
 
 
 def _sources(config: RunConfig) -> list[DataSettings]:
-    """Where the problems of training come from, and those of the evaluation."""
+    """The data settings of training and of every evaluation set."""
     return [config.data, *(evaluation_data(config.data, source) for source in config.evaluate.sources)]
 
 
 def check_problems_source(settings: DataSettings) -> None:
-    """Look whether a source is there, and whether the first row of a file gives a problem.
+    """Check that a source exists and that the first row of a file gives a problem.
 
     Raises:
-        DataError: It is not; for a file of a preset with the command that makes it.
+        DataError: The check fails. For a file that a preset uses, the text has the command that makes it.
     """
     source = settings.source
     if source in GENERATED:
@@ -77,7 +77,7 @@ def check_problems_source(settings: DataSettings) -> None:
 
 
 def _command_that_makes(source: str) -> str:
-    """The command in the comments of a preset that writes this file; "" where there is none."""
+    """The command that makes this file, from the comments of a preset; "" if no preset uses the file."""
     folder = resources.files("gar") / "configs"
     for name in preset_names():
         for line in (folder / f"{name}.yaml").read_text(encoding="utf-8").splitlines():

@@ -65,8 +65,8 @@ class RunConfig(Settings):
     trl: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _take_the_model_of_the_task(self) -> Self:
-        """The records name the checkpoint, so that "embedded" becomes that of the task."""
+    def _resolve_embedded_model(self) -> Self:
+        """Replace the path "embedded" by the one for the task, because the records must name the checkpoint."""
         source = self.data.source
         if self.model.path == "embedded" and source in EMBEDDED_TASKS[1:]:
             fitting = self.model.model_copy(update={"path": f"embedded:{source}"})
@@ -95,7 +95,7 @@ class _Loader(yaml.SafeLoader):
         seen = set()
         for key, _ in node.value:
             if isinstance(key.value, str) and key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"key '{key.value}' stands twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"key '{key.value}' appears twice", problem_mark=key.start_mark)
             seen.add(key.value if isinstance(key.value, str) else id(key))
         return super().construct_mapping(node, deep)
 
@@ -106,7 +106,7 @@ class _Dumper(yaml.SafeDumper):
 
 _BOOL, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("bool", "float", "timestamp"))
 
-# As in YAML 1.2: 1e-3 is a number; no, off and 2026-11-21 are strings. PyYAML speaks 1.1.
+# As in YAML 1.2: 1e-3 is a number; no, off and 2026-11-21 are strings. PyYAML implements 1.1.
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _TIME)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -126,7 +126,7 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         loader = _Loader(text)
         loader.name = name
         return loader.get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the latter two of values it cannot make
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the last two: values that PyYAML cannot construct
         raise ConfigError(f"{name}: not valid YAML: {_one_line(error)}") from error
 
 
@@ -145,10 +145,10 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str) -> Any:
-    """The values of a configuration of the package, for `make_config`.
+    """The values of a packaged preset, for `make_config`.
 
     Raises:
-        ConfigError: There is none of that name.
+        ConfigError: There is no preset of that name.
     """
     if name not in preset_names():
         hint = did_you_mean(name, preset_names())
@@ -174,7 +174,7 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
     """A configuration from nested dicts, over the defaults of its variant.
 
     Raises:
-        ConfigError: `values` is no mapping, or a key or a value in it is wrong; names the source, the key, and the
+        ConfigError: `values` is not a mapping, or a key or a value in it is wrong; names the source, the key, and the
             nearest known key.
     """
     if values is None:
@@ -191,7 +191,7 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
 
 
 def with_template(config: RunConfig) -> RunConfig:
-    """The configuration with the template that `data.template` auto stands for."""
+    """The configuration with `data.template` auto replaced by a template."""
     data = config.data
     if data.template != "auto":
         return config
@@ -221,20 +221,20 @@ def in_words(name: str, message: str) -> str:
 
 
 def _explain(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
+    name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "model_type":
-        return f"{where}: expected a section of settings, got {error['input']!r}. Leave out a section without any."
+        return f"{name}: expected a section of settings, got {error['input']!r}. Leave out an empty section."
     if error["type"] == "literal_error" and isinstance(error["input"], str):
         words = [word for word in error["ctx"]["expected"].split("'") if word.strip(", ") not in ("", "or")]
         given = error["input"]
         near = [word for word in words if given in word] or difflib.get_close_matches(given, words, n=1, cutoff=0.4)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        return f"{where}: unknown value '{error['input']}', expected one of {', '.join(words)}.{hint}"
+        return f"{name}: unknown value '{error['input']}', expected one of {', '.join(words)}.{hint}"
     if error["type"] != "extra_forbidden":
-        return f"{in_words(where, error['msg'].removeprefix('Value error, '))}, got {error['input']!r}"
+        return f"{in_words(name, error['msg'].removeprefix('Value error, '))}, got {error['input']!r}"
     section: Any = RunConfig
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
     near = difflib.get_close_matches(str(error["loc"][-1]), section.model_fields, n=1)
     known = f"Did you mean '{near[0]}'?" if near else f"Known here: {', '.join(section.model_fields)}."
-    return f"unknown key '{where}'. {known}"
+    return f"unknown key '{name}'. {known}"

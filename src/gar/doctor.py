@@ -1,6 +1,6 @@
-"""What this machine and this installation can do, and what is missing: the facts behind `gar doctor`.
+"""Checks of this machine and this installation, for `gar doctor`.
 
-Importing this imports only the standard library and `packaging`: it works where other libraries are broken.
+This module imports only the standard library and `packaging`, so it works where other libraries are broken.
 """
 
 import importlib.metadata
@@ -40,6 +40,7 @@ _EXTRAS = {
     "docs": "building the documentation",
     "dev": "the tests: make test",
 }
+_PROBE_SECONDS = 120.0
 _PROBE = "import json, sys; sys.path[:] = {path!r}; from gar.doctor import {name}; print(json.dumps({name}()))"
 
 
@@ -50,10 +51,10 @@ class Check:
     Attributes:
         section: Section of the output.
         name: What was checked.
-        status: "missing" for something optional that is not installed; "wrong" for everything else that is not right.
+        status: "missing" means optional and not installed; "wrong" means any other fault.
         required: Whether gar does not work without it.
         state: A version, what a device has, or what is wrong. `gar doctor --json` calls it "found".
-        purpose: What it makes possible.
+        purpose: What it is needed for.
         advice: What to do; "" for nothing.
     """
 
@@ -67,7 +68,7 @@ class Check:
 
 
 def examine(folder: Path) -> list[Check]:
-    """All checks, in the order of their sections. Nothing is left on the disk.
+    """Run all checks, in the order of their sections. Nothing is left on the disk.
 
     Args:
         folder: Where runs would go.
@@ -83,7 +84,7 @@ def _versions() -> Iterator[Check]:
         return
     python = Requirement(f"python{importlib.metadata.metadata('gar-rl')['Requires-Python']}")
     yield _version(python, platform.python_version(), "make an environment with another Python")
-    yield _version(Requirement(f"gar=={version}"), __version__, "its metadata is of another version: install it again")
+    yield _version(Requirement(f"gar=={version}"), __version__, "its metadata has another version: install it again")
     for requirement in _requirements():
         yield _version(requirement, _installed(requirement.name), f"pip install '{requirement}'")
 
@@ -114,9 +115,9 @@ def _devices() -> Iterator[Check]:
     advice = "OMP_NUM_THREADS=1 is faster for tiny models" if facts["threads"] > 1 else ""
     yield Check(section="devices", name="CPU", status="ok", state=f"threads: {facts['threads']}", advice=advice)
     for index, gpu in enumerate(facts["gpus"]):
-        advice = "no bfloat16 of its own: --trl.bf16 false" if gpu["capability"] < 8 else ""
+        advice = "no native bfloat16: --trl.bf16 false" if gpu["capability"] < 8 else ""
         if gpu["fault"]:
-            advice = "is its memory taken, or this build of torch not made for it? CUDA_VISIBLE_DEVICES hides it"
+            advice = "is its memory in use, or is this build of torch not made for it? CUDA_VISIBLE_DEVICES hides it"
         status, state = ("wrong", gpu["fault"]) if gpu["fault"] else ("ok", gpu["memory"])
         yield Check(
             section="devices", name=f"GPU {index}", status=status, state=f"{gpu['name']}, {state}", advice=advice
@@ -126,7 +127,7 @@ def _devices() -> Iterator[Check]:
         state = f"an NVIDIA driver, but torch {facts['build']} finds no device" if driver else "no NVIDIA driver"
         advice = "install the CUDA build of torch for this driver: pytorch.org" if driver else ""
         if facts["mps"]:
-            state, advice = "MPS has no float64, in which gar sums", "train with --trl.use_cpu true --trl.bf16 false"
+            state, advice = "MPS lacks float64, which gar's sums need", "train with --trl.use_cpu true --trl.bf16 false"
         yield Check(section="devices", name="CUDA", status="wrong" if driver else "missing", state=state,
                     purpose="models of real size", advice=advice)  # fmt: skip
 
@@ -154,7 +155,7 @@ def _extras() -> Iterator[Check]:
     for extra, purpose in _EXTRAS.items():
         wanted = _requirements(extra)
         unmet = [f"{item.name}{item.specifier}" for item in wanted if not _fits(item, _installed(item.name))]
-        state = f"not there, or in another version: {', '.join(unmet)}" if unmet else "complete"
+        state = f"missing, or in another version: {', '.join(unmet)}" if unmet else "complete"
         yield _optional("extras", extra, state, purpose, f"pip install 'gar-rl[{extra}]'" if unmet else "")
 
 
@@ -167,7 +168,7 @@ def _setup(folder: Path) -> Iterator[Check]:
     for name, probe in (("training", "probe_training"), ("verification", "probe_verification")):
         facts = _probed(probe)
         works = "fault" not in facts
-        advice = "" if works else "set right what is wrong above; else install what it names again"
+        advice = "" if works else "fix the faults above; if there are none, reinstall the package that the error names"
         yield Check(section="setup", name=name, status="ok" if works else "wrong", required=True,
                     state=facts["state" if works else "fault"], advice=advice)  # fmt: skip
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
@@ -197,16 +198,16 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _probed(name: str, *, timeout_seconds: float = 120.0) -> dict[str, Any]:
-    """Run a probe in a process of its own, where a broken library may crash or hang. A failure is `{"fault": text}`."""
+def _probed(name: str) -> dict[str, Any]:
+    """Run a probe in a separate process, where a broken library may crash or hang. A failure is `{"fault": text}`."""
     code = _PROBE.format(path=sys.path, name=name)
     try:
         ended = subprocess.run(
             [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=timeout_seconds,
+            timeout=_PROBE_SECONDS,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return {"fault": f"no answer within {timeout_seconds:g} s"}
+        return {"fault": f"no answer within {_PROBE_SECONDS:g} s"}
     if ended.returncode == 0:
         return json.loads(ended.stdout.splitlines()[-1])
     reports = ended.stderr.split("Traceback (most recent call last):\n")[1:]
@@ -228,7 +229,7 @@ def probe_torch() -> dict[str, Any]:
             ones = torch.ones(16, 16, device=f"cuda:{index}")
             if (ones @ ones).sum().item() != 16**3:
                 fault = "a product came out wrong"
-        except RuntimeError as error:  # torch's errors of CUDA, and of memory, are kinds of it
+        except RuntimeError as error:  # CUDA's errors and those of memory are subclasses
             fault = str(error).partition("\n")[0]
         gpus.append({"name": properties.name, "capability": properties.major, "memory": memory, "fault": fault})
     mps = torch.backends.mps.is_available()
@@ -239,7 +240,7 @@ def probe_training() -> dict[str, str]:
     """Import what `gar train` needs, then run the embedded model once."""
     import torch
 
-    import gar.integrations.trl.trainer  # noqa: F401  whether it can be imported is the probe
+    import gar.integrations.trl.trainer  # noqa: F401  the import is the probe
     from gar.models.embedded import load_embedded
 
     model, tokenizer = load_embedded()

@@ -1,7 +1,7 @@
 """The errors that `gar` raises on purpose.
 
-Each says what is wrong, what was found, what was expected and the likely cause. Each subclasses both `GarError` and the
-standard error that a caller would expect, so that `except ValueError` keeps working.
+Each text says what is wrong, what was found, what was expected and the likely cause. Each class subclasses both
+`GarError` and the standard error that a caller would expect, so that `except ValueError` keeps working.
 """
 
 import difflib
@@ -13,7 +13,7 @@ class GarError(Exception):
 
 
 class UsageError(GarError, ValueError):
-    """A command line that cannot be understood. The command ends with status 2."""
+    """The command line cannot be parsed. The command ends with status 2."""
 
 
 class DataError(GarError, ValueError):
@@ -48,15 +48,15 @@ class PreflightError(GarError, RuntimeError):
     """The first rollouts carry no training signal; training would waste the budget. Says what to change."""
 
 
-# For their texts.
+# Helpers for error texts.
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """A sentence, after a space, with the nearest known name; "" where none is near."""
+    """` Did you mean 'NAME'?` with the closest known name; "" if none is close."""
     near = difflib.get_close_matches(name, known, n=1)
     return f" Did you mean '{prefix}{near[0]}'?" if near else ""
 
 
 def first_line(error: BaseException) -> str:
-    """What another library says of a fault, without its explanations."""
+    """The first line of another library's error text."""
     return str(error).strip().partition("\n")[0]

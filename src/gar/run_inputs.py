@@ -1,6 +1,6 @@
-"""What a run works with, loaded once and checked before the first step: model, tokenizer, problems, verifier.
+"""The inputs of a run, loaded once and checked before the first step: model, tokenizer, problems, verifier.
 
-Also what is measured with them alone: the preflight and the evaluations. `gar.training` has the steps of a run.
+The preflight and the evaluations need only these inputs and are here too. `gar.training` has the steps of a run.
 """
 
 import dataclasses
@@ -40,8 +40,8 @@ class RunInputs:
 
     Args:
         config: Every setting.
-        arguments: The same for TRL.
-        say: Receives what a person wants to read.
+        arguments: TRL's arguments, made from `config`.
+        say: Receives messages for the user.
 
     Raises:
         GarError: The model, the data or a setting cannot be used.
@@ -60,7 +60,7 @@ class RunInputs:
         loaded = load_run_problems(config.data)  # before the model: a bad row is found sooner
         say(f"{len(loaded.problems):,} problems from {config.data.source}; loading {config.model.path} ...")
         self.model, self.tokenizer = load_policy(config.model)
-        """The policy; of a run with an adapter, `gar.training` puts the model with its adapter here."""
+        """The policy. In a run with an adapter, `gar.training` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)
         self.problems = self._rendered(loaded, config.data)
         signal = resolve_signal(METHODS[config.method], config.signal)
@@ -74,14 +74,14 @@ class RunInputs:
         """Hash of the training problems with their anchors."""
         return canonical_hash([dataclasses.asdict(problem) for problem in self.problems])
 
-    def look(self) -> None:
-        """Run the preflight and show what it finds.
+    def run_preflight(self) -> None:
+        """Run the preflight and print its report.
 
         Raises:
             PreflightError: The rollouts carry no signal, and `preflight.mode` is "stop".
         """
         report = preflight(
-            self._placed(),
+            self._policy_on_device(),
             self.tokenizer,
             self.problems,
             self.verifier,
@@ -102,19 +102,19 @@ class RunInputs:
             report.raise_if_stop()
 
     def evaluate(self, folder: RunFolder, moment: str, *, step: int) -> None:
-        """Measure the policy and write numbers and samples to `evaluation/`, unless the same measurement is there."""
+        """Evaluate the policy, and write numbers and samples to `evaluation/`, unless the same evaluation is there."""
         if not self.evaluation_sets:
             return
         ids = [[problem.id for problem in problems] for problems in self.evaluation_sets.values()]
-        head = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *ids])}
-        if self._is_measured(folder, f"evaluation/{moment}.json", head):
+        identity = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *ids])}
+        if self._is_evaluated(folder, f"evaluation/{moment}.json", identity):
             return
         results = dict(self._results())
         sets = {name: result.to_json() for name, result in results.items()}
-        if self.config.records.rollouts:  # before the numbers, whose file says that the measurement is whole
+        if self.config.records.rollouts:  # first, because the file of numbers marks the evaluation as complete
             samples = [sample for name, result in results.items() for sample in result.samples(name)]
             write_samples(folder.path / "evaluation" / f"{moment}.parquet", samples)
-        folder.write_json(f"evaluation/{moment}.json", {**head, "sets_hash": _sets_hash(sets), "sets": sets})
+        folder.write_json(f"evaluation/{moment}.json", {**identity, "sets_hash": _sets_hash(sets), "sets": sets})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""
@@ -123,7 +123,7 @@ class RunInputs:
         }
 
     def _results(self) -> Iterator[tuple[str, SetResult]]:
-        """The seed is the same before and after training: common random numbers."""
+        """The results by set. The seed is the same before and after training: common random numbers."""
         settings = self.config.evaluate
         sampling = Sampling.from_settings(
             settings, seed=self.config.seed, max_new_tokens=self._max_new_tokens, template=self._template
@@ -132,7 +132,7 @@ class RunInputs:
             yield (
                 name,
                 evaluate_policy(
-                    self._placed(),
+                    self._policy_on_device(),
                     self.tokenizer,
                     problems,
                     self.verifier,
@@ -142,23 +142,23 @@ class RunInputs:
                 ),
             )
 
-    def _placed(self) -> Any:
-        """The policy on the device that trains it. The Trainer moves it there, too, but after the first samples."""
+    def _policy_on_device(self) -> Any:
+        """The policy on its training device. The Trainer would move it there only after the first samples."""
         return self.model.to(self._arguments.device)
 
-    def _is_measured(self, folder: RunFolder, relative: str, head: dict[str, Any]) -> bool:
+    def _is_evaluated(self, folder: RunFolder, relative: str, identity: dict[str, Any]) -> bool:
         if not (folder.path / relative).exists():
             return False
         try:
             recorded = folder.read_json(relative)
         except RecordError as error:
-            self.say(f"[yellow]{escape(str(error))} It is measured again.[/]")
+            self.say(f"[yellow]{escape(str(error))} The policy is evaluated again.[/]")
             return False
-        if {name: recorded.get(name) for name in head} != head:
+        if {name: recorded.get(name) for name in identity} != identity:
             return False
         if recorded.get("sets_hash") == _sets_hash(recorded.get("sets")):
             return True
-        self.say(f"[yellow]{escape(str(folder.path / relative))} is not what was written. It is measured again.[/]")
+        self.say(f"[yellow]{escape(str(folder.path / relative))} was changed. The policy is evaluated again.[/]")
         return False
 
     def _rendered(self, loaded: LoadedProblems, settings: DataSettings) -> list[Problem]:
@@ -167,16 +167,16 @@ class RunInputs:
             self.say(f"[yellow]{escape(note)}[/]")
         assert settings.template != "auto"  # `with_template` has decided
         problems = render_problems(loaded.problems, settings.template, self.tokenizer, self._tags)
-        longest = settings.max_prompt_tokens
-        if longest is not None:
-            problems, num_dropped = drop_long_prompts(problems, self.tokenizer, longest)
+        limit = settings.max_prompt_tokens
+        if limit is not None:
+            problems, num_dropped = drop_long_prompts(problems, self.tokenizer, limit)
             if num_dropped:
-                self.say(f"[yellow]{num_dropped} problems have prompts over {longest} tokens: dropped.[/]")
+                self.say(f"[yellow]{num_dropped} problems have prompts over {limit} tokens: dropped.[/]")
         return problems
 
     def _load_set(self, source: str) -> list[Problem]:
-        most = self.config.evaluate.max_problems
-        data = evaluation_data(self.config.data, source).model_copy(update={"max_problems": most})
+        limit = self.config.evaluate.max_problems
+        data = evaluation_data(self.config.data, source).model_copy(update={"max_problems": limit})
         return self._rendered(load_run_problems(data), data)
 
     def _check_lengths(self) -> None:
@@ -199,7 +199,7 @@ class RunInputs:
 
 
 def _sets_hash(sets: Any) -> str:
-    """Hash of the results of an evaluation, its times left out: tells them from those of a file damaged since."""
+    """Hash of the results of an evaluation without their times, to detect later damage to the file."""
     results = json.loads(json_text(sets))
     if isinstance(results, dict):
         for result in results.values():

@@ -22,10 +22,10 @@ EMBEDDED_TASKS = ("arithmetic", "which-way", "whose-voice")
 """Tasks inside the package, as `data.source` names them. "embedded:which-way" is the model for that task."""
 
 REGISTERED_METHODS: list[str] = []
-"""Names of further methods, which `gar.methods.register` adds; a configuration made in Python may hold them."""
+"""Names that `gar.methods.register` has added. A configuration made in Python may hold them."""
 
 REMOVED: Mapping[str, float] = {"signal.sparse_threshold": 0.0, "signal.gate_threshold": 0.0}
-"""Removed settings, each with the value at which it did nothing. Files of older runs may hold that value."""
+"""Removed settings, each with the value that switched it off. Files of older runs may hold that value."""
 
 
 FORMER_DEFAULTS: Mapping[str, Any] = {"signal.limit_tokens": 768}
@@ -50,8 +50,8 @@ class ModelSettings(Settings):
     """The policy."""
 
     path: str = "embedded"
-    """A Hub id, a local folder, a .gguf file, "embedded" for the tiny Qwen3 inside the package that fits data.source
-    ("embedded:which-way" whatever the data), or "smollm2" after `gar models fetch smollm2`. A PEFT adapter is loaded
+    """A Hub id, a local folder, a .gguf file, "embedded" for the packaged tiny Qwen3 of the task in data.source
+    ("embedded:which-way" names the task), or "smollm2" after `gar models fetch smollm2`. A PEFT adapter is loaded
     with its base model."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
@@ -67,9 +67,9 @@ class AdapterSettings(Settings):
     rank: Annotated[int, Field(ge=1)] | None = None
     """Rank of the matrices, for example 16. None: no new adapter."""
     alpha: Annotated[int, Field(ge=1)] = 32
-    """Their product is scaled by alpha / rank."""
+    """Scales the product of the two matrices by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the adapter's inputs that training passes drop; the signal is formed without dropout."""
+    """Dropout rate of the adapter's inputs in training passes; the signal is computed without dropout."""
     target_modules: tuple[str, ...] = ("all-linear",)
     """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head."""
     target_parameters: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class AdapterSettings(Settings):
     """Learn magnitudes and directions of the weights separately; slower."""
 
     @model_validator(mode="after")
-    def _mean_something(self) -> Self:
+    def _check_consistent(self) -> Self:
         chosen = [name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default]
         if self.rank is None and chosen:
             raise ValueError(f"{', '.join(chosen)} without rank would train no adapter; set rank, for example 16")
@@ -114,10 +114,10 @@ class DataSettings(Settings):
     anchor_fields: tuple[str, ...] = ()
     """Columns to search for the expert solution; the first that is not empty is used."""
     template: Literal["auto", "plain", "think-answer", "boxed"] = "auto"
-    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format. auto: for the format
-    of verify.format; plain for what is inside the package, the embedded model and the task arithmetic."""
+    """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format. auto: plain for
+    embedded models and tasks and for verify.format none, else the template of verify.format."""
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Longer prompts are dropped, and counted."""
+    """Drop problems with longer prompts, and print how many."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
     """Use only this many problems, from the start."""
 
@@ -135,7 +135,7 @@ class TagSettings(Settings):
     """Closes the answer part."""
 
     @model_validator(mode="after")
-    def _stand_for_themselves(self) -> Self:
+    def _check_distinct(self) -> Self:
         tags = list(self.model_dump().values())
         for i, tag in enumerate(tags):
             if any(tag in other for other in tags[:i] + tags[i + 1 :]):
@@ -160,13 +160,13 @@ class VerifySettings(Settings):
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
-    """After this a worker is killed, and the response has status timeout."""
+    """Time limit per answer. A worker that exceeds it is killed, and the response has status timeout."""
     memory_bytes: Annotated[int, Field(ge=64 * 1024**2)] = 2 * 1024**3
-    """Memory limit of each of these processes, in bytes. An answer that needs more has status error."""
+    """Memory limit of each worker process, in bytes. An answer that needs more has status error."""
 
 
 LIMIT_TOKENS = 768
-"""What `signal.limit_tokens` auto stands for: the paper's number. A method may have another."""
+"""The value of `signal.limit_tokens` auto, from the paper. A method may override it."""
 
 
 class SignalSettings(Settings):
@@ -175,8 +175,8 @@ class SignalSettings(Settings):
     kind: Literal["gradient-activation", "gradient", "hidden"] = "gradient-activation"
     """The paper's vector, its ablation without activations, or the mean hidden state as a control."""
     policy: Literal["current", "initial"] = "current"
-    """Whose vectors: those of the policy at the step (the paper), or of the policy before training, whose anchors are
-    scored once and kept in the cache. For TRL and GarScorer."""
+    """Policy that computes the vectors: the current one (the paper), or the one before training, whose anchor vectors
+    are computed once and cached. initial needs TRL or GarScorer."""
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     limit_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
@@ -186,23 +186,23 @@ class SignalSettings(Settings):
     limit_from: Literal["end", "start"] = "end"
     """Keep the last tokens of the span (the released code) or the first (cheaper)."""
     activation_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """tau_a: dimensions of h_t below this share of its largest do not count. For gradient-activation alone."""
+    """tau_a: ignore dimensions of h_t below this share of the largest one. Only for kind gradient-activation."""
     anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """p_f: share of anchor tokens to average, those with the largest gradient."""
     weighting: Literal["norm", "unit"] = "norm"
     """norm averages the tokens' vectors as they are (the paper). unit scales each to length 1 first, so that tokens
     that the policy is sure of count as much as the others."""
     similarity: Literal["mean", "match", "ordered", "sum", "kernel"] = "mean"
-    """What compares a response with an anchor. mean: the cosine of their mean vectors (the paper). match: every token
+    """How a response is compared with an anchor. mean: the cosine of their mean vectors (the paper). match: every token
     finds its most similar counterpart. ordered: the best pairing of tokens that keeps their order. sum: half the
     sum of the cosines of mean gradients and of mean vectors at unit length. kernel: the normalised kernel of gradients
-    and hidden states. All but mean under TRL and GarScorer alone."""
+    and hidden states. All but mean need TRL or GarScorer."""
     match: Literal["recall", "precision", "f"] = "recall"
     """For similarity match: the mean over the anchor's tokens (recall), over the response's, or the mean of both."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits inside the signal; not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
-    """Padded tokens per forward pass, if gar needs a pass of its own."""
+    """Padded tokens per forward pass, where gar makes its own pass."""
     precision: Literal["auto", "float32", "storage"] = "auto"
     """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps its dtype.
     auto: storage for a large bfloat16 head on a GPU, or on a CPU with bfloat16 products; else float32."""
@@ -211,7 +211,7 @@ class SignalSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_what_was_removed(cls, values: Any) -> Any:
+    def _drop_removed_settings(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
         for name, old in REMOVED.items():
@@ -255,16 +255,16 @@ class AdvantageSettings(Settings):
     """Normalise within groups (group), or whiten over all tokens of the batch (reinforce-pp), after subtracting the
     group's mean (reinforce-pp-baseline). None: the method's own."""
     baseline: Literal["group", "none"] = "group"
-    """Subtract the group's mean and scale; or take the reward itself as advantage, as the released code does. For the
-    estimator group alone."""
+    """Subtract the group's mean and scale; or take the reward itself as advantage, as the released code does. Only
+    for the estimator group."""
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
     """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6. The estimators
     reinforce-pp add 1e-8 to the variance instead."""
     std_floor: Annotated[float, Field(ge=0)] = 0.0
-    """Smallest standard deviation to divide by: limits the amplification of small bonuses. For the estimator group,
-    where it divides (trl.scale_rewards group)."""
+    """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
+    group with trl.scale_rewards group."""
     bonus: Literal["joint", "separate"] | None = None
     """joint: the bonus is part of the reward and normalised with it (the paper). separate: only the outcome is
     normalised, and a standardised bonus is added to its advantages. None: the method's own, joint but for gar-token."""
@@ -303,7 +303,8 @@ class JudgeSettings(Settings):
     """The judge of grad2reward: a copy of the policy from before training."""
 
     template: str = "default"
-    """Its prompt: default, arithmetic (the embedded task), or a text file with {problem}, {response}, {criterion}."""
+    """Prompt of the judge: default, arithmetic (the embedded task), or a text file with {problem}, {response},
+    {criterion}."""
     verdict_true: Annotated[str, Field(min_length=1)] = " True"
     """The continuation that means "criterion met", leading space included."""
     verdict_false: Annotated[str, Field(min_length=1)] = " False"
@@ -314,12 +315,12 @@ class JudgeSettings(Settings):
     """Texts with weights, negative for a fault. With one criterion the verifier gives the verdict; several are a
     rubric, on which the judge decides."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """tau: divides the standardised scores of tokens. A large one spreads the reward evenly."""
+    """tau: divides the standardised scores of tokens. A large tau spreads the reward evenly."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
     """Padded tokens per pass. A pass runs forward and backward, and needs the memory of a training step."""
 
     @model_validator(mode="after")
-    def _can_be_earned(self) -> Self:
+    def _check_criteria(self) -> Self:
         weights = [weight for _, weight in self.criteria]
         if sum(weights) <= 0:
             raise ValueError(f"the weights of the criteria must have a positive sum, got {weights}")
@@ -342,7 +343,7 @@ class EvaluateSettings(Settings):
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Sampling temperature of evaluations; --trl.temperature is that of training."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Sample from the likeliest tokens that hold this share of the probability."""
+    """Nucleus sampling: sample from the likeliest tokens that hold this share of the probability."""
     batch_size: Annotated[int, Field(ge=1)] = 256
     """Responses generated at one time."""
     every_steps: Annotated[int, Field(ge=0)] = 0
@@ -351,10 +352,10 @@ class EvaluateSettings(Settings):
     """Also evaluate before training; unnecessary if many runs start from one model."""
 
     def check_ks(self) -> None:
-        """Refuse a k that the samples do not suffice for.
+        """Check that there are enough samples for every k.
 
         Raises:
-            ConfigError: Some k is not in [1, num_samples].
+            ConfigError: A k is not in [1, num_samples].
         """
         for k in self.ks:
             if not 1 <= k <= self.num_samples:
@@ -381,7 +382,7 @@ class WatchdogSettings(Settings):
     mode: Literal["warn", "stop", "off"] = "warn"
     """What to do if for `steps` steps every response is empty, every response is cut off, or none is correct."""
     steps: Annotated[int, Field(ge=1)] = 20
-    """Steps in a row."""
+    """Number of consecutive steps."""
 
 
 class RecordSettings(Settings):

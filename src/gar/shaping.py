@@ -1,4 +1,4 @@
-"""GAR whole, from rows to rewards: the one path that every engine takes (TRL, `GarScorer`, slime, verl, your own).
+"""All of GAR, from rows to rewards: the one path that every engine takes (TRL, `GarScorer`, slime, verl, your own).
 
     a method on an engine, with its settings          plan_shaping (gar.methods.plan)
     rows: verdicts, token ids, groups, anchors        SequenceReader, read_row
@@ -10,7 +10,7 @@
       -> advantages, metrics                          ShapedTable
 
 An engine translates: it hands rows in, asks which sequences need vectors, hands the vectors in, and takes rewards,
-advantages and metrics. `examples/add_an_engine.py` is a whole one.
+advantages and metrics. `examples/add_an_engine.py` is a complete engine.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ from gar.types import Status, Verdict
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseFacts:
-    """What is known of a response before any vector: small, so that every rank can know it of all responses.
+    """Facts about a response that need no vector. They are small, so every rank can hold those of all responses.
 
     Example: ResponseFacts(group_index=2, status="ok", verified=True, well_formatted=True, num_anchors=1,
         num_scored_tokens=768)
@@ -55,11 +55,11 @@ class ResponseFacts:
     num_anchors: int = 0
     """Anchors of its problem that can be scored."""
     num_scored_tokens: int = 0
-    """Its tokens that enter its vector; 0 where they lie beyond the model's context."""
+    """Tokens that enter its vector; 0 if they reach beyond the model's context."""
     too_long: bool = False
-    """Its scored tokens lie beyond the model's context."""
+    """Its scored tokens reach beyond the model's context."""
     num_anchors_too_long: int = 0
-    """Anchors of its problem that do."""
+    """Anchors of its problem that reach beyond the model's context."""
     empty: bool = False
     truncated: bool = False
     """It was cut off before its end."""
@@ -67,7 +67,7 @@ class ResponseFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRow:
-    """A response: what is known of it, its tokens, and the anchors of its problem that can be scored."""
+    """A response: its facts, its tokens, and its problem's anchors that can be scored."""
 
     facts: ResponseFacts
     sequence: TokenSequence
@@ -125,13 +125,13 @@ def read_row(
 def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBatch, can_score: Tensor) -> Tensor:
     """Which responses need an alignment or, where the method compares responses, a vector: bool [responses].
 
-    These are the responses whose bonus may depend on it. Any other response has a bonus of 0 whatever its alignment,
-    and no part in the bonus of others. `beta` plays no role: with `beta=0` alignments are still measured and logged.
+    Any other response has a bonus of 0 whatever its alignment, and does not affect the bonuses of its group. `beta` is
+    not read: with `beta=0` alignments are still measured and logged.
 
     Args:
-        method: What is trained.
-        settings: `centre` and `singleton` decide whether the only such response of a group may earn a bonus: its
-            centred alignment is 0, its own cosine is not.
+        method: The method that is trained.
+        settings: `centre` and `singleton` decide whether the only candidate of a group may earn a bonus: its centred
+            alignment is 0, its own cosine is not.
         facts: Verdicts and groups of the responses of all ranks; `alignment`, `scored` and `vectors` are not read.
         can_score: Bool [responses]: has tokens to score and, for a method that compares it with anchors alone, an
             anchor.
@@ -154,7 +154,7 @@ class RewardTable:
 
     Args:
         shaping: Method, engine and settings.
-        facts: One of each response, in any order; groups may be spread.
+        facts: One per response, in any order; the responses of a group need not be adjacent.
     """
 
     def __init__(self, shaping: Shaping, facts: Sequence[ResponseFacts]):
@@ -169,7 +169,7 @@ class RewardTable:
 
     @cached_property
     def needed(self) -> Tensor:
-        """Which responses need a vector, or whatever else the method takes for their alignment."""
+        """Which responses need a vector, or the method's substitute for one."""
         shaping = self._shaping
         without_anchor = shaping.method.compares_responses or not shaping.method.needs_alignment
         can_score = [fact.num_scored_tokens > 0 and (without_anchor or fact.num_anchors > 0) for fact in self.facts]
@@ -179,7 +179,7 @@ class RewardTable:
         """Rewards of all responses.
 
         Args:
-            alignment: Float64 [responses], NaN where unknown; None where nothing is.
+            alignment: Float64 [responses], NaN where unknown; None where all are unknown.
             vectors: [responses, hidden], unit rows; read by a method that compares responses with each other.
         """
         compares = self._shaping.method.compares_responses
@@ -204,14 +204,14 @@ class RewardTable:
 
 
 class AnchoredGroup(NamedTuple):
-    """The needed responses of a group, by their places among the rows, and the group's anchors."""
+    """The needed responses of a group by row index, and the group's anchors."""
 
     responses: dict[int, TokenSequence]
     anchors: list[TokenSequence]
 
 
 class VectorPlan:
-    """Which sequences an engine must bring mean vectors for, and the alignments that follow from them.
+    """The sequences that need mean vectors from the engine, and the alignments computed from these.
 
     Args:
         rows: Responses of one process: all of them, or those of a rank.
@@ -223,13 +223,13 @@ class VectorPlan:
         self._rows = rows
         self._keep = anchor_keep_fraction
         self.members: list[int] = needed.nonzero()[:, 0].tolist()
-        """Places of the needed responses among the rows."""
+        """Row indices of the needed responses."""
         first: dict[int, TableRow] = {}
         for i in self.members:
             first.setdefault(rows[i].facts.group_index, rows[i])
         pairs = [(group, anchor) for group, row in first.items() for anchor in row.anchors]
         self.anchors = [anchor for _, anchor in pairs]
-        """The anchors of their groups, each once."""
+        """The anchors of their groups, each listed once."""
         self.anchor_groups = [group for group, _ in pairs]
 
     @property
@@ -239,7 +239,7 @@ class VectorPlan:
 
     @property
     def num_rows(self) -> int:
-        """Responses, needed or not."""
+        """Number of responses, needed or not."""
         return len(self._rows)
 
     @property
@@ -272,7 +272,7 @@ class Aligned(NamedTuple):
 
     Attributes:
         alignment: Float64 [responses] on the CPU: the best cosine, NaN where there is none.
-        best: The same with the anchor that it is the cosine with, on the device of the vectors.
+        best: The same cosines with the index of the best anchor, on the device of the vectors.
         vectors: [responses, hidden], unit rows.
         anchors: [anchors, hidden], unit rows.
     """
@@ -311,7 +311,7 @@ class ShapedTable:
     Attributes:
         shaping: Method, engine and settings.
         facts: One of each response.
-        batch: What the method read.
+        batch: The batch that the method read.
         eligible: Which responses earn the base reward.
         shaped: The method's rewards and their parts. Where the bonus is separate (`advantage.bonus`), the rewards come
             without it, and `add_bonuses` puts it in units of advantages.
@@ -334,12 +334,14 @@ class ShapedTable:
         return self.add_bonuses(outcome)[1]
 
     def add_bonuses(self, advantages: Tensor) -> tuple["ShapedTable", Tensor]:
-        """Under `advantage.bonus` separate: this table with its bonuses in units of advantages; advantages with them.
-
-        Under joint the rewards hold the bonuses, and both stay as they are.
+        """Add separate bonuses to the advantages.
 
         Args:
-            advantages: Made of this table's rewards, float64 [responses].
+            advantages: Computed from this table's rewards, float64 [responses].
+
+        Returns:
+            This table with its bonuses in units of advantages, and the advantages with the bonuses. Under
+            `advantage.bonus` joint the rewards hold the bonuses already, and both are returned unchanged.
         """
         if not self.shaping.separates:
             return self, advantages
@@ -355,7 +357,7 @@ class ShapedTable:
         return replace(self, shaped=replace(self.shaped, bonuses=bonuses)), advantages + bonuses
 
     def metrics(self) -> dict[str, float]:
-        """What is logged about a step: means over the responses, NaN where there is nothing to average.
+        """Logged metrics of a step: means over the responses, NaN where there is nothing to average.
 
         docs/glossary.md defines each.
         """

@@ -1,4 +1,4 @@
-"""Which tokens of a response or an anchor are scored, decided on the existing token ids, never by re-tokenising.
+"""Choose the scored tokens of a response or an anchor from the existing token ids, never by re-tokenising.
 
 A tag may be one token or several, and a token may hold a tag and more (`>\\n`). The tags are found in the text of the
 tokens, decoded one by one. A token that holds a character of a tag belongs to the tag.
@@ -19,10 +19,10 @@ _BREAK = "\n"
 
 
 def token_pieces(tokenizer: Any) -> TokenPieces:
-    """Make a function from token ids to the text that each token adds, remembered per id.
+    """Make a function that maps token ids to the text that each token adds. Texts are cached per id.
 
-    Each token is decoded after another one, since some tokenizers drop the space before the first one: `< think>` must
-    not read as a tag. The bytes of a split character decode to replacement marks, which do no harm next to a tag.
+    Each token is decoded behind another one, since some tokenizers drop the space before the first token: `< think>`
+    must not read as a tag. The bytes of a split character decode to replacement marks, which do no harm next to a tag.
     """
     decoded: dict[int, str] = {}
     before = tokenizer.encode("a", add_special_tokens=False)[-1:]
@@ -44,10 +44,10 @@ class SpanRule:
 
     Attributes:
         thinking: Score the thinking part if there is exactly one, otherwise the whole response.
-        limit_tokens: The greatest number of scored tokens; None scores all.
+        limit_tokens: Largest number of scored tokens; None scores all.
         limit_from: Which part of a longer span to keep: "end" or "start".
         tags: The markers of the thinking part.
-        special_ids: Ids that are not part of a response at its end (eos, padding); never those of tags.
+        special_ids: Ids to strip from the end of a response (eos, padding); never those of tags.
     """
 
     thinking: bool
@@ -85,7 +85,7 @@ def without_trailing_special(ids: Sequence[int], special_ids: frozenset[int]) ->
     return list(ids[:end])
 
 
-def own_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
+def policy_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
     """The runs of ids that the policy wrote.
 
     Args:
@@ -141,7 +141,7 @@ def scored_positions(
         pieces: The function from `token_pieces`.
         rule: The span and its limit.
         prefilled: The prompt ends in the opening thinking tag.
-        mask: As in `own_turns`. Tags that the policy did not write are none.
+        mask: As in `policy_turns`. Tags that the policy did not write do not count.
 
     Returns:
         Ascending positions in `ids`; empty if there is nothing to score.
@@ -164,7 +164,7 @@ def ends_in_thinking_tag(prompt_ids: Sequence[int], pieces: TokenPieces, tags: T
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenSequence:
-    """Token ids to score: a context, the ids that follow it, and the positions of the scored ones among these.
+    """Token ids to score: a context, the ids that follow it, and the positions in `ids` of the scored tokens.
 
     Example: TokenSequence(context_ids=[5, 6], ids=[9, 7, 8, 10], positions=[1, 2])
     """
@@ -173,7 +173,7 @@ class TokenSequence:
     ids: Sequence[int]
     positions: Sequence[int]
     mask: Sequence[int] | None = None
-    """As in `own_turns`."""
+    """As in `policy_turns`."""
 
     @property
     def scored_ids(self) -> list[int]:
@@ -181,49 +181,25 @@ class TokenSequence:
         return [self.ids[position] for position in self.positions]
 
 
-def anchor_sequence(
-    prompt_ids: Sequence[int], text: str, tokenizer: Any, rule: SpanRule, *, pieces: TokenPieces | None = None
-) -> TokenSequence:
-    """Make a sequence of an expert solution, to be scored under the same rule as the responses.
-
-    The context is the prompt. If responses are scored on their thinking part and the text has no tags, the opening tag
-    follows the prompt. The text is encoded unchanged and never passes through a chat template. `pieces`, from
-    `token_pieces`, remembers tokens across calls.
-    """
-    pieces = pieces or token_pieces(tokenizer)
-    context = list(prompt_ids)
-    prefilled = ends_in_thinking_tag(prompt_ids, pieces, rule.tags)
-    tagged = rule.tags.think_open in text
-    if prefilled and tagged:
-        text = text.split(rule.tags.think_open, 1)[1]
-    elif rule.thinking and not tagged and not prefilled:
-        context += tokenizer.encode(rule.tags.think_open, add_special_tokens=False)
-        prefilled = True
-    ids = tokenizer.encode(text, add_special_tokens=False)
-    return TokenSequence(
-        context_ids=context, ids=ids, positions=scored_positions(ids, pieces, rule, prefilled=prefilled)
-    )
-
-
 def context_of(config: Any) -> int | None:
-    """The most tokens that a model reads at one time, by its configuration of transformers; None for no limit."""
+    """Context length of a model in tokens, from its transformers configuration; None where that sets no limit."""
     return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 
 class AnchorSequences(NamedTuple):
-    """The anchors of a problem that can be scored, and how many of the others are beyond the model's context."""
+    """The anchors of a problem that can be scored, and the number of anchors that exceed the model's context."""
 
     usable: tuple[TokenSequence, ...] = ()
     num_too_long: int = 0
 
 
 class SequenceReader:
-    """From token ids and texts to sequences to score: one rule for all engines.
+    """Makes sequences to score from token ids and texts, by the same rule for all engines.
 
     Args:
         tokenizer: The policy's.
         rule: Which tokens are scored.
-        context: The most tokens that the model reads at one time; None for no limit.
+        context: Context length of the model in tokens; None for no limit.
     """
 
     def __init__(self, tokenizer: Any, rule: SpanRule, *, context: int | None = None):
@@ -245,9 +221,10 @@ class SequenceReader:
         return ends_in_thinking_tag(prompt_ids, self.pieces, self.rule.tags)
 
     def text(self, ids: Sequence[int], mask: Sequence[int] | None = None) -> str:
-        """A response as the verifier reads it: the policy's own turns, each without its trailing special tokens.
+        """A response as the verifier reads it: the policy's turns, each without its trailing special tokens.
 
-        What others wrote (`mask`, as in `own_turns`) is not read: an answer that a tool echoes is not the policy's.
+        Tokens that the policy did not write (`mask`, as in `policy_turns`) are left out: an answer that a tool echoes
+        is not the policy's.
         """
         return _BREAK.join(
             str(self._tokenizer.decode(turn, skip_special_tokens=False, clean_up_tokenization_spaces=False))
@@ -259,18 +236,31 @@ class SequenceReader:
         return not any("".join(self.pieces(turn)).strip() for turn in self._turns(ids, mask))
 
     def _turns(self, ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
-        return [without_trailing_special(turn, self.rule.special_ids) for turn in own_turns(ids, mask)]
+        return [without_trailing_special(turn, self.rule.special_ids) for turn in policy_turns(ids, mask)]
 
     def response(
         self, prompt_ids: Sequence[int], ids: Sequence[int], *, mask: Sequence[int] | None = None
     ) -> TokenSequence:
-        """A response after its prompt; `mask` is that of `own_turns`."""
+        """A response after its prompt; `mask` is that of `policy_turns`."""
         positions = scored_positions(ids, self.pieces, self.rule, prefilled=self.prefilled(prompt_ids), mask=mask)
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions, mask=mask)
 
     def anchor(self, prompt_ids: Sequence[int], text: str) -> TokenSequence:
-        """An expert solution after the prompt that it answers."""
-        return anchor_sequence(prompt_ids, text, self._tokenizer, self.rule, pieces=self.pieces)
+        """An expert solution after the prompt that it answers, to be scored under the same rule as the responses.
+
+        If responses are scored on their thinking part and the text has no tags, the opening tag is appended to the
+        prompt. The text is encoded unchanged and never passes through a chat template.
+        """
+        tag, context = self.rule.tags.think_open, list(prompt_ids)
+        prefilled, tagged = self.prefilled(prompt_ids), tag in text
+        if prefilled and tagged:
+            text = text.split(tag, 1)[1]
+        elif self.rule.thinking and not tagged and not prefilled:
+            context += self._tokenizer.encode(tag, add_special_tokens=False)
+            prefilled = True
+        ids = self._tokenizer.encode(text, add_special_tokens=False)
+        positions = scored_positions(ids, self.pieces, self.rule, prefilled=prefilled)
+        return TokenSequence(context_ids=context, ids=ids, positions=positions)
 
     def anchors(self, prompt_ids: Sequence[int], texts: Sequence[str]) -> AnchorSequences:
         """The expert solutions to one problem."""

@@ -1,6 +1,6 @@
-"""The main job, from a configuration to a run folder: load, look, measure, train, measure again, summarise.
+"""The training job, from a configuration to a run folder: load, preflight, evaluate, train, evaluate again, summarise.
 
-On several ranks all of them train; the main process alone looks, measures and writes while the others wait.
+All ranks train. Only the main process runs the preflight, evaluates and writes, while the others wait.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
     Args:
         config: Every setting.
         command: The command line, for the record.
-        say: Receives what a person wants to read: strings and rich renderables.
+        say: Receives messages for the user: strings and rich renderables.
 
     Returns:
         The run folder: metrics, rollouts, evaluations, checkpoints, and the final model in `model/`. A run with an
@@ -75,36 +75,36 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
 
 
 def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -> RunFolder:
-    """Go on with an interrupted run from its last whole checkpoint; the result is that of an uninterrupted run.
+    """Resume an interrupted run from its last whole checkpoint. The result equals that of an uninterrupted run.
 
-    After the last step nothing is trained; only what is missing is made: final model, evaluation, figures, summary.
+    If all steps are done, only the missing results are made: final model, evaluation, figures, summary.
 
     Args:
         path: A run folder.
-        override: Go on even if settings, data or records have changed, and record that in `run.json`.
+        override: Resume even if settings, data or records have changed, and record that in `run.json`.
         say: As in `train`.
 
     Raises:
         ConfigError: `config.yaml` is empty, cut off, or edited without `override`.
         DataError: The training problems have changed, without `override`.
-        LockedError: Another process writes into that folder.
-        RecordError: `path` is no run folder, its run is finished, or none of its checkpoints is whole.
+        LockedError: Another process is writing to that folder.
+        RecordError: `path` is not a run folder, its run is finished, or none of its checkpoints is whole.
     """
     folder = RunFolder.open(path)
     if folder.read_run().status == "finished":
         raise RecordError(f"{path}: this run is finished; there is nothing to resume. Its model is in {path}/model.")
     resumption = read_resumption(folder, override=override)
     if not METHODS[resumption.config.method].saves_checkpoints:
-        raise RecordError(f"{path}: a run of {resumption.config.method} has no checkpoints. Start it anew.")
+        raise RecordError(f"{path}: a run of {resumption.config.method} has no checkpoints. Start a new run.")
     with lost_rank_named():
-        return _Run(resumption.config, say).go_on(resumption)
+        return _Run(resumption.config, say).resume(resumption)
 
 
 def dry_run(config: RunConfig, *, say: Say = rich.print) -> None:
     """Show the resolved configuration and the preflight, and stop before anything is written."""
     run = _Run(config, say)
     run.say(dump_config(run.config).rstrip())
-    run.look()
+    run.preflight()
 
 
 class _Run:
@@ -128,18 +128,18 @@ class _Run:
 
     def start(self, command: Sequence[str]) -> RunFolder:
         """Run from the preflight to the summary, in a new folder."""
-        self.look()
+        self.preflight()
         folder = RunFolder(on_main(lambda: self._new_folder(command)))
         if not folder.path.is_dir():
             raise RecordError(
-                f"{folder.path}: the main process has made this run folder, and another does not see it. Ranks on "
+                f"{folder.path}: the main process made this run folder, but another process does not see it. Ranks on "
                 "several machines need records.folder on a file system that they share."
             )
         self.say(f"Run folder: {folder.path}")
         with _only_writer(folder):
             return self._run(folder, None)
 
-    def go_on(self, resumption: Resumption) -> RunFolder:
+    def resume(self, resumption: Resumption) -> RunFolder:
         """Run from the last whole checkpoint of an interrupted run."""
         ranks = PartialState().num_processes
         with _only_writer(resumption.folder):
@@ -149,10 +149,10 @@ class _Run:
             self.say(f"Resuming {ready.folder.path} after step {ready.step}.")
             return self._run(ready.folder, ready)
 
-    def look(self) -> None:
+    def preflight(self) -> None:
         """Run the preflight, if it is on."""
         if self.config.preflight.mode != "off":
-            on_main(self.inputs.look)
+            on_main(self.inputs.run_preflight)
 
     def _new_folder(self, command: Sequence[str]) -> Path:
         config = self.config
@@ -210,7 +210,7 @@ class _Run:
     def _callback(
         self, folder: RunFolder, track: Callable[[dict[str, float], int], None] | None, resumption: Resumption | None
     ) -> RunCallback:
-        """Checkpoints are rotated by us: the Trainer removes an older one before the new one is whole."""
+        """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
         keep, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         return RunCallback(
             folder,
@@ -218,11 +218,11 @@ class _Run:
             evaluate=lambda step: on_main(self.inputs.evaluation_metrics),
             evaluate_every=self.config.evaluate.every_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=keep,
-            on_loaded=(lambda: self._cut(resumption)) if resumption else None,
+            on_loaded=(lambda: self._drop_later_records(resumption)) if resumption else None,
         )
 
-    def _cut(self, resumption: Resumption) -> None:
-        """Drop what came after the checkpoint, once everything is loaded."""
+    def _drop_later_records(self, resumption: Resumption) -> None:
+        """Drop records and checkpoints after the resumed checkpoint, once everything is loaded."""
         folder, step = resumption.folder, resumption.step
         folder.truncate_metrics(step)
         folder.delete_rollouts(step)
@@ -233,7 +233,7 @@ class _Run:
         folder.update_run(status="running")
 
     def _fine_tune(self, callback: RunCallback) -> SupervisedTrainer | None:
-        """Make the method's supervised steps, the first of the run, if it has any."""
+        """Make the method's supervised steps, which come first, if it has any."""
         config, inputs = self.config, self.inputs
         num_steps = round(METHODS[config.method].supervised_fraction * self.arguments.max_steps)
         if not num_steps:
@@ -255,7 +255,7 @@ class _Run:
         return trainer
 
     def _distil(self, folder: RunFolder, callback: RunCallback, trainer: SelfDistillation) -> Any:
-        """TRL's own trainer of a method of self-distillation."""
+        """TRL's trainer for a method of self-distillation."""
         from gar.integrations.trl.self_distillation import TRAINERS
 
         inputs = self.inputs
@@ -281,7 +281,7 @@ class _Run:
         for reason in inexact_resumes(self.arguments):
             self.say(f"[yellow]{reason}[/]")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Not read by")  # said at the start, of all sections
+            warnings.filterwarnings("ignore", message="Not read by")  # already printed at the start
             trainer = self._make_trainer(callback, self._on_rollouts(folder, callback.steps_before))
         if trainer.copied_bytes:
             self.say(f"signal.policy initial keeps a copy of the policy, {trainer.copied_bytes / 2**20:.0f} MiB.")
@@ -313,11 +313,11 @@ class _Run:
     def _on_rollouts(self, folder: RunFolder, steps_before: int) -> Callable[[int, list[RolloutRecord]], None]:
         """A function that writes each generation and watches for a collapse of the policy, on the main process."""
 
-        def tell(collapse: Collapse) -> None:
+        def report(collapse: Collapse) -> None:
             folder.write_json("watchdog.json", dataclasses.asdict(collapse))
             self.say(f"[bold yellow]WATCHDOG: {escape(collapse.text)}[/]")
 
-        watchdog = Watchdog(self.config.watchdog, tell)
+        watchdog = Watchdog(self.config.watchdog, report)
 
         def receive(step: int, rows: list[RolloutRecord]) -> None:
             step += steps_before
@@ -329,7 +329,7 @@ class _Run:
         return receive
 
     def _take_adapter(self, trainer: Any) -> None:
-        """Take the model with its adapter, if it has one, for the policy."""
+        """Make the trainer's model, with its adapter if it has one, the policy."""
         self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):
             trained, total = self.inputs.model.get_nb_trainable_parameters()
@@ -351,16 +351,16 @@ class _Run:
 
 
 def _silence(trainer: Any) -> None:
-    """Our own callback shows what happens."""
+    """Remove the Trainer's console output: `RunCallback` prints progress."""
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)
 
 
 @contextlib.contextmanager
 def _only_writer(folder: RunFolder) -> Iterator[None]:
-    """The main process takes the lock of a run folder for all ranks; if it is refused, all of them end."""
-    with contextlib.ExitStack() as held:
-        on_main(lambda: held.enter_context(only_writer(folder.path)))
+    """Take the lock of a run folder in the main process for all ranks. If that fails, all ranks end."""
+    with contextlib.ExitStack() as stack:
+        on_main(lambda: stack.enter_context(only_writer(folder.path)))
         yield
 
 
@@ -373,7 +373,7 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         _record_end(folder, "interrupted", interrupt)
         checkpoint = last_checkpoint(folder)
         kept = f"its last whole checkpoint is {checkpoint.name}" if checkpoint else "it has no whole checkpoint yet"
-        say(f"[yellow]Interrupted; {kept}. Go on with: gar train --resume {folder.path}[/]")
+        say(f"[yellow]Interrupted; {kept}. Resume with: gar train --resume {folder.path}[/]")
         raise KeyboardInterrupt("interrupted") from interrupt
     except BaseException as error:
         _record_end(folder, "interrupted" if isinstance(error, LostRankError) else "failed", error)
@@ -384,13 +384,13 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         if unwritten or (isinstance(error, (OSError, SafetensorError)) and not isinstance(error, RecordError)):
             raise RecordError(
                 f"{folder.path}: a file could not be written or read: {error}. What was written before is intact; "
-                f"is the disk full? Then make room, and go on with: gar train --resume {folder.path}"
+                f"is the disk full? Then make room, and resume with: gar train --resume {folder.path}"
             ) from error
         raise
 
 
 def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
-    """Write into `run.json` how the run ended and why, as far as the disk allows it."""
+    """Write to `run.json` how the run ended and why, if the disk allows it."""
     with contextlib.suppress(RecordError):
         rows, _ = sound_metrics(folder.metrics_path)
         folder.update_run(status=status, error=error_record(error, rows[-1]["step"] if rows else 0))

@@ -1,4 +1,4 @@
-"""The records that cross module borders: frozen, keyword-only, no behaviour.
+"""The records that cross module boundaries: frozen, keyword-only, no behaviour.
 
 One word per thing (docs/glossary.md): a *problem* has *anchors* (expert solutions); a policy writes *responses*; the
 responses to one problem form a *group*; a verifier gives each response a *verdict*; a *signal* is a vector that

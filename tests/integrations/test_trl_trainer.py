@@ -22,7 +22,7 @@ from gar.integrations.trl.refusals import generation_period_steps, inexact_resum
 from gar.integrations.trl.trainer import GARTrainer
 from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.spans import SpanRule, TokenSequence, anchor_sequence, scored_positions, token_pieces
+from gar.spans import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
 from gar.types import Problem, ResponseFormat, Status, Tags, Verdict
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
@@ -110,7 +110,7 @@ def test_alignment_equals_autograd_through_the_models_own_loss(make_trainer: Tra
         response = TokenSequence(
             context_ids=prompt, ids=ids, positions=scored_positions(ids, token_pieces(tokenizer), rule)
         )
-        anchor = anchor_sequence(prompt, problems[r.group_index].anchors[0].text, tokenizer, rule)
+        anchor = SequenceReader(tokenizer, rule).anchor(prompt, problems[r.group_index].anchors[0].text)
         assert r.alignment == pytest.approx(float(vector(response) @ vector(anchor)), abs=1e-5)
         assert r.num_scored_tokens == len(response.positions)
 

@@ -8,7 +8,7 @@ from gar.analysis.policies import Policy
 from gar.errors import DataError
 from gar.records import read_jsonl
 from gar.rollouts.generate import encode_prompt
-from gar.spans import TokenSequence, anchor_sequence, token_pieces
+from gar.spans import SequenceReader, TokenSequence
 from gar.types import Prompt
 
 
@@ -51,9 +51,5 @@ def read_solutions(path: str | Path) -> list[LabelledSolution]:
 
 def solution_sequences(policy: Policy, solutions: Sequence[LabelledSolution]) -> list[TokenSequence]:
     """The solutions as token sequences of the policy."""
-    pieces = token_pieces(policy.tokenizer)
-    rule = policy.span_rule
-    return [
-        anchor_sequence(encode_prompt(policy.tokenizer, s.prompt), s.text, policy.tokenizer, rule, pieces=pieces)
-        for s in solutions
-    ]
+    reader = SequenceReader(policy.tokenizer, policy.span_rule)
+    return [reader.anchor(encode_prompt(policy.tokenizer, s.prompt), s.text) for s in solutions]

@@ -1,6 +1,6 @@
 """The training job, from a configuration to a run folder: load, preflight, evaluate, train, evaluate again, summarise.
 
-All ranks train. Only the main process runs the preflight, evaluates and writes, while the others wait.
+On several ranks all of them train; the main process alone looks, measures and writes while the others wait or help.
 """
 
 import contextlib
@@ -36,6 +36,7 @@ from gar.integrations.trl.ranks import (
     refuse_sharded_adapter,
 )
 from gar.integrations.trl.refusals import inexact_resumes
+from gar.integrations.trl.sharded import sample_on_main
 from gar.integrations.trl.supervised import SupervisedTrainer
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog
@@ -116,7 +117,7 @@ class _Run:
         check_before_loading(config)
         self.config = config
         self.arguments = grpo_arguments(config, Path(config.records.folder) / "dry-run")
-        check_ranks(self.arguments, generates_on_main=config.preflight.mode != "off" or bool(config.evaluate.sources))
+        check_ranks(self.arguments)
         name_termination()
         self.say: Say = say if is_main() else lambda text: None
         unread = unread_settings(METHODS[config.method], dict(config)) + unread_fields(config.trl, config.method)
@@ -125,6 +126,7 @@ class _Run:
         self.inputs = RunInputs(config, self.arguments, self.say)
         if self.inputs.adapter or is_adapted(self.inputs.model):
             refuse_sharded_adapter(self.arguments)
+        self._trainer_under_way: Any = None  # it has wrapped the model, and may have sharded it
 
     def start(self, command: Sequence[str]) -> RunFolder:
         """Run from the preflight to the summary, in a new folder."""
@@ -152,7 +154,11 @@ class _Run:
     def preflight(self) -> None:
         """Run the preflight, if it is on."""
         if self.config.preflight.mode != "off":
-            on_main(self.inputs.run_preflight)
+            self._sample(self.inputs.run_preflight)
+
+    def _sample(self, work: Callable[[], Any]) -> Any:
+        """The result of `work`, which samples from the policy, on all ranks."""
+        return sample_on_main(work, self.inputs.model, self._trainer_under_way)
 
     def _new_folder(self, command: Sequence[str]) -> Path:
         config = self.config
@@ -172,20 +178,19 @@ class _Run:
         with status, lost_rank_named(), self.inputs.verifier:
             self.arguments = grpo_arguments(self.config, folder.path)
             if self.config.evaluate.before:
-                on_main(lambda: self.inputs.evaluate(folder, "before", step=0))
+                self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             with tracker(self.config, folder) if is_main() else contextlib.nullcontext() as track:
                 callback = self._callback(folder, track, resumption)
                 trainer = self._fine_tune(callback)
                 if trainer is None or callback.steps_before < self.arguments.max_steps:
                     trainer = self._trainer(folder, callback)
-                    check_saves_whole_model(trainer.accelerator)
-                    self._take_adapter(trainer)
+                    self._take_model(trainer)
                     with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
                         trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
             num_steps = trainer.state.global_step + callback.steps_before * isinstance(trainer, GARTrainer)
-            on_main(lambda: self._finish(folder, step=num_steps))
+            self._sample(lambda: self._finish(folder, step=num_steps))
         return folder
 
     def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
@@ -215,7 +220,7 @@ class _Run:
         return RunCallback(
             folder,
             tracker=track,
-            evaluate=lambda step: on_main(self.inputs.evaluation_metrics),
+            evaluate=lambda step: self._sample(self.inputs.evaluation_metrics),
             evaluate_every=self.config.evaluate.every_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=keep,
             on_loaded=(lambda: self._drop_later_records(resumption)) if resumption else None,
@@ -248,8 +253,7 @@ class _Run:
             callbacks=[callback],
             peft_config=inputs.adapter,
         )
-        _silence(trainer)
-        self._take_adapter(trainer)
+        self._take_model(trainer)
         trainer.train()
         callback.steps_before = num_steps
         return trainer
@@ -275,9 +279,7 @@ class _Run:
     def _trainer(self, folder: RunFolder, callback: RunCallback) -> Any:
         distillation = METHODS[self.config.method].self_distillation
         if distillation is not None:
-            trainer = self._distil(folder, callback, distillation)
-            _silence(trainer)
-            return trainer
+            return self._distil(folder, callback, distillation)
         for reason in inexact_resumes(self.arguments):
             self.say(f"[yellow]{reason}[/]")
         with warnings.catch_warnings():
@@ -285,7 +287,6 @@ class _Run:
             trainer = self._make_trainer(callback, self._on_rollouts(folder, callback.steps_before))
         if trainer.copied_bytes:
             self.say(f"signal.policy initial keeps a copy of the policy, {trainer.copied_bytes / 2**20:.0f} MiB.")
-        _silence(trainer)
         return trainer
 
     def _make_trainer(
@@ -328,8 +329,11 @@ class _Run:
 
         return receive
 
-    def _take_adapter(self, trainer: Any) -> None:
-        """Make the trainer's model, with its adapter if it has one, the policy."""
+    def _take_model(self, trainer: Any) -> None:
+        """Take the trainer's model for the policy: it may have an adapter now, and is wrapped when training begins."""
+        check_saves_whole_model(trainer.accelerator)
+        _silence(trainer)
+        self._trainer_under_way = trainer
         self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):
             trained, total = self.inputs.model.get_nb_trainable_parameters()

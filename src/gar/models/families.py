@@ -115,7 +115,7 @@ def find_parts(model: Any) -> ModelParts:
         )
     config = causal.config.get_text_config()
     parts = ModelParts(
-        backbone=cast(nn.Module, _ThroughModel(backbone, causal)) if _is_sharded(causal) else backbone,
+        backbone=cast(nn.Module, _ThroughModel(backbone, causal)) if is_sharded(causal) else backbone,
         head=head,
         logit_scale=_factor(config, "logit_scale") / _factor(config, "logits_scaling"),
         logit_softcap=getattr(config, "final_logit_softcapping", None),
@@ -149,7 +149,8 @@ class _ThroughModel:
         return outputs[0]
 
 
-def _is_sharded(model: nn.Module) -> bool:
+def is_sharded(model: nn.Module) -> bool:
+    """Whether `fully_shard` or ZeRO-3 has spread the parameters over ranks, so that a pass needs all of them."""
     return isinstance(model, FSDPModule) or any(
         isinstance(parameter, DTensor) or hasattr(parameter, "ds_id") for parameter in model.parameters()
     )

@@ -142,7 +142,7 @@ def generate_responses(
         delay=PROGRESS_DELAY_SECONDS,
         disable=None if progress else True,  # None: silent unless stderr is a terminal
     )
-    with bar, _generation_state(model, config, seed):
+    with bar, generation_state(model, config, seed):
         for start in range(0, len(rows), batch_size):
             batch = rows[start : start + batch_size]
             written = _generate_batch(model, [prompt_ids[i] for i in batch], config)
@@ -194,7 +194,7 @@ def check_prompts(
 
 
 @contextmanager
-def _generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int) -> Iterator[None]:
+def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int) -> Iterator[None]:
     """Evaluation mode, only our generation settings, and a seeded random stream. All are restored afterwards.
 
     `generate` completes a config from the model's own, which is therefore replaced. Gradient checkpointing is not an

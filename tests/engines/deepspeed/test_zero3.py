@@ -1,18 +1,26 @@
 """Real DeepSpeed: a model that `zero.Init` has spread over two gloo ranks, in GARTrainer and by itself."""
 
 import importlib
+import io
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
+from gar.config import RunConfig, make_config, merge, read_preset
+from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
+from gar.records import RunFolder
+from gar.records.samples import read_samples
+from gar.run_inputs import RunInputs
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
+from gar.training import train
 from tests.integrations.replay import replay
 from tests.models.autograd import random_sequences
 from tests.ranks import run_ranks
@@ -26,6 +34,11 @@ CONFIG: dict[str, Any] = {
     "zero_allow_untested_optimizer": True,
     "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0},
 }
+SAVED: dict[str, Any] = {
+    **CONFIG,
+    "zero_optimization": CONFIG["zero_optimization"] | {"stage3_gather_16bit_weights_on_model_save": True},
+}
+"""The final model is written whole."""
 SIZED = {**CONFIG, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}
 """The trainer fills these in; by itself DeepSpeed wants numbers."""
 
@@ -69,6 +82,39 @@ def trained(folder: Path) -> dict[str, Any]:
     return replay(folder, {"deepspeed": CONFIG, "use_cpu": False}, {})
 
 
+def small_config(folder: Path, **trl: Any) -> RunConfig:
+    """A run that looks, and measures before, within and after training."""
+    values = {
+        "trl": {"max_steps": 2, "per_device_train_batch_size": 16, "learning_rate": 2e-3, "use_cpu": True} | trl,
+        "preflight": {"num_problems": 2},
+        "evaluate": {"sources": ["test"], "num_samples": 4, "ks": [1], "max_problems": 3, "every_steps": 1},
+        "records": {"folder": str(folder), "name": "run", "trackio": False},
+    }
+    return make_config(merge(read_preset("demo"), values))
+
+
+def trained_and_measured(folder: Path) -> list[str]:
+    """The run on these ranks; what it said."""
+    spread = start_deepspeed()
+    assert spread.is_zero3()
+    said: list[Any] = []
+    train(small_config(folder, deepspeed=SAVED, use_cpu=False), say=said.append)
+    return [shown(text) for text in said]
+
+
+def measured(folder: RunFolder, moment: str) -> dict[str, Any]:
+    """An evaluation: every response and its verdict, and the numbers."""
+    numbers = folder.read_json(f"evaluation/{moment}.json")["sets"]["test"]
+    del numbers["seconds"]
+    return {"numbers": numbers, "samples": str(read_samples(folder.path / "evaluation" / f"{moment}.parquet"))}
+
+
+def shown(text: Any) -> str:
+    console = Console(record=True, width=100, file=io.StringIO())
+    console.print(text)
+    return console.export_text()
+
+
 def test_vectors_of_a_model_spread_by_zero_init_are_those_of_the_whole_one(tmp_path):
     expected = signal_means(find_parts(load_embedded()[0]), SEQUENCES, SignalSettings())
     for means in run_ranks(vectors, 2, tmp_path):
@@ -87,3 +133,24 @@ def test_trainer_on_zero_3_gives_the_rewards_of_one_process(tmp_path):
     step = len(expected) // 2  # before the first update, whose rounding differs
     torch.testing.assert_close(rewards[:step], expected[:step], rtol=0, atol=1e-6)
     assert len(set(expected.tolist())) > 10
+
+
+def test_run_on_zero_3_looks_and_measures_as_one_process_with_the_same_weights(tmp_path):
+    said, _ = run_ranks(trained_and_measured, 2, tmp_path / "ranks", tmp_path)
+    run = RunFolder.open(tmp_path / "run")
+    looked: list[Any] = []
+    one = RunFolder.create(tmp_path, "one")
+    for moment, model in (("before", {}), ("after", {"model": {"path": str(run.path / "model")}})):
+        config = make_config(merge(small_config(tmp_path).model_dump(), model))
+        inputs = RunInputs(config, grpo_arguments(config, tmp_path), looked.append)
+        with inputs.verifier:
+            inputs.evaluate(one, moment, step=0)
+            if moment == "before":
+                inputs.look()
+        assert measured(run, moment) == measured(one, moment)
+    assert shown(looked[-2]) in said
+    assert "correct: verified and well formatted" in shown(looked[-2])
+    assert measured(one, "before")["samples"] != measured(one, "after")["samples"]
+    rates = {row["step"]: row["eval/test/pass@1"] for row in run.read_metrics() if "eval/test/pass@1" in row}
+    assert list(rates) == [1, 2]
+    assert rates[2] == measured(one, "after")["numbers"]["pass_at"]["1"]

@@ -122,16 +122,14 @@ def refuse_data_parallel(args: Any) -> None:
         )
 
 
-def check_ranks(args: Any, *, generates_on_main: bool) -> None:
+def check_ranks(args: Any) -> None:
     """Refuse a launch that would train something else, or wait forever.
 
     Args:
         args: A `trl.GRPOConfig`; making it formed the process group.
-        generates_on_main: The run samples outside of training, for a preflight or an evaluation.
 
     Raises:
-        ConfigError: The launcher's processes do not know each other, or ranks hold shards of a model that the main
-            process would have to run alone.
+        ConfigError: The launcher's processes do not know each other.
     """
     refuse_data_parallel(args)
     announced = int(os.environ.get("WORLD_SIZE", "1"))
@@ -139,20 +137,6 @@ def check_ranks(args: Any, *, generates_on_main: bool) -> None:
         raise ConfigError(
             f"the launcher announces {announced} processes (WORLD_SIZE), and {PartialState().num_processes} found each "
             "other. Start them with torchrun or accelerate launch, or unset WORLD_SIZE."
-        )
-    sharded = [
-        name
-        for name, variable, setting in (
-            ("FSDP", "ACCELERATE_USE_FSDP", args.fsdp),
-            ("DeepSpeed", "ACCELERATE_USE_DEEPSPEED", args.deepspeed),
-        )
-        if setting or os.environ.get(variable, "false").lower() == "true"
-    ]
-    if sharded and generates_on_main:
-        raise ConfigError(
-            f"{sharded[0]} shards the model over ranks, and preflight and evaluation sample from it on one: that would "
-            "wait forever. Set preflight.mode to off and evaluate.sources to [], and evaluate the saved model, or "
-            "train with DDP, which needs no setting."
         )
 
 

@@ -1,0 +1,125 @@
+"""Sampling outside of training, for preflight and evaluations, from a policy that ranks may hold in shards.
+
+The main process alone decides what is sampled, and reads it. Where a forward pass needs every rank, the others join
+each of its calls of `generate`, with the same random numbers; what they write is dropped.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, cast
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, send_to_device
+from transformers.integrations import is_deepspeed_zero3_enabled
+from trl.distributed import DistributedBackend
+from trl.models import unwrap_model_for_generation
+
+from gar.errors import ModelError
+from gar.integrations.trl.ranks import Result, is_main, on_main
+from gar.models.families import is_sharded
+from gar.rollouts.generate import generation_state
+
+
+def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None) -> Result:
+    """`on_main` for work that calls `model.generate`.
+
+    Args:
+        work: Done by the main process. The model's forward pass is used through `generate` alone.
+        model: The policy without its wrapper.
+        trainer: The Trainer that has wrapped it; None before training.
+
+    Raises:
+        SystemExit: As `on_main`.
+    """
+    is_fsdp = trainer is not None and DistributedBackend(trainer.accelerator).is_fsdp
+    if PartialState().num_processes == 1 or not (is_fsdp or is_sharded(model) or is_deepspeed_zero3_enabled()):
+        return on_main(work)
+    with _as_trl_generates(model, trainer):
+        return _lead(work, model) if is_main() else cast(Result, _follow(model))
+
+
+@contextmanager
+def _as_trl_generates(model: Any, trainer: Any) -> Iterator[None]:
+    """Parameters as TRL has them when it samples rollouts: whole under ZeRO-3, the root's whole under FSDP1."""
+    if trainer is None:
+        with _gathered(model):
+            yield
+        return
+    wrapped, accelerator, args = trainer.model_wrapped, trainer.accelerator, trainer.args
+    with (
+        unwrap_model_for_generation(
+            wrapped,
+            accelerator,
+            gather_deepspeed3_params=getattr(args, "ds3_gather_for_generation", True),  # SFTConfig lacks it
+            gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs,
+        ),
+        torch.no_grad(),
+        DistributedBackend(accelerator).summon_full_params(wrapped, recurse=False),
+    ):
+        yield
+
+
+def _gathered(model: Any) -> Any:
+    """Parameters that `zero.Init` has spread, and that no DeepSpeed engine gathers yet."""
+    parameters = [parameter for parameter in model.parameters() if hasattr(parameter, "ds_id")]
+    if not parameters:
+        return nullcontext()
+    import deepspeed  # pyright: ignore[reportMissingImports]: it made the parameters
+
+    return deepspeed.zero.GatheredParameters(parameters)
+
+
+def _lead(work: Callable[[], Result], model: Any) -> Result:
+    """Do the work; tell the other ranks of each call of `generate`, and of the end."""
+    generate, outcome, others_wait = model.generate, ("failed", None), True
+
+    def generate_on_all(**inputs: Any) -> Any:
+        nonlocal others_wait
+        _tell("generate", (send_to_device(inputs, "cpu"), _random_state(model.device)))
+        try:
+            return generate(**inputs, synced_gpus=True)
+        except BaseException as error:
+            others_wait = isinstance(error, ModelError)  # which they raise, too; others leave them within `generate`
+            raise
+
+    model.generate = generate_on_all
+    try:
+        result = work()
+        outcome = ("done", result)
+    finally:
+        del model.generate
+        if others_wait:
+            _tell(*outcome)
+    return result
+
+
+def _follow(model: Any) -> Any:
+    """Make the main process's calls of `generate` with it, until its work has ended; the work's result."""
+    device = model.device
+    while True:
+        message: list[Any] = [None]
+        event, content = broadcast_object_list(message)[0]
+        if event == "failed":
+            raise SystemExit(1)
+        if event == "done":
+            return content
+        inputs, random_state = content
+        with (
+            generation_state(model, inputs["generation_config"], seed=0),
+            suppress(ModelError),  # NaN: the main process finds the same and says so
+        ):
+            _set_random_state(random_state, device)
+            model.generate(**send_to_device(inputs, device), synced_gpus=True)
+
+
+def _tell(event: str, content: Any) -> None:
+    broadcast_object_list([(event, content)])
+
+
+def _random_state(device: torch.device) -> torch.Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _set_random_state(state: torch.Tensor, device: torch.device) -> None:
+    torch.cuda.set_rng_state(state, device) if device.type == "cuda" else torch.set_rng_state(state)

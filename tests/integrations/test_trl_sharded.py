@@ -1,0 +1,90 @@
+"""An evaluation of a model that two ranks hold in shards (`fully_shard`) is that of the whole model on one process.
+
+`tests/engines/deepspeed` has ZeRO-3, with real DeepSpeed.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import PartialState
+from torch.distributed.tensor import DTensor
+from torch.multiprocessing import ProcessRaisedException
+
+from gar.data.arithmetic import load_arithmetic
+from gar.errors import ModelError
+from gar.evaluation.evaluate import Sampling, evaluate_policy
+from gar.integrations.trl.ranks import is_main
+from gar.integrations.trl.sharded import sample_on_main
+from gar.models.embedded import load_embedded
+from gar.settings import EvaluateSettings
+from tests.integrations.replay import AnswerVerifier
+from tests.models.test_sharded import shard
+from tests.ranks import run_ranks
+
+pytestmark = pytest.mark.dist
+
+SETTINGS = EvaluateSettings(num_samples=3, ks=(1,))
+
+
+def evaluation(model: Any, tokenizer: Any) -> Any:
+    sampling = Sampling(max_new_tokens=40, temperature=1.0, seed=5, batch_size=4)
+    verifier: Any = AnswerVerifier()
+    result = evaluate_policy(model, tokenizer, load_arithmetic("test")[:4], verifier, SETTINGS, sampling)
+    return dataclasses.replace(result, seconds=0.0)
+
+
+def measured(wrapping: str) -> dict[str, Any]:
+    """What a rank gets, and what becomes of work that fails, on a model that is sharded."""
+    PartialState(cpu=True)
+    model, tokenizer = load_embedded()
+    shard(model, wrapping)
+    model.model.layers[0].train()
+    state = torch.get_rng_state()
+    outcome: dict[str, Any] = {"sharded": all(isinstance(parameter, DTensor) for parameter in model.parameters())}
+    outcome["result"] = sample_on_main(lambda: evaluation(model, tokenizer), model)
+    outcome["random state"] = torch.equal(torch.get_rng_state(), state)
+    outcome["training"] = model.training, model.model.layers[0].training
+    outcome["nothing sampled"] = sample_on_main(lambda: "measured before", model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(torch.nan)
+    try:
+        sample_on_main(lambda: evaluation(model, tokenizer), model)
+    except (ModelError, SystemExit) as error:
+        outcome["failed"] = type(error)
+    outcome["generate"] = "generate" in vars(model)
+    return outcome
+
+
+@pytest.mark.parametrize("wrapping", ["layers and root", "gathered after use"])
+def test_evaluation_of_a_sharded_model_is_that_of_the_whole_one(tmp_path: Path, wrapping: str):
+    model, tokenizer = load_embedded()
+    expected = evaluation(model.eval(), tokenizer)
+    assert len({response.num_tokens for group in expected.groups for response in group.responses}) > 1
+    ranks = run_ranks(measured, 2, tmp_path, wrapping)
+    for rank in ranks:
+        assert rank["result"] == expected
+        assert rank["random state"]
+        assert rank["sharded"]
+        assert rank["training"] == (False, True)
+        assert rank["nothing sampled"] == "measured before"
+        assert not rank["generate"]
+    assert [rank["failed"] for rank in ranks] == [ModelError, SystemExit]
+
+
+def failing(wrapping: str) -> None:
+    """The main process fails within `generate`, where the other waits for it."""
+    PartialState(cpu=True)
+    model, tokenizer = load_embedded()
+    shard(model, wrapping)
+    if is_main():
+        model.forward = lambda *args, **kwargs: [][1]
+    sample_on_main(lambda: evaluation(model, tokenizer), model)
+
+
+def test_a_main_process_that_fails_within_generate_ends_the_job_with_its_error(tmp_path: Path):
+    with pytest.raises(ProcessRaisedException, match="list index out of range"):
+        run_ranks(failing, 2, tmp_path, "layers and root")

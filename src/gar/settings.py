@@ -245,7 +245,7 @@ class RewardSettings(Settings):
 
 
 GROUP_DDOF, GROUP_EPS = 0, 1e-6
-"""For the standard deviation of a group. Equation 12 of GAR implies ddof 0 and gives no eps; 1e-6 is ours."""
+"""Defaults for the standard deviation of a group. Equation 12 of GAR implies ddof 0 and gives no eps; 1e-6 is ours."""
 
 
 class AdvantageSettings(Settings):

@@ -1,6 +1,6 @@
 """The training job, from a configuration to a run folder: load, preflight, evaluate, train, evaluate again, summarise.
 
-On several ranks all of them train; the main process alone looks, measures and writes while the others wait or help.
+All ranks train. The main process runs the preflight, evaluates and writes, while the others wait or help.
 """
 
 import contextlib

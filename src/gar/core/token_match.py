@@ -198,7 +198,7 @@ def ordered_match_shares(
 def _cosine_tables(
     units: ResponseTokens, anchor_units: Tensor, memory_bytes: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Some responses at a time: which ones, the rows of their tokens, and the cosines with the anchor's tokens.
+    """Yield a few responses at a time: indices, the rows of their tokens, and the cosines with the anchor's tokens.
 
     Yields:
         [members], [members, longest] with -1 behind the last token, and [members, longest, anchor_tokens], 0 there.

@@ -128,7 +128,7 @@ def _check_folder(path: Path, source: str) -> None:
 
 
 def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
-    """One object a line, or one array of objects."""
+    """Rows of one object per line, or of one array of objects."""
     try:
         file = path.open("rb")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What an engine can do. The methods that it runs, and its reasons against others, follow from that."""
+"""The declaration of what an engine can do, which decides the methods that it runs and its refusals of others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

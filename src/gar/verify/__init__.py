@@ -1,4 +1,4 @@
-"""Is a response right, and is it well formatted? Importing this imports neither torch nor SymPy."""
+"""Check whether a response is right and well formatted. Importing this imports neither torch nor SymPy."""
 
 from gar.verify.answers import Graded, grade_answer
 from gar.verify.format import ParsedResponse, ResponseFormat, answer_line, last_boxed, parse_response

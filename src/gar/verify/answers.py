@@ -1,4 +1,4 @@
-r"""Does an answer equal the gold answer? Pure functions without a time limit; `workers.py` sets one.
+r"""Compare an answer with the gold answer. Pure functions without a time limit; `workers.py` sets one.
 
 Plain numbers are compared exactly, in microseconds. Everything else goes to math-verify's grammar and SymPy, which can
 take seconds, gigabytes, or forever. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is `2\sqrt{3}`

@@ -1,4 +1,4 @@
-"""Which choice does an answer to a multiple-choice question name? Letters A to J, as in MMLU-Pro.
+"""Find the choice that an answer to a multiple-choice question names: letters A to J, as in MMLU-Pro.
 
 An answer must name one choice beyond doubt. An answer that names two choices gets neither.
 """

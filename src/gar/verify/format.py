@@ -1,4 +1,4 @@
-"""Is a response well formatted, and what is its final answer? Two separate facts, both found in linear time.
+"""Check the format of a response and find its final answer: two separate facts, both found in linear time.
 
 The search for the answer leaves out the thinking part, so that a draft is never taken for the answer.
 """

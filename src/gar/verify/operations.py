@@ -1,4 +1,4 @@
-r"""Which operations does an expression leave undone? Decided on the parse tree of math-verify's grammar.
+r"""Find the operations that an expression leaves undone, on the parse tree of math-verify's grammar.
 
 Signs, fractions of two integers, mixed numbers, percent and scientific notation are ways to write a number. Anything
 else that could be worked out is an operation: `3+15`, `\binom{8}{4}`, `\sqrt{49}`. Operations on variables are not.

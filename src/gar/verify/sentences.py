@@ -1,4 +1,4 @@
-r"""Which value does a sentence state? `The answer is 78.`, `So she has $78 left`: 78.
+r"""Find the value that a sentence states. `The answer is 78.`, `So she has $78 left`: 78.
 
 Only a text that states exactly one value is read. A text with a second number, a word that changes or denies the value
 (`not 78`, `half of 78`, `at least 78`), or a hedge (`perhaps 78`, `78 or so`) stays as it is.

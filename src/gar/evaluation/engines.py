@@ -1,7 +1,7 @@
 """The engines that generate responses: Hugging Face `generate`, or vLLM where its extra is installed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -19,25 +19,7 @@ GREEDY_TOP_P = 1e-9
 """A nucleus of the most likely token alone, which is greedy sampling."""
 
 
-class SamplingEngine(Protocol):
-    """Writes one response to each prompt of a batch, all from one random stream."""
-
-    tokenizer: Any
-    context: int | None
-    """Most tokens of a prompt and its response together; None where unknown."""
-
-    def identity(self) -> Mapping[str, Any]:
-        """Everything about the model that the responses depend on, as plain values."""
-        ...
-
-    def respond(
-        self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
-    ) -> list[Response]:
-        """A response to each prompt; temperature 0 is greedy."""
-        ...
-
-
-def load_engine(job: GenerateJob) -> SamplingEngine:
+def load_engine(job: GenerateJob) -> "SamplingEngine":
     """The engine that a job names, with its model.
 
     Raises:
@@ -48,7 +30,12 @@ def load_engine(job: GenerateJob) -> SamplingEngine:
 
 
 class TransformersEngine:
-    """Hugging Face `generate`, as training's own measurements use it."""
+    """Hugging Face `generate`, as in the evaluations of a training run.
+
+    Attributes:
+        tokenizer: The model's.
+        context: Most tokens of a prompt and its response together; None where unknown.
+    """
 
     def __init__(self, job: GenerateJob) -> None:
         model, self.tokenizer = load_policy(job.model_settings())
@@ -56,7 +43,7 @@ class TransformersEngine:
         self.context: int | None = context_length(model)
 
     def identity(self) -> Mapping[str, Any]:
-        """Hashes of the weights and the tokenizer."""
+        """Everything about the model that responses depend on: hashes of the weights and the tokenizer."""
         return {
             "backend": "transformers",
             "weights": weights_hash(self._model),
@@ -66,7 +53,7 @@ class TransformersEngine:
     def respond(
         self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
     ) -> list[Response]:
-        """As `SamplingEngine.respond`.
+        """Write one response to each prompt, all from one random stream; temperature 0 is greedy.
 
         Raises:
             ModelError: The device's memory does not suffice, or as `generate_responses`.
@@ -122,7 +109,7 @@ class VllmEngine:
     def respond(
         self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
     ) -> list[Response]:
-        """As `SamplingEngine.respond`. Each prompt has a random stream, from the seed and its place in the batch."""
+        """As `TransformersEngine`, but each prompt has a random stream, from the seed and its place in the batch."""
         params = [
             self._params(
                 n=1, temperature=temperature, top_p=top_p, max_tokens=max_new_tokens, seed=(seed + place) % 2**48
@@ -139,3 +126,6 @@ class VllmEngine:
         body = without_trailing_special(ids, stripped)
         text = self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return Response(ids=ids, text=text, truncated=output.finish_reason == "length")
+
+
+SamplingEngine = TransformersEngine | VllmEngine

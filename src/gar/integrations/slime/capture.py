@@ -45,6 +45,11 @@ class _LogProbPass:
         self._stop = watch_head(chunks, self._seen)
 
     def take(self) -> list[HeadInputs]:
+        """The micro-batches of slime's pass since the last call, in slime's order; none before the last pipeline stage.
+
+        Raises:
+            ConfigError: slime has made no such pass.
+        """
         if self._stop is None:
             raise ConfigError(
                 "gar.capture is 'logprob', but slime has made no log-probability pass of the policy before this step: "
@@ -57,6 +62,7 @@ class _LogProbPass:
 
 
 _log_prob_pass = _LogProbPass()
+captured_pass = _log_prob_pass.take
 
 
 def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
@@ -69,12 +75,3 @@ def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
     """
     if store_prefix == _POLICY_PASS and capture_of(args) == "logprob":
         _log_prob_pass.start(model)
-
-
-def captured_pass() -> list[HeadInputs]:
-    """The micro-batches of slime's pass since the last call, in slime's order; none before the last pipeline stage.
-
-    Raises:
-        ConfigError: slime has made no such pass.
-    """
-    return _log_prob_pass.take()

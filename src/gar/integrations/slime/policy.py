@@ -34,8 +34,12 @@ class _Watch:
             self._hook.remove()
             self._hook = None
 
-    @property
-    def chunks(self) -> list[nn.Module]:
+    def chunks(self) -> list[Any]:
+        """The policy's chunks on this rank, one per virtual pipeline stage, in order.
+
+        Raises:
+            ModelError: None was caught.
+        """
         self.stop()
         if not self._chunks:
             raise ModelError(
@@ -47,6 +51,7 @@ class _Watch:
 
 
 _watch = _Watch()
+policy_chunks = _watch.chunks
 
 
 def on_megatron_init(args: Any) -> None:
@@ -82,12 +87,3 @@ def _check_group(kind: type) -> None:
             f"--sequence-parallel does not run with torch {torch.__version__} in this slime, with GAR or without: its "
             f"{kind.__name__} does not forward {name}. Use the torch of slime's container, or leave the flag out."
         )
-
-
-def policy_chunks() -> list[Any]:
-    """The policy's chunks on this rank, one per virtual pipeline stage, in order.
-
-    Raises:
-        ModelError: None was caught.
-    """
-    return _watch.chunks

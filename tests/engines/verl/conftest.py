@@ -52,6 +52,14 @@ def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def vision(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of images and text."""
+    from tests.engines.verl.workers import save_vision_model
+
+    return save_vision_model(tmp_path_factory.mktemp("vision"))
+
+
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """Ray on this machine alone, and TransferQueue with one storage unit."""
     import ray

@@ -50,6 +50,7 @@ class Rollouts:
                 "response_mask": own, "loss_mask": own, "input_ids": whole, "position_ids": torch.arange(len(whole)),
                 "rm_scores": scores, "extra_info": {"anchors": anchors},
                 "extra_fields": {"reward_extra_info": verdict}, "num_turns": 2, "session_id": number,
+                "multi_modal_inputs": {},
             }
         )  # fmt: skip
         lengths = {"prompt_len": len(prompt), "response_len": len(ids), "seq_len": len(whole)}

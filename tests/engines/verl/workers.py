@@ -8,7 +8,15 @@ import torch
 import torch.distributed as dist
 from hydra import compose, initialize_config_module
 from torch import Tensor
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
@@ -31,7 +39,26 @@ def save_model(folder: Path, *, tied: bool) -> Path:
         num_key_value_heads=2, head_dim=8, tie_word_embeddings=tied, max_position_embeddings=512,
     )  # fmt: skip
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(config)
+    return _save(Qwen3ForCausalLM(config), folder)
+
+
+def save_vision_model(folder: Path) -> Path:
+    """A random Qwen3-VL of two layers, likewise. Without a processor's files, which would need torchvision."""
+    text = {
+        "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]},
+    }  # fmt: skip
+    eyes = {
+        "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32,
+        "patch_size": 4, "temporal_patch_size": 1, "num_position_embeddings": 16, "deepstack_visual_indexes": [0],
+    }  # fmt: skip
+    torch.manual_seed(0)
+    config = Qwen3VLConfig(text_config=text, vision_config=eyes, tie_word_embeddings=False)
+    return _save(Qwen3VLForConditionalGeneration(config), folder)
+
+
+def _save(model: Any, folder: Path) -> Path:
     torch.nn.init.normal_(model.get_output_embeddings().weight, std=0.5)
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -98,7 +125,9 @@ def make_batch(sequences: list[tuple[Tensor, int, Tensor, int, int]], *, packed:
 def autograd_mean(folder: Path, sequence: tuple[Tensor, int, Tensor, int, int]) -> Tensor:
     """The definition, for one sequence: real cross-entropy, its gradient at the head's input, times that input."""
     ids, prompt, mask, start, end = sequence
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    config = AutoConfig.from_pretrained(folder)
+    kind = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
+    model = kind.from_pretrained(folder, dtype=torch.float32).eval()
     places = [s for s in range(start, end) if mask[s - prompt]]
     with torch.no_grad():
         hidden = model.base_model(input_ids=ids[None]).last_hidden_state[0]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gar.config import make_config
 from gar.core import gradient_aligned_rewards
+from gar.errors import DataError
 from gar.integrations.verl.exchange import SignalRequest, rows_of_rank, scored_rows
 from gar.integrations.verl.rows import table_rows
 from gar.integrations.verl.settings import read_shaping
@@ -28,6 +29,7 @@ def row(
     return {
         "uid": group, "prompts": torch.tensor(PROMPT), "responses": ids, "response_mask": torch.ones_like(ids),
         "extra_info": {"anchors": list(anchors)}, "extra_fields": {"reward_extra_info": verdict},
+        "multi_modal_inputs": {},
     }  # fmt: skip
 
 
@@ -93,6 +95,14 @@ def test_reward_table_shapes_rewards_as_the_core_does():
     assert metrics["verify/wrong_fraction"] == pytest.approx(3 / 14)
     silent = metrics["gar/silent_group_fraction_outcome"], metrics["gar/silent_group_fraction_shaped"]
     assert silent == pytest.approx((4 / 6, 2 / 6))  # "all" and "mute" are rescued
+
+
+@pytest.mark.parametrize("inputs", [{}, {"pixel_values": None, "image_grid_thw": None}], ids=["none", "empty"])
+def test_text_of_a_model_with_a_processor_is_read_and_images_are_refused(inputs):
+    assert Table([{**row("all", "29"), "multi_modal_inputs": inputs}]).rows
+    images = {**inputs, "pixel_values": torch.zeros(4, 6)}
+    with pytest.raises(DataError, match="a response comes with pixel_values from the model's processor"):
+        Table([row("all", "29"), {**row("all", "29"), "multi_modal_inputs": images}])
 
 
 def test_resumed_job_gives_the_rewards_of_one_that_went_on():

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, DataError
 from gar.integrations.verl.settings import REWARD_MANAGER
 from gar.shaping import TableRow, read_row
 from gar.spans import AnchorSequences, SequenceReader
@@ -17,10 +17,12 @@ def table_rows(
 
     Raises:
         ConfigError: The responses come without verdicts.
+        DataError: A response comes with images, sound or video.
     """
     groups: dict[str, tuple[int, AnchorSequences]] = {}
     rows = []
     for fields in responses:
+        _refuse_media(fields["multi_modal_inputs"])
         prompt, ids = fields["prompts"].tolist(), fields["responses"].tolist()
         if fields["uid"] not in groups:
             texts = fields["extra_info"].get("anchors")
@@ -31,6 +33,16 @@ def table_rows(
         truncated = len(ids) >= max_response_tokens
         rows.append(read_row(reader, verdict, sequence, anchors, group_index=number, truncated=truncated))
     return rows
+
+
+def _refuse_media(inputs: Mapping[str, Any]) -> None:
+    """Beside text alone a processor leaves nothing, or keys without a value."""
+    given = sorted(name for name, value in inputs.items() if value is not None)
+    if given:
+        raise DataError(
+            f"a response comes with {', '.join(given)} from the model's processor, and anchors have text alone. Leave "
+            "images, sound and video out of the data. A processor that adds inputs to text alone is not supported."
+        )
 
 
 def _verdict(info: Mapping[str, Any]) -> Verdict:

@@ -15,11 +15,11 @@ from torch import Tensor
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 
-from gar.errors import ConfigError
 from gar.integrations.verl.exchange import MEANS, REQUEST, SignalRequest
 from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, check_supported, read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
+    has_several_position_rows,
     read_means,
     read_rows,
     require_means,
@@ -54,8 +54,6 @@ class GarTrainerSync(PPOTrainerSync):
 
     def _init_tokenizer(self) -> None:
         super()._init_tokenizer()
-        if self.processor is not None:
-            raise ConfigError("the model comes with a processor of images or sound, and GAR works on text")
         model: Any = omega_conf_to_dataclass(self.config.actor_rollout_ref.model)
         self._reader = SequenceReader.from_settings(
             self.tokenizer, self._shaping.signal, self._settings.verify, context=context_of(model.hf_config)
@@ -95,7 +93,7 @@ class GarTrainerSync(PPOTrainerSync):
             self._shaping.signal, keep_fraction=self._shaping.signal.anchor_keep_fraction
         )
         batch = anchor_batch(
-            anchors, multiple, calculate_entropy=False, compute_loss=False, temperature=rollout.temperature,
-            **{REQUEST: request},
+            anchors, multiple, several_position_rows=has_several_position_rows(self.processor),
+            calculate_entropy=False, compute_loss=False, temperature=rollout.temperature, **{REQUEST: request},
         )  # fmt: skip
         return require_means(self.actor_rollout_wg.compute_log_prob(batch))[: len(anchors)]

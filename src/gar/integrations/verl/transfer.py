@@ -18,7 +18,10 @@ from gar.spans import SequenceReader, TokenSequence
 OUTCOME_SCORES = "gar_outcome_scores"
 """Where verl's `rm_scores` are kept as they were before shaping."""
 
-_FIELDS = ["uid", "prompts", "responses", "response_mask", "extra_info", "extra_fields"]
+_FIELDS = ["uid", "prompts", "responses", "response_mask", "extra_info", "extra_fields", "multi_modal_inputs"]
+
+_ROPE_ROWS = 4
+"""Rows of verl's position ids for a model with a rotary embedding of several axes: the text's, then three axes'."""
 
 
 def read_rows(
@@ -33,7 +36,8 @@ def read_rows(
         max_response_tokens: A response as long as this was cut off.
 
     Raises:
-        DataError: A rollout session left more than one output, so that there is no one response to score.
+        DataError: A rollout session left more than one output, so that there is no one response to score; a response
+            comes with images, sound or video.
         ConfigError: The responses come without verdicts.
     """
     several = [key for key in keys if not key.endswith("_0")]  # uid_session_output
@@ -72,20 +76,32 @@ def write_spans(keys: Sequence[str], partition: str, needed: Mapping[str, TokenS
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=fields)
 
 
-def anchor_batch(sequences: Sequence[TokenSequence], multiple: int, **settings: Any) -> Any:
+def has_several_position_rows(processor: Any) -> bool:
+    """verl's own condition (`agent_loop.py`, `_compute_position_ids`): the model's `get_rope_index` is bound to it."""
+    return hasattr(processor, "get_rope_index")
+
+
+def anchor_batch(
+    sequences: Sequence[TokenSequence], multiple: int, *, several_position_rows: bool = False, **settings: Any
+) -> Any:
     """Anchors as a batch for verl's `compute_log_prob`, cut at their span's end, which is exact for a causal model.
 
     Args:
         sequences: At least one.
         multiple: The batch is filled up to a multiple of it with sequences of which nothing is scored.
+        several_position_rows: Position ids have a row per axis, as verl gives responses; all rows count tokens, since
+            anchors are text.
         **settings: Batch-wide entries.
     """
     fillers = -len(sequences) % multiple
     rows = [*sequences, *[sequences[0]] * fillers]
     ids = [torch.tensor([*row.context_ids, *row.ids[: row.positions[-1] + 1]]) for row in rows]
+    positions = [torch.arange(len(row)) for row in ids]
+    if several_position_rows:
+        positions = [row.expand(_ROPE_ROWS, -1) for row in positions]
     fields = {
         "input_ids": _jagged(ids),
-        "position_ids": _jagged([torch.arange(len(row)) for row in ids]),
+        "position_ids": tu.nested_tensor_from_tensor_list(positions),
         "loss_mask": _jagged([torch.ones(row.positions[-1] + 1, dtype=torch.long) for row in rows]),
         **span_fields([*sequences, *[None] * fillers]),
     }

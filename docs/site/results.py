@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parents[2]
-SHOWN = ("main", "lower-rate")
+SHOWN = ("main", "lower-rate", "word-problems")
 """Comparisons whose curves a page shows."""
 _RESULTS = "results"
 _BESIDE = f"](../{_RESULTS}/"

@@ -54,6 +54,7 @@ RUN_BY = {
     "test_an_engine_of_ones_own_gives_what_the_scorer_gives",
     "python examples/plain_pytorch_loop.py": "tests/test_examples.py::test_plain_pytorch_loop_raises_the_reward",
     "python examples/trl_reward_function.py": "tests/test_examples.py::test_trl_reward_function_trains_a_stock_trainer",
+    "python -m studies.word_problems": "tests/studies/test_word_problems.py",
     "python examples/warm_start.py": "tests/test_real_model.py::test_the_page_of_the_first_real_model_runs_as_written",
     "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_analysis_shows_four_figures_of_a_run",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",

@@ -116,6 +116,12 @@ def test_read_problem_keeps_chat_messages():
     assert read(OURS | {"prompt": [{"role": "user", "content": " "}]}).reason == "the prompt is empty"
 
 
+def test_read_problem_keeps_the_white_space_of_a_prompt():
+    """The line break at the end keeps a byte-pair tokenizer from joining the prompt and the response's first tag."""
+    for row, column in ((OURS, "prompt"), (GSM8K, "question")):
+        assert read(row | {column: " How many?\n"}).prompt == " How many?\n"
+
+
 @pytest.mark.parametrize(("value", "text"), [(18, "18"), (18.0, "18"), (0.5, "0.5"), (-3, "-3"), (" 18 ", "18")])
 def test_read_problem_takes_numbers_as_answers(value, text):
     assert read(OURS | {"answer": value}).answer == text

@@ -20,12 +20,13 @@ def problem(prompt, **fields) -> Problem:
 
 def test_render_prompt_plain_changes_nothing():
     messages = [{"role": "user", "content": "3+4="}]
-    assert render_prompt("3+4=", "plain", chat=True) == "3+4="
+    assert render_prompt("3+4=\n", "plain", chat=True) == "3+4=\n"
     assert render_prompt(messages, "plain", chat=False) == messages
 
 
-def test_render_prompt_asks_for_the_format_after_the_text():
-    text = render_prompt("3+4=", "boxed", chat=False)
+@pytest.mark.parametrize("prompt", ["3+4=", " 3+4=\n"])
+def test_render_prompt_asks_for_the_format_after_the_text(prompt):
+    text = render_prompt(prompt, "boxed", chat=False)
     assert text == "3+4=\n\nShow your working, then give the final answer inside \\boxed{}.\n\n"
 
 

@@ -262,8 +262,10 @@ def _anchors(row: Row, layout: Layout, place: str) -> tuple[Anchor, ...]:
 
 
 def _prompt(value: object, place: str, column: str) -> Prompt:
+    """The prompt as it is written: a line break at its end keeps byte-pair tokens from reaching into the response."""
     if not isinstance(value, list):
-        return "" if value is None else checked_text(value, place, column).strip()
+        text = "" if value is None else checked_text(value, place, column)
+        return text if text.strip() else ""
     messages: list[Message] = []
     for message in value:
         if not (isinstance(message, dict) and isinstance(message.get("role"), str) and "content" in message):

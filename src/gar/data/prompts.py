@@ -47,8 +47,9 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
         tags: Markers of the think-answer format.
 
     Returns:
-        The prompt itself under "plain", otherwise the prompt followed by the instruction. In chat messages the
-        instruction ends the last user message. (Several chat templates refuse system messages.)
+        The prompt itself under "plain", otherwise the prompt, without white space at its ends, followed by the
+        instruction. In chat messages the instruction ends the last user message. (Several chat templates refuse system
+        messages.)
 
     Raises:
         DataError: Chat messages without a user message have no place for an instruction.
@@ -57,7 +58,7 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
     if not instruction:
         return prompt
     if isinstance(prompt, str):
-        text = f"{prompt}\n\n{instruction}"
+        text = f"{prompt.strip()}\n\n{instruction}"
         return [{"role": "user", "content": text}] if chat else f"{text}\n\n"
     users = [index for index, message in enumerate(prompt) if message["role"] == "user"]
     if not users:

@@ -165,8 +165,7 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
         line=line,
         place=place,
         id=problem.id,
-        # Not `problem.prompt`, which is stripped: the policy saw the white space at the ends too.
-        prompt=tuple(prompt) if _is_ids(prompt) else prompt if isinstance(prompt, str) else problem.prompt,
+        prompt=tuple(prompt) if _is_ids(prompt) else problem.prompt,
         responses=responses,
         response_fields=fields,
         answer=None if eligible is not None else problem.answer,

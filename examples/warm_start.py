@@ -2,7 +2,7 @@
 
     python examples/warm_start.py [--model smollm2] [--out runs/warm-start] [--examples 400] [--learning-rate 1e-4]
 
-Supervised fine-tuning with TRL's SFTTrainer on solutions to problems outside of every split, by both methods. Then
+Supervised fine-tuning with TRL's SFTTrainer on solutions to problems outside of every split, by two methods. Then
 `gar train --model.path runs/warm-start --data.source word-problems` has right and wrong responses from its first step.
 """
 
@@ -15,20 +15,20 @@ from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
 from gar.core.head import cpu_has_bfloat16_products
-from gar.data.word_problems import METHODS, NUM_STEPS, WORDINGS, draw_story, load_stories, write_solution
+from gar.data.word_problems import METHODS, NUM_STEPS, WORDINGS, Method, draw_story, load_stories, write_solution
 from gar.models.load import load_policy
 from gar.settings import ModelSettings
 
 
-def solutions(number: int, steps_share: float, seed: int) -> list[dict[str, str]]:
-    """Problems outside of every split, each with one solution; `steps_share` of them by the expert's method."""
+def solutions(number: int, steps_share: float, other: Method, seed: int) -> list[dict[str, str]]:
+    """Problems outside of every split, each with one solution; `steps_share` of them by steps."""
     rng = random.Random(seed)
     taken = {story.text for stories in load_stories().values() for story, _ in stories}
     rows: list[dict[str, str]] = []
     while len(rows) < number:
         story = draw_story(rng, rng.choice(NUM_STEPS["train"]))
         if story.text not in taken:
-            method = METHODS[0] if rng.random() < steps_share else METHODS[1]
+            method = METHODS[0] if rng.random() < steps_share else other
             rows.append({"prompt": story.text, "completion": write_solution(story, method, rng.choice(WORDINGS))})
     return rows
 
@@ -39,7 +39,8 @@ def main() -> None:
     parser.add_argument("--out", default="runs/warm-start")
     parser.add_argument("--examples", type=int, default=400)
     parser.add_argument("--learning-rate", type=float, default=1e-4)
-    parser.add_argument("--steps-share", type=float, default=0.5, help="share of solutions by the expert's method")
+    parser.add_argument("--steps-share", type=float, default=0.5, help="share of solutions by steps")
+    parser.add_argument("--other-method", choices=METHODS[1:], default=METHODS[1], help="method of the others")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     model, tokenizer = load_policy(ModelSettings(path=options.model))
@@ -57,7 +58,7 @@ def main() -> None:
         disable_tqdm=True,
         seed=options.seed,
     )
-    rows = solutions(options.examples, options.steps_share, options.seed)
+    rows = solutions(options.examples, options.steps_share, options.other_method, options.seed)
     trainer = SFTTrainer(model, args=arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
     trainer.remove_callback(PrinterCallback)
     trainer.train()

@@ -101,8 +101,8 @@ class DataSettings(Settings):
     """Split of a Hub data set or of a generated task."""
     subset: str | None = None
     """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of all expert
-    solutions, by default the task's own; a worse one for arithmetic is running or guess, for word-problems
-    expression."""
+    solutions, by default the task's own; others are running and guess for arithmetic, expression and reduction for
+    word-problems."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set; pin it."""
     layout: str | None = None

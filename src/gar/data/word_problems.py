@@ -5,17 +5,20 @@
 
 A prompt ends in a line break: byte-pair tokenizers would merge `?` with the `<` of a response's first tag.
 
-Two *methods* reach the answer, each in two *wordings*, with units and without:
+Three *methods* reach the answer, each in two *wordings*, with units and without:
 
     steps, units        4 * 6 = 24 pens. 24 - 5 = 19 pens. 19 * 3 = 57 dollars.
     steps, bare         4 * 6 = 24. 24 - 5 = 19. 19 * 3 = 57.
     expression, units   (4 * 6 - 5) * 3 = 57 dollars.
     expression, bare    (4 * 6 - 5) * 3 = 57.
+    reduction, units    (4 * 6 - 5) * 3 = (24 - 5) * 3 = 19 * 3 = 57 dollars.
+    reduction, bare     (4 * 6 - 5) * 3 = (24 - 5) * 3 = 19 * 3 = 57.
 
 Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, cast, get_args
@@ -26,7 +29,7 @@ from gar.types import Anchor, Problem
 WORD_PROBLEMS = "word-problems"
 """The name of the task as `data.source`."""
 
-Method = Literal["steps", "expression"]
+Method = Literal["steps", "expression", "reduction"]
 Wording = Literal["units", "bare"]
 METHODS: tuple[Method, ...] = get_args(Method)
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
@@ -78,7 +81,7 @@ def load_word_problems(split: str, expert: str | None = None) -> list[Problem]:
 
     Args:
         split: `train` (2,000 problems) and `test` (200) have 2 or 3 steps, `harder` (200) has 4.
-        expert: The method of the expert solutions: `steps` (default) or `expression`.
+        expert: The method of the expert solutions: `steps` (default), `expression` or `reduction`.
 
     Returns:
         Problems `train-0`, `train-1`, ... with one anchor each, whose random wording does not depend on the method.
@@ -151,7 +154,7 @@ def _draw(rng: random.Random, num_steps: int) -> Story:
 
 
 def write_solution(story: Story, method: Method, wording: Wording) -> str:
-    """Write a full response with tags, by one of the two methods.
+    """Write a full response with tags, by one of the methods.
 
     Example:
         >>> story = Story("", 4, (Step("*", 6, "pens"), Step("-", 5, "pens"), Step("*", 3, "dollars")))
@@ -165,7 +168,10 @@ def write_solution(story: Story, method: Method, wording: Wording) -> str:
             _sentence(f"{left} {step.operator} {step.number}", value, step.unit, wording) for left, step, value in lines
         )
     else:
-        working = _sentence(_expression(story), values[-1], story.steps[-1].unit, wording)
+        stages = [_expression(story.first, story.steps)]
+        if method == "reduction":
+            stages += [_expression(value, story.steps[done:]) for done, value in enumerate(values[:-1], start=1)]
+        working = _sentence(" = ".join(stages), values[-1], story.steps[-1].unit, wording)
     return f"<think>{working}</think><answer>{values[-1]}</answer>"
 
 
@@ -173,9 +179,9 @@ def _sentence(left: str, value: int, unit: str, wording: Wording) -> str:
     return f"{left} = {value} {unit}." if wording == "units" else f"{left} = {value}."
 
 
-def _expression(story: Story) -> str:
-    text, is_sum = str(story.first), False
-    for step in story.steps:
+def _expression(first: int, steps: Sequence[Step]) -> str:
+    text, is_sum = str(first), False
+    for step in steps:
         multiplies = step.operator == "*"
         text = f"({text})" if multiplies and is_sum else text
         text, is_sum = f"{text} {step.operator} {step.number}", not multiplies

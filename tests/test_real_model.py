@@ -185,10 +185,13 @@ def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
     assert main(["report", str(tmp_path / "full"), "--out", str(tmp_path / "run.html")]) == 0
 
 
+@pytest.mark.data
 @pytest.mark.slow
-def test_the_page_of_the_first_real_model_runs_as_written(tmp_path, monkeypatch):
-    """In the order of the page, in an empty folder with the examples beside it, then the notebook of the same."""
+def test_the_page_of_the_first_real_model_runs_as_written(data_dir, tmp_path, monkeypatch):
+    """In the order of the page, beside the examples and twenty of the real solutions, then the notebook of the same."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    solutions = "gsm8k_model_solutions_300.jsonl"
+    (tmp_path / solutions).write_text("".join((data_dir / solutions).read_text().splitlines(keepends=True)[:5]))
     commands = [
         command.text for command in shown_commands(ROOT / "docs" / "first-real-model.md")
         if not command.inline and not command.marked

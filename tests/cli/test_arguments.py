@@ -35,8 +35,9 @@ def test_a_switch_also_takes_the_word_that_gar_train_takes(arguments, expected):
 
 
 @pytest.mark.parametrize("flag", ["--options.fast-start", "--options.fast_start", "--fast-start"])
-def test_a_flag_with_a_value_takes_it_in_lower_case_as_yaml_does(flag):
-    read = parse(Nested, [flag, "false", "--name", "true"], prog="gar", config=(tyro.conf.FlagConversionOff,))
+@pytest.mark.parametrize("config", [(), (tyro.conf.FlagConversionOff,)])
+def test_a_flag_of_a_section_takes_its_value_in_lower_case_as_yaml_does(flag, config):
+    read = parse(Nested, [flag, "false", "--name", "true"], prog="gar", config=config)
     assert read == Nested(options=Options(fast_start=False), name="true")
 
 

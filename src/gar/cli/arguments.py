@@ -90,7 +90,10 @@ def _raise(event: ParseErrorEvent) -> None:
 
 
 def _switched(arguments: Sequence[str], switches: Collection[str], *, with_values: bool) -> list[str]:
-    """Rewrite `--overwrite true` as `--overwrite=True`; without values, as `--overwrite` or `--no-overwrite`."""
+    """Rewrite `--overwrite true` as `--overwrite=True`; without values, as `--overwrite` or `--no-overwrite`.
+
+    tyro's flag for no is that of the last part: `--reward.no-clip`.
+    """
     kept: list[str] = []
     for argument in arguments:
         flag = kept[-1] if kept else ""
@@ -99,7 +102,8 @@ def _switched(arguments: Sequence[str], switches: Collection[str], *, with_value
             name, equals, value = kept.pop(), "=", argument
         if equals and _is_truth(value) and _same(name) in switches:
             value = value.capitalize()
-            without = name if value == "True" else f"--no-{name.removeprefix('--')}"
+            section, dot, leaf = name.removeprefix("--").rpartition(".")
+            without = name if value == "True" else f"--{section}{dot}no-{leaf}"
             argument = f"{name}={value}" if with_values else without
         kept.append(argument)
     return kept

@@ -56,6 +56,15 @@ def test_benchmark_prompt_word_for_word(problem, form, benchmark, expected):
     assert benchmark_prompt(problem, form, BENCHMARKS[benchmark]) == expected
 
 
+@pytest.mark.parametrize("form", ["think-answer", "boxed"])
+def test_benchmark_prompt_of_a_file_asks_as_training_does(tmp_path, form):
+    """Prompts of files keep white space at their ends, and an instruction replaces it, as in `data.template`."""
+    read = load_benchmark(write_jsonl(tmp_path / "mine.jsonl", [{"prompt": " 1+1?\n", "answer": 2}]))
+    plain = BenchmarkProblem(id="1", question="1+1?", answer="2")
+    assert benchmark_prompt(read.problems[0], form, read.benchmark) == benchmark_prompt(plain, form, read.benchmark)
+    assert benchmark_prompt(read.problems[0], "as-is", read.benchmark) == " 1+1?\n"
+
+
 def test_benchmark_prompt_shows_five_worked_examples_of_the_category(tmp_path):
     shots = load_shots(BENCHMARKS["mmlu-pro"], write_jsonl(tmp_path / "shots.jsonl", SHOTS))
     prompt = benchmark_prompt(CHOICE, "five-shot", BENCHMARKS["mmlu-pro"], shots)

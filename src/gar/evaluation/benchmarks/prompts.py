@@ -86,7 +86,7 @@ def _with_instruction(question: Prompt, lines: Sequence[str], *, before: bool) -
         return f"{instruction}\n\n{text}" if before else f"{text}\n\n{instruction}"
 
     if isinstance(question, str):
-        return joined(question)
+        return joined(question.strip())  # as `render_prompt` does in training
     *earlier, last = question
     if last["role"] != "user":
         raise ConfigError(

@@ -22,6 +22,7 @@ from gar.data.prompts import format_instruction
 from gar.errors import ConfigError, DataError, RecordError
 from gar.models.embedded import embedded_path
 from gar.records.checkpoints import seal_checkpoint
+from gar.rollouts.generate import Response
 from gar.scoring import ResponseGroup, ResponseScore, SignalStatus
 from gar.types import Problem
 from tests.rows import rollout
@@ -145,6 +146,14 @@ def test_sampled_groups_answer_what_the_runs_chat_template_gives(embedded):
     group = sampled_groups(replace(embedded, tokenizer=tokenizer, config=config), [problem], num_samples=1)[0]
     assert group.prompt == embedded.encode("3+4=")
     assert len(group.responses[0]) <= 2
+
+
+def test_sampled_groups_are_graded_as_in_training(embedded, monkeypatch):
+    """An expression copied from the prompt is no answer."""
+    response = Response(ids=(1,), text="<think> easy </think> <answer> 6/4 </answer>", truncated=False)
+    monkeypatch.setattr("gar.analysis.policies.generate_responses", lambda *args, **options: [[response]])
+    problem = Problem(id="one", prompt="Reduce 6/4.", answer="3/2")
+    assert sampled_groups(embedded, [problem], num_samples=1)[0].eligible == [False]
 
 
 def test_recorded_groups_of_a_model_are_refused(embedded):

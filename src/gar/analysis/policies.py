@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from gar.config import RunConfig, make_config, merge, with_template
+from gar.data.problems import prompt_text
 from gar.data.prompts import render_problems
 from gar.data.run_problems import GENERATED, load_run_problems
 from gar.errors import DataError, RecordError
@@ -185,6 +186,7 @@ def sampled_groups(
                 [response.text for responses in written for response in responses],
                 [problem.answer for problem in problems for _ in range(num_samples)],
                 prefilled_think=[open_ for open_ in prefilled for _ in range(num_samples)],
+                prompts=[prompt_text(problem.prompt) for problem in problems for _ in range(num_samples)],
             )
         )
     return [

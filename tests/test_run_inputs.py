@@ -1,7 +1,10 @@
 """Inputs of a run."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ from gar.config import make_config
 from gar.data.arithmetic import load_task
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
+from gar.records import RunFolder
 from gar.run_inputs import RunInputs
 
 
@@ -23,6 +27,24 @@ def test_evaluation_splits_are_those_of_the_runs_own_task(source, task):
     inputs.tokenizer, inputs._tags = load_embedded(task)[1], inputs.config.verify.tags.as_tags()
     for split in ("test", "harder"):
         assert [p.prompt for p in inputs._load_set(split)] == [p.prompt for p in load_task(task, split)[:5]]
+
+
+def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
+    inputs = RunInputs.__new__(RunInputs)  # without a model
+    inputs.config = make_config({"data": {"template": "plain"}, "records": {"rollouts": False}})
+    asked: list[list[str]] = []
+
+    def results() -> Iterator[tuple[str, Any]]:
+        asked.append([problem.answer for problem in inputs.evaluation_sets["test"]])
+        yield "test", SimpleNamespace(to_json=lambda: {"pass_at": {"1": 0.5}})
+
+    vars(inputs)["_results"] = results
+    folder = RunFolder.create(tmp_path, "run")
+    problem = load_task("arithmetic", "test")[0]
+    for answer in ("7", "7", "8"):
+        inputs.evaluation_sets = {"test": [replace(problem, answer=answer)]}
+        inputs.evaluate(folder, "before", step=0)
+    assert asked == [["7"], ["8"]]
 
 
 def test_policy_is_sampled_on_the_device_that_trains_it(monkeypatch):

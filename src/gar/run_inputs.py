@@ -105,16 +105,16 @@ class RunInputs:
         """Evaluate the policy, and write numbers and samples to `evaluation/`, unless the same evaluation is there."""
         if not self.evaluation_sets:
             return
-        ids = [[problem.id for problem in problems] for problems in self.evaluation_sets.values()]
-        identity = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *ids])}
+        sets = [[dataclasses.asdict(problem) for problem in problems] for problems in self.evaluation_sets.values()]
+        identity = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *sets])}
         if self._is_evaluated(folder, f"evaluation/{moment}.json", identity):
             return
         results = dict(self._results())
-        sets = {name: result.to_json() for name, result in results.items()}
+        numbers = {name: result.to_json() for name, result in results.items()}
         if self.config.records.rollouts:  # first, because the file of numbers marks the evaluation as complete
             samples = [sample for name, result in results.items() for sample in result.samples(name)]
             write_samples(folder.path / "evaluation" / f"{moment}.parquet", samples)
-        folder.write_json(f"evaluation/{moment}.json", {**identity, "sets_hash": _sets_hash(sets), "sets": sets})
+        folder.write_json(f"evaluation/{moment}.json", {**identity, "sets_hash": _sets_hash(numbers), "sets": numbers})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""

@@ -46,8 +46,8 @@ DEFINITIONS = {
     "grad_norm": "Norm of the gradient of the loss, before clipping.",
     "time/step_seconds": "Wall time of an optimiser step.",
     "token share": "What the token adds to the alignment; the shares of all scored tokens sum to it.",
-    "status": "How verification ended. Unparsed, timeout and error say nothing about the answer, and never count as "
-    "wrong answers.",
+    "status": "How verification ended. Unparsed, timeout and error say nothing about the answer. Such a response is "
+    "not eligible, and is counted apart from wrong answers.",
     "verdict of a response": "right: verified and in format. right, not in format: verified alone. Else how "
     "verification ended.",
     "eval": "pass@k measured during training.",

@@ -2,10 +2,13 @@
 
     python -m studies.word_problems --runs runs/compare/word-problems    # count in the run folders
     python -m studies.word_problems                                      # from the committed counts
+    python -m studies.word_problems --comparison word-methods            # the same for the other comparison
 
-Prints a Markdown table. Each pair of numbers belongs to the first and the last quarter of the steps. By steps and with
-units are shares of the correct responses: a solution by steps has several `=`, one with units a word behind a value.
-The counts are kept in results/word-problems-training.json.
+Prints two Markdown tables. In the first, each pair of numbers belongs to the first and the last quarter of the steps.
+By steps and with units are shares of the correct responses: a solution by steps has an `=` in several sentences, one
+with units a word behind a value. Preference for steps is the mean alignment of correct responses by steps less that of
+the other correct ones. The second table is about the test set after training: the share of responses by steps, and how
+many of those and of the others are correct. The counts are kept in results/COMPARISON-training.json.
 """
 
 import argparse
@@ -13,20 +16,30 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
 
 from gar.evaluation.text_tables import TextTable, markdown_text
 from gar.records import RunFolder
 from gar.records.files import json_text, read_json, write_atomic
 
-COUNTS = Path("results/word-problems-training.json")
+RESULTS = Path("results")
+COMPARISONS = ("word-problems", "word-methods")
 QUARTERS = 4
-COLUMNS = ("correct", "by steps", "with units", "alignment")
+TRAINING = ("correct", "by steps", "with units", "alignment", "preference for steps")
+TEST = ("by steps", "correct by steps", "correct otherwise")
 _UNITS = re.compile(r"= *\d+ +[a-z]")
 
-Quarters = Sequence[Mapping[str, float | None]]
+Means = Mapping[str, float | None]
 
 
-def quarters(run: Path) -> Quarters:
+def by_steps(response: str) -> bool:
+    """Whether several sentences of a response have an `=`. An expression and its reduction are one sentence."""
+    return sum("=" in sentence for sentence in response.split(".")) > 1
+
+
+def quarters(run: Path) -> list[Means]:
     """Means over the training responses in each quarter of a run; None where no response counts."""
     reader = RunFolder(run).rollout_reader()
     size = len(reader.steps) // QUARTERS
@@ -35,20 +48,57 @@ def quarters(run: Path) -> Quarters:
     for first in range(0, size * QUARTERS, size):
         rows = [row for step in reader.steps[first : first + size] for row in reader.read(step, columns).to_pylist()]
         correct = [row for row in rows if row["verified"]]
-        values = (
-            [row["verified"] for row in rows],
-            [row["response"].count("=") > 1 for row in correct],
-            [_UNITS.search(row["response"]) is not None for row in correct],
-            [row["alignment"] for row in correct if row["alignment"] is not None],
+        steps, others = (
+            _alignments(row for row in correct if by_steps(row["response"]) is wanted) for wanted in (True, False)
         )
-        means.append({name: statistics.fmean(v) if v else None for name, v in zip(COLUMNS, values, strict=True)})
+        values = (
+            _mean([row["verified"] for row in rows]),
+            _mean([by_steps(row["response"]) for row in correct]),
+            _mean([_UNITS.search(row["response"]) is not None for row in correct]),
+            _mean([*steps, *others]),
+            statistics.fmean(steps) - statistics.fmean(others) if steps and others else None,
+        )
+        means.append(dict(zip(TRAINING, values, strict=True)))
     return means
 
 
-def table(runs: Mapping[str, Quarters]) -> TextTable:
-    """A row for each run: the first and the last quarter."""
-    rows = [[name, *(f"{_cell(q[0][c])}, {_cell(q[-1][c])}" for c in COLUMNS)] for name, q in runs.items()]
-    return TextTable(title="Training responses, first and last quarter", headings=("run", *COLUMNS), rows=rows)
+def after(run: Path) -> Means:
+    """Shares of the responses to the test problems after training."""
+    rows = pq.read_table(run / "evaluation" / "after.parquet", columns=["set_name", "response", "verified"]).to_pylist()
+    split = {True: [], False: []}
+    for row in rows:
+        if row["set_name"] == "test":
+            split[by_steps(row["response"])].append(row["verified"])
+    share = _mean([True] * len(split[True]) + [False] * len(split[False]))
+    return dict(zip(TEST, (share, _mean(split[True]), _mean(split[False])), strict=True))
+
+
+def tables(runs: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
+    """A row for each run: the first and the last quarter of training, and the test set."""
+    training = {name: (run["training"][0], run["training"][-1]) for name, run in runs.items()}
+    test = {name: (run["test"],) for name, run in runs.items()}
+    titles = ("Training responses, first and last quarter", "Responses to the test problems after training")
+    return [
+        TextTable(
+            title=title,
+            headings=("run", *columns),
+            rows=[[name, *(", ".join(_cell(m[c]) for m in means) for c in columns)] for name, means in part.items()],
+        )
+        for title, columns, part in zip(titles, (TRAINING, TEST), (training, test), strict=True)
+    ]
+
+
+def counts_file(comparison: str) -> Path:
+    """Where the counts of a comparison are kept."""
+    return RESULTS / f"{comparison}-training.json"
+
+
+def _alignments(rows: Any) -> list[float]:
+    return [row["alignment"] for row in rows if row["alignment"] is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
 
 
 def _cell(value: float | None) -> str:
@@ -58,12 +108,15 @@ def _cell(value: float | None) -> str:
 def main() -> None:
     """Count if there are run folders, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--comparison", choices=COMPARISONS, default=COMPARISONS[0])
     parser.add_argument("--runs", type=Path, help="where the run folders of the comparison lie")
-    folder = parser.parse_args().runs
-    if folder is not None:
-        finished = sorted(path.parents[1] for path in folder.glob("*/evaluation/after.json"))
-        write_atomic(COUNTS, json_text({run.name: quarters(run) for run in finished}))
-    print(markdown_text([table(read_json(COUNTS))], []))
+    options = parser.parse_args()
+    file = counts_file(options.comparison)
+    if options.runs is not None:
+        finished = sorted(path.parents[1] for path in options.runs.glob("*/evaluation/after.json"))
+        counts = {run.name: {"training": quarters(run), "test": after(run)} for run in finished}
+        write_atomic(file, json_text(counts))
+    print(markdown_text(tables(read_json(file)), []))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import pytest
 
 from gar.evaluation.text_tables import markdown_text
 from gar.records.files import read_json
-from studies.word_problems import COUNTS, quarters, table
+from studies.word_problems import COMPARISONS, after, counts_file, quarters, tables
 
 ROOT = Path(__file__).parents[2]
 STEPS = "<think>4 * 6 = 24. 24 - 5 = 19.</think><answer>19</answer>"
 EXPRESSION = "<think>4 * 6 - 5 = 19 pens.</think><answer>19</answer>"
+REDUCTION = "<think>4 * 6 - 5 = 24 - 5 = 19 pens.</think><answer>19</answer>"
 
 
 def write_step(run: Path, step: int, rows: list[tuple[str, bool, float | None]]) -> None:
@@ -30,16 +31,25 @@ def write_step(run: Path, step: int, rows: list[tuple[str, bool, float | None]])
 
 
 def test_quarters_are_means_over_correct_responses(tmp_path):
-    write_step(tmp_path, 1, [(STEPS, True, 0.5), (EXPRESSION, True, None), (EXPRESSION, False, 0.9)])
+    write_step(tmp_path, 1, [(STEPS, True, 0.5), (REDUCTION, True, 0.3), (REDUCTION, False, 0.9)])
     for step in (2, 3):
         write_step(tmp_path, step, [(EXPRESSION, True, 0.25)])
     write_step(tmp_path, 4, [(STEPS, False, None)])
     first, second, _, last = quarters(tmp_path)
-    assert first == {"correct": pytest.approx(2 / 3), "by steps": 0.5, "with units": 0.5, "alignment": 0.5}
-    assert second == {"correct": 1.0, "by steps": 0.0, "with units": 1.0, "alignment": 0.25}
-    assert last == {"correct": 0.0, "by steps": None, "with units": None, "alignment": None}
+    assert list(first.values()) == [pytest.approx(2 / 3), 0.5, 0.5, 0.4, pytest.approx(0.2)]
+    assert list(second.values()) == [1.0, 0.0, 1.0, 0.25, None]
+    assert list(last.values()) == [0.0, None, None, None, None]
 
 
-def test_the_page_has_the_table_of_the_committed_counts():
+def test_after_counts_the_responses_to_the_test_problems(tmp_path):
+    (tmp_path / "evaluation").mkdir()
+    rows = [("test", STEPS, True), ("test", STEPS, False), ("test", REDUCTION, True), ("harder", STEPS, True)]
+    columns = dict(zip(("set_name", "response", "verified"), zip(*rows, strict=True), strict=True))
+    pq.write_table(pa.table(columns), tmp_path / "evaluation" / "after.parquet")
+    assert list(after(tmp_path).values()) == [pytest.approx(2 / 3), 0.5, 1.0]
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+def test_the_page_has_the_tables_of_the_committed_counts(comparison):
     page = (ROOT / "docs" / "word-problems.md").read_text()
-    assert markdown_text([table(read_json(ROOT / COUNTS))], []).strip() in page
+    assert markdown_text(tables(read_json(ROOT / counts_file(comparison))), []).strip() in page

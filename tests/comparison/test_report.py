@@ -173,6 +173,16 @@ def test_check_paired_refuses_other_problems_in_training(made):
         check_paired(results)
 
 
+def test_check_paired_refuses_seeds_of_a_row_that_were_trained_on_other_data(made):
+    """Ids alone do not tell: without a column of ids they are numbers of rows."""
+    _, _, results = made
+    results["gar-grpo", 1] = replace(results["gar-grpo", 1], data_hash="other")
+    with pytest.raises(RecordError, match=r"gar-grpo: seeds 0 and 1 were not trained on the same data, .*'arith"):
+        check_paired(results)
+    results["gar-grpo", 1] = replace(results["gar-grpo", 1], data_hash=None)
+    check_paired(results)
+
+
 def test_check_paired_leaves_out_runs_whose_steps_have_no_rollouts(made):
     _, _, results = made
     results["grpo", 1] = replace(results["grpo", 1], prompts_hash="")

@@ -57,7 +57,10 @@ def failures(planned: Sequence[PlannedRun]) -> dict[tuple[str, int], Failure]:
 
 
 def check_paired(results: Results) -> None:
-    """Refuse results on different problems: in training within a seed, and in evaluation anywhere.
+    """Refuse results on different problems: in training within a seed or a row, and in evaluation anywhere.
+
+    Rows of a seed saw the same ids in the same order; the seeds of a row saw the same prompts, answers and solutions.
+    (Rows may differ in the last: a method that reads expert solutions leaves out those that cannot be scored.)
 
     Sampled responses cannot be paired: policies differ after the first update, and so do their samples.
 
@@ -65,6 +68,7 @@ def check_paired(results: Results) -> None:
         RecordError: Names the two runs, and what differs.
     """
     by_seed: dict[int, RunResult] = {}
+    by_label: dict[str, RunResult] = {}
     first = next(iter(results.values()), None)
     for result in results.values():
         other = by_seed.setdefault(result.seed, result) if result.prompts_hash else result
@@ -73,6 +77,13 @@ def check_paired(results: Results) -> None:
                 f"{result.label} and {other.label} of seed {result.seed} were not trained on the same problems in the "
                 "same order, so that the methods cannot be compared. Do their rows differ in data, batch, "
                 "generations, updates per rollout or steps? Put such rows into comparisons of their own."
+            )
+        other = by_label.setdefault(result.label, result) if result.data_hash else result
+        if result.data_hash != other.data_hash:
+            raise RecordError(
+                f"{result.label}: seeds {other.seed} and {result.seed} were not trained on the same data, under the "
+                f"same ids and the same data.source, {result.settings['data']['source']!r}. Was it changed in between? "
+                "Remove results and run folders of the one or the other, and repeat the command."
             )
         assert first is not None
         for name in result.sets.keys() | first.sets.keys():

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -159,14 +160,29 @@ def test_a_resumed_run_has_the_same_initial_policy(make_trainer, cache, tmp_path
     assert sum(r.alignment is not None for r in rest) > 4
 
 
+def initial_name(model: Any) -> str:
+    args = SimpleNamespace(sync_ref_model=False, bf16=False, fp16=False, beta=0.1)
+    return InitialPolicy(model, args, new_adapter=False).cache_name(INITIAL)
+
+
 def test_another_configuration_of_the_same_weights_has_anchors_of_its_own():
     def name(**changes) -> str:
         model = load_embedded()[0]
         model.config.update(changes)
-        args = SimpleNamespace(sync_ref_model=False, bf16=False, fp16=False, beta=0.1)
-        return InitialPolicy(model, args, new_adapter=False).cache_name(INITIAL)
+        return initial_name(model)
 
-    assert name() == name(_name_or_path="elsewhere") != name(rms_norm_eps=1e-3)
+    names = [name(), name(rms_norm_eps=1e-3), name(time_step_limit=(0.0, torch.inf))]  # infinite as in Granite 4
+    assert len(set(names)) == 3
+    assert name(_name_or_path="elsewhere") == names[0]
+
+
+def test_another_scale_of_the_same_adapter_has_anchors_of_its_own():
+    def name(alpha: int) -> str:
+        torch.manual_seed(0)
+        config = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=alpha, target_modules=["q_proj"])
+        return initial_name(get_peft_model(load_embedded()[0], config))
+
+    assert name(8) == name(8) != name(16)
 
 
 def test_what_has_no_initial_policy_is_refused(make_trainer):

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import DistributedType
+from peft.tuners.lora import LoraLayer
 from torch import Tensor
 from trl.trainer.utils import use_adapter
 
@@ -45,7 +46,7 @@ class InitialPolicy:
                 "trl.sync_ref_model moves the reference model, and signal.policy initial wants vectors of the policy "
                 "before training. Set one of the two back."
             )
-        self._name = canonical_hash([weights_hash(model), _meaning(model.config), args.bf16, args.fp16])
+        self._name = canonical_hash([weights_hash(model), _meaning(model), args.bf16, args.fp16])
         copies = args.beta == 0 and not new_adapter and not is_adapted(model)
         self._copy = frozen_copy(model) if copies else None
         self._trainer: Any = None
@@ -120,9 +121,11 @@ class InitialPolicy:
         return self._copy is None and self._trainer.ref_model is None
 
 
-def _meaning(config: Any) -> dict[str, Any]:
-    """What weights mean, for example how positions are rotated, wherever the model lies."""
-    return {name: value for name, value in config.to_dict().items() if name not in _INDIFFERENT}
+def _meaning(model: Any) -> dict[str, str]:
+    """What weights mean wherever the model lies, for example how positions are rotated and adapters are scaled."""
+    values = {name: value for name, value in model.config.to_dict().items() if name not in _INDIFFERENT}
+    values |= {name: layer.scaling for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
+    return {name: repr(value) for name, value in values.items()}  # JSON has no infinity, and some settings are
 
 
 @torch.no_grad()

@@ -118,6 +118,16 @@ def test_token_alignments_do_not_depend_on_passes_memory_or_company(model, name)
     assert alone.isfinite().tolist() == [False, False, True, False, False]
 
 
+def test_ordered_refuses_a_table_of_cosines_that_does_not_fit(model):
+    response, anchor = random_sequences(VOCAB, [(5, 40, range(40))] * 2)
+    plan = plan_of([replace(rows()[0], sequence=response, anchors=[anchor])], (True,))
+    least = 2 * 40 * 40 * 40  # bytes of a pair of tokens, twice: the other half of the memory holds vectors
+    settings = SignalSettings(similarity="ordered", memory_bytes=least)
+    assert token_alignments(find_parts(model), plan, settings, shares=True).alignment.isfinite().all()
+    with pytest.raises(ConfigError, match=rf"memory_bytes is {least - 1}, .* expected at least {least}"):
+        token_alignments(find_parts(model), plan, settings.model_copy(update={"memory_bytes": least - 1}))
+
+
 def test_token_alignments_take_hidden_states_that_are_known(model):
     parts, settings = find_parts(model), SignalSettings(similarity="match")
     plan = plan_of(rows())

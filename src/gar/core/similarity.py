@@ -30,7 +30,7 @@ from gar.core.head import exact_products, make_plan
 
 _CHUNK_TOKENS = 1024
 """Token vectors that exist in float64 at one time."""
-_BYTES_PER_PAIR = 40
+BYTES_PER_PAIR = 40
 """Most memory for one response token and one anchor token: float32 products, their masks and derivatives, and int64
 indices."""
 
@@ -270,7 +270,7 @@ def rows_at_once(num_columns: int, memory_bytes: int) -> int:
     Raises:
         ValueError: Not even one fits.
     """
-    needed = _BYTES_PER_PAIR * max(1, num_columns)
+    needed = BYTES_PER_PAIR * max(1, num_columns)
     if memory_bytes < needed:
         raise ValueError(
             f"memory_bytes must be at least {needed} for one token against {num_columns}, got {memory_bytes}"

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from gar.core.arguments import Budget, ScoredTokens, Signal
-from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, token_means, token_vectors
+from gar.core.similarity import (
+    BYTES_PER_PAIR,
+    ResponseTokens,
+    cosine_sum,
+    kernel_similarity,
+    token_means,
+    token_vectors,
+)
 from gar.core.token_match import ordered_match, ordered_match_shares, token_match
 from gar.errors import ConfigError
 from gar.models.families import ModelParts
@@ -118,19 +125,23 @@ def _room(settings: SignalSettings, width: int, group: AnchoredGroup) -> int:
     """Number of response tokens whose vectors fit into memory beside those of the group's anchors.
 
     Raises:
-        ConfigError: The longest response does not fit.
+        ConfigError: The longest response does not fit, or its table of cosines with an anchor, in their order.
     """
     per_token = 2 * 4 * width * _COPIES[settings.similarity]  # the other half of the memory is for products
+    held, table = "the vectors", 0
     num_anchor_tokens = sum(len(anchor.positions) for anchor in group.anchors)
     longest = max(len(sequence.positions) for sequence in group.responses.values())
-    room = settings.memory_bytes // per_token - num_anchor_tokens
-    if room < longest:
+    if settings.similarity == "ordered":
+        held = "the vectors and a table of cosines"
+        table = 2 * BYTES_PER_PAIR * longest * max(len(anchor.positions) for anchor in group.anchors)
+    needed = max(table, per_token * (longest + num_anchor_tokens))
+    if settings.memory_bytes < needed:
         raise ConfigError(
-            f"signal.memory_bytes is {settings.memory_bytes}, but signal.similarity '{settings.similarity}' holds the "
-            f"vectors of {longest} tokens of a response and {num_anchor_tokens} of its anchors, of width {width}, "
-            f"expected at least {per_token * (longest + num_anchor_tokens)}. Or lower signal.limit_tokens."
+            f"signal.memory_bytes is {settings.memory_bytes}, but signal.similarity '{settings.similarity}' holds "
+            f"{held} of {longest} tokens of a response and {num_anchor_tokens} of its anchors, of width {width}, "
+            f"expected at least {needed}. Or lower signal.limit_tokens."
         )
-    return room
+    return settings.memory_bytes // per_token - num_anchor_tokens
 
 
 def _anchor_vectors(

@@ -13,6 +13,7 @@ import torch
 
 from gar import __version__, doctor
 from gar.doctor import Check, examine, probe_torch, probe_training, probe_verification
+from gar.integrations.verl.version import SUPPORTED
 
 NO_GPU = {"threads": 1, "build": "2.13.0+cpu", "mps": False, "gpus": []}
 GPU = {"name": "NVIDIA H200", "capability": 9, "memory": "130 of 139 GiB free", "fault": ""}
@@ -161,6 +162,11 @@ def test_engines_without_anything_installed(monkeypatch):
     assert {check.name for check in checks} == {"trl", "vllm", "slime", "megatron-core", "verl"}
     assert {check.status for check in checks} == {"missing"}
     assert all(check.advice and check.purpose for check in checks)
+
+
+def test_engines_name_the_version_of_verl_that_the_plugin_accepts(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    assert f"pip install verl=={SUPPORTED}," in named(doctor._engines(), "verl").advice
 
 
 def test_engines_know_slime_from_the_package_of_its_name(install, site):

@@ -32,7 +32,10 @@ _ENGINES = {
         "install v0.3.0 or later from its repository; on PyPI, slime is another package",
     ),
     "megatron-core": ("split models, under slime", "pip install megatron-core"),
-    "verl": ("FSDP2 on a cluster", "pip install verl, in an environment of its own: it needs another transformers"),
+    "verl": (
+        "FSDP2 or Megatron on a cluster",
+        "pip install verl==0.9.1, in an environment of its own: it needs another transformers",
+    ),
 }
 _EXTRAS = {
     "peft": "LoRA adapters",

@@ -10,6 +10,7 @@ from gar.errors import ConfigError, DataError
 from gar.evaluation.evaluate import Sampling, evaluate_policy
 from gar.evaluation.metrics import pass_at_k
 from gar.models.embedded import load_embedded
+from gar.records import canonical_hash
 from gar.settings import EvaluateSettings
 from gar.types import Problem, Status
 
@@ -110,6 +111,7 @@ def test_set_result_to_json_holds_numbers_that_json_can_write(make_policy, token
     assert 0 < seconds < 60
     assert values == {
         "num_problems": 3,
+        "problems_hash": canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems[:3]]),
         "num_samples": 8,
         "pass_at": {"1": 1.0, "4": 1.0},
         "well_formatted_fraction": 1.0,

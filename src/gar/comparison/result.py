@@ -44,11 +44,15 @@ class _Usage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetCounts:
-    """One evaluation set after training: right and well-formatted responses of each problem."""
+    """One evaluation set after training: right and well-formatted responses of each problem.
+
+    `problems_hash` is that of `EvaluatedSet`.
+    """
 
     num_samples: int
     problem_ids: Sequence[str]
     num_correct: Sequence[int]
+    problems_hash: str | None = None
 
     def pass_at(self, k: int) -> list[float]:
         """pass@k of each problem."""
@@ -255,4 +259,5 @@ def _counts(part: EvaluatedSet, place: str) -> SetCounts:
         num_samples=part.num_samples,
         problem_ids=[problem.id for problem in part.problems],
         num_correct=[problem.num_correct for problem in part.problems],
+        problems_hash=part.problems_hash,
     )

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import RunResult
+from gar.comparison.result import RunResult, SetCounts
 from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records import canonical_hash
@@ -59,8 +59,8 @@ def failures(planned: Sequence[PlannedRun]) -> dict[tuple[str, int], Failure]:
 def check_paired(results: Results) -> None:
     """Refuse results on different problems: in training within a seed or a row, and in evaluation anywhere.
 
-    Rows of a seed saw the same ids in the same order; the seeds of a row saw the same prompts, answers and solutions.
-    (Rows may differ in the last: a method that reads expert solutions leaves out those that cannot be scored.)
+    Rows of a seed saw the same ids in the same order; the seeds of a row saw the same prompts, answers and solutions,
+    as far as one version of gar made their hashes.
 
     Sampled responses cannot be paired: policies differ after the first update, and so do their samples.
 
@@ -68,7 +68,7 @@ def check_paired(results: Results) -> None:
         RecordError: Names the two runs, and what differs.
     """
     by_seed: dict[int, RunResult] = {}
-    by_label: dict[str, RunResult] = {}
+    by_row: dict[tuple[str, str | None], RunResult] = {}
     first = next(iter(results.values()), None)
     for result in results.values():
         other = by_seed.setdefault(result.seed, result) if result.prompts_hash else result
@@ -78,7 +78,8 @@ def check_paired(results: Results) -> None:
                 "same order, so that the methods cannot be compared. Do their rows differ in data, batch, "
                 "generations, updates per rollout or steps? Put such rows into comparisons of their own."
             )
-        other = by_label.setdefault(result.label, result) if result.data_hash else result
+        row = result.label, result.versions.get("gar-rl")
+        other = by_row.setdefault(row, result) if result.data_hash else result
         if result.data_hash != other.data_hash:
             raise RecordError(
                 f"{result.label}: seeds {other.seed} and {result.seed} were not trained on the same data, under the "
@@ -88,11 +89,16 @@ def check_paired(results: Results) -> None:
         assert first is not None
         for name in result.sets.keys() | first.sets.keys():
             a, b = (r.sets.get(name) for r in (result, first))
-            if a is None or b is None or (a.problem_ids, a.num_samples) != (b.problem_ids, b.num_samples):
+            if a is None or b is None or _measured(a, like=b) != _measured(b, like=a):
                 raise RecordError(
                     f"{result.label}, seed {result.seed}, and {first.label}, seed {first.seed}, were not evaluated on "
-                    f"the same problems of {name!r} with the same number of samples."
+                    f"the same problems of {name!r} with the same number of samples. Was its file changed in between?"
                 )
+
+
+def _measured(counts: SetCounts, *, like: SetCounts) -> tuple[Sequence[str], int, str | None]:
+    """Problems and samples of a set; the hash of the problems where both results have one."""
+    return counts.problem_ids, counts.num_samples, like.problems_hash and counts.problems_hash
 
 
 def write_result(run: PlannedRun, result: RunResult) -> None:

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from gar.data.problems import prompt_text
 from gar.errors import DataError
 from gar.evaluation.metrics import mean, pass_at_k
+from gar.records.files import canonical_hash
 from gar.records.samples import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
 from gar.settings import EvaluateSettings
@@ -105,9 +106,14 @@ class SetResult:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers without the texts: `{"num_problems": 200, ..., "pass_at": {"1": 0.31}, ...}`."""
+        """The numbers without the texts: `{"num_problems": 200, ..., "pass_at": {"1": 0.31}, ...}`.
+
+        `problems_hash` is of what was asked and graded against: two sets with the same ids may differ in it.
+        """
+        problems = [group.problem for group in self.groups]
         return {
             "num_problems": len(self.groups),
+            "problems_hash": canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems]),
             "num_samples": self.groups[0].num_samples,
             "pass_at": {str(k): value for k, value in self.pass_at.items()},
             "well_formatted_fraction": self.well_formatted_fraction,

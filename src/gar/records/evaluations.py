@@ -28,11 +28,13 @@ class EvaluatedSet:
         pass_at: pass@k by k, None where it is unknown.
         num_samples: Samples per problem.
         problems: Counts of correct samples.
+        problems_hash: Hash of ids, prompts and answers; None in runs of earlier versions.
     """
 
     pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], Rate | None]
     num_samples: Annotated[int, Field(ge=1)] | None = None
     problems: Sequence[ProblemCount] | None = None
+    problems_hash: str | None = None
 
     @property
     def known_rates(self) -> dict[int, float]:

@@ -292,6 +292,7 @@ def test_settings_of_an_earlier_version_are_compared_by_their_hash(begun: RunFol
 
 def test_changed_data_are_refused_unless_overridden(begun: RunFolder):
     assert read_resumption(begun).with_data("d" * 64).changes == {}
+    assert read_resumption(begun).with_data("e" * 64, "d" * 64).changes == {}
     with pytest.raises(DataError, match=r"was dddddddddddd\.\.\., is eeeeeeeeeeee\.\.\.\. Was arithmetic changed"):
         read_resumption(begun).with_data("e" * 64)
     changed = read_resumption(begun, override=True).with_data("e" * 64)

@@ -57,14 +57,18 @@ class Resumption:
     checkpoint: str | None = None
     step: int = 0
 
-    def with_data(self, data_hash: str) -> "Resumption":
+    def with_data(self, data_hash: str, former_hash: str | None = None) -> "Resumption":
         """Compare the training problems with those that the run was started on.
+
+        Args:
+            data_hash: Their hash.
+            former_hash: The hash that an earlier version would have recorded.
 
         Raises:
             DataError: They differ, and `override` is off.
         """
         before = self.folder.read_run().data_hash
-        if before in (None, data_hash):
+        if before in (None, data_hash, former_hash):
             return self
         if not self.override:
             raise DataError(

@@ -5,7 +5,7 @@ The preflight and the evaluations need only these inputs and are here too. `gar.
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from rich.markup import escape
@@ -62,7 +62,7 @@ class RunInputs:
         self.model, self.tokenizer = load_policy(config.model)
         """The policy. In a run with an adapter, `gar.training` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)
-        self.problems = self._rendered(loaded, config.data)
+        self.problems = self._whole_problems = self._rendered(loaded, config.data)
         signal = resolve_signal(METHODS[config.method], config.signal)
         self.reader = SequenceReader.from_settings(
             self.tokenizer, signal, config.verify, context=context_length(self.model)
@@ -71,8 +71,12 @@ class RunInputs:
         self._check_lengths()
 
     def data_hash(self) -> str:
-        """Hash of the training problems with their anchors."""
-        return canonical_hash([dataclasses.asdict(problem) for problem in self.problems])
+        """Hash of the training problems with all their anchors: the same for every method."""
+        return _problems_hash(self._whole_problems)
+
+    def data_hashes(self) -> tuple[str, str]:
+        """`data_hash`, and what earlier versions recorded: without the anchors that this method cannot score."""
+        return self.data_hash(), _problems_hash(self.problems)
 
     def run_preflight(self) -> None:
         """Run the preflight and print its report.
@@ -105,8 +109,8 @@ class RunInputs:
         """Evaluate the policy, and write numbers and samples to `evaluation/`, unless the same evaluation is there."""
         if not self.evaluation_sets:
             return
-        sets = [[dataclasses.asdict(problem) for problem in problems] for problems in self.evaluation_sets.values()]
-        identity = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *sets])}
+        hashes = [_problems_hash(problems) for problems in self.evaluation_sets.values()]
+        identity = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *hashes])}
         if self._is_evaluated(folder, f"evaluation/{moment}.json", identity):
             return
         results = dict(self._results())
@@ -196,6 +200,10 @@ class RunInputs:
         self.problems = usable.problems
         if str(usable):
             self.say(f"[yellow]{escape(str(usable))}[/]")
+
+
+def _problems_hash(problems: Sequence[Problem]) -> str:
+    return canonical_hash([dataclasses.asdict(problem) for problem in problems])
 
 
 def _sets_hash(sets: Any) -> str:

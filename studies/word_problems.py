@@ -2,13 +2,14 @@
 
     python -m studies.word_problems --runs runs/compare/word-problems    # count in the run folders
     python -m studies.word_problems                                      # from the committed counts
-    python -m studies.word_problems --comparison word-methods            # the same for the other comparison
+    python -m studies.word_problems --comparison word-methods --figure docs/images/word-methods
 
 Prints two Markdown tables. In the first, each pair of numbers belongs to the first and the last quarter of the steps.
 By steps and with units are shares of the correct responses: a solution by steps has an `=` in several sentences, one
 with units a word behind a value. Preference for steps is the mean alignment of correct responses by steps less that of
 the other correct ones. The second table is about the test set after training: the share of responses by steps, and how
-many of those and of the others are correct. The counts are kept in results/COMPARISON-training.json.
+many of those and of the others are correct. The counts are kept in results/COMPARISON-training.json. The figure shows
+the share by steps in all quarters.
 """
 
 import argparse
@@ -18,8 +19,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
 
+from gar.analysis.style import COLOURS, INK, MARKERS, MUTED, STYLE, save_figure
 from gar.evaluation.text_tables import TextTable, markdown_text
 from gar.records import RunFolder
 from gar.records.files import json_text, read_json, write_atomic
@@ -88,6 +92,32 @@ def tables(runs: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
     ]
 
 
+def draw(runs: Mapping[str, Mapping[str, Any]], stem: Path) -> list[Path]:
+    """Share of the correct training responses by steps in each quarter: a colour for a row, a line for a seed."""
+    labels = sorted({_label(name) for name in runs}, key="grpo".__ne__)  # plain GRPO comes first, in ink
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for label, colour, marker in zip(labels, (INK, *COLOURS), MARKERS, strict=False):
+            lines = [[q["by steps"] for q in run["training"]] for name, run in runs.items() if _label(name) == label]
+            for line in lines:
+                axes.plot(range(1, QUARTERS + 1), line, color=colour, marker=marker)
+            axes.annotate(
+                label, (QUARTERS, statistics.fmean(line[-1] for line in lines)), (10, 0), textcoords="offset points",
+                color=colour, va="center", annotation_clip=False,
+            )  # fmt: skip
+        axes.set_ylim(0, 1)
+        axes.set_xticks(range(1, QUARTERS + 1))
+        axes.set_xlabel("quarter of the training steps")
+        axes.set_title("Share of correct responses that go by steps", loc="left")
+        figure.supxlabel("A line is a seed.", x=0.988, ha="right", size=8, color=MUTED)
+    return save_figure(figure, stem)
+
+
+def _label(run: str) -> str:
+    return run.partition("-seed-")[0]
+
+
 def counts_file(comparison: str) -> Path:
     """Where the counts of a comparison are kept."""
     return RESULTS / f"{comparison}-training.json"
@@ -110,13 +140,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--comparison", choices=COMPARISONS, default=COMPARISONS[0])
     parser.add_argument("--runs", type=Path, help="where the run folders of the comparison lie")
+    parser.add_argument("--figure", type=Path, help="where the figure goes, without its ending")
     options = parser.parse_args()
     file = counts_file(options.comparison)
     if options.runs is not None:
         finished = sorted(path.parents[1] for path in options.runs.glob("*/evaluation/after.json"))
         counts = {run.name: {"training": quarters(run), "test": after(run)} for run in finished}
         write_atomic(file, json_text(counts))
-    print(markdown_text(tables(read_json(file)), []))
+    runs = read_json(file)
+    print(markdown_text(tables(runs), []))
+    if options.figure is not None:
+        draw(runs, options.figure)
 
 
 if __name__ == "__main__":

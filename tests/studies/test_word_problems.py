@@ -1,14 +1,16 @@
 """studies/word_problems.py counts training responses of finished runs, and the page says what it counted."""
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gar.analysis.style import COLOURS, INK
 from gar.evaluation.text_tables import markdown_text
 from gar.records.files import read_json
-from studies.word_problems import COMPARISONS, after, counts_file, quarters, tables
+from studies.word_problems import COMPARISONS, after, counts_file, draw, quarters, tables
 
 ROOT = Path(__file__).parents[2]
 STEPS = "<think>4 * 6 = 24. 24 - 5 = 19.</think><answer>19</answer>"
@@ -53,3 +55,9 @@ def test_after_counts_the_responses_to_the_test_problems(tmp_path):
 def test_the_page_has_the_tables_of_the_committed_counts(comparison):
     page = (ROOT / "docs" / "word-problems.md").read_text()
     assert markdown_text(tables(read_json(ROOT / counts_file(comparison))), []).strip() in page
+
+
+def test_draw_has_a_line_for_each_seed_in_the_colour_of_its_row(tmp_path):
+    _, svg = draw(read_json(ROOT / counts_file("word-methods")), tmp_path / "drawn")
+    colours = re.findall(r"fill: none; stroke: (#[0-9a-f]{6}); stroke-width: 1.5", svg.read_text())
+    assert colours == [colour.lower() for colour in (INK, *COLOURS[:2]) for _ in range(2)]

@@ -151,11 +151,12 @@ def _draw_pass_rates(axes: Axes, methods: ResultsByLabel) -> None:
             values = [statistics.fmean(result.sets[name].pass_at(1)) for result in results]
             height = y + (j - (len(names) - 1) / 2) * gap
             mean = clustered_mean(values)
-            axes.plot(values, np.full(len(values), height), ".", color=_colour(y), alpha=0.35, markersize=5, mew=0)
+            axes.plot(values, np.full(len(values), height), "o", color=_colour(y), markersize=5,
+                      markeredgecolor="white", markeredgewidth=0.8, zorder=2.5)  # fmt: skip
             if math.isfinite(mean.low):
                 ends = [max(mean.low, 0), min(mean.high, 1)]
                 axes.plot(ends, [height] * 2, color=_colour(y), linestyle=_dashes(y), linewidth=1.8)
-            axes.plot(mean.mean, height, "o" if j == 0 else "D", color=_colour(y), markersize=6.5 if j == 0 else 5.5,
+            axes.plot(mean.mean, height, "o" if j == 0 else "D", color=_colour(y), markersize=7.5 if j == 0 else 6.5,
                       markerfacecolor=_colour(y) if j == 0 else "white", markeredgewidth=1.6, zorder=3)  # fmt: skip
             if y == 0:
                 axes.annotate(name, (mean.mean, height), (0, 7), textcoords="offset points", ha="center", va="bottom",

@@ -94,7 +94,7 @@ def tables(runs: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
 
 def draw(runs: Mapping[str, Mapping[str, Any]], stem: Path) -> list[Path]:
     """Share of the correct training responses by steps in each quarter: a colour for a row, a line for a seed."""
-    labels = sorted({_label(name) for name in runs}, key="grpo".__ne__)  # plain GRPO comes first, in ink
+    labels = sorted({_label(name) for name in runs}, key=lambda label: (label != "grpo", label))  # plain GRPO in ink
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = figure.subplots()

@@ -115,6 +115,23 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("runs/warm-start", "python examples/warm_start.py --out runs/warm-start"),
+        (
+            "runs/warm-start-reduction",
+            "python examples/warm_start.py --examples 1600 --other-method reduction --out runs/warm-start-reduction",
+        ),
+    ],
+)
+def test_check_before_loading_tells_how_a_warm_start_is_made(tmp_path, monkeypatch, path, command):
+    monkeypatch.chdir(tmp_path)
+    text = mistakes(read_preset("word-problems") | {"model": {"path": path}})
+    assert text.startswith(f"no model '{path}' on this machine")
+    assert text.endswith(f" Make it with: {command}")
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--trl.max_steps", "abc"], "trl.max_steps must be a whole number, got 'abc'"),

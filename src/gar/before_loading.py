@@ -3,17 +3,17 @@
 import importlib.util
 from collections.abc import Callable
 from importlib import resources
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
-from gar.config import RunConfig, preset_names
+from gar.config import RunConfig
 from gar.data.problems import ProblemReader
 from gar.data.rows import FILE_SUFFIXES, check_source
 from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
-from gar.errors import ConfigError, DataError, GarError
+from gar.errors import ConfigError, DataError, GarError, ModelError
 from gar.integrations.trl.fields import check_fields, check_packages
 from gar.models.hub import check_model_name
-from gar.settings import DataSettings, RecordSettings
+from gar.settings import DataSettings, ModelSettings, RecordSettings
 
 
 def check_before_loading(config: RunConfig) -> None:
@@ -28,7 +28,7 @@ def check_before_loading(config: RunConfig) -> None:
     checks: list[Callable[[], None]] = [lambda: check_packages(config.trl), lambda: _check_adapter(config)]
     checks += [lambda source=source: check_problems_source(source) for source in _sources(config)]
     checks += [lambda: _check_name(config.records)]
-    checks += [lambda: check_model_name(config.model.path, config.model.revision)]
+    checks += [lambda: _check_model(config.model)]
     errors: list[GarError] = []
     for check in checks:
         try:
@@ -51,6 +51,13 @@ def _check_name(records: RecordSettings) -> None:
         check_name(records.folder, records.name)
 
 
+def _check_model(model: ModelSettings) -> None:
+    try:
+        check_model_name(model.path, model.revision)
+    except ModelError as error:
+        raise ModelError(_with_hint(error, model.path)) from None
+
+
 def _sources(config: RunConfig) -> list[DataSettings]:
     """The data settings of training and of every evaluation set."""
     return [config.data, *(evaluation_data(config.data, source) for source in config.evaluate.sources)]
@@ -69,18 +76,19 @@ def check_problems_source(settings: DataSettings) -> None:
     try:
         check_source(source)
     except DataError as error:
-        command = "" if Path(source).exists() else _command_that_makes(source)
-        raise DataError(f"{error} Make it with: {command}") if command else error from None
+        raise DataError(_with_hint(error, source)) from None
     if source.endswith(FILE_SUFFIXES):
         for _ in islice(ProblemReader(source, settings), 1):
             pass
 
 
-def _command_that_makes(source: str) -> str:
-    """The command that makes this file, from the comments of a preset; "" if no preset uses the file."""
+def _with_hint(error: GarError, name: str) -> str:
+    """The error's text, and the command that makes the missing file or model where packaged settings name one."""
     folder = resources.files("gar") / "configs"
-    for name in preset_names():
-        for line in (folder / f"{name}.yaml").read_text(encoding="utf-8").splitlines():
-            if "gar data prepare" in line and Path(source).name in line.split():
-                return line.lstrip("# ").replace(f" {Path(source).name} ", f" {source} ")
-    return ""
+    files = [file for part in (folder, folder / "compare") for file in part.iterdir() if file.name.endswith(".yaml")]
+    for line in chain.from_iterable(file.read_text(encoding="utf-8").splitlines() for file in files):
+        command = line.lstrip("# ")
+        written = next((known for known in (name, Path(name).name) if known in command.split()), None)
+        if written and not Path(name).exists() and command.startswith(("gar data prepare ", "python examples/")):
+            return f"{error} Make it with: {f'{command} '.replace(f' {written} ', f' {name} ').rstrip()}"
+    return str(error)

@@ -88,8 +88,8 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
     text = mistakes({"trl": {"report_to": "wandb", "use_vllm": True}, "adapter": {"rank": 8}})
     assert "trl.report_to wandb needs the package wandb, which is not installed: pip install wandb" in text
-    assert "- adapter.rank needs the package peft, which is not installed: pip install 'gar-rl[peft]'" in text
-    assert "pip install 'gar-rl[vllm]'" in mistakes({"trl": {"use_vllm": True}})
+    assert "- adapter.rank needs the package peft, which is not installed: pip install peft" in text
+    assert "pip install 'trl[vllm]'" in mistakes({"trl": {"use_vllm": True}})
 
 
 def test_check_before_loading_compares_ks_with_samples_only_where_something_is_measured():

@@ -191,8 +191,8 @@ def test_extras_tell_whole_ones_from_others(install, monkeypatch):
     extras = {check.name: (check.status, check.state, check.advice) for check in doctor._extras()}
     assert extras == {
         "whole": ("ok", "complete", ""),
-        "part": ("missing", "missing, or in another version: nosuch", "pip install 'gar-rl[part]'"),
-        "old": ("missing", "missing, or in another version: here>=5", "pip install 'gar-rl[old]'"),
+        "part": ("missing", "missing, or in another version: nosuch", "pip install nosuch"),
+        "old": ("missing", "missing, or in another version: here>=5", "pip install 'here>=5'"),
     }
 
 

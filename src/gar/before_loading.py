@@ -10,7 +10,7 @@ from gar.config import RunConfig
 from gar.data.problems import ProblemReader
 from gar.data.rows import FILE_SUFFIXES, check_source
 from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
-from gar.errors import ConfigError, DataError, GarError, ModelError
+from gar.errors import ConfigError, DataError, GarError, ModelError, install_command
 from gar.integrations.trl.fields import check_fields, check_packages
 from gar.models.hub import check_model_name
 from gar.settings import DataSettings, ModelSettings, RecordSettings
@@ -41,7 +41,7 @@ def check_before_loading(config: RunConfig) -> None:
 
 def _check_adapter(config: RunConfig) -> None:
     if config.adapter.rank is not None and importlib.util.find_spec("peft") is None:
-        raise ConfigError("adapter.rank needs the package peft, which is not installed: pip install 'gar-rl[peft]'")
+        raise ConfigError(f"adapter.rank needs the package peft, which is not installed: {install_command('peft')}")
 
 
 def _check_name(records: RecordSettings) -> None:

@@ -19,19 +19,20 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 
 from gar import __version__
+from gar.errors import install_command
 
 CheckStatus = Literal["ok", "missing", "wrong"]
 Section = Literal["versions", "devices", "engines", "extras", "setup"]
 
 _ABSENT = "not installed"
 _ENGINES = {
-    "trl": ("gar train", "pip install 'trl>=1.16,<1.17'"),
-    "vllm": ("fast generation: --trl.use_vllm true", "pip install 'gar-rl[vllm]'"),
+    "trl": ("gar train", install_command("trl>=1.16,<1.17")),
+    "vllm": ("fast generation: --trl.use_vllm true", install_command("trl[vllm]")),
     "slime": (
         "Megatron on a cluster",
         "install v0.3.0 or later from its repository; on PyPI, slime is another package",
     ),
-    "megatron-core": ("split models, under slime", "pip install megatron-core"),
+    "megatron-core": ("split models, under slime", install_command("megatron-core")),
     "verl": (
         "FSDP2 or Megatron on a cluster",
         "pip install verl==0.9.1, in an environment of its own: it needs another transformers",
@@ -159,7 +160,7 @@ def _extras() -> Iterator[Check]:
         wanted = _requirements(extra)
         unmet = [f"{item.name}{item.specifier}" for item in wanted if not _fits(item, _installed(item.name))]
         state = f"missing, or in another version: {', '.join(unmet)}" if unmet else "complete"
-        yield _optional("extras", extra, state, purpose, f"pip install 'gar-rl[{extra}]'" if unmet else "")
+        yield _optional("extras", extra, state, purpose, install_command(*unmet) if unmet else "")
 
 
 def _optional(section: Section, name: str, state: str, purpose: str, advice: str) -> Check:

@@ -5,6 +5,7 @@ Each text says what is wrong, what was found, what was expected and the likely c
 """
 
 import difflib
+import shlex
 from collections.abc import Iterable
 
 
@@ -55,6 +56,16 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """` Did you mean 'NAME'?` with the closest known name; "" if none is close."""
     near = difflib.get_close_matches(name, known, n=1)
     return f" Did you mean '{prefix}{near[0]}'?" if near else ""
+
+
+def install_command(*requirements: str) -> str:
+    """The command that adds packages. `gar` is on no index, so a text never names one of its extras.
+
+    Example:
+        >>> install_command("peft>=0.18")
+        "pip install 'peft>=0.18'"
+    """
+    return shlex.join(["pip", "install", *requirements])
 
 
 def first_line(error: BaseException) -> str:

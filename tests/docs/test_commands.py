@@ -200,7 +200,7 @@ def takes(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> bo
     if words[0] == "pytest":
         return f'"{words[-1]}: ' in (ROOT / "pyproject.toml").read_text()
     if words[0] in INSTALLERS:
-        extras = re.findall(r"\[([a-z,]+)\]", next((word for word in words if word.startswith((".[", "gar-rl["))), ""))
+        extras = re.findall(r"\[([a-z,]+)\]", next((word for word in words if word.startswith(".[")), ""))
         known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         return all(extra in known for each in extras for extra in each.split(","))
     if words[0] in ("accelerate", "torchrun") and "gar" in words:
@@ -231,7 +231,7 @@ def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, m
     ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
      "gar data check a.jsonl --tokeniser x", "gar analyze tokns RUN", "gar compare main --dryrun",
      "gar report RUN --ot x.html", "gar score embedded",
-     "python examples/score_a_file.py a b", "gar train --method sdtf", "make tset", "pip install 'gar-rl[pfet]'",
+     "python examples/score_a_file.py a b", "gar train --method sdtf", "make tset", "pip install '.[pfet]'",
      "accelerate launch --num_proceses 2 -m gar train", "torchrun --nproc-per-node 2 -m gar trian"],
 )  # fmt: skip
 def test_a_command_with_a_slip_is_not_understood(text, stopped, tmp_path, monkeypatch):

@@ -143,7 +143,7 @@ def test_the_readme_takes_three_minutes():
 
 @pytest.mark.slow
 def test_the_site_builds_and_fetches_nothing(tmp_path):
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'gar-rl[docs]'")
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install '.[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from gar.errors import ConfigError, ModelError
+from gar.errors import ConfigError, ModelError, install_command
 from gar.evaluation.job import GenerateJob
 from gar.models.load import load_policy
 from gar.models.sources import model_source
@@ -86,7 +86,7 @@ class VllmEngine:
         try:
             from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
         except ImportError as error:
-            raise ConfigError("--backend vllm needs vLLM: pip install 'gar-rl[vllm]'.") from error
+            raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
         source = model_source(job.model)
         if source.gguf_file is not None:
             raise ConfigError(

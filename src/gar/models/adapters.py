@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, ModelError, did_you_mean, first_line
+from gar.errors import ConfigError, ModelError, did_you_mean, first_line, install_command
 from gar.models.families import find_parts
 from gar.settings import AdapterSettings
 
@@ -25,7 +25,7 @@ def import_peft() -> Any:
     try:
         import peft
     except ImportError as error:
-        raise ConfigError(f"adapters need peft: {error}. Install it with: pip install 'gar-rl[peft]'") from error
+        raise ConfigError(f"adapters need peft: {error}. Install it with: {install_command('peft')}") from error
     return peft
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, did_you_mean
+from gar.errors import ConfigError, did_you_mean, install_command
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
@@ -115,10 +115,8 @@ def check_packages(values: Mapping[str, Any]) -> None:
     wanted |= {"trl.use_vllm": ("vllm",)} if values.get("use_vllm") else {}
     for setting, packages in wanted.items():
         if all(importlib.util.find_spec(package) is None for package in packages):
-            install = "'gar-rl[vllm]'" if packages[0] == "vllm" else packages[0]
-            raise ConfigError(
-                f"{setting} needs the package {packages[0]}, which is not installed: pip install {install}"
-            )
+            install = install_command("trl[vllm]" if packages[0] == "vllm" else packages[0])
+            raise ConfigError(f"{setting} needs the package {packages[0]}, which is not installed: {install}")
 
 
 def unread_fields(values: Mapping[str, Any], method: str) -> list[str]:

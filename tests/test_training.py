@@ -133,9 +133,12 @@ def test_self_distillation_leaves_a_run_like_any_other(tmp_path: Path, capsys: p
 
 
 @pytest.mark.slow  # each trains and evaluates
-@pytest.mark.parametrize(("method", "supervised"), [("sft", 4), ("sft-grpo", 2)])
-def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method: str, supervised: int):
+@pytest.mark.parametrize(
+    ("method", "supervised", "bf16"), [("sft", 4, False), ("sft-grpo", 2, False), ("sft-grpo", 2, True)]
+)
+def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method: str, supervised: int, bf16: bool):
     fast = [*FAST, "--trl.max_steps", "4", "--preflight.mode", "off", "--records.trackio", "False"]
+    fast += ["--trl.bf16", str(bf16)]
     assert main(["train", *fast, "--method", method, *under(tmp_path, method)]) == 0
     folder = RunFolder.open(tmp_path / method)
     rows = folder.read_metrics()

@@ -255,6 +255,7 @@ class _Run:
         )
         self._take_model(trainer)
         trainer.train()
+        inputs.model = trainer.plain_model()
         callback.steps_before = num_steps
         return trainer
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
+from accelerate import Accelerator
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from torch import Tensor, nn
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel, Qwen3ForCausalLM
@@ -106,6 +107,28 @@ def test_find_parts_takes_a_scale_of_none_for_one():
 def test_find_parts_accepts_half_precision(name, dtype):
     family, settings = FAMILIES[name]
     assert find_parts(tiny(family, **settings).to(dtype)).weight.dtype == dtype
+
+
+@pytest.mark.parametrize("name", ["Qwen3 tied", "Llama", "Gemma2", "Granite", "Cohere", "Phi"])
+def test_float32_weights_are_compared_in_float32_under_autocast_and_after_bfloat16_training(name):
+    family, settings = FAMILIES[name]
+    model = tiny(family, **settings)
+    expected = signal_means(find_parts(model), SEQUENCES, SignalSettings())
+    with torch.autocast("cpu", torch.bfloat16):
+        find_parts(model)
+    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
+    ids = torch.arange(6)[None]
+    prepared, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.0))
+    accelerator.backward(prepared(input_ids=ids, labels=ids).loss)
+    optimizer.step()
+    rounded = prepared(input_ids=ids).logits
+    found = signal_means(find_parts(accelerator.unwrap_model(prepared)), SEQUENCES, SignalSettings())
+    assert torch.equal(found, expected)
+    assert torch.equal(prepared(input_ids=ids).logits, rounded)  # it still runs in bfloat16
+    head = model.get_output_embeddings()
+    head.forward = lambda hidden: 1.001 * nn.functional.linear(hidden, head.weight, head.bias)  # within bfloat16's
+    with pytest.raises(ModelError, match="GAR does not know"):
+        find_parts(model)
 
 
 def test_find_parts_leaves_the_model_as_it_was():

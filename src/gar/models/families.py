@@ -198,19 +198,20 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
     ids = torch.arange(_PROBE_TOKENS, device=parts.device)[None, :] % parts.weight.shape[0]
     handle = parts.backbone.register_forward_hook(stretch)
     try:
-        with evaluation_mode(causal):
-            expected = causal(input_ids=ids, use_cache=False).logits.float()
+        with evaluation_mode(causal), _without_autocast(causal, parts.device):
+            expected = causal(input_ids=ids, use_cache=False).logits
+            computed = parts.logits(hidden[0]) if hidden else None
     finally:
         handle.remove()
-    if not hidden:
+    if computed is None:
         raise ModelError(f"{name} does not call its {type(parts.backbone).__name__}, where GAR reads hidden states.")
-    computed = parts.logits(hidden[0]).float()
     if not bool(expected.isfinite().all()):
         raise ModelError(
             f"{name} gives logits that are not finite for token ids 0 to {_PROBE_TOKENS - 1}. Are there NaN weights "
             "in the checkpoint, or does its dtype overflow?"
         )
-    tolerance = rounding_tolerance(parts.weight.dtype)
+    tolerance = max(rounding_tolerance(parts.weight.dtype), rounding_tolerance(expected.dtype))  # FSDP may round
+    computed, expected = computed.float(), expected.float()
     difference = float((computed - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
     if difference > tolerance:
         raise ModelError(
@@ -218,6 +219,21 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
             f"(at most {tolerance:.0e}). Its head transforms logits in a way that GAR does not know; known are bias, "
             "logit_scale, logits_scaling and final_logit_softcapping."
         )
+
+
+@contextmanager
+def _without_autocast(model: Any, device: torch.device) -> Iterator[None]:
+    """Run a model in the precision of its weights, also once accelerate has wrapped its forward in autocast."""
+    wrapped = vars(model).get("forward")
+    original = vars(model).get("_original_forward")
+    if original is not None:
+        model.forward = original
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        if original is not None:
+            model.forward = wrapped
 
 
 @contextmanager

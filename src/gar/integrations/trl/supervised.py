@@ -63,6 +63,12 @@ class SupervisedTrainer(SFTTrainer):
         self._metrics["train"]["gar/expert_tokens"].append(num_tokens * self.args.gradient_accumulation_steps)
         return super().compute_loss(model, inputs, *args, **kwargs)
 
+    def plain_model(self) -> Any:
+        """The trained model without accelerate's wrappers, which the next trainer would take for its own."""
+        model = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+        vars(model).pop("_is_accelerate_prepared", None)
+        return model
+
 
 def solution_rows(
     problems: Sequence[Problem], tokenizer: Any, reader: SequenceReader, template: Mapping[str, Any] | None = None

@@ -1,16 +1,18 @@
-"""The command line in one style: words of switches, and commands without their arguments."""
+"""The command line in one style: words of switches, aliases, and what a wrong command line prints."""
 
 import pytest
 import tyro
 
-from gar.cli.arguments import parse
+from gar.cli.arguments import ALIASES, in_full, parse
 from gar.cli.main import main
+from gar.config import RunConfig
+from gar.errors import UsageError
+from gar.integrations.trl.fields import field_types
+from gar.records.dotted import leaves
 from gar.settings import Settings
 
 
 class Options(Settings):
-    name: str = ""
-    overwrite: bool = False
     fast_start: bool = True
 
 
@@ -19,37 +21,53 @@ class Nested(Settings):
     name: str = ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--overwrite", "True"], {"overwrite": True}),
-        (["--overwrite", "False"], {"overwrite": False}),
-        (["--fast-start=False"], {"fast_start": False}),
-        (["--fast_start", "False", "--overwrite=True"], {"fast_start": False, "overwrite": True}),
-        (["--name", "True", "--overwrite"], {"name": "True", "overwrite": True}),
-        (["--overwrite", "true", "--fast-start=false"], {"overwrite": True, "fast_start": False}),
-    ],
-)
-def test_a_switch_also_takes_the_word_that_gar_train_takes(arguments, expected):
-    assert parse(Options, arguments, prog="gar") == Options(**expected)
-
-
-@pytest.mark.parametrize("flag", ["--options.fast-start", "--options.fast_start", "--fast-start"])
-@pytest.mark.parametrize("config", [(), (tyro.conf.FlagConversionOff,)])
-def test_a_flag_of_a_section_takes_its_value_in_lower_case_as_yaml_does(flag, config):
-    read = parse(Nested, [flag, "false", "--name", "true"], prog="gar", config=config)
+@pytest.mark.parametrize("flag", ["--options.fast-start", "--options.fast_start"])
+@pytest.mark.parametrize("word", ["false", "False"])
+def test_a_truth_value_is_a_word_of_yaml_or_of_python(flag, word):
+    read = parse(Nested, [flag, word, "--name", "true"], prog="gar", config=(tyro.conf.FlagConversionOff,))
     assert read == Nested(options=Options(fast_start=False), name="true")
 
 
+def test_aliases_stand_for_settings_and_are_at_most_twenty():
+    settings = {name for name, _ in leaves(RunConfig().model_dump())} | {f"trl.{name}" for name in field_types()}
+    assert {setting.removeprefix("--").partition("=")[0] for setting in ALIASES.values()} <= settings
+    assert len(ALIASES) <= 20
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "expected"),
     [
-        (["report"], "gar report: name a run folder, or a folder of them, for example runs/NAME."),
-        (["report", "--serve"], "gar report: name a run folder, or a folder of them, for example runs/NAME."),
-        (["data"], "gar data: expected one of check, prepare, slime, verl. gar data --help says more."),
-        (["eval", "table"], "gar eval: name a folder that `gar eval score` has graded, for example evals/MODEL."),
+        (["--learning-rate", "1e-5", "--max_steps=3"], ["--trl.learning_rate", "1e-5", "--trl.max_steps=3"]),
+        (["--lora_r", "8", "--use_peft"], ["--adapter.rank=16", "--adapter.rank", "8"]),
+        (["--seed", "1", "--records.name", "--x.y"], ["--seed", "1", "--records.name", "--x.y"]),
     ],
 )
-def test_a_command_that_lacks_an_argument_ends_with_2(arguments, message, capsys):
-    assert main(arguments) == 2
-    assert capsys.readouterr().err == message + "\n"
+def test_in_full_replaces_aliases_alone(arguments, expected):
+    assert in_full(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("flag", "found"),
+    [
+        ("--steps", " Did you mean --watchdog.steps?"),
+        ("--beta=1", " Did you mean --reward.beta or --trl.beta?"),
+        ("--max-grad-norm", " Did you mean --trl.max_grad_norm?"),
+        ("--lerning_rate", " Did you mean --trl.learning_rate?"),
+        ("--frobnicate", ""),
+    ],
+)
+def test_a_flag_without_a_section_is_never_guessed(flag, found):
+    with pytest.raises(UsageError) as caught:
+        in_full([flag, "3"])
+    name = flag.partition("=")[0].replace("-", "_").replace("__", "--", 1)
+    assert str(caught.value) == f"unknown flag {name}.{found} gar train --help-all shows every setting."
+
+
+def test_a_command_that_lacks_an_argument_ends_with_2(capsys):
+    assert main(["report"]) == 2
+    assert capsys.readouterr().err == "gar report: name a run folder, or a folder of them, for example runs/NAME.\n"
+    for arguments, missing in ((["data"], "Missing subcommand"), (["score", "embedded"], "FILE")):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert missing in capsys.readouterr().err

@@ -44,12 +44,15 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def misused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that is said of a command line that is wrong usage."""
-    assert main(["train", *arguments]) == 2
+    """What is printed for a command line that is wrong usage, without line breaks and boxes."""
+    try:
+        status = main(["train", *arguments])
+    except SystemExit as ended:  # of tyro
+        status = ended.code
+    assert status == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    return captured.err
+    return " ".join(captured.err.replace("│", " ").split())
 
 
 # What goes over what.
@@ -141,15 +144,13 @@ def test_train_trl_flags_go_over_the_file_and_keep_the_rest_of_it(parse, file):
 @pytest.mark.parametrize(
     ("short", "full"),
     [
-        (["--answer-field", "x"], ["--data.answer_field", "x"]),
-        (["--format=none"], ["--verify.format", "none"]),
-        (["--samples", "4"], ["--evaluate.num_samples", "4"]),
         (["--learning-rate", "1e-5", "--max_steps=3"], ["--trl.learning_rate", "1e-5", "--trl.max_steps", "3"]),
-        (["--max-new-tokens", "9"], ["--trl.max_completion_length", "9"]),
-        (["--model", "smollm2"], ["--model.path", "smollm2"]),
+        (["--trl.log_completions", "--seed", "3"], ["--trl.log_completions", "true", "--seed", "3"]),
+        (["--model_name_or_path", "embedded:which-way"], ["--model.path", "embedded:which-way"]),
+        (["--lora_r", "8", "--use_peft", "--lora_alpha=4"], ["--adapter.rank", "8", "--adapter.alpha", "4"]),
     ],
 )
-def test_train_takes_a_setting_by_its_last_part_and_by_its_name_elsewhere(parse, short, full):
+def test_train_reads_the_names_of_trl_and_hugging_face(parse, short, full):
     assert parse(*short) == parse(*full)
 
 
@@ -233,11 +234,7 @@ def test_train_names_the_file_of_an_unknown_variant(capsys, file):
             "unknown key 'trl.lerning_rate': trl.GRPOConfig has no such field. Did you mean 'trl.learning_rate'?\n",
         ),
         (["--trl.seed", "1"], "trl.seed is decided by another setting: use seed\n"),
-        (["--trl.bf16"], "--trl.bf16 needs a value, for example --trl.learning_rate"),
-        (["--trl.bf16", "--seed", "3"], "--trl.bf16 needs a value, for example --trl.learning_rate"),
         (["--trl.reward_weights=[1, 2"], "--trl.reward_weights: not valid YAML"),
-        (["--signal.sparse_threshold=0.1"], "signal.sparse_threshold was removed in gar 0.1.0"),
-        (["--signal.gate-threshold", "0.0"], "signal.gate_threshold was removed in gar 0.1.0"),
         (["--preset", "demo", "--override"], "--override needs --resume"),
         (["--preset", "dmo"], "unknown preset 'dmo', expected one of "),
     ],
@@ -249,20 +246,22 @@ def test_train_explains_what_it_refuses(capsys, arguments, error):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--reward.bta", "1"], "unknown flag --reward.bta. Did you mean --reward.beta?"),
-        (["--frobnicate"], "unknown flag --frobnicate. gar train --help says more."),
-        (["--reward.beta", "-1"], "--reward.beta must be greater than or equal to 0, got -1.0"),
-        (["--reward.beta", "nan"], "--reward.beta must be a finite number, got nan"),
-        (["--reward.beta", "much"], "--reward.beta must be FLOAT, got 'much'"),
-        (["--method", "gar"], "got 'gar'. Did you mean gar-grpo?"),
+        (["--reward.bta", "1"], "--reward.beta FLOAT"),
+        (["--frobnicate"], "unknown flag --frobnicate. gar train --help-all shows every setting."),
+        (["--reward.beta", "-1"], "beta Input should be greater than or equal to 0"),
+        (["--reward.beta", "much"], "Error parsing --reward.beta: could not convert string to float: 'much'"),
+        (["--reward.clip", "maybe"], "invalid choice 'maybe' for argument '--reward.clip'."),
+        (["--method", "gar"], "invalid choice 'gar' for argument '--method'."),
+        (["--signal.gate_threshold", "0.0"], "Unrecognized options: --signal.gate_threshold, 0.0"),
+        (["--trl.max_steps"], "--trl.max_steps needs a value, for example --trl.learning_rate"),
+        (["--trl.max_steps", "--seed", "3"], "--trl.max_steps needs a value, for example --trl.learning_rate"),
         (
             ["--variant", "papr"],
             "--variant must be one of paper, paper-thresholds, released; got 'papr'.",
         ),
-        (["--dry-run", "run.yaml"], "unexpected argument 'run.yaml' where a flag is expected."),
-        (["--seed"], "--seed needs a value (INT)."),
+        (["--dry-run", "run.yaml"], "Unrecognized options: run.yaml"),
+        (["--seed"], "Missing value for argument '--seed'."),
         (["--preset"], "argument --preset: expected one argument."),
-        (["--beta", "1"], "--beta is short for several settings: --reward.beta, --trl.beta. Name one of them."),
     ],
 )
 def test_train_refuses_a_wrong_flag_as_wrong_usage(capsys, arguments, words):

@@ -1,9 +1,8 @@
-"""The tables of `gar.integrations.trl.fields` fit the installed TRL, transformers and tyro."""
+"""The tables of `gar.integrations.trl.fields` fit the installed TRL and transformers."""
 
 import dataclasses
 import inspect
 
-import tyro._errors
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig
 from trl.trainer import grpo_trainer
@@ -30,9 +29,3 @@ def test_words_are_those_that_are_compared_with():
     source = inspect.getsource(grpo_trainer) + inspect.getsource(inspect.getmodule(GRPOConfig))
     words = [word for words in CHOICES.values() for word in words if isinstance(word, str)]
     assert not [word for word in words if f'"{word}"' not in source]
-
-
-def test_tyro_tells_its_errors_to_a_hook():
-    assert callable(tyro._errors.on_parse_error)
-    events = ("BadValue", "InstantiationFailure", "InvalidChoice", "MissingArgs", "UnrecognizedArgs")
-    assert all(issubclass(getattr(tyro._errors, name), tyro._errors.ParseErrorEvent) for name in events)

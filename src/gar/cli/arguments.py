@@ -1,198 +1,93 @@
-"""Command lines in one style: aliases of flags, and one-line errors that suggest the nearest known word.
+"""Command lines: tyro reads them all; the aliases of `gar train` are one table."""
 
-A setting is named by its place in a configuration (`--data.answer_field`). Every command also takes its last part alone
-if that is unique (`--answer-field`), with hyphens or underscores, and the names of `_SAME`.
-"""
-
-import dataclasses
-import re
-import typing
-from collections.abc import Callable, Collection, Iterator, Sequence
+import difflib
+from collections.abc import Sequence
 from typing import Any
 
 import tyro
-from pydantic import BaseModel
-from tyro._errors import (  # not public, so the release is checked by a test
-    BadValue,
-    InstantiationFailure,
-    InvalidChoice,
-    MissingArgs,
-    ParseErrorEvent,
-    UnrecognizedArgs,
-    on_parse_error,
-)
 
-from gar.cli.parser import nearest, unknown_argument
-from gar.config import in_words
+from gar.config import RunConfig
 from gar.errors import UsageError
+from gar.integrations.trl.fields import all_fields
 
-_SAME = (
-    {"samples", "num-samples"},
-    {"max-new-tokens", "max-tokens", "max-completion-length"},
-)
-"""Names that different commands use for the same setting."""
+ALIASES = {
+    "--model": "--model.path",
+    "--model_name_or_path": "--model.path",
+    "--attn_implementation": "--model.attention",
+    "--dtype": "--model.dtype",
+    "--dataset_name": "--data.source",
+    "--dataset_config": "--data.subset",
+    "--dataset_train_split": "--data.split",
+    "--use_peft": "--adapter.rank=16",
+    "--lora_r": "--adapter.rank",
+    "--lora_alpha": "--adapter.alpha",
+    "--lora_target_modules": "--adapter.target_modules",
+    "--output_dir": "--records.folder",
+    **{
+        f"--{field}": f"--trl.{field}"
+        for field in (
+            "learning_rate", "max_steps", "num_train_epochs", "num_generations", "max_completion_length",
+            "per_device_train_batch_size", "gradient_accumulation_steps", "use_vllm",
+        )
+    },
+}  # fmt: skip
+"""Names that users of TRL and Hugging Face type. One with a value takes none, and later flags go over it."""
+
+_registry = tyro.constructors.ConstructorRegistry()
 
 
-class _Misread(Exception):
-    """An error of tyro's parser."""
+@_registry.primitive_rule
+def _truth(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[bool] | None:
+    """`true` and `false` as in YAML, besides Python's words."""
+    if info.type is not bool:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{true,false}",
+        choices=("true", "false", "True", "False"),
+        instance_from_str=lambda words: words[0].lower() == "true",
+        is_instance=lambda value: isinstance(value, bool),
+        str_from_instance=lambda value: [str(value).lower()],
+    )
 
-    def __init__(self, event: ParseErrorEvent):
-        super().__init__()
-        self.event = event
+
+def parse(kind: Any, arguments: Sequence[str], *, prog: str, description: str = "", **options: Any) -> Any:
+    """`tyro.cli` for a class of settings. A wrong command line is explained by tyro, and ends with status 2."""
+    return tyro.cli(kind, args=arguments, prog=prog, description=description, registry=_registry, **options)
 
 
-def parse(
-    kind: Any,
-    arguments: Sequence[str],
-    *,
-    prog: str,
-    description: str = "",
-    call: Callable[..., Any] = tyro.cli,
-    **options: Any,
-) -> Any:
-    """`tyro.cli` with our aliases and errors.
-
-    Args:
-        kind: A class of settings, or a function to call.
-        arguments: The command line.
-        prog: The command.
-        description: The beginning of its help.
-        call: `tyro.cli`, or another entry point of tyro.
-        options: More options of `call`.
+def in_full(arguments: Sequence[str]) -> list[str]:
+    """The arguments of `gar train`, with the settings that aliases stand for.
 
     Raises:
-        UsageError: The command line cannot be understood.
+        UsageError: A flag without a section is neither an alias nor a setting; names settings whose last part is
+            the same or nearly the same.
     """
-    known = [flag if options.get("use_underscores") else flag.replace("_", "-") for flag in flags(kind)]
-    known = list(dict.fromkeys(known))
-    arguments = list(arguments)
-    switches = {_same(flag) for flag in flags(kind, of=bool)}
-    with_values = tyro.conf.FlagConversionOff in options.get("config", ())
-    if isinstance(kind, dict) and not arguments:
-        raise UsageError(f"expected one of {', '.join(kind)}. {prog} --help says more.")
-    if isinstance(kind, dict) and not arguments[0].startswith("-") and arguments[0] not in kind:
-        hint = nearest(arguments[0], kind)
-        raise UsageError(f"unknown command '{arguments[0]}', expected one of {', '.join(kind)}.{hint}")
-    while True:
-        try:
-            with on_parse_error(_raise):
-                switched = _switched(arguments, switches, with_values=with_values)
-                return call(kind, args=switched, prog=prog, description=description, **options)
-        except _Misread as misread:
-            in_full = [spelled(argument, known) for argument in arguments]
-            if in_full == arguments:
-                raise UsageError(_explained(misread.event, arguments, known)) from None
-            arguments = in_full
-
-
-def _raise(event: ParseErrorEvent) -> None:
-    raise _Misread(event)
-
-
-def _switched(arguments: Sequence[str], switches: Collection[str], *, with_values: bool) -> list[str]:
-    """Rewrite `--overwrite true` as `--overwrite=True`; without values, as `--overwrite` or `--no-overwrite`.
-
-    tyro's flag for no is that of the last part: `--reward.no-clip`.
-    """
-    kept: list[str] = []
+    first, rest = [], []
     for argument in arguments:
-        flag = kept[-1] if kept else ""
         name, equals, value = argument.partition("=")
-        if _is_truth(argument) and flag.startswith("--") and _same(flag) in switches:
-            name, equals, value = kept.pop(), "=", argument
-        if equals and _is_truth(value) and _same(name) in switches:
-            value = value.capitalize()
-            section, dot, leaf = name.removeprefix("--").rpartition(".")
-            without = name if value == "True" else f"--{section}{dot}no-{leaf}"
-            argument = f"{name}={value}" if with_values else without
-        kept.append(argument)
-    return kept
+        name = name.replace("-", "_").replace("__", "--", 1)
+        setting = ALIASES.get(name)
+        if setting is None:
+            if name.startswith("--") and "." not in name and name not in ("--help", "--help_all"):
+                _check_name(name.removeprefix("--"))
+            rest.append(argument)
+        elif "=" in setting:
+            first.append(setting)
+        else:
+            rest.append(f"{setting}{equals}{value}")
+    return first + rest
 
 
-def _is_truth(value: str) -> bool:
-    return value in ("True", "False", "true", "false")
-
-
-def flags(kind: Any, prefix: str = "--", of: type | None = None) -> Iterator[str]:
-    """Every flag of a class of settings or of a function; with `of`, only those of that type.
-
-    Positional arguments are included, which does no harm.
-    """
-    if isinstance(kind, dict):  # commands by name
-        yield from (flag for command in kind.values() for flag in flags(command, of=of))
+def _check_name(name: str) -> None:
+    if name in RunConfig.model_fields:
         return
-    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
-        marks = getattr(hint, "__metadata__", ())
-        inner = typing.get_args(hint)[0] if marks else hint
-        if name in ("return", "model_config") or name.startswith("_"):
-            continue
-        if isinstance(inner, type) and (issubclass(inner, BaseModel) or dataclasses.is_dataclass(inner)):
-            yield from flags(inner, prefix if tyro.conf.OmitArgPrefixes in marks else f"{prefix}{name}.", of)
-        elif of in (None, inner) and inner is not dict and typing.get_origin(inner) is not dict:
-            yield f"{prefix}{name}"
+    from gar.records.dotted import leaves  # with pyarrow
 
-
-def spelled(argument: str, known: Sequence[str]) -> str:
-    """The argument with its flag's full name.
-
-    Raises:
-        UsageError: The name is short for several settings.
-    """
-    name, equals, value = argument.partition("=")
-    if not name.startswith("--") or _same(name) in map(_same, known):
-        return argument
-    leaf = _leaf(name)
-    names = {leaf, *(other for group in _SAME if leaf in group for other in group)}
-    similar = [flag for flag in known if _leaf(flag) in names]
-    exact = [flag for flag in similar if _leaf(flag) == leaf] or similar
-    if "." in name.removeprefix("--"):
-        exact = [flag for flag in exact if "." not in flag.removeprefix("--")]  # the same name in another section
-    if len(exact) > 1:
-        raise UsageError(f"{name} is short for several settings: {', '.join(exact)}. Name one of them.")
-    return f"{exact[0]}{equals}{value}" if exact else argument
-
-
-def _same(flag: str) -> str:
-    return flag.replace("_", "-").replace("--no-", "--")
-
-
-def _leaf(flag: str) -> str:
-    return flag.removeprefix("--").rpartition(".")[2].replace("_", "-")
-
-
-def _explained(event: ParseErrorEvent, arguments: Sequence[str], known: Sequence[str]) -> str:
-    help = f"{event.prog} --help says more."
-    if isinstance(event, UnrecognizedArgs):
-        return unknown_argument(event.tokens, known, help)
-    if isinstance(event, MissingArgs):
-        if event.unrecognized_tokens:
-            return unknown_argument(event.unrecognized_tokens, known, help)
-        words = []
-        for missing in event.missing_arguments:
-            flag, metavar = missing.arg.lowered.name_or_flags[0], missing.arg.lowered.metavar
-            words.append(f"{flag} {metavar or flag}" if flag.startswith("--") else str(metavar or flag))
-        return f"{', '.join(words)} is missing. {help}"
-    argument = getattr(event, "argument", None)
-    flag = argument.lowered.name_or_flags[-1] if argument else ""
-    if isinstance(event, InvalidChoice):
-        hint = nearest(event.value, event.choices)
-        return f"{flag} must be one of {', '.join(event.choices)}; got '{event.value}'.{hint}"
-    if isinstance(event, BadValue):
-        return f"{flag} needs a value ({argument.lowered.metavar}). {help}" if argument else help
-    if isinstance(event, InstantiationFailure):
-        return _refused(event.message, flag, argument, arguments)
-    return f"these arguments cannot be read: {' '.join(arguments)}. {help}"
-
-
-def _refused(message: str, flag: str, argument: Any, arguments: Sequence[str]) -> str:
-    """Explain a value of the wrong type or range, from pydantic's message where it comes from there."""
-    refusal = re.search(r"for \w+\n(?:(\w[\w.]*)\n)?\s+(.*?) \[type=\w+, input_value=(.*), input_type", message)
-    if refusal:
-        leaf, text, value = refusal[1] or "", refusal[2].removeprefix("Value error, "), refusal[3]
-        given = [name for name in (word.partition("=")[0] for word in arguments) if name.startswith("--")]
-        named = [name for name in given if leaf and _leaf(name) == leaf.partition(".")[0].replace("_", "-")]
-        return f"{in_words(named[-1], text)}, got {value}" if named else text
-    if not argument:
-        return message.partition("\n")[0]
-    got = re.search("'(.*?)'", message)
-    return f"{flag} must be {argument.lowered.metavar}" + (f", got '{got[1]}'" if got else "")
+    settings = [setting for setting, _ in leaves(RunConfig().model_dump())]
+    settings += [f"trl.{field}" for field in all_fields()]
+    last_parts = [setting.rpartition(".")[2] for setting in settings]
+    near = name if name in last_parts else next(iter(difflib.get_close_matches(name, last_parts, n=1, cutoff=0.8)), "")
+    found = [f"--{setting}" for setting, last in zip(settings, last_parts, strict=True) if last == near]
+    hint = f" Did you mean {' or '.join(found)}?" if found else ""
+    raise UsageError(f"unknown flag --{name}.{hint} gar train --help-all shows every setting.")

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gar.cli.arguments import parse
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import UNCLEAR, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
@@ -47,10 +46,9 @@ _COMPARED = {
 
 def main(args: list[str]) -> int:
     """Run `gar data ...`. The exit status of `check` is that of its verdict."""
-    return parse(
+    return tyro.extras.subcommand_cli_from_dict(
         {"check": check, "prepare": prepare, "slime": slime, "verl": verl},
-        args,
-        call=tyro.extras.subcommand_cli_from_dict,
+        args=args,
         prog="gar data",
         description="Look at training problems, draw a subset, or write it for slime or verl.",
     )

@@ -31,9 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A sentence that suggests the nearest known word; "" where none is near."""
-    names = list(known)
-    parts = [word for word in names if len(name) > 2 and name in word][:1]
-    near = difflib.get_close_matches(name, names, n=1) or parts
+    near = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {near[0]}?" if near else ""
 
 

@@ -1,5 +1,6 @@
 """`gar score`: align a file of responses with expert solutions, by the gradients of a model."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,8 @@ class _Arguments(ScoreJob):
 
 def main(arguments: list[str]) -> int:
     """Run `gar score`. Arguments are parsed before torch is imported."""
-    job = parse(_Arguments, arguments, prog="gar score", description=_DESCRIPTION)
+    in_full = [re.sub(r"^--format(?==|$)", "--verify.format", argument) for argument in arguments]
+    job = parse(_Arguments, in_full, prog="gar score", description=_DESCRIPTION)
     check_source(job.file)
     check_model_name(job.model, job.revision)
     announce("loading torch and transformers ...")

@@ -6,22 +6,16 @@ from typing import Any
 
 import tyro
 
-from gar.cli.arguments import flags, parse, spelled
+from gar.cli.arguments import in_full, parse
 from gar.cli.console import announce
 from gar.cli.outcomes import DONE
 from gar.cli.parser import Parser
 from gar.cli.train_help import short_help
 from gar.config import VARIANTS, RunConfig, make_config, merge, parse_yaml, read_config, read_preset
-from gar.errors import ConfigError
-from gar.integrations.trl.fields import all_fields
-from gar.settings import REMOVED, removal
+from gar.errors import ConfigError, UsageError
+from gar.integrations.trl.fields import field_types
 
 _TRL = "--trl."
-_ALIASES = {"--samples": "--evaluate.num_samples", "--num-samples": "--evaluate.num_samples",
-            "--max-new-tokens": "--trl.max_completion_length", "--limit": "--data.max_problems",
-            "--data": "--data.source", "--model": "--model.path"}  # fmt: skip
-"""Names that other commands use."""
-
 _DESCRIPTION = """Train a policy with gradient-aligned rewards. Every setting, by section.
 
 gar train --help has examples and what people change.
@@ -91,7 +85,7 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--resume")
     parser.add_argument("--override", action="store_true")
     parser.add_argument("--variant", choices=VARIANTS)
-    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--dry-run", "--dry_run", action="store_true")
     source, rest = parser.parse_known_args(arguments[1:] if config else arguments)
     source.config = config
     if config and source.preset:
@@ -101,11 +95,7 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConfig:
     """The variant's defaults, under the file's or preset's values, under the flags."""
-    trl, rest = _split_trl([_in_full(argument) for argument in arguments])
-    for argument in rest:
-        name = argument.partition("=")[0].removeprefix("--").replace("-", "_")
-        if name in REMOVED:
-            raise ConfigError(removal(name))
+    trl, rest = _split_trl(in_full(arguments))
     name, values = _read_source(source)
     defaults = make_config(values, source=name)
     chosen = parse(
@@ -118,16 +108,6 @@ def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConf
         config=(tyro.conf.FlagConversionOff,),
     )
     return chosen.model_copy(update={"trl": defaults.trl | trl})
-
-
-def _in_full(argument: str) -> str:
-    """The argument with the full name of a flag that lacks its section: `--answer-field`, `--learning-rate`."""
-    name = argument.partition("=")[0]
-    if name in _ALIASES:
-        return argument.replace(name, _ALIASES[name], 1)
-    if not name.startswith("--") or "." in name or name.removeprefix("--").replace("-", "_") in RunConfig.model_fields:
-        return argument
-    return spelled(argument, [*flags(RunConfig), *(_TRL + field for field in all_fields())])
 
 
 def _read_source(source: argparse.Namespace) -> tuple[str, Any]:
@@ -143,18 +123,24 @@ def _read_source(source: argparse.Namespace) -> tuple[str, Any]:
 
 
 def _split_trl(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Separate `--trl.FIELD VALUE` and `--trl.FIELD=VALUE`, read as YAML, from all other arguments."""
+    """Separate `--trl.FIELD VALUE` and `--trl.FIELD=VALUE`, read as YAML, from all other arguments.
+
+    A field that is true or false may stand alone, as in TRL: `--trl.use_vllm`.
+    """
     trl: dict[str, Any] = {}
     rest: list[str] = []
-    remaining = iter(arguments)
-    for argument in remaining:
+    remaining = list(reversed(arguments))
+    while remaining:
+        argument = remaining.pop()
         if not argument.startswith(_TRL):
             rest.append(argument)
             continue
         name, equals, value = argument.removeprefix(_TRL).partition("=")
+        name = name.replace("-", "_")
         if not equals:
-            value = next(remaining, "--")
-        if value.startswith("--"):
-            raise ConfigError(f"{argument} needs a value, for example {_TRL}learning_rate 1e-6")
-        trl[name.replace("-", "_")] = parse_yaml(value, _TRL + name)
+            alone = not remaining or remaining[-1].startswith("--")
+            if alone and "bool" not in field_types().get(name, ""):
+                raise UsageError(f"{argument} needs a value, for example {_TRL}learning_rate 1e-6")
+            value = "true" if alone else remaining.pop()
+        trl[name] = parse_yaml(value, _TRL + name)
     return trl, rest

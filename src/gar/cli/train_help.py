@@ -3,6 +3,7 @@
 import textwrap
 from typing import Any
 
+from gar.cli.arguments import ALIASES
 from gar.config import RunConfig, preset_names
 from gar.integrations.trl.fields import default_of
 
@@ -71,7 +72,6 @@ GROUPS = {
 """Settings by group, with one line each."""
 
 _TAIL = """
-The last part of a flag is enough if it is unique: --answer-field.
 Errors and exit statuses: docs/errors.md
 """
 
@@ -87,6 +87,8 @@ def short_help(config: RunConfig) -> str:
             head = f"  --{name} {_value(config, name)}"
             lines.append(f"{head:<37} {text}")
         lines.append("")
+    lines.append("Names of TRL and Hugging Face that are read, too:")
+    lines += [f"  {alias:<31} {setting}" for alias, setting in ALIASES.items()]
     return "\n".join(lines).rstrip() + "\n" + _TAIL
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from statistics import mean
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
-from gar import GarScorer
+from gar import GarScorer, ResponseGroup
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.models.embedded import load_embedded
 from gar.verify import Verifier
@@ -49,10 +51,49 @@ def load_example(name: str) -> ModuleType:
 def test_every_example_states_its_command():
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert [path.name for path in scripts] == [
-        "add_an_engine.py", "plain_pytorch_loop.py", "score_a_file.py", "trl_reward_function.py", "warm_start.py",
+        "add_an_engine.py", "gar_on_one_page.py", "plain_pytorch_loop.py",
+        "score_a_file.py", "trl_reward_function.py", "warm_start.py",
     ]  # fmt: skip
     for path in scripts:
-        assert f"\n\n    python examples/{path.name} [" in path.read_text()
+        assert f"\n\n    python examples/{path.name} " in path.read_text()
+
+
+def test_the_page_gives_the_rewards_of_the_library():
+    """Eight sampled responses to each of 24 problems: autograd through TRL's log-probabilities, and the closed form."""
+    path = EXAMPLES / "gar_on_one_page.py"
+    assert len(path.read_text().splitlines()) <= 80
+    page, (model, tokenizer), problems = load_example(path.stem), load_embedded(), load_arithmetic("train")[:24]
+    torch.manual_seed(0)
+    groups = []
+    for problem in problems:
+        prompt = torch.tensor([tokenizer.encode(problem.prompt)])
+        output = model.generate(prompt, do_sample=True, num_return_sequences=page.GROUP, max_new_tokens=48, top_k=0)
+        texts = [without_padding(row, tokenizer) for row in output[:, prompt.shape[1] :].tolist()]
+        groups.append(
+            ResponseGroup(
+                id=problem.id,
+                prompt=problem.prompt,
+                responses=texts,
+                anchors=[anchor.text for anchor in problem.anchors],
+                answer=problem.answer,
+            )
+        )
+    with Verifier() as verifier:
+        scores = GarScorer(model, tokenizer, verifier=verifier).score(groups)
+    rewards = page.gar_reward(model, tokenizer)(
+        prompts=[group.prompt for group in groups for _ in group.responses],
+        completion_ids=[ids for group in groups for ids in group.responses],
+        answer=[group.answer for group in groups for _ in group.responses],
+        expert_solution=[group.anchors[0] for group in groups for _ in group.responses],
+    )
+    assert sum(score.bonus > 0.01 for score in scores) > 30
+    assert sum(score.reward < 0 for score in scores) > 0  # some are badly formatted
+    np.testing.assert_allclose(rewards, [score.reward for score in scores], atol=1e-4)
+
+
+def without_padding(ids: list[int], tokenizer) -> list[int]:
+    """A response up to its end-of-text token, as TRL passes it to reward functions."""
+    return ids[: ids.index(tokenizer.eos_token_id) + 1] if tokenizer.eos_token_id in ids else ids
 
 
 def test_plain_pytorch_loop_raises_the_reward(capsys):

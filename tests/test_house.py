@@ -1,11 +1,15 @@
-"""Rules of the house that no linter has: few parameters, one name for one thing, sentences with a subject."""
+"""Rules that no linter has: few parameters, one name for one thing, and no import of an extra at module level."""
 
 import ast
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCES = sorted((Path(__file__).parents[1] / "src" / "gar").rglob("*.py"))
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src" / "gar").rglob("*.py"))
 
 # Entry points for users, who pass plain tensors or flags; and kernels, which Triton gives no records.
 WIDE = {
@@ -49,3 +53,15 @@ def test_docstrings_begin_with_what_they_are_about():
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     texts = [(place, ast.get_docstring(node) or "") for place, node in definitions() if isinstance(node, documented)]
     assert not [(place, text) for place, text in texts if text.startswith("Of ")]
+
+
+def test_extras_are_imported_only_where_they_are_used():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {Requirement(text).name for group in extras.values() for text in group} | {"vllm"}
+    loaded = set()
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                loaded |= {(path.name, module.split(".")[0]) for module in modules}
+    assert {(file, module) for file, module in loaded if module in names - {"trl"}} == {("cuda.py", "triton")}

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from accelerate.utils import DistributedType
-from peft.tuners.lora import LoraLayer
 from torch import Tensor
 from trl.trainer.utils import use_adapter
 
@@ -124,7 +123,10 @@ class InitialPolicy:
 def _meaning(model: Any) -> dict[str, str]:
     """What weights mean wherever the model lies, for example how positions are rotated and adapters are scaled."""
     values = {name: value for name, value in model.config.to_dict().items() if name not in _INDIFFERENT}
-    values |= {name: layer.scaling for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
+    if is_adapted(model):
+        from peft.tuners.lora import LoraLayer
+
+        values |= {name: layer.scaling for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
     return {name: repr(value) for name, value in values.items()}  # JSON has no infinity, and some settings are
 
 

@@ -59,8 +59,8 @@ def test_is_choice_takes_one_capital_letter_up_to_j(gold: str, wanted: bool) -> 
     ("text", "letters"),
     [(text, "C") for text in ("It is odd.\n(C)", "It is odd.\n\n**C**\n", "3 + 4 = 7\nC.", "Answer: C.",
      "the answer is (c)", r"so \boxed{\text{C}}", "<think> B? the answer is B </think> The answer is **C**.",
-     "# Result\n(c)")]
-    + [(text, "") for text in ("I choose C because of 12", "C) 12", "C or\nD or E")],
+     "# Result\n(c)", "C) 12")]
+    + [("I choose C because of 12", ""), ("C or\nD or E", "DE")],
 )  # fmt: skip
 def test_parse_response_none_finds_the_choice_and_guesses_none(text: str, letters: str) -> None:
     assert chosen_letters(parse_response(text, format="none").answer or "") == letters

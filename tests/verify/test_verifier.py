@@ -1,5 +1,6 @@
 """`Verifier`: responses in, verdicts out; the user's own grader; and labels of real responses."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -205,4 +206,29 @@ def test_verify_agrees_with_the_labels_of_real_responses(data_dir: Path) -> None
         verdicts = verifier.verify([given["solution"] for given, _ in solutions], [gold for _, gold in solutions])
     assert len(verdicts) == 1200
     assert [v.verified for v in verdicts] == [given["is_correct"] for given, _ in solutions]
-    assert {v.status for v in verdicts} == {Status.OK, Status.WRONG}
+    assert count_statuses(verdicts) == {
+        **dict.fromkeys(Status, 0),
+        Status.OK: 472,
+        Status.WRONG: 726,
+        Status.UNPARSED: 2,
+    }
+
+
+@pytest.mark.data
+def test_verify_bare_gold_answers_are_right_and_what_they_contain_is_not(data_dir: Path) -> None:
+    with (data_dir / "imo_answerbench_v2.csv").open(newline="") as file:
+        golds = [row["Short Answer"] for row in csv.DictReader(file)]
+    parts = [("78", "2^{78}"), ("78", "not 78"), ("3", r"$2\sqrt{3}$"), ("3", "(2, 3)"), ("2", r"$\frac{1}{2}$")]
+    with Verifier(format="none", timeout_seconds=20.0) as verifier:
+        assert count_statuses(verifier.verify(golds, golds))[Status.OK] == 400
+        assert not any(v.verified for v in verifier.verify([text for _, text in parts], [gold for gold, _ in parts]))
+
+
+@pytest.mark.data
+def test_verify_reads_solutions_without_a_marked_answer(data_dir: Path) -> None:
+    lines = (data_dir / "gsm8k_test.jsonl").read_text().splitlines()
+    rows = [json.loads(line)["answer"].split("\n####") for line in lines]
+    with Verifier(format="none") as verifier:
+        counts = count_statuses(verifier.verify([row[0] for row in rows], [row[1].strip() for row in rows]))
+    assert counts[Status.OK] > 1200, counts
+    assert counts[Status.WRONG] < 10, counts  # in the others the last number is not the answer, or is hedged

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
+from gar.verify.format import MAX_ANSWER_CHARS
 from gar.verify.numbers import is_quantity, is_undone_arithmetic, plain_number, ratio
 from gar.verify.sentences import (
     changing_word,
@@ -29,7 +30,6 @@ from gar.verify.sentences import (
 if TYPE_CHECKING:
     from gar.verify.expressions import Parsed
 
-MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 MAX_NESTING = 30  # math-verify needs a second for 100 fractions in one another
 MAX_DETAIL_CHARS = 500
 WARM_UP = (

@@ -7,15 +7,19 @@ import re
 from dataclasses import dataclass
 
 from gar.types import ResponseFormat, Tags
+from gar.verify.sentences import changes_value, has_words, last_value, stated_value, without_full_stop
 
 DEFAULT_TAGS = Tags()
+MAX_ANSWER_CHARS = 2_000  # the longest of IMO-AnswerBench's 400 has under 200
 
 # A box may be written \\boxed where a model escapes twice. `\\.` skips escaped braces such as \{.
 _BRACES = re.compile(r"(?P<box>\\\\?(?:boxed|fbox) *\{)|\\.|[{}]", re.DOTALL)
 _ANSWER_LINE = re.compile(r"(?:####|(?:final )?answer:|A:)\**[ \t]*(?P<answer>\S.*)", re.IGNORECASE)
 _ANSWER_SENTENCE = re.compile(r"\banswer is:?[ \t]*(?P<answer>\S.*?)(?:\.(?=\s|$)|$)", re.IGNORECASE | re.MULTILINE)
-_LONE_CHOICE = re.compile(r"[*$]*(?:[(\[]?[A-J][)\]]?|[(\[][a-j][)\]])[.*$]*")
-_NUMBER = re.compile(r"(?:(?<![\w)])-)?\$?(?:[0-9]+(?:,[0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)")
+_CLAUSE_END = re.compile(r"[.,:;!?\n]")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) +")
+_CALCULATION = re.compile("<<[^<>]*>>")  # as GSM8K's solutions have them
+_DISPLAY_END = re.compile(r"(?P<close>\$\$|\\\])[\s.]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +45,8 @@ def parse_response(
       nothing but white space outside. The answer is the last complete answer part, or the last \boxed{} within it.
     * boxed: well formatted is a last complete \boxed{} that is not empty, outside the thinking part. It is the answer.
     * none: any text but white space is well formatted. The answer is the last \boxed{}; else the last line that starts
-      with ####, A: or Answer:; else the last "answer is ..."; else a last line that is the letter of a choice, such as
-      (C); else the last number.
+      with ####, A: or Answer:; else the last "answer is ..."; else the value that the last line or its last sentence
+      states (`She has 78 left.`, `Each costs 39, so 2 * 39 = 78 dollars.`); else that line or sentence itself, whole.
 
     Args:
         text: The response without its trailing special tokens.
@@ -149,13 +153,27 @@ def _boxed_answer(text: str, tags: Tags) -> str | None:
 
 
 def _free_answer(text: str, tags: Tags) -> str | None:
-    if answer := last_boxed(text):
-        return answer
-    if answer := answer_line(text):
-        return answer
-    if sentences := _ANSWER_SENTENCE.findall(text):
-        return sentences[-1]
-    last_line = text.rstrip().rpartition("\n")[2].strip()
-    if _LONE_CHOICE.fullmatch(last_line):
-        return last_line
-    return numbers[-1] if (numbers := _NUMBER.findall(text)) else None
+    return last_boxed(text) or answer_line(text) or _stated_answer(text) or _last_expression(text) or None
+
+
+def _stated_answer(text: str) -> str:
+    """What follows the last "answer is"; the whole clause where it denies or hedges the answer."""
+    matches = list(_ANSWER_SENTENCE.finditer(text))
+    if not matches:
+        return ""
+    before = _CLAUSE_END.split(text[: matches[-1].start()][-MAX_ANSWER_CHARS:])[-1]
+    return f"{before}{matches[-1][0]}".strip() if changes_value(before) else matches[-1]["answer"]
+
+
+def _last_expression(text: str) -> str:
+    """The value that the last line states, or else its last sentence. What states none is the answer as a whole."""
+    text = _CALCULATION.sub("", text).strip()
+    if end := _DISPLAY_END.search(text[-MAX_ANSWER_CHARS:]):
+        opening = "$$" if end["close"] == "$$" else r"\["
+        return text[: text.rindex(end["close"])].rpartition(opening)[2].strip()
+    line = without_full_stop(text.rpartition("\n")[2].strip())
+    if len(line) > MAX_ANSWER_CHARS or not has_words(line):
+        return line
+    last = _SENTENCE_END.split(line)[-1]
+    values = (stated_value(line), stated_value(last), last_value(last))
+    return next((value for value in values if value in text and value not in (line, last)), last)

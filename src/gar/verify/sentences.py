@@ -29,10 +29,11 @@ _MATHS = {"sin", "cos", "tan", "log", "ln", "lim", "max", "min", "gcd", "lcm", "
 
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally)\b,? *)*"
-    r"(?:(?:(?:the|my|our) )?(?:(?:final|correct|right|exact|numerical|required|desired) )*"
+    r"(?:(?:(?:(?:the|my|our) )?(?:(?:final|correct|right|exact|numerical|required|desired) )*"
     r"(?:answer|result|solution|value|total|sum|number)"
     r"(?: (?:to|of|for) (?:the|this) (?:question|problem|expression))?|it)"
-    r" *(?:\bis\b(?: equal to)?|\bequals\b|would be|must be|should be|comes to|[:=]) *:?"
+    r" *(?:\bis\b(?: equal to)?|\bequals\b|would be|must be|should be|comes to|[:=])"
+    r"|(?:we|i) (?:get|have|obtain|find)\b) *:?"
     r"(?: *(?:exactly|simply|just)\b)? *",
     re.IGNORECASE,
 )
@@ -41,7 +42,7 @@ _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])")
 TEXT_COMMAND = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mbox) *\{([^{}]*)\}")
 _NAME_COMMAND = re.compile(r"\\(?:begin|end|operatorname)\*? *\{[^{}]*\}")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
-_MATH = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]")
+_MATH = re.compile(r"\$\$?([^$]+)\$\$?(?![0-9])|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 _A_NUMBER = (
     r"(?:[0-9]+ +)?[0-9]+/[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
     r"|[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,4})?|\.[0-9]+"
@@ -49,7 +50,7 @@ _A_NUMBER = (
 # Between a space, bracket or equals sign and anything but a letter, digit or operator.
 _NUMBER = re.compile(
     rf"(?:(?<=[ (=:])|^)(?P<value>-?(?:\\?[$€£¥])?-?(?:{_A_NUMBER})(?: ?\\?%| percent\b)?)\$?"
-    r"(?=[ ,.;:!)]|$)(?!\.[0-9]| *[-+*/^=_(])"
+    r"(?=[ ,.;:!)]|/[a-z]|$)(?![.,][0-9]| *[-+*^=_(]| */[^a-z])"
 )
 _UNIT = re.compile(
     r"(?<=[0-9})!]) *(?P<words>[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*|[msghL])(?:\^\{?-?[0-9]\}?)?"
@@ -57,6 +58,12 @@ _UNIT = re.compile(
 )
 _PERCENT = re.compile("per ?cent|pct")
 _PROSE = re.compile(r"[A-Za-z ,.;:!'\"()*°%=$€£¥\u2018\u2019\u2013\u2014-]*")
+# Before the value of a sentence.
+_STATES = re.compile(
+    r"(?:=|\b(?:is|are|was|were|be|has|have|had|gets?|got|[a-z]{2,}(?:ed|[^s]s))(?: (?:exactly|only|a total of))?)"
+    r" *[$€£¥]?$",
+    re.IGNORECASE,
+)
 # Before a number: it is part of the value, or one of several.
 _LEAVES_OPEN = re.compile(
     r"(?<!total)(?<!sum)(?<!value)(?<!cost)(?<!price)(?<!profit)(?<!average)(?<!maximum)(?<!minimum) of$"
@@ -72,6 +79,19 @@ def stated_value(text: str) -> str:
     """
     rest = without_lead(text)
     return _one_value(rest) or rest
+
+
+def last_value(sentence: str) -> str:
+    """The last number or formula of a sentence, where a verb or an equals sign states it; else the sentence itself.
+
+    >>> last_value("2 books cost 2 * 39 = 78 dollars"), last_value("Of 80, not 78"), last_value("Tom has 3 or 78")
+    ('78', 'Of 80, not 78', 'Tom has 3 or 78')
+    """
+    found = sorted([*_MATH.finditer(sentence), *_NUMBER.finditer(sentence)], key=lambda match: match.end())
+    if not found or not _STATES.search(before := sentence[: found[-1].start()]):
+        return sentence
+    near = " ".join([*before.split()[-4:-1], ",", *sentence[found[-1].end() :].split()[:2]])
+    return sentence if ".." in near or changes_value(near) else _matched(found[-1])
 
 
 def has_words(text: str) -> bool:
@@ -149,12 +169,16 @@ def _one_value(text: str) -> str | None:
     text = TEXT_COMMAND.sub(r" \1 ", text)
     formulas = list(_MATH.finditer(text))
     if len(formulas) == 1 and _is_prose_around(text, formulas[0]):
-        return (formulas[0][1] or formulas[0][2] or formulas[0][3]).strip()
+        return _matched(formulas[0])
     text = text.replace("**", "")
     numbers = list(_NUMBER.finditer(text))
     if len(numbers) == 1 and _is_prose_around(text, numbers[0]) and _WORD.search(text):
-        return numbers[0]["value"].strip()
+        return _matched(numbers[0])
     return None
+
+
+def _matched(value: re.Match[str]) -> str:
+    return next(filter(None, value.groups())).strip()
 
 
 def _is_prose_around(text: str, value: re.Match[str]) -> bool:

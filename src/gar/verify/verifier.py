@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from gar.errors import ConfigError
@@ -125,6 +126,11 @@ class Verifier:
             parse_response(text, format=self.format, tags=self.tags, prefilled_think=inside)
             for text, inside in zip(responses, prefilled, strict=True)
         ]
+        if self.format == "none":  # a response that is the gold answer and nothing else, perhaps in several lines
+            parsed = [
+                replace(form, answer=gold) if text.split() == gold.split() else form
+                for form, text, gold in zip(parsed, responses, golds, strict=True)
+            ]
         if self._custom:
             graded = self._pool.run(list(zip(responses, golds, strict=True)))
         else:

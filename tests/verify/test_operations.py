@@ -107,6 +107,26 @@ WITH_PROMPT = [
     (r"What is $2^{10} \cdot 3$?", r"3\cdot 2^{10}", r"2^{10}\cdot 3", False),
     ("Tom has 12 apples.", "2", r"\frac{4}{2}", True),
 ]
+# Copies with a trivial edit, which equal the gold answer too: prompt, gold, answers.
+EDITED_COPIES = [
+    (r"Compute $\frac{156}{2}$.", "78",
+     [r"\frac{0156}{2}", r"\frac{-156}{-2}", r"\frac{156.0}{2}", r"-\frac{-156}{2}",
+      r"\frac{(156)}{2}", r"\frac{156+0}{2}"]),
+    (r"Simplify $\sqrt{156}$.", r"2\sqrt{39}",
+     [r"1\cdot\sqrt{156}", r"\sqrt{0156}", r"\frac{\sqrt{156}}{1}", r"--\sqrt{156}", r"(\sqrt{156})"]),
+    ("Factor x^2-1", "(x-1)(x+1)", ["-1+x^2", "-(1-x^2)", r"x\cdot x - 1", "1(x^2-1)", "(x^2-1)+0", "y = x^2-1"]),
+    (r"Let $f(x)=(x+1)^2$. Expand.", "x^2+2x+1", ["((x+1))^2", "(1+x)(x+1)", "(-x-1)^2", "f(x)=(x+1)^2", "y=(1+x)^2"]),
+    ("Write 22_8 in base ten.", "18", ["022_8", "22_{8}"]),
+]  # fmt: skip
+NO_COPIES = [
+    (r"Compute $\frac{156}{2}$.", "78", ["78", "78.0", "(78)", r"\frac{78}{1}"]),
+    (r"Simplify $\sqrt{156}$.", r"2\sqrt{39}", [r"\sqrt{39}\cdot 2", r"2\cdot\sqrt{39}"]),
+    ("Factor x^2-1", "(x-1)(x+1)", ["(x+1)(x-1)", r"(x+1)\cdot(x-1)", "-(1-x)(x+1)"]),
+    (r"Let $f(x)=(x+1)^2$. Expand.", "x^2+2x+1", ["1+2x+x^2", "f(x)=x^2+2x+1", "x(x+2)+1"]),
+    (r"Which is larger, $2\sqrt{3}$ or $\sqrt{11}$?", r"2\sqrt{3}", [r"\sqrt{3}\cdot 2"]),
+    (r"Is $9^{9^{9^9}}$ odd? Reduce $\frac{6}{4}$.", "1.5", [r"\frac{3}{2}", "3/2"]),
+    (r"Solve $x < \sqrt{3}$.", r"x<\sqrt{3}", [r"(-\infty, \sqrt{3})"]),
+]
 
 
 @pytest.mark.parametrize(("prompt", "gold", "answer", "right"), WITH_PROMPT)
@@ -114,6 +134,18 @@ def test_expression_copied_from_the_prompt_is_not_right(prompt: str, gold: str, 
     graded = grade_answer(answer, gold, prompt)
     assert (graded.status == Status.OK) is right
     assert right or graded.detail == "an expression copied from the prompt"
+
+
+@pytest.mark.parametrize(("prompt", "gold", "answers"), EDITED_COPIES)
+def test_copy_with_a_trivial_edit_is_not_right(prompt: str, gold: str, answers: list[str]) -> None:
+    for answer in answers:
+        assert grade_answer(answer, gold, prompt).status == Status.WRONG, answer
+
+
+@pytest.mark.parametrize(("prompt", "gold", "answers"), NO_COPIES)
+def test_what_differs_from_the_prompt_is_right(prompt: str, gold: str, answers: list[str]) -> None:
+    for answer in answers:
+        assert grade_answer(answer, gold, prompt).status == Status.OK, answer
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
 from gar.verify.format import MAX_ANSWER_CHARS
-from gar.verify.numbers import is_quantity, is_undone_arithmetic, plain_number, ratio
+from gar.verify.numbers import is_base_copy, is_quantity, is_undone_arithmetic, plain_number, ratio
 from gar.verify.sentences import (
     changing_word,
     has_words,
@@ -53,14 +53,6 @@ _SPACE_BEFORE_TERM = re.compile(r"(?<=[-+*/=<>]) +(?=[A-Za-z])")
 
 _PHRASE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,} [A-Za-z]{2,}(?![A-Za-z])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
-
-# Two copies of an expression may differ in these.
-_COPY_IGNORES = re.compile(r"\\(?:left|right|displaystyle|quad|[ ,;:!$])|[{}$~]")
-_COPY_SPELLINGS = (
-    (re.compile(r"\\times|\\cdot|[×·⋅∗]"), "*"),
-    (re.compile(r"\\[dtc]frac"), r"\\frac"),
-    (re.compile(r"\\frac *\{([0-9]+)\} *\{([0-9]+)\}"), r"\1/\2"),
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +117,7 @@ def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
         if value is None:
             return None
         reduced = [int(digits) for digits in re.findall("[0-9]+", answer)] == [abs(value.numerator), value.denominator]
-        return _right_if(value == gold_ratio, copied=not reduced and _is_copied(answer, gold, prompt))
+        return None if prompt and not reduced and value == gold_ratio else _right_if(value == gold_ratio)
     gold_value = plain_number(gold)
     if gold_value is None or gold_value != gold_value.to_integral_value():
         return None
@@ -134,7 +126,7 @@ def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
     if is_undone_arithmetic(answer):
         return Graded(status=Status.WRONG, detail="arithmetic left undone")
     right = is_quantity(answer, gold_value)
-    return None if right is None else _right_if(right, copied="_" in answer and _is_copied(answer, gold, prompt))
+    return None if right is None else _right_if(right, copied=is_base_copy(answer, prompt))
 
 
 def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
@@ -168,21 +160,6 @@ def _right_if(right: bool, *, copied: bool = False) -> Graded:
     if right and copied:
         return Graded(status=Status.WRONG, detail="an expression copied from the prompt")
     return Graded(status=Status.OK, grade=1.0) if right else Graded(status=Status.WRONG)
-
-
-def _is_copied(answer: str, gold: str, prompt: str) -> bool:
-    """Whether the prompt holds the answer, and the gold answer is written differently."""
-    if not prompt:
-        return False
-    answer, gold = ("".join(_as_copied(text).split()) for text in (answer, gold))
-    copy = r"\s*".join(map(re.escape, answer))
-    return answer != gold and bool(re.search(rf"(?<![0-9A-Za-z.]){copy}(?![0-9A-Za-z]|\.[0-9])", _as_copied(prompt)))
-
-
-def _as_copied(text: str) -> str:
-    for pattern, spelling in _COPY_SPELLINGS:
-        text = pattern.sub(spelling, text)
-    return _COPY_IGNORES.sub("", text)
 
 
 def _nesting(text: str) -> int:
@@ -260,8 +237,9 @@ def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
 
 
 def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed", prompt: str) -> Graded:
+    from gar.verify.copies import is_copy
     from gar.verify.expressions import equal, lists_values
-    from gar.verify.operations import is_bare, undone
+    from gar.verify.operations import undone
 
     if bool(_ELLIPSIS.search(answer)) != bool(_ELLIPSIS.search(gold)):
         return _unparsed("what an ellipsis leaves out cannot be compared")
@@ -275,8 +253,8 @@ def _grade_parsed(answer: str, parsed: "Parsed", gold: str, gold_parsed: "Parsed
         right = equal(parsed, gold_parsed)
     except Exception as error:
         return Graded(status=Status.ERROR, detail=error_text(error))
-    copied = right and _is_copied(parsed.text, gold_parsed.text, prompt) and not is_bare(parsed.tree)
-    return _right_if(right, copied=copied)
+    written_alike = _same_notation(parsed.text) == _same_notation(gold_parsed.text)
+    return _right_if(right, copied=right and not written_alike and is_copy(parsed, gold_parsed, prompt))
 
 
 def _expression(answer: str, gold: str) -> str:

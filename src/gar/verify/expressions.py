@@ -87,6 +87,15 @@ def parse(text: str) -> Parsed:
     return Parsed(normal)
 
 
+def parse_tree(text: str) -> Tree:
+    """The grammar's tree of a text that may hold any expression, unevaluated; None where there is none."""
+    try:
+        latex = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
+        return _Converter(None, config=ConversionConfig()).create_parser(latex).math()
+    except Exception:
+        return None
+
+
 def equal(answer: Parsed, gold: Parsed) -> bool:
     """Whether the values are equal. Both must have one."""
     answer_number, gold_number = number(answer.tree), number(gold.tree)

@@ -78,6 +78,13 @@ def is_quantity(text: str, value: Decimal) -> bool | None:
     return _value(match, exponent=_SCALES.get(first, 0)) == value
 
 
+def is_base_copy(answer: str, prompt: str) -> bool:
+    """Whether an answer is digits with a base, such as `22_8`, that the prompt holds."""
+    digits, _, base = re.sub(r"[{} ]", "", answer).partition("_")
+    copy = rf"(?<![0-9.])0*{re.escape(digits.lstrip('0'))} *_ *\{{? *{base}(?![0-9])"
+    return bool(base) and re.search(copy, prompt) is not None
+
+
 def _value(match: re.Match[str], exponent: int = 0) -> Decimal | None:
     """The exact value: a Decimal made from text is never rounded, and compares without rounding.
 

@@ -36,7 +36,8 @@ _LISTS = {
     "comma_elements", "semicolon_elements", "comma_elements_no_relation", "semicolon_elements_no_relation",
     "plus_minus_expr",
 }  # fmt: skip
-_GROUPS = {"group", "formatting_group", "ordered_tuple"}
+GROUPS = {"group", "formatting_group", "ordered_tuple"}
+RELATIONS = {"relation", "equality", "set_relation", "set_elements_relation"}
 _PRODUCTS = {"mp", "mp_nofunc", "unary", "unary_nofunc", "frac"}
 _SET_OPERATIONS = {"union_expr", "intersection_expr", "minus_expr"}
 _UNDONE_ALWAYS = {r"\int", r"\sum", r"\prod", r"\lim"}
@@ -45,8 +46,8 @@ _LETTERS = {
     getattr(PSParser, name)
     for name in ("LETTER_NO_E", "GREEK_CMD", "OTHER_SYMBOL_CMD", "VARIABLE", "ACCENT", "DIFFERENTIAL")
 }
-_TIMES = {"*", "×", "⋅", "∗", "·", r"\times", r"\cdot"}
-_OVER = {"/", ":", "÷", r"\div"}
+TIMES = {"*", "×", "⋅", "∗", "·", r"\times", r"\cdot"}
+OVER = {"/", ":", "÷", r"\div"}
 _PERCENT = re.compile(r" *\\?%$")
 
 Tree = Any  # antlr4 has no types
@@ -66,9 +67,9 @@ def undone(answer: Tree, gold: Tree) -> set[str]:
 
 def is_list(tree: Tree) -> bool:
     r"""Whether an answer lists values without brackets: `3, 7`, `3 or 7`, `x = 1, 2`, `\pm 7`."""
-    node = _collapsed(tree)
-    *_, value = _sides(_parts(node)[0] if _rule(node) == "math" and _parts(node) else node)
-    return _rule(value) in _LISTS
+    node = collapsed(tree)
+    *_, value = sides(parts_of(node)[0] if rule_of(node) == "math" and parts_of(node) else node)
+    return rule_of(value) in _LISTS
 
 
 def operations(tree: Tree, *, equation: bool = False) -> set[str]:
@@ -78,12 +79,12 @@ def operations(tree: Tree, *, equation: bool = False) -> set[str]:
         tree: A tree from `expressions.parse`.
         equation: Look at both sides of an equation; otherwise only at the last side, which is its value.
     """
-    node = _collapsed(tree)
-    if _is_leaf(node):
+    node = collapsed(tree)
+    if is_leaf(node):
         return {VARIABLE} if _has_letter(node) else set()
     if number(node) is not None:
         return set()
-    rule, parts = _rule(node), _parts(node)
+    rule, parts = rule_of(node), parts_of(node)
     if rule == "additive":
         terms = list(_terms(node))
         return _of_sum(terms) | _of_all(terms, equation)
@@ -91,12 +92,12 @@ def operations(tree: Tree, *, equation: bool = False) -> set[str]:
         return _of_product(node, equation)
     if rule in ("exp", "exp_nofunc", "atom_expr"):
         return _of_power(node, parts, equation)
-    if rule in ("relation", "equality", "set_relation", "set_elements_relation"):
+    if rule in RELATIONS:
         return _of_relation(node, equation)
     if rule == "plus_minus_expr":
         return (_of_sum(parts) if len(parts) == 2 else set()) | _of_all(parts, equation)
     if rule in _SET_OPERATIONS:
-        finite = all(_rule(_collapsed(part)) == "finite_set" for part in parts)
+        finite = all(rule_of(collapsed(part)) == "finite_set" for part in parts)
         return ({rule.removesuffix("_expr")} if finite else set()) | _of_all(parts, equation)
     if rule == "math" or rule in _STRUCTURE or (rule == "matrix" and node.MATRIX_XRIGHTARROW() is None):
         return _of_all(parts, equation)
@@ -110,37 +111,37 @@ def number(tree: Tree) -> Fraction | None:
 
     `-7`, `2.50`, `\frac{36}{2}`, `3/4`, `2\frac{1}{2}`, `50\%` (which is 1/2), `6.02\times 10^{23}`, `30^\circ`.
     """
-    node = _collapsed(tree)
-    if _is_leaf(node):
-        return _literal(node.getText())
-    rule, children = _rule(node).removesuffix("_nofunc"), node.children
+    node = collapsed(tree)
+    if is_leaf(node):
+        return literal(node.getText())
+    rule, children = rule_of(node).removesuffix("_nofunc"), node.children
     if rule == "math":
         return number(children[0]) if len(children) == 2 else None  # the second child is the end of the text
-    if rule == "unary" and _is_leaf(children[0]):
+    if rule == "unary" and is_leaf(children[0]):
         value = number(children[1])
         return -value if value is not None and children[0].getText() == "-" else value
     if rule == "unary" and len(children) == 2:
         return _mixed(children)
-    if rule in _GROUPS and len(children) == 3:
+    if rule in GROUPS and len(children) == 3:
         return number(children[1])
     operator = children[1].getText() if rule in ("mp", "postfix") else "/" if rule == "frac" else ""
     if operator == "/":
-        return _fraction(*map(number, _parts(node)))
-    if operator in _TIMES:
+        return _fraction(*map(number, parts_of(node)))
+    if operator in TIMES:
         return _scientific(children)
     return number(children[0]) if operator in (r"^\circ", "°") and len(children) == 2 else None
 
 
 def is_bare(tree: Tree) -> bool:
     """Whether a tree holds only finished values: no operation, no letters, no unreduced fraction."""
-    node = _collapsed(tree)
-    if _is_leaf(node):
+    node = collapsed(tree)
+    if is_leaf(node):
         return True
-    rule, parts = _rule(node), _parts(node)
+    rule, parts = rule_of(node), parts_of(node)
     value = number(node)
     if value is not None and (rule == "frac" or (rule == "mp" and "/" in node.getText())):
         written = tuple(map(number, parts))
-        plain = all(_rule(_collapsed(part)) in ("", "unary") for part in parts)
+        plain = all(rule_of(collapsed(part)) in ("", "unary") for part in parts)
         return plain and (abs(written[0] or 0), written[1]) == abs(value).as_integer_ratio()
     if value is not None and rule in ("mp", "postfix"):  # scientific notation, degrees
         return True
@@ -174,26 +175,26 @@ def _of_product(node: Tree, equation: bool) -> set[str]:
 
 
 def _of_power(node: Tree, parts: list[Tree], equation: bool) -> set[str]:
-    upper = next((part for part in parts if _rule(part) == "supexpr"), None)
-    if _rule(node) == "atom_expr" and upper is None:
+    upper = next((part for part in parts if rule_of(part) == "supexpr"), None)
+    if rule_of(node) == "atom_expr" and upper is None:
         return {VARIABLE}  # with a subscript
     base, exponent = node.getChild(0), upper if upper is not None else parts[-1]
     names = _of_all([base, exponent], equation)
     if not _has_letter(node):
-        value = number(_parts(exponent)[0] if upper is not None else exponent)
+        value = number(parts_of(exponent)[0] if upper is not None else exponent)
         names.add("root" if value is not None and value.denominator > 1 else "power")
     return names
 
 
 def _of_relation(node: Tree, equation: bool) -> set[str]:
-    sides = list(_sides(node))
+    both = list(sides(node))
     if not any(child.getText() in ("=", r"\in", "==") for child in node.getChildren()):
-        return _of_all(sides, equation)
-    return _of_all([sides[0], sides[-1]] if equation else sides[-1:], equation)
+        return _of_all(both, equation)
+    return _of_all([both[0], both[-1]] if equation else both[-1:], equation)
 
 
 def _of_function(node: Tree, parts: list[Tree], equation: bool) -> set[str]:
-    rule, first = _rule(node), str(node.getChild(0).getText())
+    rule, first = rule_of(node), str(node.getChild(0).getText())
     name = {r"\sqrt": "root", r"\exp": "e"}.get(first, first) if rule == "func" else rule
     name = "factorial" if rule == "postfix" else str(name).removesuffix("_group")
     undone_always = name in _UNDONE_ALWAYS or rule in ("det", "eval_at", "matrix")
@@ -206,9 +207,9 @@ def _of_all(nodes: list[Tree], equation: bool) -> set[str]:
 
 
 def _terms(node: Tree) -> Iterator[Tree]:
-    node = _collapsed(node)
-    if _rule(node) == "additive" or _rule(node) in _GROUPS:
-        for part in _parts(node):
+    node = collapsed(node)
+    if rule_of(node) == "additive" or rule_of(node) in GROUPS:
+        for part in parts_of(node):
             yield from _terms(part)
     else:
         yield node
@@ -216,33 +217,35 @@ def _terms(node: Tree) -> Iterator[Tree]:
 
 def _factors(node: Tree, below: bool = False) -> Iterator[tuple[Tree, bool]]:
     """The factors of a product, and whether each is in the denominator."""
-    node = _collapsed(node)
-    if number(node) is not None or _rule(node) not in _PRODUCTS | _GROUPS:
+    node = collapsed(node)
+    if number(node) is not None or rule_of(node) not in _PRODUCTS | GROUPS:
         yield node, below
         return
-    first, *others = _parts(node)
-    if _rule(node) == "frac":
+    first, *others = parts_of(node)
+    if rule_of(node) == "frac":
         divides = [True]
-    elif _rule(node) == "mp" and node.getChild(1).getText() not in _TIMES | _OVER:
+    elif rule_of(node) == "mp" and node.getChild(1).getText() not in TIMES | OVER:
         yield node.getChild(1), below  # mod counts as a factor, and so as an operation
         divides = [False]
     else:
-        divides = [_rule(node) == "mp" and node.getChild(1).getText() in _OVER] * len(others)
+        divides = [rule_of(node) == "mp" and node.getChild(1).getText() in OVER] * len(others)
     yield from _factors(first, below)
     for other, flips in zip(others, divides, strict=True):
         yield from _factors(other, below ^ flips)
 
 
-def _sides(node: Tree) -> Iterator[Tree]:
-    node = _collapsed(node)
-    if _rule(node) in ("relation", "equality", "set_relation", "set_elements_relation"):
-        for part in _parts(node):
-            yield from _sides(part)
+def sides(node: Tree) -> Iterator[Tree]:
+    """The sides of a relation, or the tree itself."""
+    node = collapsed(node)
+    if rule_of(node) in RELATIONS:
+        for part in parts_of(node):
+            yield from sides(part)
     else:
         yield node
 
 
-def _literal(text: str) -> Fraction | None:
+def literal(text: str) -> Fraction | None:
+    """The value of digits, perhaps with a point, an exponent or a percent sign; None for any other text."""
     percent = _PERCENT.search(text)
     digits = (text[: percent.start()] if percent else text).replace(",", "")
     if not re.fullmatch(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?", digits):
@@ -257,10 +260,15 @@ def _fraction(top: Fraction | None, bottom: Fraction | None) -> Fraction | None:
 
 
 def _scientific(children: list[Tree]) -> Fraction | None:
-    mantissa, power = number(children[0]), _collapsed(children[2])
-    if mantissa is None or not 1 <= abs(mantissa) < 10 or _rule(power) != "exp" or power.getChild(0).getText() != "10":
+    mantissa, power = number(children[0]), collapsed(children[2])
+    if (
+        mantissa is None
+        or not 1 <= abs(mantissa) < 10
+        or rule_of(power) != "exp"
+        or power.getChild(0).getText() != "10"
+    ):
         return None
-    exponent = number(_parts(power)[-1])
+    exponent = number(parts_of(power)[-1])
     if exponent is None or exponent.denominator > 1 or abs(exponent) > MAX_EXPONENT:
         return None
     return mantissa * Fraction(10) ** int(exponent)
@@ -268,14 +276,14 @@ def _scientific(children: list[Tree]) -> Fraction | None:
 
 def _mixed(children: list[Tree]) -> Fraction | None:
     whole, part = children[0].getText(), number(children[1])
-    proper = _rule(_collapsed(children[1])) == "frac" and part is not None and 0 < part < 1
+    proper = rule_of(collapsed(children[1])) == "frac" and part is not None and 0 < part < 1
     return int(whole) + part if part is not None and proper and whole.isdecimal() else None
 
 
 def _is_derivative(node: Tree) -> bool:
     for child in (node, *node.getChildren()):
-        child = _collapsed(child)
-        if _rule(child) == "frac" and re.match(r"d[a-zA-Z]|\\partial", child.lower.getText()):
+        child = collapsed(child)
+        if rule_of(child) == "frac" and re.match(r"d[a-zA-Z]|\\partial", child.lower.getText()):
             return re.match(r"d|\\partial", child.upper.getText()) is not None
     return False
 
@@ -285,33 +293,36 @@ def _has_equation(tree: Tree) -> bool:
 
 
 def _has_letter(tree: Tree) -> bool:
-    if _is_leaf(tree):
+    if is_leaf(tree):
         return tree.symbol.type in _LETTERS and tree.getText() not in _CONSTANTS
     return any(map(_has_letter, tree.children))
 
 
 def _texts(tree: Tree) -> Iterator[str]:
-    if _is_leaf(tree):
+    if is_leaf(tree):
         yield tree.getText()
     else:
         for child in tree.getChildren():
             yield from _texts(child)
 
 
-def _is_leaf(tree: Tree) -> bool:
+def is_leaf(tree: Tree) -> bool:
+    """Whether a tree is one token."""
     return isinstance(tree, TerminalNode)
 
 
-def _collapsed(tree: Tree) -> Tree:
+def collapsed(tree: Tree) -> Tree:
+    """A tree without the nodes at its top that have one child."""
     while isinstance(tree, ParserRuleContext) and tree.getChildCount() == 1:
         tree = tree.getChild(0)
     return tree
 
 
-def _rule(tree: Tree) -> str:
+def rule_of(tree: Tree) -> str:
+    """The grammar rule of a node; empty for a token."""
     return PSParser.ruleNames[tree.getRuleIndex()] if isinstance(tree, ParserRuleContext) else ""
 
 
-def _parts(node: Tree) -> list[Tree]:
+def parts_of(node: Tree) -> list[Tree]:
     """The children that hold a value: not operators, brackets and command names."""
-    return [child for child in node.getChildren() if not _is_leaf(child)]
+    return [] if is_leaf(node) else [child for child in node.getChildren() if not is_leaf(child)]

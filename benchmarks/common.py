@@ -4,11 +4,14 @@ import json
 import os
 import platform
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.append(str(Path(__file__).parents[1]))  # for paper.analyses.cost
 
 
 def machine() -> dict[str, Any]:

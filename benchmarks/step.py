@@ -17,7 +17,7 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
 The share of a way is the seconds of its own sections over the seconds of the plain step in the same round. The table
-also has the share that gar.models.cost predicts, and for captured the difference of whole steps. CPU seconds of one
+also has the share that paper.analyses.cost counts, and for captured the difference of whole steps. CPU seconds of one
 thread (GPU: seconds with synchronisation). Writes results/step-DEVICE.json.
 """
 
@@ -43,9 +43,9 @@ from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
 from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, token_vectors
 from gar.core.token_match import ordered_match, token_match
-from gar.models.cost import GroupShape, ModelShape, SignalRoute, signal_share
 from gar.models.load import load_policy
 from gar.settings import ModelSettings
+from paper.analyses.cost import GroupShape, ModelShape, SignalRoute, signal_share
 
 GROUP = GroupShape(responses=16, response_tokens=1024, prompt_tokens=200, span_tokens=768, pass_rate=6 / 16)
 MICRO_BATCH = 4

@@ -1,8 +1,5 @@
 """Analyses of run folders: the numbers, and what is said of folders that are not whole."""
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,17 +7,12 @@ import pytest
 from scipy import stats
 
 from gar.analysis.alignment import alignment_course, alignment_figure, alignment_output
-from gar.analysis.cost import cost_output, measured_cost
-from gar.analysis.counted_cost import counted_cost, mean_group
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import write_output
 from gar.analysis.silent_groups import silent_groups, silent_groups_output
 from gar.analysis.step_times import generation_times
-from gar.data.arithmetic import load_arithmetic
 from gar.errors import RecordError
-from gar.models.cost import GroupShape, model_shape, signal_share
-from gar.records import ROLLOUT_SCHEMA, RunFolder
-from gar.records.contents import read_run
+from gar.records import ROLLOUT_SCHEMA
 from tests.rows import rollout
 
 
@@ -195,109 +187,3 @@ def test_generation_times_count_a_generation_once_and_leave_out_the_first():
     metrics = [times(9, 20), times(0, 3), times(2, 4), times(0, 2), {"step": 5}]
     (row,) = generation_times(metrics)
     assert row == pytest.approx({"step": 3, "generation": 1, "verification": 0, "gar": 0.1, "update": 1.9})
-
-
-def times_run(write_run, records=(), config: str = "{}") -> RunFolder:
-    folder: RunFolder = write_run(records, config=config)
-    for step in range(1, 5):
-        folder.append_metrics({"step": step} | times(1.0, 2.0))
-    return folder
-
-
-def scored_group() -> list:
-    """Two responses of 10 and 20 tokens after 7, the first with a vector over 6; a group without any."""
-    return [
-        rollout(1, 3, 0, num_tokens=10, prompt_tokens=7, num_scored_tokens=6),
-        rollout(1, 3, 1, num_tokens=20, prompt_tokens=7, num_scored_tokens=9, signal_norm=None, alignment=None),
-        rollout(1, 4, 0, num_tokens=10, prompt_tokens=7, signal_norm=None, alignment=None),
-        rollout(1, 4, 1, num_tokens=20, prompt_tokens=7, signal_norm=None, alignment=None),
-    ]
-
-
-def test_mean_group_by_hand(write_run):
-    run = read_run(write_run(scored_group(), config="trl: {num_generations: 2, num_iterations: 3}").path)
-    (anchor,) = load_arithmetic("train")[3].anchors
-    assert mean_group(run) == GroupShape(
-        responses=2, response_tokens=15, prompt_tokens=7, span_tokens=6, pass_rate=1 / 4, anchors=1 / 2,
-        anchor_tokens=len(anchor.text.split()), updates=3, log_prob_pass=True, checkpointing=True,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("trl", "states"),
-    [
-        ("{}", "sampling"),
-        ("{num_iterations: 2}", "the log-prob pass"),
-        ("{steps_per_generation: 4}", "the log-prob pass"),
-        ("{gradient_accumulation_steps: 4}", "sampling"),
-        ("{per_device_train_batch_size: 8, generation_batch_size: 16}", "the log-prob pass"),
-        ("{use_vllm: true}", "the log-prob pass"),
-        ("{use_vllm: true, vllm_importance_sampling_correction: false}", "a pass of their own"),
-    ],
-)
-def test_counted_cost_knows_where_states_come_from(write_run, trl, states):
-    run = read_run(write_run(scored_group(), config=f"trl: {trl}").path)
-    group = mean_group(run)
-    counted = counted_cost("embedded", run.config, group)
-    assert counted.states == states
-    route = "forward" if states == "a pass of their own" else "captured"
-    assert counted.share == signal_share(model_shape("embedded"), group, route)
-
-
-def test_cost_of_runs_by_method_beside_the_count(write_run):
-    folder = times_run(write_run, scored_group(), "trl: {num_generations: 2, gradient_checkpointing: false}")
-    output = cost_output(measured_cost([folder.path]))
-    assert output.rows[0][:6] == ("gar-grpo", 1, 3, 2.0, "50.0%", "5.0%")
-    count = GroupShape(2, 15, 7, 6, 1 / 4, 1 / 2, mean_group(read_run(folder.path)).anchor_tokens, 1, False, False)
-    share = signal_share(model_shape("embedded"), count, "captured")
-    assert output.rows[0][6:] == (f"{0.1 / 0.9:.2%}", f"{share:.2%}", f"{0.1 / 0.9 / share:.2f}")
-    assert output.data["counted_gar_per_update"].to_pylist() == pytest.approx([share] * 3)
-    assert "n = 3 generations of 1 runs" in words(output.figure)
-    assert f"{0.1 / 0.9 / share:.1f} x" in words(output.figure)
-    assert "Not counted: softmax" in words(output.figure)
-    assert any("25% with a vector over 6 tokens" in note and "states of sampling" in note for note in output.notes)
-
-
-@pytest.mark.parametrize(
-    ("config", "records", "reason"),
-    [
-        ("{}", [], "no rollouts"),
-        ("method: grad2reward", scored_group(), "grad2reward: the passes of a judge are not counted"),
-        ("data: {split: test}", scored_group(), "none of its problems is in arithmetic"),
-        ("model: {path: no/model}", [rollout(1, 3, 0)], "cannot load a tokenizer from 'no/model'"),
-        ("nonsense: 1", scored_group(), "its settings cannot be read"),
-    ],
-)
-def test_cost_says_why_a_run_is_not_counted(write_run, config, records, reason):
-    output = cost_output(measured_cost([times_run(write_run, records, config).path]))
-    assert output.rows[0][-2:] == (None, None)
-    assert any("run is measured but not counted:" in note and reason in note for note in output.notes)
-    assert "not counted" in words(output.figure)
-
-
-def test_cost_of_a_method_without_vectors_has_nothing_to_count(write_run):
-    records = [replace(record, signal_norm=None, alignment=None) for record in scored_group()]
-    output = cost_output(measured_cost([times_run(write_run, records, "method: grpo").path]))
-    assert output.rows[0][-2:] == ("0.00%", None)
-    assert any("none with a vector" in note for note in output.notes)
-
-
-def test_cost_of_a_comparison_has_a_median_for_each_run(tmp_path):
-    group = GroupShape(2, 15, 7, 6, 0.5, 1, 16)._asdict()
-    for seed, extra in enumerate(({"group": group}, {"group": group}, {})):
-        result = {"label": "gar-grpo" if extra else "grpo", "seed": seed, "pass_at": {}, "settings": {},
-                  "seconds_per_step": {"step": 2.0, "gar": 0.1, "update": 1.0}}  # fmt: skip
-        (tmp_path / f"x-seed-{seed}.json").write_text(json.dumps(result | extra))
-    output = cost_output(measured_cost([tmp_path]))
-    share = signal_share(model_shape("embedded"), GroupShape(**group), "captured")
-    assert output.rows[0] == ("gar-grpo", 2, 2, 2.0, "0.0%", "5.0%", "10.00%", f"{share:.2%}", f"{0.1 / share:.2f}")
-    assert output.rows[1][-2:] == (None, None)
-    assert "3 medians of 3 runs" in words(output.figure)
-    assert any(
-        "1 of 3 results measured but not counted" in note and "holds no lengths" in note for note in output.notes
-    )
-
-
-def test_cost_without_times_is_refused(write_run):
-    with pytest.raises(RecordError, match="none of 1 folders has recorded step times"):
-        measured_cost([write_run([]).path])

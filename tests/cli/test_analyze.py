@@ -7,33 +7,6 @@ from gar.cli.main import main
 from gar.records import RunFolder
 
 
-@pytest.fixture
-def results(tmp_path):
-    import json
-
-    for seed in (0, 1):
-        values = {"label": "grpo", "seed": seed, "settings": {"method": "grpo"}, "pass_at": {"test": {"1": 0.5}}}
-        values["seconds_per_step"] = {"step": 1.0}
-        (tmp_path / f"grpo-seed-{seed}.json").write_text(json.dumps(values))
-    return tmp_path
-
-
-def test_analyze_writes_beside_its_subject_and_names_the_files(results, capsys):
-    assert main(["analyze", "cost", str(results)]) == 0
-    printed = capsys.readouterr().out
-    for ending in ("parquet", "png", "svg"):
-        path = results / "analysis" / "cost" / f"cost.{ending}"
-        assert path.stat().st_size > 0
-        assert str(path) in printed
-    assert "- Wall time includes all other load on the machine" in printed
-
-
-def test_analyze_writes_where_it_is_told(results, tmp_path):
-    assert main(["analyze", "cost", str(results), "--out", str(tmp_path / "x")]) == 0
-    assert (tmp_path / "x" / "cost.parquet").exists()
-    assert not (results / "analysis").exists()
-
-
 def test_analyze_explains_what_it_cannot_read(tmp_path, capsys):
     assert main(["analyze", "silent-groups", str(tmp_path / "none")]) == 1
     assert "gar analyze: " in (error := capsys.readouterr().err)
@@ -47,7 +20,7 @@ def test_analyze_help_names_every_analysis(capsys):
     with pytest.raises(SystemExit):
         main(["analyze", "--help"])
     shown = capsys.readouterr().out
-    for name in ("signals", "alignment", "gradient-space", "silent-groups", "tokens", "theory", "cost"):
+    for name in ("signals", "alignment", "gradient-space", "silent-groups", "tokens", "theory"):
         assert f"    {name}" in shown
 
 
@@ -61,12 +34,6 @@ def test_analyze_takes_settings_for_a_model_without_a_run(name):
         "model": {"dtype": "bfloat16"},
     }
     assert _settings(_parser().parse_args([name, "model"])) == {}
-
-
-@pytest.mark.parametrize("name", ["ablation", "sensitivity"])
-def test_analyze_says_where_the_studies_went(name, results, capsys):
-    assert main(["analyze", name, str(results)]) == 1
-    assert f"python -m studies.{name} RESULTS" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

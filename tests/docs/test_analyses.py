@@ -13,7 +13,6 @@ SMALL = {
     "tokens": ["RUN", "--step", "1"],
     "signals": ["embedded", "--problems", "3", "--sampled-problems", "2"],
     "theory": ["embedded", "--problems", "2", "--samples", "8"],
-    "cost": ["RUN"],
 }
 
 

@@ -32,7 +32,6 @@ RUN_BY = {
     "gar train": "tests/test_training.py::test_run_leaves_what_the_docs_promise",
     "gar doctor": "tests/cli/test_doctor.py::test_doctor_finds_this_environment_ready",
     "gar models": "tests/cli/test_models.py::test_models_lists_what_there_is",
-    "gar cost": "tests/cli/test_cost.py::test_cost_prints_the_routes_of_a_model_without_a_network",
     "gar score": "tests/cli/test_score.py::test_score_writes_beside_nobody_and_prints_a_summary",
     "gar compare": "tests/comparison/test_command.py::"
     "test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have",
@@ -54,6 +53,8 @@ RUN_BY = {
     "test_an_engine_of_ones_own_gives_what_the_scorer_gives",
     "python examples/plain_pytorch_loop.py": "tests/test_examples.py::test_plain_pytorch_loop_raises_the_reward",
     "python examples/trl_reward_function.py": "tests/test_examples.py::test_trl_reward_function_trains_a_stock_trainer",
+    "python -m paper.analyses.cost": "tests/paper/test_cost.py::"
+    "test_cost_prints_the_routes_of_a_model_without_a_network",
     "python -m studies.word_problems": "tests/studies/test_word_problems.py",
     "python examples/warm_start.py": "tests/test_real_model.py::test_the_page_of_the_first_real_model_runs_as_written",
     "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_analysis_shows_four_figures_of_a_run",

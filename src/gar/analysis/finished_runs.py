@@ -20,7 +20,6 @@ class FinishedRun:
         settings: Settings of the run.
         pass_at: pass@k after training, by set and k.
         seconds_per_step: Median seconds of a step ("step") and of its parts.
-        group: Fields of `gar.models.cost.GroupShape`; None where unknown, or in results of older versions.
     """
 
     label: str
@@ -28,7 +27,6 @@ class FinishedRun:
     settings: Mapping[str, Any]
     pass_at: Mapping[str, Mapping[str, float]]
     seconds_per_step: Mapping[str, float] = field(default_factory=dict)
-    group: Mapping[str, Any] | None = None
 
 
 def read_finished_runs(folder: str | Path) -> tuple[list[FinishedRun], list[str]]:

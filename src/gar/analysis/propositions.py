@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gar.core import gradient_aligned_rewards, group_advantages, group_deviations, group_sizes
-from gar.models.cost import model_shape
 from gar.models.families import ModelParts
 from gar.settings import GROUP_DDOF, GROUP_EPS
 
@@ -238,10 +237,9 @@ def _positive_advantages(scored: ScoredGroups) -> Proposition:
 
 def cost_proposition(parts: ModelParts) -> Proposition:
     """The paper's cost ratio of head and body against the count of weights."""
-    shapes = {name: model_shape(f"Qwen/{name}") for name in ("Qwen3-8B", "Qwen3-4B")}
-    ratios = {name: shape.vocab * shape.hidden / shape.body_parameters for name, shape in shapes.items()}
-    largest = shapes["Qwen3-8B"]
-    printed = largest.vocab / (largest.layers * largest.hidden)
+    vocab, layers, hidden = 151_936, 36, 4096  # Qwen3-8B
+    ratios = {"Qwen3-8B": vocab * hidden / 6_945_767_424, "Qwen3-4B": vocab * 2560 / 3_633_511_936}
+    printed = vocab / (layers * hidden)
     body = sum(p.numel() for p in parts.backbone.parameters() if p.ndim == 2 and p.shape != parts.weight.shape)
     counts = [f"{name} {ratio:.3f}" for name, ratio in ratios.items()]
     return Proposition(

@@ -222,16 +222,6 @@ def _theory(options: argparse.Namespace) -> "Output":
     return theory_output(check)
 
 
-def _add_cost(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("others", metavar="RUN_OR_RESULTS", nargs="*", help="more folders")
-
-
-def _cost(options: argparse.Namespace) -> "Output":
-    from gar.analysis.cost import cost_output, measured_cost
-
-    return cost_output(measured_cost([options.subject, *options.others]))
-
-
 _ANALYSES = {
     "alignment": ("RUN", "alignment of correct responses over training, as histograms", _add_alignment, _alignment),
     "silent-groups": ("RUN", "groups without a signal, those that GAR rescues, and their advantages",
@@ -243,6 +233,5 @@ _ANALYSES = {
                 _add_signals, _signals),
     "theory": ("RUN_OR_MODEL", "the paper's statements: do they hold for real responses, and in general", _add_theory,
                _theory),
-    "cost": ("RUN_OR_RESULTS", "seconds per step by method and part, beside the counted cost", _add_cost, _cost),
 }  # fmt: skip
 """Name -> subject, help, function that adds its options, function that makes its output."""

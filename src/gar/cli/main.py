@@ -19,7 +19,6 @@ COMMANDS = {
     "eval": ("gar.cli.eval", "measure models on benchmarks, and compare them with error bars"),
     "report": ("gar.cli.report", "write one page about runs: verdict, curves, rollouts"),
     "models": ("gar.cli.models", "fetch a real language model that needs no hub"),
-    "cost": ("gar.cli.cost", "count what the signal adds to a training step of a model"),
     "doctor": ("gar.cli.doctor", "show what this machine and installation can do, and what is missing"),
 }
 

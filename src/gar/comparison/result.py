@@ -9,12 +9,12 @@ from typing import Any
 
 from gar.analysis.step_times import generation_times
 from gar.comparison.plan import PlannedRun
-from gar.errors import GarError, RecordError
+from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
 from gar.records import RolloutReader, canonical_hash
 from gar.records.checked import checked
-from gar.records.contents import RunContents, read_run, uneven
+from gar.records.contents import read_run, uneven
 from gar.records.evaluations import EvaluatedSet
 from gar.records.files import json_text, read_json, write_atomic
 
@@ -83,8 +83,6 @@ class RunResult:
         sets: Evaluation after training.
         curves: Metrics over steps, as at most 60 means of equally many logged values.
         pass_at: Means over problems for the k of the settings, for human readers; tables are computed from `sets`.
-        group: The run's mean group, fields of `GroupShape`, for `gar analyze cost`; None if one of its inputs
-            could not be read.
     """
 
     label: str
@@ -107,7 +105,6 @@ class RunResult:
     sets: Mapping[str, SetCounts]
     pass_at: Mapping[str, Mapping[str, float]]
     curves: Mapping[str, Mapping[str, Sequence[float | None]]]
-    group: Mapping[str, Any] | None = None
 
     def write(self, path: Path) -> None:
         """Write a JSON object with one line per attribute, atomically."""
@@ -122,8 +119,9 @@ class RunResult:
             RecordError: The file cannot be read, or is something else.
         """
         values = read_json(path)
+        values.pop("group", None)  # of the committed results
         names = {field.name for field in fields(cls)}
-        if values.keys() | {"group"} != names:  # older results have no group
+        if values.keys() != names:
             odd = ", ".join(sorted(names ^ values.keys()))
             raise RecordError(f"{path}: not a result of gar compare of this version: missing or unknown: {odd}.")
         result = checked(cls, values, str(path))
@@ -179,7 +177,6 @@ def result_of(planned: PlannedRun) -> RunResult:
             for name, counts in sets.items()
         },
         curves={name: curve for name in CURVES if (curve := thinned(metrics, name))},
-        group=_group(contents),
     )
 
 
@@ -241,15 +238,6 @@ def thinned(
         "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
         "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
     }
-
-
-def _group(run: RunContents) -> Mapping[str, Any] | None:
-    from gar.analysis.counted_cost import mean_group  # imports torch, which nothing else of a comparison needs
-
-    try:
-        return mean_group(run)._asdict()
-    except GarError:  # the rest of the result does not need it
-        return None
 
 
 def _counts(part: EvaluatedSet, place: str) -> SetCounts:

@@ -1,14 +1,18 @@
-"""Floating-point operations of a training step, and of gradient-aligned rewards in it, from a model's configuration.
+"""Operations that gradient-aligned rewards add to a training step, counted from the shape of a model.
 
-A matrix product of a parameter with a token counts as two operations, attention as that of a causal model; everything
-else is left out. Time is proportional to the count where matrix products fill the device.
+    python -m paper.analyses.cost --model Qwen/Qwen3-8B [--tokens 8192 --gpus 8]
+
+No weights are loaded and nothing is timed. A matrix product of a parameter with a token counts as two operations,
+attention as that of a causal model; everything else is left out. Time is proportional to the count where matrix
+products fill the device.
 """
 
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from gar.errors import ModelError
-from gar.models.sources import model_source
+from gar.models import model_source
 
 SignalRoute = Literal["released", "forward", "captured", "logits"]
 """Source of the vectors. released: a forward and backward pass through all logits for each correct response and anchor,
@@ -90,8 +94,7 @@ def model_shape(name: str) -> ModelShape:
     as its configuration says. Qwen3 needs no network.
 
     Raises:
-        ModelError: The configuration cannot be loaded, or does not say through which part of the experts a token
-            passes.
+        ValueError: The configuration does not say through how many experts a token passes.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -135,10 +138,7 @@ def _config(name: str) -> Any:
             num_attention_heads=heads, num_key_value_heads=4, num_experts=experts, num_experts_per_tok=used,
         )  # fmt: skip
     source = model_source(name)
-    try:
-        return AutoConfig.from_pretrained(source.path, **source.options)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"the configuration of '{name}' cannot be loaded: {error}") from error
+    return AutoConfig.from_pretrained(source.path, **source.options)
 
 
 def _num_experts(text: Any) -> int:
@@ -149,7 +149,7 @@ def _used_experts(name: str, text: Any, parameters: int) -> float:
     """The share of its experts that a token passes through."""
     used, number = getattr(text, "num_experts_per_tok", None), _num_experts(text)
     if not used or not number or not parameters:
-        raise ModelError(
+        raise ValueError(
             f"'{name}' is a mixture of experts, and its configuration does not say through how many a token passes. "
             "Count a dense model of its active size."
         )
@@ -245,3 +245,39 @@ def _check(model: ModelShape, group: GroupShape) -> None:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
     if group.pass_rate > 1:
         raise ValueError(f"pass_rate must be at most 1, got {group.pass_rate}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the share of each route in a step, and the seconds and memory of a step."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="Qwen/Qwen3-8B", help="Hub id or folder; Qwen3 needs no network")
+    default = GroupShape()
+    for flag, name in (("--tokens", "response_tokens"), ("--pass-rate", "pass_rate"), ("--updates", "updates")):
+        value = getattr(default, name)
+        parser.add_argument(flag, dest=name, type=type(value), default=value, help=f"({value})")
+    parser.add_argument("--generation-share", type=float, default=0.0, help="of the step's time (0)")
+    parser.add_argument("--problems", type=int, default=128, help="groups of a step (128)")
+    parser.add_argument("--gpus", type=int, default=1, help="(1)")
+    parser.add_argument("--tflops", type=float, default=400.0, help="TFLOP/s that a GPU reaches (400)")
+    options = parser.parse_args(arguments)
+    group = default._replace(**{name: getattr(options, name) for name in ("response_tokens", "pass_rate", "updates")})
+    shape = model_shape(options.model)
+    step = step_operations(shape, group) * options.problems / options.gpus / options.tflops / 1e12
+    print(
+        f"{options.model}: {shape.body_parameters / 1e9:.3g} billion parameters that a token passes through, and a "
+        f"head of {shape.vocab} x {shape.hidden}. Training state: {_amount(shape.all_parameters * STATE_BYTES / 1e9)} "
+        f"GB.\nA step without generation: {_amount(step)} s. Hidden states of a group, where they are kept: "
+        f"{_amount(states_bytes(shape, group) / 1e9)} GB.\n\nroute     of a step  seconds"
+    )
+    for route in get_args(SignalRoute):
+        share = signal_share(shape, group, route, generation_share=options.generation_share)
+        print(f"{route:<10}{share:>9.2%}  {_amount(signal_share(shape, group, route) * step)}")
+
+
+def _amount(value: float) -> str:
+    """The number with three significant digits; from 100 on, as a whole number."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Analyses of the paper: `python -m paper.analyses.NAME --help`."""

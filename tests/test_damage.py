@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import gar.analysis.outputs
 import gar.report.build
 from gar.cli.main import main
 from gar.records import RunFolder
@@ -17,9 +16,6 @@ from tests.report.runs import make_run
 
 FILES = ("run.json", "config.yaml", "metrics.jsonl", "evaluation/before.json", "evaluation/after.json",
          "rollouts/step-000002.parquet")  # fmt: skip
-COMMANDS = ("report", "alignment", "silent-groups", "cost")
-# What reads most of a file, for the tests that every change runs.
-MAIN_READER = {"metrics.jsonl": "cost", "rollouts/step-000002.parquet": "alignment"}
 CASES = [(file, name) for file in FILES for name in damages(Path(file))]
 HARMLESS = [(file, name) for file in FILES for name in harmless(Path(file))]
 
@@ -37,8 +33,7 @@ class Said:
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
     """Matplotlib takes a second a figure."""
-    monkeypatch.setattr(gar.analysis.outputs, "save_figure", lambda figure, stem: [])
-    monkeypatch.setattr(gar.report.build, "pictures", lambda groups, notes: [])
+    monkeypatch.setattr(gar.report.build, "pictures", lambda *_: [])
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +69,12 @@ def run(lab, capsys, monkeypatch):
     """Runs a command on a copy of a run folder that `damage` has changed."""
     monkeypatch.setenv("COLUMNS", "5000")
 
-    def said(command: str, whole: Path, damage=lambda path: None) -> Said:
+    def said(whole: Path, damage=lambda path: None) -> Said:
         shutil.rmtree(lab)
         folder, out = shutil.copytree(whole, lab / "run"), lab / "out"
         damage(folder)
         capsys.readouterr()
-        named = ["report", str(folder)] if command == "report" else ["analyze", command, str(folder)]
-        status = main([*named, "--out", str(out / "page.html" if command == "report" else out)])
+        status = main(["report", str(folder), "--out", str(out / "page.html")])
         streams = capsys.readouterr()
         files = sorted(out.glob("*")) if out.exists() else []
         text = re.sub(r"\(\d+\.\d MB\)", "", streams.out)
@@ -90,19 +84,19 @@ def run(lab, capsys, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def answers() -> dict[tuple[str, Path], Said]:
-    """What the commands say of whole run folders."""
+def answers() -> dict[Path, Said]:
+    """What the report says of whole run folders."""
     return {}
 
 
 @pytest.fixture
 def whole_answer(run, answers):
-    """What a command says of a whole run folder."""
+    """What the report says of a whole run folder."""
 
-    def said(command: str, whole: Path) -> Said:
-        if (command, whole) not in answers:
-            answers[command, whole] = run(command, whole)
-        return answers[command, whole]
+    def said(whole: Path) -> Said:
+        if whole not in answers:
+            answers[whole] = run(whole)
+        return answers[whole]
 
     return said
 
@@ -126,22 +120,18 @@ def check(said: Said, expected: Said, file: str) -> None:
 
 @pytest.mark.parametrize(("file", "name"), CASES)
 def test_a_damaged_file_is_named(run, whole_answer, written, file, name):
-    command = MAIN_READER.get(file, "report")
-    expected = whole_answer(command, written)
-    check(run(command, written, lambda folder: damages(Path(file))[name](folder / file)), expected, file)
+    expected = whole_answer(written)
+    check(run(written, lambda folder: damages(Path(file))[name](folder / file)), expected, file)
 
 
 @pytest.mark.parametrize(("file", "name"), HARMLESS)
 def test_what_another_tool_wrote_without_loss_gives_the_same_numbers(run, whole_answer, written, file, name):
-    for command in ("alignment", "silent-groups"):
-        expected = whole_answer(command, written)
-        assert run(command, written, lambda folder: harmless(Path(file))[name](folder / file)) == expected
+    assert run(written, lambda folder: harmless(Path(file))[name](folder / file)) == whole_answer(written)
 
 
-@pytest.mark.slow  # every file, damage and command, of a run that was trained
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow  # every file and damage, of a run that was trained
 @pytest.mark.parametrize("file", FILES)
-def test_every_command_names_every_damaged_file(run, whole_answer, trained, command, file):
-    expected = whole_answer(command, trained)
+def test_the_report_names_every_damaged_file(run, whole_answer, trained, file):
+    expected = whole_answer(trained)
     for damage in damages(Path(file)).values():
-        check(run(command, trained, lambda folder, damage=damage: damage(folder / file)), expected, file)
+        check(run(trained, lambda folder, damage=damage: damage(folder / file)), expected, file)

@@ -36,7 +36,11 @@ RUN_BY = {
     "gar compare": "tests/comparison/test_command.py::"
     "test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have",
     "gar report": "tests/report/test_build.py::test_gar_report_writes_the_page_and_says_the_verdict",
-    "gar analyze": "tests/docs/test_analyses.py::test_every_analysis_runs_by_its_command",
+    "gar analyze": "tests/analysis/signals/test_study.py",
+    "python -m paper.analyses.gradient_space": "tests/paper/test_theory.py::"
+    "test_theory_and_gradient_space_run_by_their_commands",
+    "python -m paper.analyses.theory": "tests/paper/test_theory.py::"
+    "test_theory_and_gradient_space_run_by_their_commands",
     "gar data check": "tests/cli/test_data.py::test_check_counts_and_names_examples",
     "gar data prepare": "tests/cli/test_data.py::test_prepare_writes_a_subset_in_our_columns",
     "gar data slime": "tests/data/test_slime.py::test_gar_data_slime_writes_every_problem",
@@ -57,7 +61,7 @@ RUN_BY = {
     "test_cost_prints_the_routes_of_a_model_without_a_network",
     "python -m studies.word_problems": "tests/studies/test_word_problems.py",
     "python examples/warm_start.py": "tests/test_real_model.py::test_the_page_of_the_first_real_model_runs_as_written",
-    "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_analysis_shows_four_figures_of_a_run",
+    "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_quick_start_scores_and_trains",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
     "python -m studies.conformance_table": "tests/conformance/test_table.py",
     "python -m studies.amplification": "tests/studies/test_amplification.py",
@@ -94,7 +98,7 @@ STAGED = ("gar data", "gar eval")
 
 # What to read for a word in capitals where a command takes one of several words, or a number. A path stands as it is.
 PLACEHOLDERS = {
-    "--method": "gar-grpo", "--seed": "0", "--preset": "demo", "--benchmark": "arithmetic", "analyze": "alignment",
+    "--method": "gar-grpo", "--seed": "0", "--preset": "demo", "--benchmark": "arithmetic", "analyze": "signals",
 }  # fmt: skip
 _OPTIONAL = re.compile(r"\[(?:,\w+|\w+ \.\.\.)\]")  # [,NAME] and [C ...]
 _SHOWN = [command for path in PAGES for command in shown_commands(path)]
@@ -230,7 +234,7 @@ def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, m
 @pytest.mark.parametrize(
     "text",
     ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
-     "gar data check a.jsonl --tokeniser x", "gar analyze tokns RUN", "gar compare main --dryrun",
+     "gar data check a.jsonl --tokeniser x", "gar analyze sginals RUN", "gar compare main --dryrun",
      "gar report RUN --ot x.html", "gar score embedded",
      "python examples/score_a_file.py a b", "gar train --method sdtf", "make tset", "pip install '.[pfet]'",
      "accelerate launch --num_proceses 2 -m gar train", "torchrun --nproc-per-node 2 -m gar trian"],

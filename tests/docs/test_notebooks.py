@@ -37,7 +37,7 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("path", "num_pictures"), [("quick_start", 0), ("analysis", 4), ("first_real_model", 2)])
+@pytest.mark.parametrize(("path", "num_pictures"), [("quick_start", 0), ("first_real_model", 2)])
 def test_notebooks_are_committed_with_what_they_show(path, num_pictures):
     notebook = json.loads((EXAMPLES / f"{path}.ipynb").read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -61,15 +61,4 @@ def test_quick_start_scores_and_trains(tmp_path):
     total, alignment = re.findall(r"^sum +(\S+)  alignment (\S+)$", printed, re.MULTILINE)[0]
     assert float(total) == pytest.approx(float(alignment), abs=2e-3)
     assert re.findall(r"^(\d) \{'reward'", printed, re.MULTILINE) == ["1", "2", "3"]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_analysis_shows_four_figures_of_a_run(tmp_path):
-    printed, num_pictures = run_notebook(EXAMPLES / "analysis.ipynb")
-    assert num_pictures == 4
-    counts = re.findall(r"^(all correct|all wrong|equal otherwise|mixed) +(\d+) groups, +(\d+) woken", printed, re.M)
-    assert sum(int(count) for _, count, _ in counts) == 8 * 4  # steps x problems
-    assert len(re.findall(r"^steps \d to \d: -?\d\.\d\d \[", printed, re.MULTILINE)) == 4
-    assert re.search(r"^\d+ of 32 responses are correct$", printed, re.MULTILINE)
-    assert re.search(r"^gradient +1\.00 +1\.00$", printed, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []

@@ -95,5 +95,4 @@ EVAL = _again(
 )  # fmt: skip
 COMPARE = _again("compare", _write_comparison, "compare", "tiny.yaml")
 REPORT = ["report", _RUN, "--out", "report.html"]
-ANALYZE = ["analyze", "alignment", _RUN]
 RUN = _RUN

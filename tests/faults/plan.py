@@ -143,7 +143,6 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
         partial(damage, job=jobs.TRAIN, hows=("delete", "half"), at=lambda count: count - 3),
     ],
     "damage, then report": [partial(damaged_reading, reads=jobs.REPORT, hows=("delete", "half", "flip"))],
-    "damage, then analyze": [partial(damaged_reading, reads=jobs.ANALYZE, hows=("half", "flip"))],
     "disk full": [partial(full_disks, job=jobs.TRAIN)],
     "signals": [partial(signals, job=jobs.TRAIN)],
     "verifier killed": [verifier_kills],

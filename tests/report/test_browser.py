@@ -310,7 +310,7 @@ def test_the_policy_stops_injected_scripts(browser, page):
 
 
 def test_token_shares_are_shaded(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "pictures", lambda groups, notes: [])
+    monkeypatch.setattr(build, "pictures", lambda *_: [])
     run = make_run(tmp_path, rollouts={1: [rollout(1, 0, 0)]})
     write_report([run], tmp_path / "page.html", ReportOptions(token_shares="start"))
     browser.get((tmp_path / "page.html").as_uri())

@@ -34,7 +34,7 @@ HOSTILE = (
 def _no_drawing(request, monkeypatch):
     """Matplotlib takes a second a figure: the test of the pictures alone waits for it."""
     if "pictures" not in request.node.name:
-        monkeypatch.setattr(build, "pictures", lambda groups, notes: [])
+        monkeypatch.setattr(build, "pictures", lambda *_: [])
 
 
 def data_of(text: str) -> dict:

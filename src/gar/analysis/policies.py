@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from gar.config import RunConfig, make_config, merge, with_template
 from gar.data.problems import prompt_text
 from gar.data.prompts import render_problems
 from gar.data.run_problems import GENERATED, load_run_problems
-from gar.errors import DataError, RecordError
+from gar.errors import DataError
 from gar.models.embedded import embedded_task
 from gar.models.families import ModelParts, find_parts
 from gar.models.load import load_policy
 from gar.records.checkpoints import marked_checkpoints
-from gar.records.contents import RunContents, is_run_folder, read_rollouts, read_run
+from gar.records.contents import RunContents, is_run_folder, read_run
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
@@ -199,66 +197,6 @@ def sampled_groups(
         )
         for problem, ids, responses in zip(problems, prompts, written, strict=True)
     ]
-
-
-def recorded_groups(policy: Policy, step: int | None = None) -> tuple[int, list[ResponseGroup]]:
-    """The groups that a run recorded at one step, by default the last, with the anchors of their problems.
-
-    Records hold text, and encoding it again may not give the token ids that were sampled.
-
-    Returns:
-        The step and its groups.
-
-    Raises:
-        RecordError: The policy is a model without a run, or the run has no rollouts of that step.
-    """
-    if policy.run is None:
-        raise RecordError(f"{policy.name}: a model has no recorded rollouts; give a run folder.")
-    rollouts = read_rollouts(policy.run, _COLUMNS, None if step is None else [step])
-    last = rollouts.steps[-1]
-    by_group: dict[int, list[dict[str, Any]]] = {}
-    for row in rollouts.table.filter(pc.field("step") == last).to_pylist():
-        by_group.setdefault(row["group_index"], []).append(row)
-    known = {problem.id: problem for problem in policy.problems}
-    groups = []
-    for _, rows in sorted(by_group.items()):
-        rows.sort(key=lambda row: row["response_index"])
-        problem = known.get(rows[0]["problem_id"])
-        groups.append(
-            ResponseGroup(
-                id=rows[0]["problem_id"],
-                prompt=policy.encode(problem.prompt) if problem else rows[0]["prompt"],
-                responses=[row["response"] for row in rows],
-                anchors=[anchor.text for anchor in problem.anchors] if problem else [],
-                eligible=[row["eligible"] for row in rows],
-            )
-        )
-    return last, groups
-
-
-def choose_groups(
-    policy: Policy, *, problem_id: str | None, num_samples: int, step: int | None, seed: int, max_problems: int
-) -> tuple[str, list[ResponseGroup]]:
-    """Fresh responses to one problem or to the first `max_problems`; with `num_samples` 0, the recorded ones of `step`.
-
-    Returns:
-        The source of the responses, in words, and their groups.
-
-    Raises:
-        DataError: No problem with that id has an expert solution.
-        RecordError: Recorded responses are asked for, and there are none.
-    """
-    anchored = {problem.id: problem for problem in policy.with_anchors()}
-    if problem_id is not None and problem_id not in anchored:
-        first = ", ".join(list(anchored)[:3])
-        raise DataError(
-            f"no problem '{problem_id}' with an expert solution in {policy.config.data.source}; try {first}"
-        )
-    if num_samples:
-        problems = [anchored[problem_id]] if problem_id else list(anchored.values())[:max_problems]
-        return f"{num_samples} fresh responses", sampled_groups(policy, problems, num_samples=num_samples, seed=seed)
-    step, groups = recorded_groups(policy, step)
-    return f"rollouts of step {step}", [group for group in groups if problem_id in (None, group.id)]
 
 
 def read_sequences(policy: Policy, groups: Sequence[ResponseGroup]) -> list[SequenceGroup]:

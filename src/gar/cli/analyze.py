@@ -1,7 +1,6 @@
 """`gar analyze`: what a run or a model does, as data, a figure and a short table."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gar.cli.parser import Parser, not_negative, positive
 from gar.data.prompts import PromptTemplate
-from gar.errors import ConfigError
 from gar.types import ResponseFormat
 
 if TYPE_CHECKING:
     from gar.analysis.outputs import Output
     from gar.analysis.policies import Policy
 
-_MOVED = ("ablation", "sensitivity")
 _DESCRIPTION = """Analyse a run folder or a model:
   gar analyze NAME RUN_OR_MODEL [--out FOLDER] [options of NAME]
 
@@ -27,14 +24,6 @@ short table. gar analyze NAME --help shows the options of NAME.
 
 def main(arguments: list[str]) -> int:
     """Run one analysis: write its files, print its table and notes."""
-    if arguments and arguments[0] in _MOVED:
-        raise ConfigError(
-            f"{arguments[0]} is no longer part of the package. In a clone of its repository: "
-            f"python -m studies.{arguments[0]} RESULTS"
-        )
-    if arguments and arguments[0] == "method-study":
-        print("method-study is part of: gar analyze signals", file=sys.stderr)
-        arguments = ["signals", *arguments[1:]]
     options = _parser().parse_args(arguments)
     if "policy" in options:
         from gar.models.load import quiet_libraries
@@ -107,65 +96,6 @@ def _settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 # ------------------------------------------------------------------------------- options and output of each analysis
 
 
-def _add_alignment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=positive, nargs="+", help="where histograms begin (default: four, evenly)")
-    parser.add_argument("--window", type=positive, help="recorded steps in a histogram (default: a tenth of the run)")
-
-
-def _alignment(options: argparse.Namespace) -> "Output":
-    from gar.analysis.alignment import alignment_course, alignment_output
-
-    return alignment_output(alignment_course(options.subject, at_steps=options.steps, window_steps=options.window))
-
-
-def _silent_groups(options: argparse.Namespace) -> "Output":
-    from gar.analysis.silent_groups import silent_groups, silent_groups_output
-
-    return silent_groups_output(silent_groups(options.subject))
-
-
-def _add_gradient_space(parser: argparse.ArgumentParser) -> None:
-    _add_policy(parser, 64, "fresh responses; 0: the recorded rollouts (default: %(default)s)", not_negative)
-    parser.add_argument(
-        "--problem", metavar="ID", help="default: among the first few, the one with most distinct correct responses"
-    )
-    parser.add_argument("--step", type=positive, help="step of the recorded rollouts (default: the last)")
-
-
-def _gradient_space(options: argparse.Namespace) -> "Output":
-    from gar.analysis.gradient_space import gradient_space, gradient_space_output
-
-    space = gradient_space(
-        _policy(options), problem_id=options.problem, num_samples=options.samples, step=options.step, seed=options.seed
-    )
-    return gradient_space_output(space)
-
-
-def _add_tokens(parser: argparse.ArgumentParser) -> None:
-    _add_policy(
-        parser, 0, "fresh responses; 0: the recorded rollouts, for a model 8 (default: %(default)s)", not_negative
-    )
-    parser.add_argument("--problem", metavar="ID", help="default: the one with most distinct correct responses")
-    parser.add_argument("--response", type=int, metavar="INDEX", help="only this response of the group, from 0")
-    parser.add_argument("--step", type=positive, help="step of the recorded rollouts (default: the last)")
-    parser.add_argument("--show", type=positive, default=8, help="most responses to show (default: %(default)s)")
-
-
-def _tokens(options: argparse.Namespace) -> "Output":
-    from gar.analysis.tokens import token_shares_of, tokens_output
-
-    page = token_shares_of(
-        _policy(options),
-        problem_id=options.problem,
-        response_index=options.response,
-        step=options.step,
-        num_samples=options.samples,
-        max_responses=options.show,
-        seed=options.seed,
-    )
-    return tokens_output(page)
-
-
 def _add_signals(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser, 16, "fresh responses to each sampled problem (default: %(default)s)")
     parser.add_argument("--solutions", metavar="FILE.jsonl", help="labelled solutions (prompt, solution, method, and "
@@ -208,30 +138,8 @@ def _signals(options: argparse.Namespace) -> "Output":
     return signals_output(signal_study(policy, scope, initial))
 
 
-def _add_theory(parser: argparse.ArgumentParser) -> None:
-    _add_policy(parser, 8, "fresh responses to each problem (default: %(default)s)")
-    parser.add_argument("--problems", type=positive, default=40, help="how many (default: %(default)s)")
-
-
-def _theory(options: argparse.Namespace) -> "Output":
-    from gar.analysis.theory import check_theory, theory_output
-
-    check = check_theory(
-        _policy(options), num_problems=options.problems, num_samples=options.samples, seed=options.seed
-    )
-    return theory_output(check)
-
-
 _ANALYSES = {
-    "alignment": ("RUN", "alignment of correct responses over training, as histograms", _add_alignment, _alignment),
-    "silent-groups": ("RUN", "groups without a signal, those that GAR rescues, and their advantages",
-                      lambda _: None, _silent_groups),
-    "gradient-space": ("RUN_OR_MODEL", "responses and anchor of one problem in two dimensions", _add_gradient_space,
-                       _gradient_space),
-    "tokens": ("RUN_OR_MODEL", "share of each token in the alignment, as an HTML heat map", _add_tokens, _tokens),
     "signals": ("RUN_OR_MODEL", "which similarity recognises method, problem and a wrong step, in any wording",
                 _add_signals, _signals),
-    "theory": ("RUN_OR_MODEL", "the paper's statements: do they hold for real responses, and in general", _add_theory,
-               _theory),
 }  # fmt: skip
 """Name -> subject, help, function that adds its options, function that makes its output."""

@@ -62,7 +62,7 @@ def make_report(runs: Sequence[ReadRun], options: ReportOptions) -> Report:
     groups = group_runs(runs)
     runs = [run for group in groups for run in group.runs]
     notes: list[str] = []
-    drawn = pictures(groups, notes)
+    drawn = pictures(groups, notes, options.histogram_steps)
     report = summary_report(groups)
     report = replace(report, notes=[*report.notes, *notes], rollouts=_NO_ROLLOUTS, pictures=drawn)
     room = MAX_BYTES - _SPARE_BYTES - len(page(report))

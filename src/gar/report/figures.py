@@ -168,7 +168,7 @@ def _plain(values: Floats) -> list[float | None]:
     return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
 
 
-def pictures(groups: Sequence[RunGroup], notes: list[str]) -> list[Picture]:
+def pictures(groups: Sequence[RunGroup], notes: list[str], steps: Sequence[int] = ()) -> list[Picture]:
     """Alignment and silent groups of the first run of each group, then every SVG in `figures` and `analysis`.
 
     An SVG inside an image cannot run scripts or load anything.
@@ -176,9 +176,10 @@ def pictures(groups: Sequence[RunGroup], notes: list[str]) -> list[Picture]:
     Args:
         groups: The groups.
         notes: Receives which figures were left out.
+        steps: First steps of the histograms of alignment; empty: four, evenly over the run.
     """
     shown, used, left_out = [], 0, []
-    for title, caption, content in _candidates(groups):
+    for title, caption, content in _candidates(groups, steps):
         if len(content) > _MAX_BYTES or used + len(content) > _MAX_BYTES_IN_ALL:
             left_out.append(caption)
             continue
@@ -190,11 +191,11 @@ def pictures(groups: Sequence[RunGroup], notes: list[str]) -> list[Picture]:
     return shown
 
 
-def _candidates(groups: Sequence[RunGroup]) -> Iterator[tuple[str, str, bytes]]:
+def _candidates(groups: Sequence[RunGroup], steps: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
     """Title, caption and SVG of each figure."""
     drawn = set()
     for group in groups:
-        for output in _outputs(group.runs[0]):
+        for output in _outputs(group.runs[0], steps):
             if output.figure is not None:
                 drawn.add((group.runs[0].name, output.name))
                 yield output.title, f"{output.title}. From all recorded rollouts.", _svg(output)
@@ -206,13 +207,13 @@ def _candidates(groups: Sequence[RunGroup]) -> Iterator[tuple[str, str, bytes]]:
                 yield path.stem.replace("-", " "), f"{run.name}/{name}", path.read_bytes()
 
 
-def _outputs(run: ReadRun) -> Iterator[Output]:
+def _outputs(run: ReadRun, steps: Sequence[int]) -> Iterator[Output]:
     """The figures that the rollouts of a run allow. The summary already says what is missing."""
     from gar.analysis.alignment import alignment_course, alignment_output
     from gar.analysis.silent_groups import silent_groups, silent_groups_output  # these load torch
 
     with contextlib.suppress(RecordError):
-        course = alignment_course(run.folder.path)
+        course = alignment_course(run.folder.path, at_steps=steps or None)
         if course.num_scored:
             yield alignment_output(course)
     with contextlib.suppress(RecordError):

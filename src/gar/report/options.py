@@ -18,5 +18,7 @@ class ReportOptions(Settings):
     """Rollouts to show over all runs; the page says how they were drawn."""
     problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """The training problems with their expert solutions, if the runs' own source is not available."""
+    histogram_steps: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """First steps of the histograms of alignment; by default four, evenly over the run."""
     token_shares: Literal["final", "start"] | None = None
     """Run the model to show what each token adds to the alignment, under the final or the initial weights of a run."""

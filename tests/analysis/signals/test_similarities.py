@@ -6,8 +6,8 @@ import torch
 from gar.analysis.signals.similarities import CONTROLS, SIMILARITIES, all_similarities
 from gar.analysis.signals.tokens import SolutionTokens
 from gar.core.similarity import ResponseTokens
-from gar.core.tangent_kernel import output_layer_kernel
 from gar.core.token_match import ordered_match
+from paper.analyses.tangent_kernel import output_layer_kernel
 
 
 def solution(seed: int, count: int, text: str = "abc", initial: SolutionTokens | None = None) -> SolutionTokens:

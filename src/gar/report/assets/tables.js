@@ -113,7 +113,7 @@ function runsPanel(params) {
 function picturesPanel() {
   if (report.pictures === null) return [h('p', { class: 'soft' }, 'Drawing ...')];
   if (!report.pictures.length) {
-    return [h('p', { class: 'soft' }, 'There are no figures in the folders of these runs. gar train draws a learning curve at its end; gar analyze draws more.')];
+    return [h('p', { class: 'soft' }, 'There are no figures in the folders of these runs. gar train draws a learning curve at its end.')];
   }
   const picture = ({ title, source }) => h('img', { src: source, alt: title });
   return [h('div', { class: 'pictures' }, report.pictures.map((each) => h('figure', {},

@@ -1,5 +1,9 @@
-"""One problem in gradient space: responses and anchor, projected onto the two directions that explain most."""
+"""One problem in gradient space: responses and anchor, projected onto the two directions that explain most.
 
+python -m paper.analyses.gradient_space embedded [--problem ID] [--samples 64] [--out FOLDER]
+"""
+
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,8 +14,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.outputs import Cell, Output
-from gar.analysis.policies import Policy, SequenceGroup, choose_groups, read_sequences
+from gar.analysis.outputs import Cell, Output, present
+from gar.analysis.policies import Policy, SequenceGroup, load_policy_of, read_sequences, sampled_groups
 from gar.analysis.style import COLUMN_WIDTH, INK, MUTED, add_caption, paper_figure
 from gar.core import unit_rows
 from gar.errors import DataError
@@ -31,7 +35,6 @@ class GradientSpace:
     Attributes:
         policy: Name of the model or run.
         problem_id: The problem.
-        origin: Where the responses come from, in words.
         points: [responses, 2]; the anchor lies at 0.
         alignment: Cosine of each response with the anchor.
         eligible: Correct and well formatted. The others are gated: no bonus, whatever their alignment.
@@ -43,7 +46,6 @@ class GradientSpace:
 
     policy: str
     problem_id: str
-    origin: str
     points: Floats
     alignment: Floats
     eligible: NDArray[np.bool_]
@@ -88,25 +90,24 @@ def anchored_plane(vectors: Floats, anchor: Floats) -> tuple[Floats, float]:
 
 
 def gradient_space(
-    policy: Policy, *, problem_id: str | None = None, num_samples: int = 64, step: int | None = None, seed: int = 0
+    policy: Policy, *, problem_id: str | None = None, num_samples: int = 64, seed: int = 0
 ) -> GradientSpace:
     """Vectors of the responses to one problem under the policy as it is.
 
     Args:
         policy: Policy of a run, or a model.
         problem_id: The problem; None: the one with most distinct correct responses among the first few.
-        num_samples: Fresh responses to draw; 0: the recorded ones of `step`.
-        step: Step of the recorded responses; None: the last.
+        num_samples: Responses to draw.
         seed: Seed of the sampling.
 
     Raises:
         DataError: No problem with that id has an expert solution, or nothing can be scored.
-        RecordError: Recorded responses are asked for, and there are none.
     """
-    origin, groups = choose_groups(
-        policy, problem_id=problem_id, num_samples=num_samples, step=step, seed=seed, max_problems=_MAX_PROBLEMS
-    )
-    spaces = [_space(policy, group, origin) for group in read_sequences(policy, groups)]
+    problems = [p for p in policy.with_anchors() if problem_id in (None, p.id)][:_MAX_PROBLEMS]
+    if not problems:
+        raise DataError(f"no problem '{problem_id}' with an expert solution in {policy.config.data.source}")
+    groups = sampled_groups(policy, problems, num_samples=num_samples, seed=seed)
+    spaces = [_space(policy, group) for group in read_sequences(policy, groups)]
     if not spaces:
         raise DataError(
             f"{policy.name}: none of {len(groups)} problems has responses and an anchor that can be scored."
@@ -124,7 +125,7 @@ def _interest(space: GradientSpace) -> tuple[int, int]:
     return len(set(texts[space.eligible])), len(set(texts[~space.eligible]))
 
 
-def _space(policy: Policy, group: SequenceGroup, origin: str) -> GradientSpace:
+def _space(policy: Policy, group: SequenceGroup) -> GradientSpace:
     means = signal_means(policy.parts, [*group.sequences, group.anchor], policy.signal)
     vectors = unit_rows(means).double().cpu().numpy()
     usable = (vectors[:-1] != 0).any(-1)
@@ -140,7 +141,6 @@ def _space(policy: Policy, group: SequenceGroup, origin: str) -> GradientSpace:
     return GradientSpace(
         policy=policy.name,
         problem_id=group.problem.id,
-        origin=origin,
         points=points,
         alignment=vectors[:-1][usable] @ vectors[-1],
         eligible=eligible,
@@ -170,7 +170,7 @@ def gradient_space_figure(space: GradientSpace) -> Figure:
         )  # fmt: skip
         add_caption(
             figure,
-            f"{space.policy}, problem {space.problem_id}: n = {len(space.points)} ({space.origin}).\n"
+            f"{space.policy}, problem {space.problem_id}: n = {len(space.points)} responses.\n"
             f"The plane shows {space.shown_fraction:.0%} of the squared distances.",
         )
     return figure
@@ -216,3 +216,21 @@ def gradient_space_output(space: GradientSpace) -> Output:
         figure=gradient_space_figure(space),
         notes=space.notes,
     )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the analysis."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("subject", metavar="RUN_OR_MODEL")
+    parser.add_argument("--problem", metavar="ID", help="default: of the first, that with most distinct right answers")
+    parser.add_argument("--samples", type=int, default=64, help="responses to a problem (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", default="runs/analysis", metavar="FOLDER", help="(%(default)s)")
+    options = parser.parse_args(arguments)
+    policy = load_policy_of(options.subject)
+    space = gradient_space(policy, problem_id=options.problem, num_samples=options.samples, seed=options.seed)
+    present(gradient_space_output(space), options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gar.core import gradient_activation_vectors
-from gar.core.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
+from paper.analyses.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
 
 VOCAB, WIDTH = 5, 3
 

@@ -1,8 +1,11 @@
 """The paper's theory on a real model and its rollouts: does each statement hold there, and is it true in general?
 
-`gar.analysis.head_gradients` computes the numbers of a response and its anchor.
+    python -m paper.analyses.theory embedded [--problems 40] [--samples 8] [--out FOLDER]
+
+`head_gradients` computes the numbers of a response and its anchor.
 """
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,14 +17,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from gar.analysis.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
 from gar.analysis.intervals import clustered_mean
-from gar.analysis.outputs import Output
-from gar.analysis.policies import Policy, read_sequences, sampled_groups
-from gar.analysis.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions, tally
+from gar.analysis.outputs import Output, present
+from gar.analysis.policies import Policy, load_policy_of, read_sequences, sampled_groups
 from gar.analysis.style import COLOURS, INK, MUTED, add_caption, paper_figure
-from gar.core.tangent_kernel import KernelParts, kernel_decomposition
 from gar.errors import DataError
+from paper.analyses.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
+from paper.analyses.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions, tally
+from paper.analyses.tangent_kernel import KernelParts, kernel_decomposition
 
 Floats = NDArray[np.float64]
 
@@ -80,7 +83,7 @@ def check_theory(policy: Policy, *, num_problems: int = 40, num_samples: int = 8
     if len(rows) < sampled:
         notes.append(
             f"{sampled - len(rows)} of {sampled} responses are left out: they are empty, or they or their expert "
-            "solution have no token to score. --template, --format and --max-tokens change how a model answers."
+            "solution have no token to score."
         )
     if not data["eligible"].any():
         notes.append("No response is correct: statements about correct ones are not tested.")
@@ -293,3 +296,21 @@ def theory_output(check: TheoryCheck) -> Output:
         text="\n".join(lines),
         notes=[*check.notes, *(f"{p.name}: {p.counterexample}" for p in check.propositions if p.counterexample)],
     )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the analysis."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("subject", metavar="RUN_OR_MODEL")
+    parser.add_argument("--problems", type=int, default=40, help="how many (%(default)s)")
+    parser.add_argument("--samples", type=int, default=8, help="responses to a problem (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", default="runs/analysis", metavar="FOLDER", help="(%(default)s)")
+    options = parser.parse_args(arguments)
+    policy = load_policy_of(options.subject)
+    check = check_theory(policy, num_problems=options.problems, num_samples=options.samples, seed=options.seed)
+    present(theory_output(check), options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Exact inner products of the LM head's gradients for a response and its anchor: the subject of the paper's theory.
 
-They come from Gram matrices of errors and hidden states (`gar.core.tangent_kernel`), in float64; the [vocab, hidden]
+They come from Gram matrices of errors and hidden states (`tangent_kernel`), in float64; the [vocab, hidden]
 matrices are never formed.
 """
 
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from gar.core import gradient_activation_means, unit_rows
-from gar.core.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
-from gar.models.families import ModelParts, evaluation_mode
+from gar.models import ModelParts, evaluation_mode
 from gar.spans import TokenSequence
+from paper.analyses.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
 
 STEP_SIZE = 1e-3
 """Length of a gradient step of the head."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gar.core import gradient_aligned_rewards, group_advantages, group_deviations, group_sizes
-from gar.models.families import ModelParts
+from gar.models import ModelParts
 from gar.settings import GROUP_DDOF, GROUP_EPS
 
 BETA = 0.5

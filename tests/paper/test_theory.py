@@ -1,0 +1,158 @@
+"""The theory of the paper on the embedded model, and in float64 by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gar.analysis.policies import Policy, load_policy_of, read_sequences
+from gar.scoring import ResponseGroup
+from paper.analyses import gradient_space as plane
+from paper.analyses.gradient_space import anchored_plane, gradient_space, gradient_space_output
+from paper.analyses.head_gradients import separating_threshold, token_gradients
+from paper.analyses.propositions import ScoredGroups, reward_propositions
+from paper.analyses.theory import TheoryCheck, check_theory, main, mirrored_pair, two_word_counterexample
+
+pytestmark = pytest.mark.paper
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Policy:
+    return load_policy_of("embedded")
+
+
+@pytest.fixture(scope="module")
+def check(embedded) -> TheoryCheck:
+    return check_theory(embedded, num_problems=3, num_samples=4)
+
+
+def test_anchored_plane_keeps_distances_of_points_in_a_plane():
+    generator = np.random.default_rng(0)
+    flat = generator.normal(size=(6, 2)) @ generator.normal(size=(2, 10))
+    anchor = flat[0]
+    points, shown = anchored_plane(flat[1:], anchor)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), np.linalg.norm(flat[1:] - anchor, axis=1))
+    assert shown == pytest.approx(1)
+
+
+def test_anchored_plane_is_the_best_of_all_planes_through_the_anchor():
+    generator = np.random.default_rng(1)
+    vectors, anchor = generator.normal(size=(8, 4)), generator.normal(size=4)
+    _, shown = anchored_plane(vectors, anchor)
+    offsets = vectors - anchor
+    for _ in range(50):
+        plane, _ = np.linalg.qr(generator.normal(size=(4, 2)))
+        assert np.square(offsets @ plane).sum() / np.square(offsets).sum() <= shown + 1e-12
+
+
+def test_gradient_space_of_the_embedded_model(embedded):
+    problem = embedded.problems[0]
+    space = gradient_space(embedded, problem_id=problem.id, num_samples=8)
+    distances = np.linalg.norm(space.points, axis=1)
+    full = np.sqrt(2 - 2 * space.alignment)  # unit vectors
+    assert (distances <= full + 1e-6).all()
+    assert np.square(distances).sum() / np.square(full).sum() == pytest.approx(space.shown_fraction, rel=1e-5)
+    output = gradient_space_output(space)
+    assert sum(row[1] for row in output.rows) == 8
+
+
+def test_token_gradients_are_the_derivative_of_the_loss(embedded):
+    problem = embedded.problems[0]
+    group = ResponseGroup(id=problem.id, prompt=problem.prompt, responses=[problem.anchors[0].text],
+                          anchors=[problem.anchors[0].text], eligible=[True])  # fmt: skip
+    (read,) = read_sequences(embedded, [group])
+    tokens = token_gradients(embedded.parts, read.sequences[0])
+    raw = tokens.logits.clone().requires_grad_()
+    torch.nn.functional.cross_entropy(raw, tokens.target_ids, reduction="sum").backward()
+    torch.testing.assert_close(tokens.errors, raw.grad)
+
+
+def test_check_theory_on_the_embedded_model(check):
+    statements = {p.name: p for p in check.propositions}
+    for name in ("Proposition 1", "Corollary 1", "Theorem 3", "Proposition 2", "Proposition 3"):
+        assert statements[name].in_general.startswith("true: "), name
+        assert "holds for all" in statements[name].result, name
+        assert "fails" not in statements[name].result, name
+    data = {name: check.data[name].to_numpy() for name in check.data.column_names}
+    for name in ("printed_bound", "printed_bound_of_largest", "proven_bound"):
+        assert (np.abs(data["remainder"]) <= data[name] * (1 + 1e-9)).all()
+    assert (np.abs(data["alignment"]) <= data["orthogonality_bound"]).all()
+    assert (np.abs(data["normalised_kernel"]) <= 1 + 1e-9).all()
+    assert (np.sign(data["anchor_loss_decrease"]) == np.sign(data["kernel"])).mean() > 0.9  # first order
+    assert all(bool(p.counterexample) == p.in_general.startswith("false") for p in check.propositions)
+
+
+def test_theory_of_opposed_pairs_fails_whatever_the_constant(check):
+    (theorem,) = [p for p in check.propositions if p.name == "Theorem 1"]
+    data = {name: check.data[name].to_numpy() for name in ("alignment", "normalised_kernel")}
+    opposed = int(((data["alignment"] > 0) & (data["normalised_kernel"] < 0)).sum())
+    assert opposed
+    assert theorem.result.startswith(
+        f"fails for {opposed} of 12 pairs, whatever c_1 > 0: cosine > 0 > kernel; rank correlation"
+    )
+    assert theorem.in_general == "false for every c_1 > 0: counterexample"
+
+
+def test_counterexamples_are_those_of_the_documentation():
+    parts = two_word_counterexample(4.0)
+    assert (parts.remainder.item(), parts.printed_bound.item()) == pytest.approx((8.0, 2.0))
+    assert mirrored_pair() == pytest.approx((1.0, -0.7996), abs=5e-5)
+
+
+def test_separating_threshold_by_hand():
+    # Relative sizes (1, 1/2, 0) and (1/4, 1, 1/5): the smaller of each dimension 1/4, 1/2, 0.
+    assert separating_threshold(torch.tensor([[-2.0, 1.0, 0.0], [1.25, 5.0, 1.0]])) == 0.5
+    assert separating_threshold(torch.tensor([[0.0, 0.0], [1.0, 1.0]])) == 0
+
+
+def test_separating_threshold_is_the_smallest_at_which_supports_are_disjoint():
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        vectors = torch.randn(2, 7, dtype=torch.float64, generator=generator)
+        eps = separating_threshold(vectors)
+        relative = vectors.abs() / vectors.abs().amax(1, keepdim=True)
+        assert not (relative > eps).all(0).any()
+        assert (relative > eps * (1 - 1e-9)).all(0).any()
+        assert torch.nn.functional.cosine_similarity(*vectors, dim=0).abs() <= 2 * eps * 7
+
+
+def test_reward_propositions_by_hand():
+    scored = ScoredGroups(
+        eligible=torch.tensor([True, True, False, True, True]),
+        alignment=torch.tensor([0.6, 0.2, 0.9, 0.5, 0.1], dtype=torch.float64),
+        group_index=torch.tensor([0, 0, 0, 1, 1]),
+    )
+    statements = {p.name: p for p in reward_propositions(scored)}
+    assert {name: p.result for name, p in statements.items()} == {
+        "Theorem 3": "(i) holds for all 4 responses inside; (ii) holds for all 1 mixed groups",
+        "Theorem 3, for right answers": "a right answer in bad format gets -0.6, a wrong one in good format 0.0",
+        "Theorem 3 (i), carried over to advantages": "fails for 2 of 4 correct responses, each group normalised alone",
+        "Proposition 2": "holds for all 2 groups",
+        "Proposition 2, its proof": "fails for 2 of 2 groups",
+        "Proposition 3": "holds for all 2 groups, at most 0e+00",
+        "Appendix G.4": "fails for 2 of 2 groups: mean reward 1.0500, 1 without the bonus",
+        "Proposition 4, its reason": "fails for 1 of 1 responses below the mean",
+    }
+    assert "0.0025 against 0.0100" in statements["Proposition 2, its proof"].counterexample
+
+
+def test_reward_propositions_without_cases_claim_nothing():
+    """Proposition 2 speaks of groups whose bonuses differ: a copy is no evidence for or against it."""
+    scored = ScoredGroups(
+        eligible=torch.tensor([True, True, False]),
+        alignment=torch.tensor([0.3, 0.3, 0.1], dtype=torch.float64),
+        group_index=torch.tensor([0, 0, 0]),
+    )
+    assert {p.name: p.result for p in reward_propositions(scored)}["Proposition 2"] == "not tested: no groups"
+    wrong = replace(scored, eligible=torch.tensor([False, False, False]))
+    results = {p.name: p.result for p in reward_propositions(wrong)}
+    assert "-0.6" in results.pop("Theorem 3, for right answers")  # it needs no rollouts
+    assert all("not tested: no" in result and "holds" not in result for result in results.values()), results
+
+
+def test_theory_and_gradient_space_run_by_their_commands(tmp_path, capsys):
+    main(["embedded", "--problems", "2", "--samples", "4", "--out", str(tmp_path)])
+    assert "false for every constant: counterexample" in (tmp_path / "theory.md").read_text()
+    plane.main(["embedded", "--samples", "4", "--out", str(tmp_path)])
+    assert (tmp_path / "gradient-space.svg").exists()

@@ -1,6 +1,6 @@
 """How far each row of a comparison lies below the best row, in per cent.
 
-    python -m studies.ablation results/main
+    python -m studies.ablation main
 
 The best row is the one with the best mean among the rows with the most seeds, so that one lucky seed does not count.
 """
@@ -21,6 +21,8 @@ from gar.analysis.finished_runs import FinishedRun, read_finished_runs
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
 from gar.analysis.style import MUTED, add_caption, bare_rows, method_colour, paper_figure
+from gar.comparison import RunResult
+from paper.comparisons.results import NAMES, read_results
 
 Floats = NDArray[np.float64]
 
@@ -75,7 +77,7 @@ def ablation(folder: str | Path) -> Ablation:
     Raises:
         RecordError: There is nothing to read.
     """
-    runs, notes = read_finished_runs(folder)
+    runs, notes = ([*read_results(str(folder)).in_order()], []) if folder in NAMES else read_finished_runs(folder)
     labels = list(dict.fromkeys(run.label for run in runs))
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
@@ -91,7 +93,7 @@ def ablation(folder: str | Path) -> Ablation:
     return Ablation(name=Path(folder).resolve().name, k=k, losses=losses, notes=notes)
 
 
-def _losses(runs: Sequence[FinishedRun], labels: Sequence[str], set_name: str, k: int) -> list[Loss]:
+def _losses(runs: Sequence[FinishedRun | RunResult], labels: Sequence[str], set_name: str, k: int) -> list[Loss]:
     scores = {label: seed_scores(runs, label, set_name, k) for label in labels}
     scores = {label: values for label, values in scores.items() if values}
     means = {label: float(np.mean(list(values.values()))) for label, values in scores.items()}
@@ -115,7 +117,7 @@ def _losses(runs: Sequence[FinishedRun], labels: Sequence[str], set_name: str, k
     return losses
 
 
-def seed_scores(runs: Sequence[FinishedRun], label: str, set_name: str, k: int) -> dict[int, float]:
+def seed_scores(runs: Sequence[FinishedRun | RunResult], label: str, set_name: str, k: int) -> dict[int, float]:
     """pass@k of each seed of a row."""
     return {
         run.seed: run.pass_at[set_name][str(k)]
@@ -184,10 +186,11 @@ def ablation_output(ablation: Ablation) -> Output:
 def main() -> None:
     """Write data and figure beside the results, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="a results folder of gar compare")
+    parser.add_argument("results", help="a comparison of paper/, or a results folder of gar compare")
     parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: RESULTS/analysis/ablation)")
     options = parser.parse_args()
-    present(ablation_output(ablation(options.results)), options.out or f"{options.results}/analysis/ablation")
+    folder = f"results/{options.results}" if options.results in NAMES else options.results
+    present(ablation_output(ablation(options.results)), options.out or f"{folder}/analysis/ablation")
 
 
 if __name__ == "__main__":

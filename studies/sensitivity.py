@@ -1,6 +1,6 @@
 """How much a setting matters: curves over the rows of a comparison that differ only in this number.
 
-python -m studies.sensitivity results/rate
+python -m studies.sensitivity rate
 """
 
 import argparse
@@ -19,10 +19,12 @@ from gar.analysis.finished_runs import FinishedRun, read_finished_runs
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, add_caption, paper_figure
+from gar.comparison import RunResult
 from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records.dotted import leaves
 from gar.settings import REMOVED
+from paper.comparisons.results import NAMES, read_results
 from studies.ablation import seed_scores
 
 _MAX_COLUMNS = 3
@@ -74,7 +76,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     Raises:
         RecordError: There is nothing to read, no such row, or no row that varies only one number.
     """
-    runs, notes = read_finished_runs(folder)
+    runs, notes = ([*read_results(str(folder)).in_order()], []) if folder in NAMES else read_finished_runs(folder)
     # A run of an older version lacks newer settings, whose defaults mean what that version did.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     settings = {run.label: defaults | dict(leaves(run.settings)) for run in runs}
@@ -102,7 +104,9 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     return Sensitivity(name=Path(folder).resolve().name, base=chosen, k=k, curves=curves, notes=notes)
 
 
-def _curve(runs: Sequence[FinishedRun], setting: str, rows: Mapping[str, float], set_name: str, k: int) -> SettingCurve:
+def _curve(
+    runs: Sequence[FinishedRun | RunResult], setting: str, rows: Mapping[str, float], set_name: str, k: int
+) -> SettingCurve:
     order = sorted(rows, key=lambda label: rows[label])
     scores = [np.array(list(seed_scores(runs, label, set_name, k).values())) for label in order]
     known = [i for i, values in enumerate(scores) if len(values)]
@@ -202,12 +206,13 @@ def sensitivity_output(sensitivity: Sensitivity) -> Output:
 def main() -> None:
     """Write data and figure beside the results, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="a results folder of gar compare")
+    parser.add_argument("results", help="a comparison of paper/, or a results folder of gar compare")
     parser.add_argument("--base", metavar="ROW", help="the row that others vary (default: the usual settings)")
     parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: RESULTS/analysis/sensitivity)")
     options = parser.parse_args()
+    folder = f"results/{options.results}" if options.results in NAMES else options.results
     output = sensitivity_output(sensitivity(options.results, base=options.base))
-    present(output, options.out or f"{options.results}/analysis/sensitivity")
+    present(output, options.out or f"{folder}/analysis/sensitivity")
 
 
 if __name__ == "__main__":

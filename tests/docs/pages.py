@@ -7,7 +7,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "paper").rglob("*.md")),
+]
 
 PROGRAMS = ("gar", "python", "make", "pytest", "accelerate", "torchrun", "srun", "pip", "apt-get")
 MARK = re.compile(r"\bneeds? (a GPU|GPUs|a network|several machines)\b", re.IGNORECASE)

@@ -59,7 +59,9 @@ RUN_BY = {
     "python examples/trl_reward_function.py": "tests/test_examples.py::test_trl_reward_function_trains_a_stock_trainer",
     "python -m paper.analyses.cost": "tests/paper/test_cost.py::"
     "test_cost_prints_the_routes_of_a_model_without_a_network",
-    "python -m studies.word_problems": "tests/studies/test_word_problems.py",
+    "python -m paper.comparisons": "tests/paper/test_comparisons.py",
+    "python -m paper.comparisons.signals": "tests/paper/test_comparisons.py",
+    "python -m paper.comparisons.word_problems": "tests/paper/test_comparisons.py",
     "python examples/warm_start.py": "tests/test_real_model.py::test_the_page_of_the_first_real_model_runs_as_written",
     "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_quick_start_scores_and_trains",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
@@ -70,7 +72,6 @@ RUN_BY = {
     "python -m studies.sensitivity": "tests/studies/test_ablation_and_sensitivity.py::"
     "test_studies_write_data_and_figure_of_committed_results",
     "python -m studies.signal_sums": "tests/studies/test_signal_sums.py",
-    "python -m studies.signal_comparison": "tests/studies/test_signal_comparison.py",
     "python -m studies.solution_methods": "tests/studies/test_solution_methods.py",
     "python -m studies.grade_gold_answers": "tests/studies/test_grade_gold_answers.py",
     "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"
@@ -172,6 +173,7 @@ def understood(words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(folder)
     for word in words:
         if word.endswith(".yaml"):
+            (folder / word).parent.mkdir(parents=True, exist_ok=True)
             (folder / word).write_text("")
     program, *rest = words
     if words[:2] == ["python", "-m"]:
@@ -234,7 +236,7 @@ def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, m
 @pytest.mark.parametrize(
     "text",
     ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
-     "gar data check a.jsonl --tokeniser x", "gar analyze sginals RUN", "gar compare main --dryrun",
+     "gar data check a.jsonl --tokeniser x", "gar analyze sginals RUN", "gar compare demo --dryrun",
      "gar report RUN --ot x.html", "gar score embedded",
      "python examples/score_a_file.py a b", "gar train --method sdtf", "make tset", "pip install '.[pfet]'",
      "accelerate launch --num_proceses 2 -m gar train", "torchrun --nproc-per-node 2 -m gar trian"],

@@ -16,10 +16,7 @@ from tests.docs.pages import DOCS, PAGES, ROOT, formulas, python_blocks
 
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 _QUOTES = re.findall(r"^```text\n(.*?)\n```$", (DOCS / "errors.md").read_text(), re.MULTILINE | re.DOTALL)
-HOOK = runpy.run_path(str(DOCS / "site" / "results.py"))
 FORMULAS = runpy.run_path(str(DOCS / "site" / "formulas.py"))
-DRAWN = {ROOT / "results" / name / "curves.png" for name in HOOK["SHOWN"]}
-"""Figures that are in the site alone."""
 ENGINES = [ROOT / "src/gar/shaping.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
 
 
@@ -61,28 +58,10 @@ def test_links_lead_somewhere(page):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        if target in DRAWN:
-            continue
         assert target.exists(), f"{page.name}: {link}"
         if anchor:
             headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
             assert anchor in map(slug, headings), f"{page.name}: {link}"
-
-
-@pytest.mark.parametrize("name", HOOK["SHOWN"])
-def test_the_site_draws_the_figures_of_committed_results(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # nothing depends on where mkdocs runs
-    png = HOOK["draw_curves"](name, tmp_path)
-    assert png == tmp_path / "curves.png"
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert any(f"../results/{name}/curves.png" in page.read_text() for page in DOCS.glob("*.md"))
-
-
-def test_results_hold_numbers_alone():
-    listed = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("not a clone: git lists no files")
-    assert {path.rpartition(".")[2] for path in listed.stdout.split()} <= {"json", "md", "csv", "tex"}
 
 
 def test_the_site_shows_every_page_once():

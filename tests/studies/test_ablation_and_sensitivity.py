@@ -10,7 +10,6 @@ from studies.ablation import ablation, ablation_output
 from studies.ablation import main as ablation_main
 from studies.sensitivity import main as sensitivity_main
 from studies.sensitivity import sensitivity, sensitivity_output
-from tests.docs.pages import ROOT
 
 
 def write(folder: Path, label: str, seed: int, score: float, **reward: object) -> None:
@@ -102,7 +101,7 @@ def test_sensitivity_refuses_an_unknown_base_and_a_folder_without_a_curve(result
     ("main", "results"), [(ablation_main, "main"), (sensitivity_main, "rate")], ids=["ablation", "sensitivity"]
 )
 def test_studies_write_data_and_figure_of_committed_results(main, results, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["study", str(ROOT / "results" / results), "--out", str(tmp_path)])
+    monkeypatch.setattr("sys.argv", ["study", results, "--out", str(tmp_path)])
     main()
     assert {path.suffix for path in tmp_path.iterdir()} == {".parquet", ".svg", ".png"}
     printed = capsys.readouterr().out.replace("\n", "")

@@ -3,6 +3,7 @@
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,45 +45,51 @@ def write_report(
         write_atomic(folder / name, text(numbers))
     paths = [folder / name for name in texts]
     if results:
-        paths += write_curves(comparison, results, folder)
+        by_label = {label: [*_by_seed(results, label).values()] for label in numbers.num_finished}
+        paths += curves_figure({label: runs for label, runs in by_label.items() if runs}, folder / "curves")
         paths += cost_figure(numbers.costs, folder / "cost")
     return numbers, paths
-
-
-def write_curves(comparison: ComparisonSettings, results: Results, folder: Path) -> list[Path]:
-    """Draw `curves.png` and `curves.svg` into a folder.
-
-    Raises:
-        RecordError: A file cannot be written.
-    """
-    by_label = {row.label: list(_by_seed(results, row.label).values()) for row in comparison.runs}
-    return curves_figure({label: runs for label, runs in by_label.items() if runs}, folder / "curves")
 
 
 def comparison_numbers(
     comparison: ComparisonSettings, planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]
 ) -> ComparisonNumbers:
-    """All numbers of the tables, from the counts of right responses."""
-    labels = [row.label for row in comparison.runs]
+    """All numbers of the tables of a planned comparison, with a note about every run that has no result."""
+    against = {row.label: comparison.against(row) for row in comparison.runs}
     ks = planned[0].config.evaluate.ks
+    numbers = numbers_of_results(comparison.name, results, against=against, seeds=comparison.seeds, ks=ks)
+    return replace(numbers, notes=[*_missing(planned, results, failed), *numbers.notes])
+
+
+def numbers_of_results(
+    name: str, results: Results, *, against: Mapping[str, Sequence[str]], seeds: Sequence[int], ks: Sequence[int]
+) -> ComparisonNumbers:
+    """All numbers of the tables, from the counts of right responses.
+
+    Args:
+        name: Name of the comparison.
+        results: Results by label and seed.
+        against: The rows in their order, each with the rows that it is tested against.
+        seeds: Planned seeds.
+        ks: The k of pass@k.
+    """
+    labels = [*against]
     sets = next(iter(results.values())).sets if results else {}
-    columns = [(name, k) for name in sets for k in ks]
-    num_tests = sum(len(comparison.against(row)) for row in comparison.runs)
+    columns = [(set_name, k) for set_name in sets for k in ks]
+    num_tests = sum(map(len, against.values()))
     table = {(label, *column): _pass_rates(results, label, *column) for label in labels for column in columns}
-    differences = [
-        difference for column in columns for difference in _differences(comparison, table, column, num_tests)
-    ]
+    pairs = [(label, other) for label, others in against.items() for other in others]
     finished = Counter(label for label, _ in results)
     return ComparisonNumbers(
-        name=comparison.name,
-        num_seeds=len(comparison.seeds),
+        name=name,
+        num_seeds=len(seeds),
         num_finished={label: finished[label] for label in labels},
         columns=columns,
         num_tests=num_tests,
         scores={key: mean_and_sd([rates.mean() for rates in seeds.values()]) for key, seeds in table.items() if seeds},
-        differences=differences,
+        differences=[each for column in columns for each in _differences(pairs, seeds, table, column, num_tests)],
         costs=_costs(labels, results),
-        notes=_notes(planned, results, failed),
+        notes=_notes(results),
     )
 
 
@@ -100,22 +107,25 @@ def _pass_rates(results: Results, label: str, set_name: str, k: int) -> _Rates:
 
 
 def _differences(
-    comparison: ComparisonSettings, table: Mapping[tuple, _Rates], column: tuple[str, int], num_tests: int
+    pairs: Sequence[tuple[str, str]],
+    all_seeds: Sequence[int],
+    table: Mapping[tuple, _Rates],
+    column: tuple[str, int],
+    num_tests: int,
 ) -> list[Contrast]:
     """All differences on one set and k, with p-values corrected together."""
-    pairs, rates = [], []
-    for row in comparison.runs:
-        for other in comparison.against(row):
-            both = table[row.label, *column], table[other, *column]
-            seeds = [seed for seed in comparison.seeds if all(seed in by_seed for by_seed in both)]
-            if seeds:
-                pairs.append((row.label, other))
-                first, second = (np.stack([by_seed[seed] for seed in seeds]) for by_seed in both)
-                rates.append((first, second))
+    known, rates = [], []
+    for label, other in pairs:
+        both = table[label, *column], table[other, *column]
+        seeds = [seed for seed in all_seeds if all(seed in by_seed for by_seed in both)]
+        if seeds:
+            known.append((label, other))
+            first, second = (np.stack([by_seed[seed] for seed in seeds]) for by_seed in both)
+            rates.append((first, second))
     results = compare_paired(rates, test_problems=False, num_tests=num_tests)
     return [
         Contrast(label=label, against=other, set_name=column[0], k=column[1], result=result)
-        for (label, other), result in zip(pairs, results, strict=True)
+        for (label, other), result in zip(known, results, strict=True)
     ]
 
 
@@ -149,11 +159,11 @@ def _ratio(ratios: Sequence[float]) -> tuple[float, float, float] | None:
     return (statistics.median(ratios), min(ratios), max(ratios)) if ratios else None
 
 
-def _notes(planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]) -> list[str]:
-    """What a reader must know beside the numbers."""
+def _missing(planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]) -> list[str]:
+    """Which runs have no result."""
     broken = {(failure.label, failure.seed) for failure in failed}
     missing = [run for run in planned if (run.label, run.seed) not in results]
-    notes = [
+    return [
         f"{word}: {by_label(runs)}."
         for word, runs in (
             ("Failed", [run for run in missing if (run.label, run.seed) in broken]),
@@ -161,6 +171,11 @@ def _notes(planned: Sequence[PlannedRun], results: Results, failed: Sequence[Fai
         )
         if runs
     ]
+
+
+def _notes(results: Results) -> list[str]:
+    """What a reader must know beside the numbers."""
+    notes = []
     resumed = [f"{result.label} seed {result.seed}" for result in results.values() if result.resumed]
     if resumed:
         notes.append(f"Interrupted and resumed, so without a cost: {', '.join(resumed)}.")

@@ -119,7 +119,6 @@ class RunResult:
             RecordError: The file cannot be read, or is something else.
         """
         values = read_json(path)
-        values.pop("group", None)  # of the committed results
         names = {field.name for field in fields(cls)}
         if values.keys() != names:
             odd = ", ".join(sorted(names ^ values.keys()))

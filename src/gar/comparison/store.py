@@ -6,13 +6,11 @@ from pathlib import Path
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, SetCounts
-from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records import canonical_hash
 from gar.records.checked import checked
 from gar.records.dotted import NOT_SET, in_words, leaves
 from gar.records.files import json_text, read_json, remove_file, write_atomic
-from gar.settings import FORMER_DEFAULTS, REMOVED
 
 Results = Mapping[tuple[str, int], RunResult]
 """By label and seed."""
@@ -135,22 +133,12 @@ def _refuse_other_settings(run: PlannedRun, result: RunResult) -> None:
         raise RecordError(f"{run.result_path}: holds {result.label}, seed {result.seed}. Was it renamed?")
     if result.settings_hash == canonical_hash(run.settings):
         return
-    # A setting that a later version added or removed does not count as different while it has its default.
-    defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     recorded, planned = dict(leaves(result.settings)), dict(leaves(run.settings))
-    recorded = {name: value for name, value in recorded.items() if REMOVED.get(name) != value}
-    recorded |= {
-        name: defaults[name]
-        for name, value in FORMER_DEFAULTS.items()
-        if recorded.get(name) == value and planned.get(name) == defaults[name]
-    }
     changes = {
         name: (recorded.get(name, NOT_SET), planned.get(name, NOT_SET))
         for name in sorted(recorded.keys() | planned.keys())
-        if recorded.get(name, defaults.get(name, NOT_SET)) != planned.get(name, NOT_SET)
+        if recorded.get(name, NOT_SET) != planned.get(name, NOT_SET)
     }
-    if not changes:
-        return
     raise RecordError(
         f"{run.result_path}: made under other settings: {in_words(changes)}. Numbers under "
         "different settings do not belong in one table. Give the comparison another name, or run these again "

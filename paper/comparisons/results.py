@@ -1,0 +1,161 @@
+"""The committed results: `results/NAME.parquet` has a row for each run of NAME.yaml, in its order.
+
+    results = read_results("main").results      # by row and seed
+
+What is nested and differs from run to run (settings, and what `measured` holds) is JSON in a column of text.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gar.comparison import RunResult, SetCounts, read_comparison
+
+HERE = Path(__file__).parent
+FOLDER = HERE / "results"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.parquet"))
+GONE: Mapping[str, Mapping[str, str]] = {}
+"""Rows whose method or setting is gone: by comparison and row, the last commit that runs it."""
+MARK = "†"
+_NUMBERS = pa.list_(pa.float64())
+_SETS = pa.struct(
+    {
+        "num_samples": pa.int64(),
+        "problem_ids": pa.list_(pa.string()),
+        "num_correct": pa.list_(pa.int64()),
+        "problems_hash": pa.string(),
+    }
+)
+_TEXT, _SECONDS = pa.string(), pa.map_(pa.string(), pa.float64())
+SCHEMA = pa.schema(
+    {
+        "label": _TEXT,
+        "seed": pa.int64(),
+        "against": pa.list_(_TEXT),
+        "settings": _TEXT,
+        "settings_hash": _TEXT,
+        "versions": pa.map_(_TEXT, _TEXT),
+        "platform": _TEXT,
+        "cpu_count": pa.int64(),
+        "start_time": _TEXT,
+        "resumed": pa.bool_(),
+        "wall_seconds": pa.float64(),
+        "cpu_seconds": pa.float64(),
+        "peak_memory_bytes": pa.int64(),
+        "data_hash": _TEXT,
+        "prompts_hash": _TEXT,
+        "steps": pa.int64(),
+        "seconds_per_step": _SECONDS,
+        "shares_of_step": _SECONDS,
+        "sets": pa.map_(_TEXT, _SETS),
+        "pass_at": pa.map_(_TEXT, _SECONDS),
+        "curves": pa.map_(_TEXT, pa.struct({"step": _NUMBERS, "value": _NUMBERS})),
+        "measured": _TEXT,
+    }
+)
+"""The fields of `gar.comparison.RunResult`, the rows that a row is tested against, and what its responses were."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """The results of a comparison.
+
+    Attributes:
+        name: Its name.
+        results: Results by row and seed.
+        against: The rows in their order, each with the rows that it is tested against.
+        measured: What was counted in the run folders, by run as in `gar-grpo-seed-0`; None where nothing was.
+    """
+
+    name: str
+    results: Mapping[tuple[str, int], RunResult]
+    against: Mapping[str, Sequence[str]]
+    measured: Mapping[str, Any]
+
+    def of_row(self, label: str) -> dict[int, RunResult]:
+        """Results of a row by seed."""
+        return {seed: result for (name, seed), result in self.results.items() if name == label}
+
+    def in_order(self) -> list[RunResult]:
+        """All results, by row and then by seed."""
+        return [self.results[key] for key in sorted(self.results)]
+
+
+def read_results(name: str) -> Committed:
+    """Read the results of a comparison."""
+    rows = pq.read_table(FOLDER / f"{name}.parquet").to_pylist(maps_as_pydicts="strict")
+    results = {}
+    for row in rows:
+        row |= {column: json.loads(row[column]) for column in ("settings", "measured")}
+        row["sets"] = {set_name: SetCounts(**counts) for set_name, counts in row["sets"].items()}
+        results[row["label"], row["seed"]] = RunResult(**{field.name: row[field.name] for field in fields(RunResult)})
+    against = {row["label"]: row["against"] for row in rows}
+    return Committed(name=name, results=results, against=against, measured={_run_name(r): r["measured"] for r in rows})
+
+
+def write_results(committed: Committed) -> Path:
+    """Write the file of a comparison.
+
+    Returns:
+        The file.
+    """
+    rows = []
+    for label in committed.against:
+        for result in committed.of_row(label).values():
+            row = asdict(result) | {"against": committed.against[label]}
+            row["measured"] = committed.measured.get(_run_name(row))
+            row |= {column: json.dumps(row.get(column)) for column in ("settings", "measured")}
+            rows.append(row)
+    path = FOLDER / f"{committed.name}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path, compression="zstd", compression_level=19)
+    return path
+
+
+def collect(name: str, folder: Path, measured: Mapping[str, Any]) -> Path:
+    """Put the results of `gar compare` into the committed file. Runs that are there and not in the folder stay.
+
+    Args:
+        name: Name of the comparison.
+        folder: Its results folder, with one JSON file for each run.
+        measured: What was counted in the run folders, by run.
+
+    Returns:
+        The file.
+    """
+    settings = read_comparison(str(HERE / f"{name}.yaml"))
+    before = read_results(name) if name in NAMES else Committed(name=name, results={}, against={}, measured={})
+    new = [RunResult.read(path) for path in sorted(folder.glob("*-seed-*.json")) if ".failed" not in path.name]
+    results = dict(before.results) | {(result.label, result.seed): result for result in new}
+    order = {row.label: settings.against(row) for row in settings.runs}
+    return write_results(
+        Committed(
+            name=name,
+            results=dict(sorted(results.items(), key=lambda item: item[0][1])),
+            against=dict(before.against) | order,
+            measured=dict(before.measured) | dict(measured),
+        )
+    )
+
+
+def marked(name: str, label: str) -> str:
+    """The label of a row as tables show it: with a mark where nothing can run it any more."""
+    return f"{label} {MARK}" if label in GONE.get(name, ()) else label
+
+
+def notes(names: Sequence[str]) -> list[str]:
+    """What the mark means, for the tables of some comparisons."""
+    commits = sorted({commit for name in names for commit in GONE.get(name, {}).values()})
+    return (
+        [f"{MARK} Not runnable since a method or setting went; the last commit that runs it is {' or '.join(commits)}."]
+        if commits
+        else []
+    )
+
+
+def _run_name(row: Mapping[str, Any]) -> str:
+    return f"{row['label']}-seed-{row['seed']}"

@@ -1,0 +1,177 @@
+"""The three comparisons of signals together: scores, one family of tests, methods, speed. signals.md has the design.
+
+python -m paper.comparisons.signals
+python -m paper.comparisons.signals --figure docs/images/signal-comparison
+"""
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from gar.analysis.style import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure
+from gar.comparison import RunResult, check_paired
+from gar.evaluation.paired import PairedComparison, compare_paired, p_text
+from gar.evaluation.statistics import mean_and_sd
+from gar.evaluation.text_tables import TextTable, markdown_text
+from paper.comparisons.results import Committed, marked, notes, read_results
+
+TASKS = ("chain", "which-way", "whose-voice")
+REFERENCES = ("grpo", "gar-grpo")
+WINDOW = 10
+SHARE_OF_END = 0.9
+
+
+def read_tasks() -> dict[str, Committed]:
+    """The results of each task, checked for equal problems in each seed."""
+    tasks = {name: read_results(f"signals-{name}") for name in TASKS}
+    for task in tasks.values():
+        check_paired(task.results)
+    return tasks
+
+
+def pass_rates(task: Committed, label: str, set_name: str, k: int) -> list[float]:
+    """pass@k of each seed of a row."""
+    return [statistics.fmean(run.sets[set_name].pass_at(k)) for run in task.of_row(label).values()]
+
+
+def one_family(tasks: Mapping[str, Committed]) -> dict[tuple[str, str, str], PairedComparison]:
+    """Every row against each reference on test pass@1, by task, row and reference; Holm's correction over all."""
+    keys = [
+        (name, label, other)
+        for name, task in tasks.items()
+        for other in REFERENCES
+        for label in task.against
+        if label not in REFERENCES[: REFERENCES.index(other) + 1]
+    ]
+    pairs = {}
+    for key in keys:
+        rows, others = (tasks[key[0]].of_row(label) for label in key[1:])
+        seeds = rows.keys() & others.keys()
+        if len(seeds) > 1:
+            pairs[key] = tuple(
+                np.array([runs[seed].sets["test"].pass_at(1) for seed in sorted(seeds)]) for runs in (rows, others)
+            )
+    return dict(zip(pairs, compare_paired(list(pairs.values()), num_tests=len(keys)), strict=True))
+
+
+def steps_to_end(run: RunResult) -> float | None:
+    """The step from which the share of right responses, averaged over ten steps, stays above 90 % of its last value."""
+    curve = run.curves.get("gar/eligible_fraction")
+    if curve is None:
+        return None
+    steps, values = np.array(curve["step"], dtype=float), np.array(curve["value"], dtype=float)
+    ends = np.arange(len(steps))
+    means = np.array([values[(steps > steps[i] - WINDOW) & (steps <= steps[i])].mean() for i in ends])
+    below = ends[means < SHARE_OF_END * means[-1]]
+    return float(steps[below[-1] + 1 if len(below) else 0])
+
+
+def score_table(name: str, task: Committed, family: Mapping[tuple[str, str, str], PairedComparison]) -> TextTable:
+    """pass@1 and pass@4, and test pass@1 against both references."""
+    rows = []
+    for label in task.against:
+        scores = [mean_and_sd(pass_rates(task, label, s, k)) for s, k in (("test", 1), ("harder", 1))]
+        fours = [mean_and_sd(pass_rates(task, label, s, 4))[0] for s in ("test", "harder")]
+        tests = [_verdict(family.get((name, label, other))) for other in REFERENCES]
+        cells = [f"{mean:.3f}" if sd is None else f"{mean:.3f} ± {sd:.3f}" for mean, sd in scores]
+        rows.append([marked(task.name, label), *cells, *(f"{value:.3f}" for value in fours), *tests])
+    columns = ["row", "test pass@1", "harder pass@1", "test pass@4", "harder pass@4"]
+    headings = [*columns, *(f"test pass@1 against {other}" for other in REFERENCES)]
+    return TextTable(title=f"{name}, after training", headings=headings, rows=rows)
+
+
+def training_table(name: str, task: Committed) -> TextTable:
+    """Speed, methods and wording of right responses, alignment at both ends, expert tokens."""
+    rows = []
+    for label in task.against:
+        runs = task.of_row(label)
+        shares = [share for seed in runs if (share := task.measured[f"{label}-seed-{seed}"])]
+        steps = [step for run in runs.values() if (step := steps_to_end(run)) is not None]
+        aligned = [run.curves.get("gar/alignment_mean") for run in runs.values()]
+        ends = [_mean([v for c in aligned if c for v in part(c["value"]) if v is not None]) for part in (_first, _last)]
+        tokens = [
+            statistics.fmean(value for value in curve["value"] if value is not None) * run.steps
+            for run in runs.values()
+            if (curve := run.curves.get("gar/expert_tokens"))
+        ]
+        rows.append(
+            [
+                marked(task.name, label),
+                f"{statistics.median(steps):.0f}" if steps else "-",
+                *(_mean([share[name] for share in shares]) for name in ("expert", "habit", "words")),
+                *ends,
+                f"{statistics.fmean(tokens) / 1000:.0f}" if tokens else "0",
+            ]
+        )
+    columns = ["row", "steps to 90 %", "expert's method", "habit", "words", "alignment, first", "last"]
+    headings = [*columns, "expert tokens, thousands"]
+    return TextTable(title=f"{name}, during training", headings=headings, rows=rows)
+
+
+def all_tables(tasks: Mapping[str, Committed]) -> list[TextTable]:
+    """Both tables of every task, as the page has them."""
+    family = one_family(tasks)
+    return [
+        table for name, task in tasks.items() for table in (score_table(name, task, family), training_table(name, task))
+    ]
+
+
+def draw(tasks: Mapping[str, Committed], stem: Path) -> list[Path]:
+    """Test pass@1 of every row: dots are seeds, rings are means, the line is plain GRPO's mean."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.4, 5.6))
+        figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
+        panels = figure.subplots(1, len(tasks), sharey=True)
+        for axes, (name, task) in zip(panels, tasks.items(), strict=True):
+            axes.set_title(name)
+            for y, label in enumerate(task.against):
+                values = pass_rates(task, label, "test", 1)
+                colour = INK if label in REFERENCES else COLOURS[0]
+                axes.plot(values, np.full(len(values), y), ".", color=colour, alpha=0.45, markersize=7, mew=0)
+                axes.plot(statistics.fmean(values), y, "o", color=colour, markersize=7, mfc="none", mew=1.6)
+                if label == "grpo":
+                    axes.axvline(statistics.fmean(values), color=MUTED, linewidth=0.8, linestyle="--", zorder=0)
+            axes.set_yticks(range(len(task.against)), [*task.against])
+            axes.set_ylim(len(task.against) - 0.4, -0.6)
+            axes.set_xlabel("test pass@1")
+            bare_rows(axes)
+        figure.supxlabel("Dots are seeds, rings their means.", x=0.988, ha="right", size=8, color=MUTED)
+    return save_figure(figure, stem)
+
+
+def _verdict(test: PairedComparison | None) -> str:
+    if test is None:
+        return "-"
+    return f"{test.difference:+.3f}, p {p_text(test.holm_p_value)}"
+
+
+def _first(values: Sequence[float | None]) -> Sequence[float | None]:
+    return values[: max(1, len(values) // 10)]
+
+
+def _last(values: Sequence[float | None]) -> Sequence[float | None]:
+    return values[-max(1, len(values) // 10) :]
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{statistics.fmean(values):.2f}" if values else "-"
+
+
+def main() -> None:
+    """Read, print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--figure", type=Path, help="where the figure goes, without its ending")
+    options = parser.parse_args()
+    tasks = read_tasks()
+    print(markdown_text(all_tables(tasks), notes([task.name for task in tasks.values()])))
+    if options.figure:
+        draw(tasks, options.figure)
+
+
+if __name__ == "__main__":
+    main()

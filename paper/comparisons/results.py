@@ -19,7 +19,10 @@ from gar.comparison import RunResult, SetCounts, read_comparison
 HERE = Path(__file__).parent
 FOLDER = HERE / "results"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.parquet"))
-GONE: Mapping[str, Mapping[str, str]] = {}
+_FORMS = dict.fromkeys(("unit", "sum-initial", "sum-initial-separate", "gar-token"), "894487d")
+GONE: Mapping[str, Mapping[str, str]] = dict.fromkeys(
+    ("signals-chain", "signals-which-way", "signals-whose-voice"), _FORMS
+)
 """Rows whose method or setting is gone: by comparison and row, the last commit that runs it."""
 MARK = "†"
 _NUMBERS = pa.list_(pa.float64())

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from gar.before_loading import check_before_loading
-from gar.cli.main import main
 from gar.config import make_config, read_preset
 from gar.errors import GarError
 from gar.integrations.trl.fields import unread_fields
+from gar.methods import METHODS
+from gar.settings import EXPERT_METHODS
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
@@ -98,7 +99,7 @@ def test_check_before_loading_compares_ks_with_samples_only_where_something_is_m
 
 
 def test_check_before_loading_reads_the_first_row_of_a_file(rows):
-    check_before_loading(make_config({"data": {"source": rows, "prompt_field": "question"}}))
+    check_before_loading(make_config({"method": "grpo", "data": {"source": rows, "prompt_field": "question"}}))
     text = mistakes({"data": {"source": rows, "prompt_field": "qestion"}})
     assert "no column 'qestion', did you mean 'question'?" in text
 
@@ -131,31 +132,47 @@ def test_check_before_loading_tells_how_a_warm_start_is_made(tmp_path, monkeypat
     assert text.endswith(f" Make it with: {command}")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--trl.max_steps", "abc"], "trl.max_steps must be a whole number, got 'abc'"),
-        (["--data.source", "nix.jsonl"], "nix.jsonl: no such file."),
-        (["--model.path", "embeded"], "no model 'embeded' on this machine"),
-        (["--evaluate.ks", "32", "--evaluate.sources", "test"], "evaluate.ks asks for pass@32"),
-        (["--resume", "nix"], "nix: no such folder."),
-    ],
-)
-def test_train_says_it_in_one_line_and_leaves_no_folder(tmp_path, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", *arguments]) == 1
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"gar train: {message}")
-    assert captured.err.count("\n") == 1
-    assert captured.out == ""
-    assert not list(tmp_path.iterdir())
+def test_expert_methods_are_those_that_need_solutions():
+    needing = {name for name, method in METHODS.items() if method.alignment is not None or method.trains_on_experts}
+    assert {name for name in METHODS if name in EXPERT_METHODS} == needing
 
 
-def test_train_refuses_before_it_imports_torch(tmp_path):
+MISTAKES = {
+    "train --trl.max_steps abc": "trl.max_steps must be a whole number, got 'abc'",
+    "train --trl.optim adamw_troch": "trl.optim must be one of adamw_torch, ",
+    "train --data.source nix.jsonl": "nix.jsonl: no such file.",
+    "train --model.path embeded": "no model 'embeded' on this machine",
+    "train --evaluate.ks 32 --evaluate.sources test": "evaluate.ks asks for pass@32",
+    "train --resume nix": "nix: no such folder.",
+    "train --preset demo --records.name a/b": "the name of a run must be one plain folder name, got 'a/b' in 'runs'",
+    "train --trl.num_generations 3": "a batch of 8 responses is no multiple of trl.num_generations 3.",
+    "train --trl.per_device_train_batch_size 100000000": "a batch of 100,000,000 responses in groups of 8 asks for "
+    "12,500,000 problems, got 2,000 in all",
+    "train --data.source bare.jsonl --trl.num_generations 2 --trl.per_device_train_batch_size 2": "gar-grpo needs "
+    "expert solutions, and none of the 1 problems has one.",
+    "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
+    "train --trl.deepspeed zero3.json": "trl.deepspeed needs the package deepspeed, which is not installed: pip ",
+    "eval run embedded --benchmark arithmetic --samples 4 --ks 8": "pass@8 needs at least 8 samples per problem, got ",
+    "report runs --out nix/page.html": "nix: no such folder",
+}  # fmt: skip
+"""Command lines, and how their only message begins."""
+
+
+def test_mistakes_get_one_line_before_torch_is_imported_and_leave_no_folder(tmp_path):
+    (tmp_path / "bare.jsonl").write_text('{"prompt": "3+4", "answer": "7"}\n')
     code = (
-        "import sys\nfrom gar.cli.main import main\n"
-        "assert main(['train', '--preset', 'demo', '--records.name', 'a/b']) == 1\n"
-        f"print(sorted({HEAVY!r} & set(sys.modules)))"
+        "import contextlib, io, json, sys\nfrom gar.cli.main import main\nfound = {}\n"
+        f"for command in {list(MISTAKES)!r}:\n"
+        "    out, err = io.StringIO(), io.StringIO()\n"
+        "    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):\n"
+        "        status = main(command.split())\n"
+        f"    found[command] = [status, out.getvalue(), err.getvalue(), sorted({HEAVY!r} & set(sys.modules))]\n"
+        "print(json.dumps(found))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=os.environ)
-    assert found.stdout == "[]\n"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=os.environ)
+    found = json.loads(run.stdout)
+    for command, message in MISTAKES.items():
+        status, out, err, heavy = found[command]
+        assert (status, out, err.count("\n"), heavy) == (1, "", 1, []), (command, err)
+        assert err.startswith(f"gar {command.split()[0]}: {message}")
+    assert [path.name for path in tmp_path.iterdir()] == ["bare.jsonl"]

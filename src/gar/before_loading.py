@@ -1,38 +1,34 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import resources
 from itertools import chain, islice
 from pathlib import Path
+from typing import get_args
 
 from gar.config import RunConfig
-from gar.data.problems import ProblemReader
+from gar.data.problems import ProblemReader, no_expert_solutions
 from gar.data.rows import FILE_SUFFIXES, check_source
 from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
 from gar.errors import ConfigError, DataError, GarError, ModelError, install_command
-from gar.integrations.trl.fields import check_fields, check_packages
-from gar.models.hub import check_model_name
-from gar.settings import DataSettings, ModelSettings, RecordSettings
+from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, check_packages
+from gar.models.hub import check_model_name, context_before_loading
+from gar.settings import EXPERT_METHODS, DataSettings, MethodName
+from gar.types import Problem
 
 
 def check_before_loading(config: RunConfig) -> None:
-    """Check TRL's fields, numbers, names, packages, data files and the model's name.
+    """Check TRL's fields, and then everything in `_CHECKS`.
 
     Raises:
         GarError: Lists every mistake, one per line.
     """
     check_fields(config.trl, config.method)
-    if config.evaluate.sources:
-        config.evaluate.check_ks()
-    checks: list[Callable[[], None]] = [lambda: check_packages(config.trl), lambda: _check_adapter(config)]
-    checks += [lambda source=source: check_problems_source(source) for source in _sources(config)]
-    checks += [lambda: _check_name(config.records)]
-    checks += [lambda: _check_model(config.model)]
     errors: list[GarError] = []
-    for check in checks:
+    for check in _CHECKS:
         try:
-            check()
+            check(config)
         except GarError as error:
             errors.append(error)
     if errors:
@@ -44,42 +40,94 @@ def _check_adapter(config: RunConfig) -> None:
         raise ConfigError(f"adapter.rank needs the package peft, which is not installed: {install_command('peft')}")
 
 
-def _check_name(records: RecordSettings) -> None:
-    if records.name is not None:
-        from gar.records.folders import check_name  # with pyarrow
-
-        check_name(records.folder, records.name)
+def _check_ks(config: RunConfig) -> None:
+    if config.evaluate.sources:
+        config.evaluate.check_ks()
 
 
-def _check_model(model: ModelSettings) -> None:
-    try:
-        check_model_name(model.path, model.revision)
-    except ModelError as error:
-        raise ModelError(_with_hint(error, model.path)) from None
+def _check_groups(config: RunConfig) -> None:
+    size, group = batch_of(config.trl)
+    if config.method in _GROUPED and size % group:
+        raise ConfigError(
+            f"a batch of {size:,} responses is no multiple of trl.num_generations {group}. It is "
+            "trl.per_device_train_batch_size times gradient_accumulation_steps (or steps_per_generation) times the "
+            "number of processes."
+        )
 
 
-def _sources(config: RunConfig) -> list[DataSettings]:
-    """The data settings of training and of every evaluation set."""
-    return [config.data, *(evaluation_data(config.data, source) for source in config.evaluate.sources)]
+def _check_training_data(config: RunConfig) -> None:
+    """Read as many problems as a batch needs, and on to the first expert solution if the method needs one."""
+    size, group = batch_of(config.trl) if config.method in _GROUPED else (1, 1)
+    found, complete = 0, config.method not in EXPERT_METHODS
+    for problem in _problems(config.data):
+        found += 1
+        complete = complete or bool(problem.anchors)
+        if complete and found >= size // group:
+            return
+    if found:  # a source that was read to its end
+        check_num_problems(size, group, found)
+        raise no_expert_solutions(config.method, found)
 
 
-def check_problems_source(settings: DataSettings) -> None:
-    """Check that a source exists and that the first row of a file gives a problem.
-
-    Raises:
-        DataError: The check fails. For a file that a preset uses, the text has the command that makes it.
-    """
-    source = settings.source
-    if source in GENERATED:
-        load_run_problems(settings.model_copy(update={"max_problems": 1}))
+def _problems(settings: DataSettings) -> Iterator[Problem]:
+    """The problems of a generated task or a file; none for another source, which takes `datasets` to read."""
+    if settings.source in GENERATED:
+        yield from load_run_problems(settings).problems
         return
+    _check_exists(settings.source)
+    if settings.source.endswith(FILE_SUFFIXES):
+        items = (item for _, item in ProblemReader(settings.source, settings) if isinstance(item, Problem))
+        yield from islice(items, settings.max_problems)
+
+
+def _check_evaluation_data(config: RunConfig) -> None:
+    for source in config.evaluate.sources:
+        data = evaluation_data(config.data, source)
+        for _ in islice(_problems(data.model_copy(update={"max_problems": 1})), 1):
+            pass
+
+
+def _check_exists(source: str) -> None:
     try:
         check_source(source)
     except DataError as error:
         raise DataError(_with_hint(error, source)) from None
-    if source.endswith(FILE_SUFFIXES):
-        for _ in islice(ProblemReader(source, settings), 1):
-            pass
+
+
+def _check_name(config: RunConfig) -> None:
+    if config.records.name is not None:
+        from gar.records.folders import check_name  # with pyarrow
+
+        check_name(config.records.folder, config.records.name)
+
+
+def _check_model(config: RunConfig) -> None:
+    model, length = config.model, config.trl.get("max_completion_length")
+    try:
+        check_model_name(model.path, model.revision)
+    except ModelError as error:
+        raise ModelError(_with_hint(error, model.path)) from None
+    context = context_before_loading(model.path, model.revision)
+    if context is not None and length is not None and length >= context:
+        raise ConfigError(
+            f"trl.max_completion_length is {length}, but the context of {model.path} is {context} tokens, prompt "
+            "included. Lower it."
+        )
+
+
+_GROUPED = frozenset(get_args(MethodName)) - {"sft"}
+"""Methods of this package that sample groups of responses."""
+
+_CHECKS: tuple[Callable[[RunConfig], None], ...] = (
+    lambda config: check_packages(config.trl),
+    _check_adapter,
+    _check_ks,
+    _check_groups,
+    _check_training_data,
+    _check_evaluation_data,
+    _check_name,
+    _check_model,
+)
 
 
 def _with_hint(error: GarError, name: str) -> str:

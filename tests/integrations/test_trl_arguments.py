@@ -72,6 +72,12 @@ def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
     assert grpo_arguments(other, tmp_path).max_completion_length == GRPOConfig.max_completion_length
 
 
+def test_fp16_needs_an_accelerator(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    with pytest.raises(ConfigError, match=r"^trl\.fp16 needs an accelerator, and this machine has none\. Leave it out"):
+        from_command_line(tmp_path, "grpo", fp16=True)
+
+
 def test_methods_without_fields_keep_the_losses_default_of_their_way(tmp_path: Path):
     assert from_command_line(tmp_path, "gar-grpo").loss_type == DEFAULTS["loss_type"] == "grpo"
     assert from_python(tmp_path, "gar-grpo").loss_type == GRPOConfig(output_dir=str(tmp_path), **CPU).loss_type

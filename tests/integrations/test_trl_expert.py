@@ -145,7 +145,7 @@ def test_methods_that_train_on_experts_refuse_what_they_cannot_do(make_trainer: 
     with pytest.raises(ConfigError, match="luffy compares responses with an expert solution, which only the verifier"):
         make_trainer(method="luffy", reward_funcs=[lambda prompts, **_: [0.0] * len(prompts)])
     bare = [replace(problem, anchors=()) for problem in load_arithmetic("train")[:8]]
-    with pytest.raises(DataError, match="chord trains on expert solutions, and none of the 8 problems has one"):
+    with pytest.raises(DataError, match="chord needs expert solutions, and none of the 8 problems has one"):
         make_trainer(method="chord", problems=bare)
 
 

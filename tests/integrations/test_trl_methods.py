@@ -396,7 +396,7 @@ def test_hidden_cosine_is_gar_with_hidden_states(make_trainer: TrainerFactory):
 
 def test_a_method_that_needs_anchors_is_refused_without_any(make_trainer: TrainerFactory):
     bare = [Problem(id=p.id, prompt=p.prompt, answer=p.answer) for p in load_arithmetic("train")[:4]]
-    with pytest.raises(DataError, match=r"length compares responses with expert solutions, and none of the 4 problems"):
+    with pytest.raises(DataError, match=r"length needs expert solutions, and none of the 4 problems"):
         make_trainer(method="length", problems=bare)
     make_trainer(method="g2rl", problems=bare)
 

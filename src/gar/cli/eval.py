@@ -115,7 +115,24 @@ def _generate(job: GenerateJob) -> None:
 
 
 def _run(job: _RunArguments) -> int:
+    _check_ks(job)
     return _score_folders(_generated(job), job.score)
+
+
+def _check_ks(job: _RunArguments) -> None:
+    """Compare --ks with the samples of each benchmark, where their number is known before it is read."""
+    from gar.evaluation.benchmarks.load import find_benchmark
+
+    most = max(job.score.ks, default=1)
+    for benchmark in map(find_benchmark, job.specs):
+        if job.samples is None and benchmark is None:
+            continue  # the samples of a file depend on its size
+        size = benchmark.num_problems if benchmark else 0
+        number = job.num_samples(min(size, job.limit or size))
+        if most > number:
+            raise ConfigError(
+                f"pass@{most} needs at least {most} samples per problem, got {number}. Raise --samples, or lower --ks."
+            )
 
 
 def _score(settings: _ScoreArguments) -> int:

@@ -46,6 +46,8 @@ def main(arguments: list[str]) -> int:
         raise ConfigError("either --out FILE.html, to write the page, or --serve, to follow the runs in a browser")
     if settings.serve:
         return _serve(settings)
+    if settings.out is not None and not settings.out.parent.is_dir():
+        raise ConfigError(f"{settings.out.parent}: no such folder to write {settings.out.name} into. Make it first.")
     from gar.report.build import write_report
 
     if settings.token_shares:

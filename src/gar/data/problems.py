@@ -195,6 +195,14 @@ def no_problems(source: str, layout: Layout | None, reasons: Counter[str]) -> Da
     )
 
 
+def no_expert_solutions(method: str, num_problems: int) -> DataError:
+    """The error for problems without any expert solution under a method that needs them."""
+    return DataError(
+        f"{method} needs expert solutions, and none of the {num_problems:,} problems has one. Name their column with "
+        "--data.anchor_fields, or train with grpo."
+    )
+
+
 def _drop_notes(dropped: list[Dropped], num_rows: int) -> list[str]:
     first = {item.reason: item.place for item in reversed(dropped)}
     counts = Counter(item.reason for item in dropped)

@@ -1,9 +1,11 @@
 """Check that a model exists before anything is loaded: transformers would retry for minutes."""
 
+import json
 import os
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gar.errors import ModelError, did_you_mean, first_line
 from gar.models.sources import FETCHED_MODELS, model_source
@@ -68,6 +70,24 @@ def _check_hub(name: str, revision: str | None) -> None:
         raise ModelError(
             f"no model '{name}' on this machine, and the Hub cannot be reached ({first_line(error)}).{_nearest(name)}"
         ) from error
+
+
+def context_before_loading(name: str, revision: str | None = None) -> int | None:
+    """Context length of a model in tokens, from its config.json on this machine; None where that does not say."""
+    source = model_source(name)
+    file: Any = Path(source.path) / "config.json"
+    if not Path(source.path).is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        file = try_to_load_from_cache(name, "config.json", revision=revision)
+    if source.gguf_file is not None or not isinstance(file, (str, Path)) or not Path(file).is_file():
+        return None
+    try:
+        config = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError:
+        return None  # transformers explains it
+    length = config.get("text_config", config).get("max_position_embeddings")
+    return length if isinstance(length, int) else None
 
 
 def _nearest(name: str) -> str:

@@ -43,6 +43,8 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
         args = kind(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"trl.{kind.__name__} refuses these settings: {error}") from error
+    if args.fp16 and not torch.accelerator.is_available():
+        raise ConfigError("trl.fp16 needs an accelerator, and this machine has none. Leave it out.")
     args = with_method(args, method, chosen=config.trl)
     resolve_signal(method, config.signal)
     divides = getattr(args, "scale_rewards", "group") != "none"  # SDFTConfig has no such field

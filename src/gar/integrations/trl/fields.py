@@ -7,12 +7,13 @@ these tables with the installed TRL.
 import ast
 import importlib.util
 import operator
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, did_you_mean, install_command
+from gar.errors import ConfigError, DataError, did_you_mean, install_command
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
@@ -75,6 +76,13 @@ LIMITS: Mapping[str, tuple[tuple[str, float], ...]] = {
 }  # fmt: skip
 """Bounds of numbers that TRL or torch refuse late, or not at all."""
 
+PACKAGES = {
+    "use_vllm": ("vllm", "trl[vllm]"),
+    "deepspeed": ("deepspeed", "deepspeed"),
+    "use_liger_kernel": ("liger_kernel", "liger-kernel"),
+}
+"""Fields that need a package where they are set: its module, and what to install."""
+
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
@@ -111,12 +119,44 @@ def check_packages(values: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: Names the field, the package, and how to install it.
     """
-    wanted = {f"trl.report_to {name}": REPORTERS[name] for name in _reporters(values) if REPORTERS[name]}
-    wanted |= {"trl.use_vllm": ("vllm",)} if values.get("use_vllm") else {}
-    for setting, packages in wanted.items():
-        if all(importlib.util.find_spec(package) is None for package in packages):
-            install = install_command("trl[vllm]" if packages[0] == "vllm" else packages[0])
-            raise ConfigError(f"{setting} needs the package {packages[0]}, which is not installed: {install}")
+    wanted = [
+        (f"trl.report_to {name}", REPORTERS[name], REPORTERS[name][0]) for name in _reporters(values) if REPORTERS[name]
+    ]
+    wanted += [(f"trl.{name}", (module,), needed) for name, (module, needed) in PACKAGES.items() if values.get(name)]
+    for setting, modules, needed in wanted:
+        if all(importlib.util.find_spec(module) is None for module in modules):
+            install = install_command(needed)
+            raise ConfigError(f"{setting} needs the package {modules[0]}, which is not installed: {install}")
+
+
+def batch_of(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Responses of one generation, in all processes of the launcher, and of one group."""
+
+    def number(name: str) -> int:
+        return values.get(name) or int(default_of(name))
+
+    passes = values.get("steps_per_generation") or number("gradient_accumulation_steps")
+    size = number("per_device_train_batch_size") * passes * int(os.environ.get("WORLD_SIZE", 1))
+    return values.get("generation_batch_size") or size, number("num_generations")
+
+
+def check_num_problems(size: int, group: int, num_problems: int) -> None:
+    """Check that there are as many problems as a batch has groups.
+
+    Args:
+        size: Responses of one generation.
+        group: Responses per problem.
+        num_problems: Problems in all.
+
+    Raises:
+        DataError: Says how many there must be.
+    """
+    if num_problems < size // group:
+        raise DataError(
+            f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
+            f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
+            "steps_per_generation or gradient_accumulation_steps."
+        )
 
 
 def unread_fields(values: Mapping[str, Any], method: str) -> list[str]:
@@ -152,14 +192,29 @@ def _fields(method: str = "") -> dict[str, tuple[str, str]]:
         ("trl", "trainer/base_config.py", "_BaseConfig"),
         ("trl", *TRAINERS.get(method, ("trainer/grpo_config.py", "GRPOConfig"))),
     ):
-        spec = importlib.util.find_spec(package)
-        path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
-        if not path.is_file():
+        classes = _classes(package, file)
+        if not classes:
             return {}
-        classes = [node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.ClassDef)]
-        for field, kind, default in (item for node in classes if node.name == name for item in _annotations(node)):
-            fields[field] = kind, default
+        fields |= {field: (kind, default) for field, kind, default in _annotations(classes[name])}
     return fields
+
+
+@cache
+def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
+    """The classes of a source file of a package; none where there is no such file."""
+    spec = importlib.util.find_spec(package)
+    path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
+    nodes = ast.parse(path.read_bytes()).body if path.is_file() else []
+    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+
+def _choices(name: str) -> tuple[Any, ...]:
+    """The words that a field may hold; empty for any."""
+    optimizers = _classes("transformers", "training_args.py").get("OptimizerNames") if name == "optim" else None
+    if optimizers is None:
+        return CHOICES.get(name, ())
+    words = [item.value for item in optimizers.body if isinstance(item, ast.Assign)]
+    return tuple(word.value for word in words if isinstance(word, ast.Constant))
 
 
 def _unknown(name: str, method: str, types: Mapping[str, str]) -> str:
@@ -197,7 +252,7 @@ def _check_type(name: str, value: Any, annotation: str) -> None:
 
 
 def _check_value(name: str, value: Any) -> None:
-    choices = CHOICES.get(name)
+    choices = _choices(name)
     if choices and value not in choices:
         words = [choice for choice in choices if isinstance(choice, str)]
         hint = did_you_mean(str(value), words)

@@ -5,7 +5,9 @@ from typing import Any, get_args
 
 from transformers import ProcessorMixin
 
-from gar.errors import ConfigError, DataError
+from gar.data.problems import no_expert_solutions
+from gar.errors import ConfigError
+from gar.integrations.trl.fields import check_num_problems
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
 from gar.settings import LossSettings
@@ -107,34 +109,16 @@ def _check_k2(args: Any) -> None:
 
 
 def check_batch(args: Any, problems: Sequence[Problem]) -> None:
-    """Refuse fewer problems than a batch has groups.
-
-    Raises:
-        DataError: Says how many there must be.
-    """
-    num_prompts = args.generation_batch_size // args.num_generations
-    if len(problems) < num_prompts:
-        raise DataError(
-            f"a batch of {args.generation_batch_size} responses in groups of {args.num_generations} asks for "
-            f"{num_prompts} problems, got {len(problems)} in all: TRL would train for no step. Lower "
-            "trl.per_device_train_batch_size, steps_per_generation or gradient_accumulation_steps."
-        )
+    """`check_num_problems` for TRL's arguments."""
+    check_num_problems(args.generation_batch_size, args.num_generations, len(problems))
 
 
 def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
     check_batch(args, problems)
     if any(problem.anchors for problem in problems):
         return
-    if method.alignment is not None:
-        raise DataError(
-            f"{method.name} compares responses with expert solutions, and none of the {len(problems)} problems has "
-            "one. Name their column with --data.anchor_fields, or train with grpo."
-        )
-    if method.trains_on_experts:
-        raise DataError(
-            f"{method.name} trains on expert solutions, and none of the {len(problems)} problems has one. Name their "
-            "column with --data.anchor_fields, or train with grpo."
-        )
+    if method.alignment is not None or method.trains_on_experts:
+        raise no_expert_solutions(method.name, len(problems))
 
 
 def _check_expert(args: Any, method: Method) -> None:

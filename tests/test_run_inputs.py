@@ -16,6 +16,7 @@ from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.records import RunFolder
 from gar.run_inputs import RunInputs
+from gar.settings import PreflightSettings
 from tests.files import write_jsonl
 
 
@@ -78,7 +79,7 @@ def test_policy_is_sampled_on_the_device_that_trains_it(monkeypatch):
     monkeypatch.setattr(run_inputs, "render", lambda *_, **__: "")
     inputs._arguments = SimpleNamespace(device=torch.device("meta"), temperature=1.0, top_p=1.0)
     monkeypatch.setattr(run_inputs, "sampling_of", lambda _: {})
-    monkeypatch.setitem(vars(inputs), "config", config.model_copy(update={"preflight": SimpleNamespace(mode="warn")}))
+    monkeypatch.setitem(vars(inputs), "config", config.model_copy(update={"preflight": PreflightSettings(mode="warn")}))
     with inputs.verifier:
         inputs.run_preflight()
         inputs.evaluation_metrics()

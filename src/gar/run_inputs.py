@@ -34,6 +34,9 @@ from gar.verify import Verifier
 
 Say = Callable[[Any], None]
 
+_LARGE_ON_CPU = 50_000_000
+"""Parameters from which sampling on a CPU takes minutes."""
+
 
 class RunInputs:
     """The inputs of one run.
@@ -84,12 +87,19 @@ class RunInputs:
         Raises:
             PreflightError: The rollouts carry no signal, and `preflight.mode` is "stop".
         """
+        model, settings = self._policy_on_device(), self.config.preflight
+        if model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU:
+            settings = settings.on_cpu()
+        self.say(
+            f"Preflight: {settings.num_problems} problems, {settings.num_samples} responses each, of up to "
+            f"{self._max_new_tokens} tokens ..."
+        )
         report = preflight(
-            self._policy_on_device(),
+            model,
             self.tokenizer,
             self.problems,
             self.verifier,
-            self.config.preflight,
+            settings,
             Sampling(
                 max_new_tokens=self._max_new_tokens,
                 temperature=self._arguments.temperature,

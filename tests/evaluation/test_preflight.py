@@ -260,7 +260,7 @@ def test_render_shows_fractions_and_findings(make_policy, tokenizer, problems, v
     assert "Preflight: 3 problems, 2 responses each" in text
     assert "groups all wrong │ 100 % │" in text
     assert "verification: wrong │ 100 % │" in text
-    assert "STOP: no response of 6 is correct. The problems are too hard" in text
+    assert "WARN: no response of 6 is correct. The problems are too hard" in text
     assert "For example problem '[red]0', gold '7': '<think> work </think> <answer> 3 </answer>'" in text
 
 

@@ -309,3 +309,13 @@ def test_generate_responses_ignores_unset_generation_settings_of_the_checkpoint(
         eos_token_id=tokenizer.eos_token_id, suppress_tokens=[4, 5, 6], forced_eos_token_id=1, no_repeat_ngram_size=1
     )
     assert sample(model, tokenizer, prompt_ids) == expected
+
+
+@pytest.mark.parametrize(("label", "rank", "lines"), [("preflight", "0", 1), ("preflight", "1", 0), (None, "0", 0)])
+def test_generate_responses_estimates_once_what_is_left_without_a_terminal(
+    model, tokenizer, prompt_ids, monkeypatch, capsys, label, rank, lines
+):
+    monkeypatch.setattr(generate, "ESTIMATE_SECONDS", 0.0)
+    monkeypatch.setenv("RANK", rank)
+    sample(model, tokenizer, prompt_ids, progress=label)
+    assert capsys.readouterr().err == "gar: preflight: at most 0 more minutes\n" * lines

@@ -125,7 +125,7 @@ def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
 
     Args:
         report: The report.
-        with_stops: Include the findings that stop the run; the error of `raise_if_stop` has them too.
+        with_stops: Include the findings that would stop the run, as warnings: the error of `raise_if_stop` has them.
     """
     table = Table(
         title=f"Preflight: {len(report.facts.groups)} problems, {report.facts.groups[0].num_samples} responses each"
@@ -137,7 +137,7 @@ def render(report: PreflightReport, *, with_stops: bool = True) -> Lines:
     for label, fraction in rows:
         table.add_row(label, percent(fraction))
     lines = [
-        Text(f"{finding.severity.upper()}: {finding}", style="bold red" if finding.severity == "stop" else "yellow")
+        Text(f"WARN: {finding}", style="bold red" if finding.severity == "stop" else "yellow")
         for finding in report.shown
         if with_stops or finding.severity != "stop"
     ]

@@ -4,10 +4,13 @@ Plain sampling with temperature and top-p. The checkpoint's `generation_config` 
 ignored, except for its end tokens: responses are sampled as in training.
 """
 
+import os
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +23,7 @@ from gar.spans import context_of, special_ids, without_trailing_special
 from gar.types import Prompt, Tags
 
 PROGRESS_DELAY_SECONDS = 2.0
+ESTIMATE_SECONDS = 20.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +105,8 @@ def generate_responses(
         tags: Markers that stay in the text even where they are special tokens.
         generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
             those above.
-        progress: Label of a progress bar, shown on a terminal after 2 seconds. None shows no bar.
+        progress: Label of a progress bar on a terminal, after 2 seconds. Elsewhere one line on stderr estimates after
+            20 seconds how long it takes at most. None shows nothing.
 
     Returns:
         For each prompt, in the order given, `num_samples` responses.
@@ -135,21 +140,54 @@ def generate_responses(
     longest_first = sorted(range(len(prompt_ids)), key=lambda i: -len(prompt_ids[i]))
     rows = [i for i in longest_first for _ in range(num_samples)]
     responses: list[list[Response]] = [[] for _ in prompt_ids]
-    bar = tqdm(
-        total=len(rows),
-        desc=progress,
-        unit="response",
-        delay=PROGRESS_DELAY_SECONDS,
-        disable=None if progress else True,  # None: silent unless stderr is a terminal
-    )
-    with bar, generation_state(model, config, seed):
-        for start in range(0, len(rows), batch_size):
-            batch = rows[start : start + batch_size]
-            written = _generate_batch(model, [prompt_ids[i] for i in batch], config)
+    batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+    with _Progress(progress, len(batches), max_new_tokens) as shown, generation_state(model, config, seed):
+        for batch in batches:
+            written = _generate_batch(model, [prompt_ids[i] for i in batch], config, shown)
             for i, ids in zip(batch, written.tolist(), strict=True):
                 responses[i].append(_response(ids, tokenizer, end_ids, stripped))
-            bar.update(len(batch))
+            shown.end_batch()
     return responses
+
+
+class _Progress(LogitsProcessor):
+    """Counts the tokens of batches: a bar on a terminal; elsewhere one line on stderr about what is left at most."""
+
+    def __init__(self, label: str | None, num_batches: int, max_new_tokens: int) -> None:
+        self._label, self._max_new_tokens, self._total = label, max_new_tokens, num_batches * max_new_tokens
+        self._done = 0
+        self._start = time.perf_counter()
+        self._bar = tqdm(
+            total=self._total,
+            desc=label,
+            unit="token",
+            delay=PROGRESS_DELAY_SECONDS,
+            disable=None if label else True,  # None: silent unless stderr is a terminal
+        )
+        self._silent = not (label and self._bar.disable and os.environ.get("RANK", "0") == "0")
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self._advance(self._done + 1)
+        seconds = time.perf_counter() - self._start
+        if not self._silent and seconds > ESTIMATE_SECONDS:
+            self._silent = True
+            left = seconds / self._done * (self._total - self._done)
+            print(f"gar: {self._label}: at most {left / 60:.0f} more minutes", file=sys.stderr, flush=True)
+        return scores
+
+    def end_batch(self) -> None:
+        """Count the tokens that a batch did not need."""
+        self._advance(-(-self._done // self._max_new_tokens) * self._max_new_tokens)
+
+    def _advance(self, done: int) -> None:
+        self._bar.update(done - self._done)
+        self._done = done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | None) -> list[int]:
@@ -220,7 +258,9 @@ def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int
                 module.training = True
 
 
-def _generate_batch(model: PreTrainedModel, prompts: Sequence[Sequence[int]], config: GenerationConfig) -> Tensor:
+def _generate_batch(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], config: GenerationConfig, progress: _Progress
+) -> Tensor:
     """The new tokens after each prompt, [prompts, new tokens], padded on the right."""
     rows = [torch.tensor(ids) for ids in prompts]
     pad = cast(int, config.pad_token_id)
@@ -231,7 +271,7 @@ def _generate_batch(model: PreTrainedModel, prompts: Sequence[Sequence[int]], co
             input_ids=input_ids.to(model.device),
             attention_mask=mask.to(model.device),
             generation_config=config,
-            logits_processor=LogitsProcessorList([_RefuseNan()]),
+            logits_processor=LogitsProcessorList([_RefuseNan(), progress]),
         )
     except torch.OutOfMemoryError as error:
         error.add_note(

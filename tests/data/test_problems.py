@@ -1,11 +1,13 @@
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
 from gar.data.layouts import Dropped
-from gar.data.problems import ProblemReader, SourceOptions, load_problems, prompt_hash
+from gar.data.problems import ProblemReader, SourceOptions, load_problems, problems_of, prompt_hash
 from gar.errors import DataError
 from gar.types import Anchor, Problem
 from tests.files import write_jsonl
@@ -23,6 +25,38 @@ def test_load_problems_keeps_order_ids_and_anchors(write_rows):
         Problem(id="n-2", prompt="2+1=", answer="3", anchors=(Anchor(text="add 2"),), source="rows"),
     ]
     assert (loaded.layout, loaded.dropped, loaded.notes, loaded.num_without_anchor) == ("gar", [], [], 0)
+
+
+def test_loaded_problems_are_iterated_like_a_list(write_rows):
+    loaded = load_problems(write_rows(ours(1), ours(2)))
+    assert ([*loaded], len(loaded), loaded[1]) == (loaded.problems, 2, loaded.problems[1])
+
+
+@pytest.mark.parametrize(
+    "kind", [list, Dataset.from_list, lambda rows: load_problems(write_jsonl(Path("r.jsonl"), rows))]
+)
+def test_problems_of_rows_are_those_of_a_file(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = problems_of(kind([ours(1, source="s"), ours(2, source="s")]))
+    assert found == [
+        Problem(id="n-1", prompt="1+1=", answer="2", anchors=(Anchor(text="add 1"),), source="s"),
+        Problem(id="n-2", prompt="2+1=", answer="3", anchors=(Anchor(text="add 2"),), source="s"),
+    ]
+    assert problems_of(found) == found
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["3+4="], r"problem 1 is str, expected a gar\.types\.Problem or a row with the columns prompt, answer and "),
+        ([{"prompt": "3+4=", "gold": "7"}], "the rows: no column 'answer'"),
+        ([ours(1), ours(2, answer="")], r"row 2: the answer is empty\. Leave out such rows\."),
+        ([ours(1), ours(1)], "row 2: the problem id 'n-1' was already used at row 1"),
+    ],
+)
+def test_problems_of_names_the_row_that_is_wrong(rows, message):
+    with pytest.raises(DataError, match=message):
+        problems_of(rows)
 
 
 def test_load_problems_makes_ids_from_the_line_where_there_are_none(write_rows):

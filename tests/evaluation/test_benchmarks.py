@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub.errors import HfHubHTTPError
 
 from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks import BENCHMARKS, load_benchmark, load_shots
@@ -182,3 +183,12 @@ def test_the_table_of_the_docs_names_every_set_and_its_source():
             row = table[benchmark.name]
             assert benchmark.hub_id in row
             assert f"| {benchmark.num_problems:,} |" in row
+
+
+def test_a_benchmark_without_a_network_gets_one_error(monkeypatch):
+    def no_network(*_, **__):
+        raise HfHubHTTPError.__bases__[0]("Connection refused")  # of the HTTP library, and no OSError
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
+    with pytest.raises(DataError, match="Without a network here"):
+        load_benchmark("gsm8k")

@@ -449,6 +449,16 @@ def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFact
     refusal(make_trainer, "unknown method 'gra-grpo'.*gar-grpo", method="gra-grpo")
 
 
+def test_trainer_takes_rows_of_a_data_set(make_trainer: TrainerFactory):
+    problems = load_arithmetic("train")[:64]
+    rows = [
+        {"id": p.id, "prompt": p.prompt, "answer": p.answer, "expert_solution": p.anchors[0].text} for p in problems
+    ]
+    trainer, _ = make_trainer(problems=Dataset.from_list(rows), eval_problems=rows[:8])
+    for i, problem in enumerate([*problems, *problems[:8]]):
+        assert dataclasses.replace(trainer._problems[i], source=problem.source) == problem
+
+
 def test_trainer_refuses_no_problems(make_trainer: TrainerFactory, verifier):
     trainer, _ = make_trainer()
     with pytest.raises(DataError, match="nothing to train or evaluate on"):

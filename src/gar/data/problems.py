@@ -8,8 +8,9 @@ anchor is legal: its responses earn no bonus.
 import difflib
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, overload
 
 from tqdm import tqdm
 
@@ -41,8 +42,8 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LoadedProblems:
-    """The problems of a source. `notes` says in words what was dropped and what lacks an anchor.
+class LoadedProblems(Sequence[Problem]):
+    """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor.
 
     Example: LoadedProblems(problems=[...], dropped=[Dropped(place="a.jsonl:7", reason="the answer is empty")],
         layout="gar", notes=["anchors.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])
@@ -52,6 +53,18 @@ class LoadedProblems:
     dropped: list[Dropped]
     layout: str
     notes: list[str]
+
+    @overload
+    def __getitem__(self, index: int) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Problem]: ...
+    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
+        """A problem, or a list of them."""
+        return self.problems[index]
+
+    def __len__(self) -> int:
+        """Number of problems."""
+        return len(self.problems)
 
     @property
     def num_without_anchor(self) -> int:
@@ -174,6 +187,40 @@ def load_problems(
     return LoadedProblems(
         problems=problems, dropped=dropped, layout=reader.layout.name if reader.layout else "", notes=notes
     )
+
+
+def problems_of(rows: Iterable[Problem | Mapping[str, Any]]) -> list[Problem]:
+    """Problems from what a Python user has: problems, dicts, or a `datasets.Dataset`.
+
+    Args:
+        rows: Problems, or rows in one of the layouts of `gar.data.layouts`, for example with the columns prompt,
+            answer and expert_solution. All of one kind.
+
+    Raises:
+        DataError: Anything else; columns are missing; a row gives no problem; an id is used twice.
+    """
+    problems: list[Problem] = []
+    places: dict[str, str] = {}
+    layout: Layout | None = None
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, Problem):
+            problems.append(row)
+            continue
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"problem {number} is {type(row).__name__}, expected a gar.types.Problem or a row with the columns "
+                "prompt, answer and expert_solution. For a file: gar.data.problems.load_problems(PATH)."
+            )
+        place, row = f"row {number}", dict(row)
+        layout = layout or choose_layout(row, source="the rows")
+        item = read_problem(row, layout, place=place, default_id=place, default_source="")
+        if isinstance(item, Dropped):
+            raise DataError(f"{item.place}: {item.reason}. Leave out such rows.")
+        if item.id in places:
+            raise duplicate_id(item.id, place, places[item.id])
+        places[item.id] = place
+        problems.append(item)
+    return problems
 
 
 def duplicate_id(problem_id: str, place: str, first_place: str) -> DataError:

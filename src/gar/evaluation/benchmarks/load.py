@@ -223,7 +223,8 @@ def _commit(hub_id: str, revision: str | None) -> str | None:
 
     try:
         return HfApi().dataset_info(hub_id, revision=revision).sha
-    except (HfHubHTTPError, OSError, ValueError):
+    # OSError, and the base of the HTTP library's errors.
+    except (*HfHubHTTPError.__bases__, ValueError):  # pyright: ignore[reportGeneralTypeIssues]
         return None  # the load itself will fail with a better message
 
 

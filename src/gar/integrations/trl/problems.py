@@ -1,10 +1,11 @@
 """TRL trains and evaluates on rows, GAR grades problems: which problem a row stands for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from datasets import Dataset
 
+from gar.data.problems import problems_of
 from gar.errors import ConfigError, DataError
 from gar.types import Message, Problem, Prompt
 
@@ -20,19 +21,20 @@ class ProblemRows:
         self._problems: list[Problem] = []
         self.training = self.add(problems)
 
-    def add(self, problems: Sequence[Problem]) -> Dataset:
+    def add(self, problems: Iterable[Problem | Mapping[str, Any]]) -> Dataset:
         """A data set of further problems, which get the next numbers.
 
         Raises:
-            DataError: There are none.
+            DataError: There are none; or as `problems_of`.
         """
+        problems = problems_of(problems)
         if not problems:
             raise DataError("a set of problems is empty: there is nothing to train or evaluate on")
         first = len(self._problems)
         self._problems += problems
         return Dataset.from_list([{"prompt": p.prompt, "problem_index": first + i} for i, p in enumerate(problems)])
 
-    def evaluation(self, problems: Sequence[Problem] | Mapping[str, Sequence[Problem]], dataset: Any) -> Any:
+    def evaluation(self, problems: Any, dataset: Any) -> Any:
         """What TRL evaluates on: data sets of these problems, one or several by name, or else the given data set.
 
         Raises:

@@ -8,7 +8,7 @@ The methods overridden here begin with an underscore and carry no promise: `test
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from gar.core import unit_rows
-from gar.data.problems import prompt_text
+from gar.data.problems import problems_of, prompt_text
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
@@ -56,7 +56,8 @@ class GARTrainer(ResumableTrainer):
 
     Args:
         model: A causal LM, or a Hub id or folder.
-        problems: What to train on. Responses to one problem form a group.
+        problems: What to train on, or rows of it (`gar.data.problems.problems_of`), for example a `datasets.Dataset`
+            with the columns prompt, answer and expert_solution. Responses to one problem form a group.
         verifier: Judges responses, for example `gar.verify.Verifier()`.
         args: TRL's own configuration; every field works as in TRL unless refused with a reason. Fields that belong to
             the method (`Method.trl`) take its values. The others keep TRL's own defaults, not those of `gar train`
@@ -87,7 +88,7 @@ class GARTrainer(ResumableTrainer):
         self,
         model: Any,
         *,
-        problems: Sequence[Problem],
+        problems: Iterable[Problem | Mapping[str, Any]],
         verifier: ResponseVerifier,
         args: GRPOConfig,
         processing_class: Any,
@@ -99,9 +100,10 @@ class GARTrainer(ResumableTrainer):
         judge: JudgeSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
         reward_funcs: Sequence[Callable[..., Any]] = (),
-        eval_problems: Sequence[Problem] | Mapping[str, Sequence[Problem]] = (),
+        eval_problems: Iterable[Problem | Mapping[str, Any]] | Mapping[str, Iterable[Problem]] = (),
         **kwargs: Any,
     ):
+        problems = problems_of(problems)
         self._problems = ProblemRows(problems)
         evaluation = self._problems.evaluation(eval_problems, kwargs.pop("eval_dataset", None))
         self._verifier, self._on_rollouts, self._loss = verifier, on_rollouts, loss or LossSettings()

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from gar.before_loading import check_before_loading
+from gar.before_loading import EXPERT_METHODS, check_before_loading
 from gar.config import make_config, read_preset
 from gar.errors import GarError
 from gar.integrations.trl.fields import unread_fields
 from gar.methods import METHODS
-from gar.settings import EXPERT_METHODS
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 

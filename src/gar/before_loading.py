@@ -14,7 +14,7 @@ from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
 from gar.errors import ConfigError, DataError, GarError, ModelError, install_command
 from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, check_packages
 from gar.models.hub import check_model_name, context_before_loading
-from gar.settings import EXPERT_METHODS, DataSettings, MethodName
+from gar.settings import DataSettings, MethodName
 from gar.types import Problem
 
 
@@ -114,6 +114,13 @@ def _check_model(config: RunConfig) -> None:
             "included. Lower it."
         )
 
+
+EXPERT_METHODS = frozenset({
+    "gar-grpo", "gar-reinforce-pp", "gar-token",
+    "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
+    "sft", "sft-grpo", "luffy", "chord",
+})  # fmt: skip
+"""Methods that can do nothing without expert solutions, known before torch is imported."""
 
 _GROUPED = frozenset(get_args(MethodName)) - {"sft"}
 """Methods of this package that sample groups of responses."""

@@ -27,7 +27,7 @@ from gar.records.files import json_text
 from gar.records.samples import write_samples
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
-from gar.settings import DataSettings
+from gar.settings import DataSettings, PreflightSettings
 from gar.spans import SequenceReader
 from gar.types import Problem
 from gar.verify import Verifier
@@ -89,7 +89,7 @@ class RunInputs:
         """
         model, settings = self._policy_on_device(), self.config.preflight
         if model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU:
-            settings = settings.on_cpu()
+            settings = _fewer(settings)
         self.say(
             f"Preflight: {settings.num_problems} problems, {settings.num_samples} responses each, of up to "
             f"{self._max_new_tokens} tokens ..."
@@ -210,6 +210,13 @@ class RunInputs:
         self.problems = usable.problems
         if str(usable):
             self.say(f"[yellow]{escape(str(usable))}[/]")
+
+
+def _fewer(settings: PreflightSettings) -> PreflightSettings:
+    """A quarter of the responses, unless their number was chosen."""
+    if (settings.num_problems, settings.num_samples) != (16, 8):
+        return settings
+    return settings.model_copy(update={"num_problems": 8, "num_samples": 4})
 
 
 def _problems_hash(problems: Sequence[Problem]) -> str:

@@ -18,13 +18,6 @@ MethodName = Literal[
     "sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo",
 ]  # fmt: skip
 
-EXPERT_METHODS = frozenset({
-    "gar-grpo", "gar-reinforce-pp", "gar-token",
-    "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
-    "sft", "sft-grpo", "luffy", "chord",
-})  # fmt: skip
-"""Those that can do nothing without expert solutions, known before torch is imported."""
-
 EMBEDDED_TASKS = ("arithmetic", "which-way", "whose-voice")
 """Tasks inside the package, as `data.source` names them. "embedded:which-way" is the model for that task."""
 
@@ -373,8 +366,7 @@ class EvaluateSettings(Settings):
 
 
 class PreflightSettings(Settings):
-    """Checks a few rollouts before the first step. By default 16 problems with 8 responses each; 8 with 4 for a model
-    of over 50 million parameters on a CPU."""
+    """Checks a few rollouts before the first step."""
 
     mode: Literal["stop", "warn", "off"] = "stop"
     """What to do if no response is correct, most are cut off, or nothing can be parsed."""
@@ -382,12 +374,6 @@ class PreflightSettings(Settings):
     """Problems to check, drawn with the seed."""
     num_samples: Annotated[int, Field(ge=2)] = 8
     """Responses per problem."""
-
-    def on_cpu(self) -> Self:
-        """For a model of over 50 million parameters on a CPU: a quarter of the responses, if both are the defaults."""
-        if (self.num_problems, self.num_samples) != (16, 8):
-            return self
-        return self.model_copy(update={"num_problems": 8, "num_samples": 4})
 
 
 class WatchdogSettings(Settings):

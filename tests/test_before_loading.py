@@ -118,10 +118,6 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
     ("path", "command"),
     [
         ("runs/warm-start", "python examples/warm_start.py --out runs/warm-start"),
-        (
-            "runs/warm-start-reduction",
-            "python examples/warm_start.py --examples 1600 --other-method reduction --out runs/warm-start-reduction",
-        ),
     ],
 )
 def test_check_before_loading_tells_how_a_warm_start_is_made(tmp_path, monkeypatch, path, command):

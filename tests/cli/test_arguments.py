@@ -63,6 +63,11 @@ def test_a_flag_without_a_section_is_never_guessed(flag, found):
     assert str(caught.value) == f"unknown flag {name}.{found} gar train --help-all shows every setting."
 
 
+def test_a_section_is_followed_by_a_dot():
+    with pytest.raises(UsageError, match=r"^unknown flag --data_source\. Did you mean --data\.source\?$"):
+        in_full(["--data-source", "x.jsonl"])
+
+
 def test_a_command_that_lacks_an_argument_ends_with_2(capsys):
     assert main(["report"]) == 2
     assert capsys.readouterr().err == "gar report: name a run folder, or a folder of them, for example runs/NAME.\n"

@@ -86,6 +86,8 @@ def _check_name(name: str) -> None:
 
     settings = [setting for setting, _ in leaves(RunConfig().model_dump())]
     settings += [f"trl.{field}" for field in all_fields()]
+    if joined := [setting for setting in settings if setting.replace(".", "_") == name]:
+        raise UsageError(f"unknown flag --{name}. Did you mean --{joined[0]}?")
     last_parts = [setting.rpartition(".")[2] for setting in settings]
     near = name if name in last_parts else next(iter(difflib.get_close_matches(name, last_parts, n=1, cutoff=0.8)), "")
     found = [f"--{setting}" for setting, last in zip(settings, last_parts, strict=True) if last == near]

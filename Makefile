@@ -8,11 +8,13 @@ export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help install demo test test-engines test-faults test-all docs lint types imports format clean
+.PHONY: help install install-dev demo test test-install test-slow test-engines test-faults test-all docs lint types imports format clean
 
 help:
-	@echo "make demo          install into .venv, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
-	@echo "make test          install into .venv, then lint, types, import contract, tests"
+	@echo "make demo          install into .venv what a user installs, then train the embedded model with gradient-aligned rewards (CPU, minutes)"
+	@echo "make test          install the extra dev too, then lint, types, import contract, tests"
+	@echo "make test-install  build the wheel, install it apart without extras, and use it from an empty folder in an empty home"
+	@echo "make test-slow     the tests that take long, and those in a browser where chromium is installed"
 	@echo "make test-engines  install Megatron, DeepSpeed, verl and an older transformers apart, then run their tests"
 	@echo "make test-faults   kill commands, damage files, fill the disk: no loss goes unreported (Linux, twenty minutes)"
 	@echo "make test-all      make test plus the slow tests, those in a browser, and make test-faults"
@@ -25,24 +27,36 @@ $(VENV)/.installed: pyproject.toml constraints/main.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"gar needs Python 3.11 or newer, found {sys.version.split()[0]}")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt torch
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt -e .
+	touch $@
+
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt -e '.[dev]'
 	touch $@
 
 demo: install
 	OMP_NUM_THREADS=1 $(BIN)/gar train --preset demo
 
-lint: install
+lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: install
+types: install-dev
 	$(BIN)/pyright
 
-imports: install
+imports: install-dev
 	PYTHONPATH=src $(BIN)/lint-imports
 
 test: lint types imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu and not browser and not model"
+
+test-install:
+	PYTHON=$(PYTHON) scripts/test_install.sh
+
+test-slow: install-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile -m "(slow or browser) and not gpu and not model"
 
 # Each engine in a folder of its own: Megatron, DeepSpeed and an older transformers beside the main environment; verl, whose pins
 # differ, in an environment of its own.
@@ -74,14 +88,14 @@ $(VERL)/.installed: constraints/verl.txt pyproject.toml
 	rm -rf $(VERL)/lib/python*/site-packages/tests  # two wheels ship a package of this name, which would hide ours
 	touch $@
 
-test-engines: install $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed
+test-engines: install-dev $(MEGATRON)/.installed $(DEEPSPEED)/.installed $(TRANSFORMERS)/.installed $(VERL)/.installed
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile tests/engines/megatron
 	PYTHONPATH=$(DEEPSPEED) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 0 tests/engines/deepspeed
 	PYTHONPATH=$(TRANSFORMERS) OMP_NUM_THREADS=1 $(BIN)/pytest -rs -n 2 --dist loadfile $(TRL_TESTS)
 	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl
 	PYTHONPATH=$(MEGATRON) OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -rs tests/engines/verl/test_megatron_engine.py
 
-test-faults: install
+test-faults: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
 test-all: lint types imports
@@ -89,11 +103,11 @@ test-all: lint types imports
 	$(MAKE) test-faults
 
 # The theme announces its successor at every build unless told not to.
-docs: install
+docs: install-dev
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints/main.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
-format: install
+format: install-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -1,8 +1,21 @@
-"""Settings every test relies on: no network, one thread, reproducible examples, and where the real data lies."""
+"""Settings every test relies on: an empty home, no network, one thread, reproducible examples, and the real data."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
-# Before anything imports a Hugging Face library, which reads these once.
+# Before the other imports: Hugging Face and matplotlib read these once. A test must not find what somebody fetched or
+# cached before. Workers and commands inherit the home of the process that made it.
+if "GAR_TEST_HOME" not in os.environ:
+    os.environ["GAR_TEST_HOME"] = tempfile.mkdtemp(prefix="gar-test-home-")
+    atexit.register(shutil.rmtree, os.environ["GAR_TEST_HOME"], ignore_errors=True)
+os.environ["HOME"] = os.environ["GAR_TEST_HOME"]
+for _name in (
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "TORCH_HOME", "GAR_CACHE"),
+    *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_ASSETS_CACHE", "HF_DATASETS_CACHE", "HF_MODULES_CACHE"),
+):
+    os.environ.pop(_name, None)
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"

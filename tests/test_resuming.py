@@ -108,7 +108,7 @@ def test_a_run_of_a_comparison_goes_on_after_its_last_step(whole: RunFolder, tmp
     run = train_until(config, "after.json")
     source = tmp_path / "run.yaml"
     source.write_text(dump_config(config))
-    assert in_process(child._run, str(source), 0.0) == 0
+    assert in_process(child._run, str(source), [], 0.0) == 0
     assert len(run.read_run().resume_times) == 1
     (run.path / USAGE).unlink()  # a run on its own has none
     assert_equal_runs(run, whole)
@@ -116,7 +116,7 @@ def test_a_run_of_a_comparison_goes_on_after_its_last_step(whole: RunFolder, tmp
     shutil.rmtree(run.checkpoints / "checkpoint-5")
     run.update_run(status="interrupted")
     (run.checkpoints / "checkpoint-4" / "optimizer.pt").write_bytes(b"")
-    assert in_process(child._run, str(source), 0.0) == 0  # nothing whole to go on from: anew, and not refused for ever
+    assert in_process(child._run, str(source), [], 0.0) == 0  # nothing whole to go on from: anew
     assert run.read_run().resume_times == []
     (run.path / USAGE).unlink()  # a run on its own has none
     assert_equal_runs(run, whole)

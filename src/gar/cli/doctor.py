@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     with Console(stderr=True).status("Looking at what is installed, and trying it out ..."):
         checks = examine(options.folder)
-    wrong = [check.name for check in checks if check.required and check.status == "wrong"]
+    wrong = [check for check in checks if check.required and check.status == "wrong"]
     if options.json:
         record = {"gar": __version__, "ready": not wrong, "checks": [_json(check) for check in checks]}
         print(json.dumps(record, indent=2))
@@ -46,7 +46,7 @@ def _json(check: Check) -> dict[str, Any]:
     return {"found" if name == "state" else name: value for name, value in dataclasses.asdict(check).items()}
 
 
-def _print(checks: Sequence[Check], wrong: Sequence[str]) -> None:
+def _print(checks: Sequence[Check], wrong: Sequence[Check]) -> None:
     console = Console(highlight=False)
     for section in get_args(Section):
         if rows := [check for check in checks if check.section == section]:
@@ -54,7 +54,9 @@ def _print(checks: Sequence[Check], wrong: Sequence[str]) -> None:
             console.print(_table(rows))
             console.print()
     if wrong:
-        console.print(f"Not ready: {', '.join(wrong)}.", style="bold red", markup=False)
+        console.print("Not ready:", style="bold red")
+        for check in wrong:
+            console.print(f"  {check.name}: {check.state}", markup=False)
     else:
         console.print("Ready. Start with: gar train --preset demo", style="bold green")
 

@@ -12,7 +12,6 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
 * unit, match, ordered, kernel, sum: as captured, with another form of the signal (docs/signals.md); the ratio of their
   seconds to those of captured in the same round is printed as well;
-* initial: hidden states of the reference pass of a KL term, then the closed form; anchors come from the cache;
 * logits: as captured, but with the logits of the log-prob pass as well;
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
@@ -53,7 +52,7 @@ HEAD_ROWS = 1024
 JUDGE_TOKENS = 60
 GENERATION_SHARE = 0.17
 TOKEN_FORMS = ("match", "ordered", "kernel", "sum")
-FORMS = ("unit", *TOKEN_FORMS, "initial")
+FORMS = ("unit", *TOKEN_FORMS)
 WITH_HIDDEN = {"kernel": kernel_similarity, "sum": cosine_sum}
 WAYS = ("released", "forward", "captured", "logits", "g2rl", "grad2reward", *FORMS)
 MODELS = {
@@ -268,7 +267,6 @@ def run(
         "captured": captured,
         "unit": bench.unit,
         **{form: partial(bench.token_form, form) for form in TOKEN_FORMS},
-        "initial": lambda: bench.log_prob_pass(bench.captured(few), bench.judge),  # a frozen copy of the policy
         "logits": lambda: (bench.log_prob_pass(bench.with_logits), bench.timed(bench.anchor_means)),
         "forward": lambda: bench.timed(bench.forward),
         "released": lambda: bench.timed(bench.released),

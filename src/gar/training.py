@@ -287,7 +287,7 @@ class _Run:
             warnings.filterwarnings("ignore", message="Not read by")  # already printed at the start
             trainer = self._make_trainer(callback, self._on_rollouts(folder, callback.steps_before))
         if trainer.copied_bytes:
-            self.say(f"signal.policy initial keeps a copy of the policy, {trainer.copied_bytes / 2**20:.0f} MiB.")
+            self.say(f"signal.policy initial keeps a copy of what is trained, {trainer.copied_bytes / 2**20:.0f} MiB.")
         return trainer
 
     def _make_trainer(

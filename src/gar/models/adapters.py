@@ -34,6 +34,13 @@ def is_adapted(model: Any) -> bool:
     return hasattr(model, "get_base_model")
 
 
+def num_embeddings(model: Any) -> int:
+    """Rows of the input embeddings, also where an adapter trains single tokens of them."""
+    embeddings = model.get_input_embeddings()
+    adapter = getattr(embeddings, "token_adapter", None)
+    return (embeddings if adapter is None else adapter.get_base_layer()).num_embeddings
+
+
 # Before training.
 
 

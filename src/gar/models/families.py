@@ -178,7 +178,7 @@ def _factor(config: Any, name: str) -> float:
     return float(value) if isinstance(value, int | float) else 1.0
 
 
-def rounding_tolerance(dtype: torch.dtype) -> float:
+def _rounding_tolerance(dtype: torch.dtype) -> float:
     """How far two orders of summation may differ, in units of the largest value: bfloat16 carries 8 bits."""
     return 2e-2 if dtype in (torch.bfloat16, torch.float16) else 1e-4
 
@@ -210,7 +210,7 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
             f"{name} gives logits that are not finite for token ids 0 to {_PROBE_TOKENS - 1}. Are there NaN weights "
             "in the checkpoint, or does its dtype overflow?"
         )
-    tolerance = max(rounding_tolerance(parts.weight.dtype), rounding_tolerance(expected.dtype))  # FSDP may round
+    tolerance = max(_rounding_tolerance(parts.weight.dtype), _rounding_tolerance(expected.dtype))  # FSDP may round
     computed, expected = computed.float(), expected.float()
     difference = float((computed - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
     if difference > tolerance:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ModelError, first_line
-from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter
+from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter, num_embeddings
 from gar.models.sources import ModelSource, model_source
 from gar.settings import ModelSettings
 
@@ -72,11 +72,11 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> Non
     Raises:
         ModelError: Says both numbers, and the model's name if it is given.
     """
-    num_embeddings = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > num_embeddings:
+    rows = num_embeddings(model)
+    if len(tokenizer) > rows:
         raise ModelError(
             f"the tokenizer{f' of {name!r}' if name else ''} has {len(tokenizer)} tokens but the model only "
-            f"{num_embeddings} embeddings. Do they belong together?"
+            f"{rows} embeddings. Do they belong together?"
         )
 
 

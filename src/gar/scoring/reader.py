@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gar.data.problems import prompt_text
+from gar.models.adapters import num_embeddings
 from gar.models.load import check_vocabulary
 from gar.rollouts.generate import context_length, encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
@@ -52,7 +53,7 @@ class GroupReader:
         self._sequences = SequenceReader(tokenizer, rule)
         self.pieces = self._sequences.pieces
         self._tokenizer = tokenizer
-        self._vocab = min(model.get_input_embeddings().num_embeddings, head_rows)
+        self._vocab = min(num_embeddings(model), head_rows)
         self._context = context_length(model)
 
     def read_group(self, group: ResponseGroup, index: int) -> list["ReadResponse"]:

@@ -1,7 +1,7 @@
 """Where the hidden states come from that vectors are formed of.
 
-A pass that TRL makes anyway costs nothing: sampling, or its passes over the rollouts for old log-probabilities and for
-the reference. Where none of them has the states that count, a pass of our own follows.
+A pass that TRL makes anyway costs nothing: sampling, or its pass over the rollouts for old log-probabilities. Where
+neither has the states that count, a pass of our own follows.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 from accelerate.utils import DistributedType
 
-from gar.integrations.trl.initial import InitialPolicy
+from gar.integrations.trl.initial import InitialWeights
 from gar.integrations.trl.refusals import generation_passes
 from gar.integrations.trl.rollouts import MOST_CAPTURED_BYTES
 from gar.models.capture import GenerationStates, capture_generation, has_dropout
@@ -22,22 +22,20 @@ class StateSource:
 
     Args:
         trainer: A `GARTrainer` that is made and has not trained.
-        initial: The policy before training, if its vectors count, not those of the current one.
+        initial: Whether vectors of the policy before training count, not of the current one.
 
     Raises:
-        ConfigError: As `InitialPolicy.find`.
+        ConfigError: As `InitialWeights`.
         ModelError: A head that the closed form does not cover.
     """
 
-    def __init__(self, trainer: Any, initial: InitialPolicy | None):
+    def __init__(self, trainer: Any, *, initial: bool):
         self._trainer = trainer
-        self._initial = initial
         self._is_sharded = trainer.accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
         self._was_found_sharded = False
         self.policy = self._find_policy()
         """The parts of the policy that is trained."""
-        if initial is not None:
-            initial.find(trainer, self.policy)
+        self._initial = InitialWeights(trainer) if initial else None
 
     def _find_policy(self) -> ModelParts:
         return find_parts(self._trainer.accelerator.unwrap_model(self._trainer.model))
@@ -49,16 +47,16 @@ class StateSource:
             self._was_found_sharded = True
 
     @property
-    def parts(self) -> ModelParts:
-        """The parts of the policy whose vectors count."""
-        return self.policy if self._initial is None else self._initial.parts
+    def copied_bytes(self) -> int:
+        """Memory of the weights that are kept from before training."""
+        return 0 if self._initial is None else self._initial.copied_bytes
 
     @contextmanager
     def own_passes(self) -> Iterator[ModelParts]:
-        """For passes of our own: these parts, with the head gathered."""
+        """For passes of our own: the policy whose vectors count, with the head gathered."""
         switched = nullcontext() if self._initial is None else self._initial.on()
-        with self._trainer.accelerator.autocast(), switched:  # as TRL's own passes, whose states may be captured
-            yield self.parts.gathered()
+        with switched, self._trainer.accelerator.autocast():  # as TRL's own passes, whose states may be captured
+            yield self.policy.gathered()
 
     def while_sampling(self, *, wanted: bool) -> AbstractContextManager[GenerationStates]:
         """Keep the states of sampling if they are wanted and count."""
@@ -78,9 +76,7 @@ class StateSource:
 
     def come_from_pass(self, model: Any) -> bool:
         """Whether a pass of `model` that TRL makes over the rollouts computes the states that count."""
-        if self._initial is not None:
-            return self._initial.is_run_by(model)
-        return model is self._trainer.model and self._computes_old_logps()
+        return self._initial is None and model is self._trainer.model and self._computes_old_logps()
 
     def _computes_old_logps(self) -> bool:
         """TRL's own condition for a log-prob pass over the rollouts; then its hidden states are free."""

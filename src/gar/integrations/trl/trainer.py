@@ -23,7 +23,6 @@ from gar.errors import ConfigError, DataError
 from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.expert import ExpertLoss
-from gar.integrations.trl.initial import InitialPolicy
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.problems import ProblemRows
@@ -37,7 +36,6 @@ from gar.methods import Method, find_method
 from gar.models.capture import capture_hidden
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
-from gar.scoring.anchor_cache import AnchorCache
 from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
 from gar.scoring.judge import Judge, frozen_copy
 from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
@@ -113,7 +111,7 @@ class GARTrainer(ResumableTrainer):
         self._shaping = plan_shaping(TRL, self._method, given, divides=self._config.scale_rewards != "none")
         refuse_processor(processing_class)
         check_supported(self._config, self._shaping, self._loss, problems)
-        self._keep_initial(model, processing_class, judge, new_adapter=kwargs.get("peft_config") is not None)
+        self._judge = self._make_judge(model, processing_class, judge)
         super().__init__(
             model=model,
             reward_funcs=[gar, *reward_funcs],
@@ -125,22 +123,20 @@ class GARTrainer(ResumableTrainer):
         )
         self._prepare(problems)
 
-    def _keep_initial(self, model: Any, tokenizer: Any, judge: JudgeSettings | None, *, new_adapter: bool) -> None:
-        """Copy the policy as it is before training, where the judge or the vectors are its; before TRL patches it."""
-        self._judge = self._initial = None
-        if self._method.token_level:
-            if isinstance(model, str):
-                raise ConfigError(
-                    f"{self._method.name} keeps a copy of the initial policy: give the loaded model, got '{model}'"
-                )
-            self._judge = Judge(frozen_copy(model), tokenizer, judge or JudgeSettings(), tags=self._verifier.tags)
-        if self._shaping.reads_initial:
-            self._initial = InitialPolicy(model, self._config, new_adapter=new_adapter)
+    def _make_judge(self, model: Any, tokenizer: Any, judge: JudgeSettings | None) -> Judge | None:
+        """Copy the policy where it judges, before TRL patches it."""
+        if not self._method.token_level:
+            return None
+        if isinstance(model, str):
+            raise ConfigError(
+                f"{self._method.name} keeps a copy of the initial policy: give the loaded model, got '{model}'"
+            )
+        return Judge(frozen_copy(model), tokenizer, judge or JudgeSettings(), tags=self._verifier.tags)
 
     def _prepare(self, problems: Sequence[Problem]) -> None:
         """What needs the trainer: head, span reader, anchors, loss, and the state of a step."""
         refuse_data_parallel(self.args)
-        self._states = StateSource(self, self._initial)
+        self._states = StateSource(self, initial=self._shaping.reads_initial)
         rule = SpanRule.from_settings(
             self._shaping.signal,
             format=self._verifier.format,
@@ -174,9 +170,6 @@ class GARTrainer(ResumableTrainer):
     def _make_comparison(self, problems: Sequence[Problem]) -> AnchorComparison:
         source, signal, seed = self._method.alignment, self._shaping.signal, self._config.seed
         template = cast("dict[str, Any]", self.chat_template_kwargs)
-        cache = None
-        if self._initial is not None:
-            cache = AnchorCache(self._initial.cache_name(signal), self._states.policy.width)
         return AnchorComparison(
             source=source,
             signal=signal,
@@ -186,7 +179,6 @@ class GARTrainer(ResumableTrainer):
             reader=self._reader,
             seed=seed,
             most=self._most,
-            cache=cache,
         )
 
     def _make_expert_loss(self) -> ExpertLoss:
@@ -200,8 +192,8 @@ class GARTrainer(ResumableTrainer):
 
     @property
     def copied_bytes(self) -> int:
-        """Memory of the frozen copy of the initial policy that `signal.policy` initial may need."""
-        return 0 if self._initial is None else self._initial.copied_bytes
+        """Memory of the weights that `signal.policy` initial keeps from before training."""
+        return self._states.copied_bytes
 
     # TRL's hooks, in the order in which one generation batch passes them.
 
@@ -283,7 +275,7 @@ class GARTrainer(ResumableTrainer):
         first_row = 0
         attended = batch.attended(attention_mask)
         batch.captured = True
-        parts = self._states.parts.gathered()
+        parts = self._states.policy.gathered()
 
         def receive(hidden: Tensor) -> None:
             nonlocal first_row

@@ -21,7 +21,7 @@ from gar.core import (
     unit_rows,
 )
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
-from gar.errors import ConfigError, ModelError
+from gar.errors import ConfigError, DataError, ModelError
 from gar.methods import Method, ScoredBatch, ShapedRewards, outcome_rewards
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
@@ -491,6 +491,11 @@ def test_nothing_to_score_gives_nothing(scorer, groups):
     assert scorer.score([]) == []
     assert scorer.score([replace(groups[0], responses=[])]) == []
     assert len(scorer.score([replace(groups[0], responses=[]), groups[1]])) == 8
+
+
+def test_a_row_in_the_place_of_a_group_is_refused(scorer):
+    with pytest.raises(DataError, match=r"^group 0 is dict, expected a gar\.ResponseGroup: prompt, responses, "):
+        scorer.score([{"prompt": "3+4=", "responses": ["7"]}])
 
 
 def test_groups_that_do_not_say_what_is_right_are_refused(embedded, scorer, groups):

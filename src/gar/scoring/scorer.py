@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gar.core import NORM_FLOOR
-from gar.errors import ConfigError
+from gar.errors import ConfigError, DataError
 from gar.methods import Engine, Method
 from gar.models.families import find_parts
 from gar.scoring.anchors import best_likenesses
@@ -101,6 +101,7 @@ class GarScorer:
             One score per response, group by group, in the order given.
 
         Raises:
+            DataError: A group is no `ResponseGroup`.
             ValueError: A group has neither `eligible` nor, with a verifier, an `answer`, or its lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
             ConfigError: `tokens` under `signal.similarity` kernel; or its memory is too little for a response.
@@ -228,6 +229,11 @@ class GarScorer:
 
 
 def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> None:
+    if not isinstance(group, ResponseGroup):
+        raise DataError(
+            f"group {index} is {type(group).__name__}, expected a gar.ResponseGroup: prompt, responses, anchors, and "
+            "answer or eligible. For a file: gar score."
+        )
     name = f"group {index}" + (f" ({group.id})" if group.id else "")
     if group.eligible is not None:
         if len(group.eligible) != len(group.responses):

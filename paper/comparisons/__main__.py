@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gar.comparison import check_paired, curves_figure, markdown, numbers_of_results
+from paper.analyses.solution_methods import method_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
 from paper.comparisons.word_problems import responses
-from studies.solution_methods import method_shares
 
 COUNTED: Mapping[str, Callable[[Path], Any]] = {"signals": method_shares, "word": responses}
 """What is counted in the run folders, by the first word of a comparison's name."""

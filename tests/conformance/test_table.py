@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from studies import conformance_table as script
+from paper.analyses import conformance_table as script
 from tests.conformance.expectation import (
     RULES,
     TOLERANCE,
@@ -56,4 +56,4 @@ def test_saved_expectation_is_current():
 
 
 def test_page_says_what_was_found():
-    assert script.PAGE.read_text() == script.page(), "run python -m studies.conformance_table"
+    assert script.PAGE.read_text() == script.page(), "run python -m paper.analyses.conformance_table"

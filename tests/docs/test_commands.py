@@ -65,18 +65,18 @@ RUN_BY = {
     "python examples/warm_start.py": "tests/test_real_model.py::test_the_page_of_the_first_real_model_runs_as_written",
     "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_quick_start_scores_and_trains",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
-    "python -m studies.conformance_table": "tests/conformance/test_table.py",
-    "python -m studies.amplification": "tests/studies/test_amplification.py",
-    "python -m studies.ablation": "tests/studies/test_ablation_and_sensitivity.py::"
+    "python -m paper.analyses.conformance_table": "tests/conformance/test_table.py",
+    "python -m paper.analyses.amplification": "tests/paper/test_amplification.py",
+    "python -m paper.analyses.ablation": "tests/paper/test_ablation_and_sensitivity.py::"
     "test_studies_write_data_and_figure_of_committed_results",
-    "python -m studies.sensitivity": "tests/studies/test_ablation_and_sensitivity.py::"
+    "python -m paper.analyses.sensitivity": "tests/paper/test_ablation_and_sensitivity.py::"
     "test_studies_write_data_and_figure_of_committed_results",
     "python -m studies.signal_sums": "tests/studies/test_signal_sums.py",
-    "python -m studies.solution_methods": "tests/studies/test_solution_methods.py",
-    "python -m studies.grade_gold_answers": "tests/studies/test_grade_gold_answers.py",
+    "python -m paper.analyses.solution_methods": "tests/paper/test_solution_methods.py",
+    "python -m paper.analyses.grade_gold_answers": "tests/paper/test_grade_gold_answers.py",
     "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"
     "test_make_embedded_model_same_seed_gives_the_same_bits",
-    "python -m studies.tune_embedded_task": "tests/docs/test_scripts.py::"
+    "python -m paper.analyses.tune_embedded_task": "tests/docs/test_scripts.py::"
     "test_tune_embedded_task_measures_the_base_model",
     "python benchmarks/overhead.py": "tests/docs/test_scripts.py::test_overhead_measures_both_methods",
     "python benchmarks/scale.py": "tests/benchmarks/test_step.py::test_scale_writes_lines_of_every_quantity",

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from gar.core import gradient_activation_vectors
 from paper.analyses.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
 
+pytestmark = pytest.mark.paper
+
 VOCAB, WIDTH = 5, 3
 
 

@@ -1,4 +1,4 @@
-"""studies/solution_methods.py counts the right responses of finished runs by method."""
+"""paper/analyses/solution_methods.py counts the right responses of finished runs by method."""
 
 from pathlib import Path
 
@@ -6,7 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from studies import solution_methods
+from paper.analyses import solution_methods
+
+pytestmark = pytest.mark.paper
 
 STEPWISE = "<think> 3 + 4 = 7 then 7 + 2 = 9 </think> <answer> 9 </answer>"
 RUNNING = "<think> ok is 7 then is 9 so </think> <answer> 9 </answer>"

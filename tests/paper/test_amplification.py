@@ -1,8 +1,12 @@
-"""studies/amplification.py shows what a gap between cosines earns; the page has its table."""
+"""paper/analyses/amplification.py shows what a gap between cosines earns; the page has its table."""
 
 from pathlib import Path
 
-from studies import amplification
+import pytest
+
+from paper.analyses import amplification
+
+pytestmark = pytest.mark.paper
 
 
 def test_the_page_has_the_table_of_the_study():

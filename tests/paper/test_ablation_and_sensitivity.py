@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from gar.errors import RecordError
-from studies.ablation import ablation, ablation_output
-from studies.ablation import main as ablation_main
-from studies.sensitivity import main as sensitivity_main
-from studies.sensitivity import sensitivity, sensitivity_output
+from paper.analyses.ablation import ablation
+from paper.analyses.ablation import main as ablation_main
+from paper.analyses.sensitivity import main as sensitivity_main
+from paper.analyses.sensitivity import sensitivity, sensitivity_output
+
+pytestmark = pytest.mark.paper
 
 
 def write(folder: Path, label: str, seed: int, score: float, **reward: object) -> None:
@@ -50,15 +52,6 @@ def test_ablation_takes_no_lucky_seed_for_the_peak(results):
     assert "lucky (1)" in ablation(results).notes[0]
 
 
-def test_ablation_leaves_out_what_it_cannot_read(results):
-    (results / "old-seed-0.json").write_text('{"label": "old"}')
-    (results / "x-seed-1.failed.json").write_text("{}")
-    notes = ablation_output(ablation(results)).notes
-    assert "1 of 7 results left out" in notes[0]
-    assert "seed: field required" in notes[0]
-    assert "1 runs failed" in notes[1]
-
-
 def test_ablation_of_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(RecordError, match="no finished run of a comparison"):
         ablation(tmp_path)
@@ -72,15 +65,6 @@ def test_sensitivity_takes_rows_that_change_one_number(results):
     assert (found.base, curve.setting, list(curve.values)) == ("gar-grpo", "reward.beta", [0.5, 2.0])
     assert curve.percent_below_peak == pytest.approx([0, -50])
     assert "two is in no curve: it changes reward.beta, reward.clip." in found.notes
-
-
-def test_sensitivity_gives_rows_of_an_older_version_the_defaults_of_settings_that_came_later(results):
-    newer = json.loads((results / "beta-2-seed-0.json").read_text())
-    newer["settings"]["signal"] = {"memory_bytes": 256 * 1024**2}  # its default
-    for seed in (0, 1):
-        (results / f"beta-2-seed-{seed}.json").write_text(json.dumps(newer | {"seed": seed}))
-    (curve,) = sensitivity(results).curves
-    assert list(curve.values) == [0.5, 2.0]
 
 
 def test_sensitivity_output_has_a_row_for_each_point(results):
@@ -106,9 +90,3 @@ def test_studies_write_data_and_figure_of_committed_results(main, results, tmp_p
     assert {path.suffix for path in tmp_path.iterdir()} == {".parquet", ".svg", ".png"}
     printed = capsys.readouterr().out.replace("\n", "")
     assert all(str(path) in printed for path in tmp_path.iterdir())
-
-
-def test_studies_write_beside_the_results_unless_told_otherwise(results, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["study", str(results)])
-    ablation_main()
-    assert (results / "analysis" / "ablation" / "ablation.parquet").exists()

@@ -7,7 +7,9 @@ import pytest
 
 from gar.types import Status
 from gar.verify import Verifier
-from studies import grade_gold_answers as script
+from paper.analyses import grade_gold_answers as script
+
+pytestmark = pytest.mark.paper
 
 UNREADABLE = {
     "algebra-031", "algebra-038", "geometry-078", "number_theory-006", "number_theory-014", "number_theory-029",

@@ -1,6 +1,6 @@
 """How far each row of a comparison lies below the best row, in per cent.
 
-    python -m studies.ablation main
+    python -m paper.analyses.ablation main
 
 The best row is the one with the best mean among the rows with the most seeds, so that one lucky seed does not count.
 """
@@ -17,11 +17,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.finished_runs import FinishedRun, read_finished_runs
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
 from gar.analysis.style import MUTED, add_caption, bare_rows, method_colour, paper_figure
 from gar.comparison import RunResult
+from paper.analyses.finished_runs import FinishedRun, read_finished_runs
 from paper.comparisons.results import NAMES, read_results
 
 Floats = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """How much a setting matters: curves over the rows of a comparison that differ only in this number.
 
-python -m studies.sensitivity rate
+python -m paper.analyses.sensitivity rate
 """
 
 import argparse
@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.finished_runs import FinishedRun, read_finished_runs
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.outputs import Output, present
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, add_caption, paper_figure
@@ -24,8 +23,9 @@ from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records.dotted import leaves
 from gar.settings import REMOVED
+from paper.analyses.ablation import seed_scores
+from paper.analyses.finished_runs import FinishedRun, read_finished_runs
 from paper.comparisons.results import NAMES, read_results
-from studies.ablation import seed_scores
 
 _MAX_COLUMNS = 3
 
@@ -96,7 +96,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
         elif label != chosen:
             notes.append(f"{label} is in no curve: it changes {', '.join(sorted(changed)[:3])}.")
     if not varied:
-        raise RecordError(f"{folder}: no row differs from '{chosen}' in only one number. Try studies.ablation.")
+        raise RecordError(f"{folder}: no row differs from '{chosen}' in only one number. Try paper.analyses.ablation.")
     k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]

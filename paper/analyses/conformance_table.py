@@ -1,6 +1,6 @@
 """Write docs/integrations/conformance.md: rewards and advantages of the same rollouts in TRL, slime and verl.
 
-    python -m studies.conformance_table
+    python -m paper.analyses.conformance_table
 
 It reads results/conformance/*.json, which the conformance tests write if GAR_RECORD_CONFORMANCE is set. A test fails
 if the page and these files disagree.
@@ -10,14 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "integrations" / "conformance.md"
 ENGINES = {"trl": "TRL", "slime": "slime", "verl": "verl"}
 
 _HEAD = """\
 # The same rollouts through TRL, slime and verl
 
-<!-- Written by studies/conformance_table.py from results/conformance. -->
+<!-- Written by paper/analyses/conformance_table.py from results/conformance. -->
 
 Seven groups of four responses of the embedded model, one group of every kind that a reward may meet, go through each
 engine: the same token ids, the same weights. The rewards are the same: those of `gar.core` on one process, where the
@@ -60,7 +60,7 @@ Rollouts, expectation and comparison stand in `tests/conformance`. To record ane
     .venv/bin/pytest tests/conformance
     PYTHONPATH=.venv-megatron .venv/bin/pytest tests/engines/megatron/test_slime_conformance.py
     .venv-verl/bin/python -m pytest tests/engines/verl/test_verl_conformance.py
-    python -m studies.conformance_table
+    python -m paper.analyses.conformance_table
 """
 
 

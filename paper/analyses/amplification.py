@@ -1,6 +1,6 @@
 """The amplification trap, with a joint and with a separate bonus: the advantage that a gap between alignments gives.
 
-python -m studies.amplification
+python -m paper.analyses.amplification
 
 The group has four correct responses, and the alignment of two of them is larger by the gap; variant `paper`. Under
 REINFORCE++ the group is the whole batch. For comparison: with two right and two wrong responses the advantage is 1.

@@ -1,6 +1,6 @@
 """Plain GRPO on an embedded task, over seeds: the measurements by which the task was tuned and frozen.
 
-    python -m studies.tune_embedded_task --task arithmetic --seeds 0 1 2 --steps 100
+    python -m paper.analyses.tune_embedded_task --task arithmetic --seeds 0 1 2 --steps 100
 
 It runs stock TRL on our task and prints headroom, spread over seeds, the method that each seed settles on, seconds per
 step, and the smallest difference that ten paired seeds can show.

@@ -1,6 +1,6 @@
 """Methods and wordings of the right responses of runs on an embedded task, late in training.
 
-    python -m studies.solution_methods runs/compare/lower-rate
+    python -m paper.analyses.solution_methods runs/compare/lower-rate
 
 Prints, for each row of a comparison, shares among the right responses in the last ten generations of its finished runs:
 the mean share of the expert's method, of the base model's habit, of guesses and of responses in words; and the smallest

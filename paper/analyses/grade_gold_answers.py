@@ -1,6 +1,6 @@
 """Gold answers of IMO-AnswerBench graded against themselves, and against wrong variants of themselves.
 
-    python -m studies.grade_gold_answers imo_answerbench_v2.csv
+    python -m paper.analyses.grade_gold_answers imo_answerbench_v2.csv
 
 Each of the 400 gold answers is given as an answer to its own problem in three forms: unchanged, in other notation
 (without dollars, `\\dfrac` for `\\frac`, other spaces), and with its last number n written as `\\frac{2n}{2}`, which

@@ -1,4 +1,4 @@
-"""The benchmarks of grading and contamination run and write what the docs quote. Never how fast it was."""
+"""The benchmark of grading runs and writes what the docs quote. Never how fast it was."""
 
 import importlib.util
 import json
@@ -7,8 +7,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from tests.files import write_jsonl
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -54,33 +52,3 @@ def test_grading_draws_the_same_answers_half_of_them_right(monkeypatch):
     assert answers == grading.draw_answers("expressions", 400)
     assert 150 < sum(answer.right for answer in answers) < 250
     assert len({answer.gold for answer in answers}) > 350
-
-
-def write_questions(path: Path, first: int) -> str:
-    """Different problems of different words; GSM8K's columns."""
-    rows = [
-        {"question": " ".join(f"w{number}x{i}" for i in range(20)) + f" {number}?", "answer": "#### 7"}
-        for number in range(first, first + 250)
-    ]
-    return write_jsonl(path, rows)
-
-
-def test_contamination_finds_what_it_hid_and_writes_what_it_measured(monkeypatch, tmp_path, capsys):
-    contamination = load("contamination", monkeypatch)
-    files = (write_questions(tmp_path / "train.jsonl", 0), write_questions(tmp_path / "own.jsonl", 1000))
-    out = tmp_path / "contamination.json"
-    run(contamination, monkeypatch, *files, "--rows", "300", "--out", str(out))
-    result = json.loads(out.read_text())
-    assert (result["rows"], result["problems"], result["problems_sharing_a_13_gram"]) == (300, 250, 200)
-    assert result["rows_per_cpu_second"] > 0
-    assert "300 rows" in capsys.readouterr().out
-
-
-def test_contamination_stops_where_a_hidden_problem_is_not_found(monkeypatch, tmp_path):
-    contamination = load("contamination", monkeypatch)
-    files = (write_questions(tmp_path / "train.jsonl", 0), write_questions(tmp_path / "own.jsonl", 1000))
-    texts = contamination.texts
-    monkeypatch.setattr(contamination, "texts", lambda path: (row for row in texts(path) if "w1100x" not in row[1]))
-    monkeypatch.setattr(contamination, "NUM_HIDDEN", 250)
-    with pytest.raises(SystemExit, match="249 problems found whole"):
-        run(contamination, monkeypatch, *files, "--rows", "300", "--out", str(tmp_path / "out.json"))

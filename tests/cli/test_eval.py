@@ -45,7 +45,7 @@ def test_eval_without_a_stage_is_wrong_usage(capsys):
 
 def test_eval_refuses_an_unknown_stage(capsys):
     assert main(["eval", "genrate"]) == 2
-    assert "unknown stage 'genrate', expected one of generate, score, compare, run, list" in capsys.readouterr().err
+    assert "unknown stage 'genrate', expected one of generate, score, run, list" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,7 @@ def test_eval_refuses_an_unknown_stage(capsys):
         ),
         (["score"], "name a folder that `gar eval generate` wrote"),
         (["score", "nowhere"], "nowhere: no such folder"),
-        (["compare", "a"], "compare needs at least two models, got 1"),
-        (["compare", "a", "b"], "a: no such folder"),
+        (["table", "a", "b"], "a: no such folder"),
     ],
 )
 def test_eval_explains_what_it_refuses(capsys, arguments, text):
@@ -151,26 +150,6 @@ def test_eval_score_takes_other_ks_and_refuses_those_beyond_the_samples(finished
     assert list(metrics["pass_at"]) == ["3", "5"]
     assert main(["eval", "score", str(finished / "seed1"), "--ks", "9"]) == 1
     assert "pass@9 needs at least 9 samples per problem" in capsys.readouterr().err
-
-
-def test_eval_compare_calls_a_model_and_itself_equal(finished, capsys, tmp_path):
-    one = str(finished / "seed0")
-    assert main(["eval", "compare", f"A={one}", f"B={one}", "--out", str(tmp_path / "rows.json")]) == 0
-    assert "no difference shown" in capsys.readouterr().out
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert {(row["label"], row["against"], row["difference"], row["verdict"]) for row in rows} == {
-        ("B", "A", 0.0, "no difference shown")
-    }
-    assert {(row["measure"], row["k"]) for row in rows} == {("pass", 1), ("pass", 4), ("majority", 8)}
-
-
-def test_eval_compare_of_two_draws_of_one_model_shows_no_difference(finished, capsys):
-    assert main(["eval", "compare", str(finished / "seed0"), str(finished / "seed1")]) == 0
-    out = capsys.readouterr().out
-    assert "arithmetic: A is seed0, B is seed1; 24 problems " in out
-    assert "better" not in out
-    assert "p: two-sided, over problems" in out
-    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_eval_refuses_to_go_on_with_other_settings(finished, capsys):

@@ -1,6 +1,5 @@
 """`gar eval table` of evaluations whose numbers are known."""
 
-import csv
 from functools import partial
 
 import pytest
@@ -44,20 +43,9 @@ def test_eval_table_shows_benchmarks_by_models_with_tests(models, capsys):
     assert max(map(len, lines[4:])) <= 90  # no word is broken; the longest verdict alone takes 19
 
 
-def test_eval_table_writes_markdown_latex_and_csv(models, capsys, tmp_path):
+def test_eval_table_writes_markdown(models, capsys):
     markdown = shown(capsys, *models, "--ks", "1", "--format", "markdown")
     assert "| math-500 pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | - |\n" in markdown
-    latex = shown(capsys, *models, "--ks", "1", "--format", "latex")
-    assert r"\caption{Mean over problems, with its 95 \% bootstrap interval.}" in latex
-    assert "& $<$0.001 &" in latex
-    out = tmp_path / "table.csv"
-    assert "table.csv" in shown(capsys, *models, "--ks", "1", "--format", "csv", "--out", str(out))
-    rows = list(csv.DictReader(out.read_text().splitlines()))
-    assert [(row["benchmark"], row["model"], row["verdict"]) for row in rows] == [
-        ("gsm8k", "base", ""), ("gsm8k", "better", "better"), ("gsm8k", "part", "no difference shown"),
-        ("math-500", "base", ""), ("math-500", "better", "better"),
-    ]  # fmt: skip
-    assert float(rows[1]["holm_p_value"]) == pytest.approx(3 / 100_001)  # three tests; no flip of 100,000 is as far
 
 
 def test_eval_table_of_one_model_has_no_tests(models, capsys):
@@ -82,10 +70,3 @@ def test_eval_table_says_what_it_cannot_compare(make, capsys):
 def test_eval_table_refuses_and_says_why(models, capsys, arguments, text):
     assert main(["eval", "table", *(word.format(base=models[0]) for word in arguments)]) == 1
     assert text in capsys.readouterr().err
-
-
-def test_eval_compare_never_shows_a_p_of_zero(models, capsys):
-    assert main(["eval", "compare", *models[:2], "--ks", "1"]) == 0
-    text = capsys.readouterr().out
-    assert "<0.001" in text
-    assert " 0.000 " not in text

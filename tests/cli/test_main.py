@@ -22,8 +22,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 HELPS = (
     "", *(name for name in COMMANDS if name != "data"), "train --preset demo", "train --help-all", "eval generate",
-    "eval run", "eval score", "eval compare", "eval table", "eval list", "analyze signals",
-    "models fetch", "eval contamination", "eval audit", "data", "data check", "data prepare",
+    "eval run", "eval score", "eval table", "eval list", "analyze signals",
+    "models fetch", "data", "data check", "data prepare",
     "data slime", "data verl",
 )  # fmt: skip
 
@@ -51,9 +51,7 @@ def test_help_imports_no_library_that_takes_seconds():
     lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     heavy = {"torch", "transformers", "trl", "datasets", "pandas", "matplotlib", "scipy"}
     for line in lines:
-        assert not {*line.split()} & (
-            heavy if line.startswith(("eval contamination", "eval audit", "data")) else heavy | {"numpy", "pyarrow"}
-        ), line
+        assert not {*line.split()} & (heavy if line.startswith("data") else heavy | {"numpy", "pyarrow"}), line
     assert len(lines) == len(HELPS)
 
 

@@ -23,7 +23,7 @@ from trl import GRPOConfig
 
 import gar.cli.data
 import gar.training
-from gar.cli import eval, eval_audit, eval_contamination, eval_table, report, score
+from gar.cli import eval, eval_table, report, score
 from gar.cli.arguments import parse
 from gar.cli.main import main
 from tests.docs.pages import MARK, PAGES, ROOT, Command, shown_commands
@@ -49,10 +49,7 @@ RUN_BY = {
     "gar eval generate": "tests/cli/test_eval.py::test_eval_refuses_to_go_on_with_other_settings",
     "gar eval score": "tests/cli/test_eval.py::test_eval_score_says_again_what_run_said",
     "gar eval table": "tests/cli/test_eval_table.py::test_eval_table_shows_benchmarks_by_models_with_tests",
-    "gar eval compare": "tests/cli/test_eval.py::test_eval_compare_of_two_draws_of_one_model_shows_no_difference",
     "gar eval list": "tests/cli/test_eval.py::test_eval_list_names_the_sets_and_where_they_come_from",
-    "gar eval contamination": "tests/cli/test_eval_contamination.py::test_contamination_reports_a_copy_with_its_line",
-    "gar eval audit": "tests/cli/test_eval_audit.py::test_audit_shows_each_kind_and_writes_all_cases",
     "python examples/add_an_engine.py": "tests/test_examples.py::"
     "test_an_engine_of_ones_own_gives_what_the_scorer_gives",
     "python examples/plain_pytorch_loop.py": "tests/test_examples.py::test_plain_pytorch_loop_raises_the_reward",
@@ -85,8 +82,6 @@ RUN_BY = {
     "python benchmarks/step.py": "tests/benchmarks/test_step.py::test_step_measures_every_way",
     "python benchmarks/head.py": "tests/benchmarks/test_head.py::test_all_ways_of_the_head_agree",
     "python benchmarks/grading.py": "tests/benchmarks/test_grading.py::test_grading_writes_what_it_measured",
-    "python benchmarks/contamination.py": "tests/benchmarks/test_grading.py::"
-    "test_contamination_finds_what_it_hid_and_writes_what_it_measured",
     "python -m benchmarks.report_page": "tests/benchmarks/test_report_page.py::test_report_page_measures_both_ways",
     "python -m tests.faults": "tests/faults/test_faults.py::test_faults_sample_loses_nothing",
     "make": ".ci/run",
@@ -138,11 +133,10 @@ def stopped(monkeypatch):
 
     for name in ("check", "prepare", "slime", "verl"):
         monkeypatch.setattr(gar.cli.data, name, stop_instead_of(getattr(gar.cli.data, name)))
-    monkeypatch.setattr(eval_contamination, "_contamination", stop_instead_of(eval_contamination._contamination))
     for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.training.resume)}.items():
         monkeypatch.setattr(gar.training, name, stub)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_then_stop(parse_args))
-    for module in (score, eval, eval_audit, eval_contamination, eval_table, report):
+    for module in (score, eval, eval_table, report):
         monkeypatch.setattr(module, "parse", parse_then_stop(parse))
     monkeypatch.setattr("gar.before_loading.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)

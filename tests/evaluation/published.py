@@ -25,12 +25,6 @@ MMLU_PRO = [
      "cot_content": ""}
     for number in range(3)
 ]  # fmt: skip
-SHOTS = [
-    {"question_id": number, "question": f"Example {number}?", "options": ["yes", "no"], "answer": "A",
-     "answer_index": 0, "category": category,
-     "cot_content": f"A: Let's think step by step. Working {number}. The answer is (A)."}
-    for category in ("math", "law") for number in range(6)
-]  # fmt: skip
 MATH = [
     {"problem": "What is $2^3$?", "solution": "$8$", "answer": "8", "subject": "Algebra", "level": 1,
      "unique_id": "test/algebra/1.json"}

@@ -9,11 +9,9 @@ from gar.evaluation.benchmarks import (
     benchmark_prompt,
     default_form,
     load_benchmark,
-    load_shots,
 )
 from gar.evaluation.benchmarks.prompts import policy_prompt
 from gar.settings import EMBEDDED_TASKS
-from tests.evaluation.published import SHOTS
 from tests.files import write_jsonl
 
 OPEN = BenchmarkProblem(id="1", question="What is 1+1?", answer="2")
@@ -65,27 +63,6 @@ def test_benchmark_prompt_of_a_file_asks_as_training_does(tmp_path, form):
     assert benchmark_prompt(read.problems[0], "as-is", read.benchmark) == " 1+1?\n"
 
 
-def test_benchmark_prompt_shows_five_worked_examples_of_the_category(tmp_path):
-    shots = load_shots(BENCHMARKS["mmlu-pro"], write_jsonl(tmp_path / "shots.jsonl", SHOTS))
-    prompt = benchmark_prompt(CHOICE, "five-shot", BENCHMARKS["mmlu-pro"], shots)
-    assert isinstance(prompt, str)
-    examples = "".join(
-        f"Question:\nExample {number}?\nOptions:\nA. yes\nB. no\n"
-        f"Answer: Let's think step by step. Working {number}. The answer is (A).\n\n"
-        for number in range(5)
-    )
-    assert prompt == (
-        "The following are multiple choice questions (with answers) about law. Think step by step and then finish your "
-        'answer with "the answer is (X)" where X is the correct letter choice.\n\n'
-        f"{examples}Question:\nWhich?\nOptions:\nA. one\nB. two\nAnswer: Let's think step by step."
-    )
-
-
-def test_benchmark_prompt_refuses_five_shot_without_examples():
-    with pytest.raises(ConfigError, match="no worked examples of category 'law': give MMLU-Pro's with --shots FILE"):
-        benchmark_prompt(CHOICE, "five-shot", BENCHMARKS["mmlu-pro"], {"math": []})
-
-
 def test_benchmark_prompt_puts_the_instruction_into_the_last_message():
     chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "1+1?"}]
     problem = BenchmarkProblem(id="1", question=chat, answer="2")
@@ -103,8 +80,6 @@ def test_benchmark_prompt_puts_the_instruction_into_the_last_message():
     [
         ("boxed", True, [{"role": "user", "content": "text"}]),
         ("boxed", False, "text\n\n"),
-        ("five-shot", True, [{"role": "user", "content": "text"}]),
-        ("five-shot", False, "text"),
         ("as-is", False, "text"),
         ("as-is", True, "text"),
     ],

@@ -9,8 +9,8 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks import BENCHMARKS, load_benchmark, load_shots
-from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, SHOTS, write_csv
+from gar.evaluation.benchmarks import BENCHMARKS, load_benchmark
+from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, write_csv
 from tests.files import write_jsonl
 
 GIVEN = {
@@ -135,22 +135,6 @@ def test_load_benchmark_refuses_a_torn_csv(tmp_path):
 def test_load_benchmark_says_what_to_do(spec, error, text):
     with pytest.raises(error, match=re.escape(text)):
         load_benchmark(spec)
-
-
-def test_load_shots_gives_five_per_category(tmp_path):
-    shots = load_shots(BENCHMARKS["mmlu-pro"], write_jsonl(tmp_path / "shots.jsonl", SHOTS))
-    assert {category: [each.id for each in group] for category, group in shots.items()} == {
-        "math": ["0", "1", "2", "3", "4"], "law": ["0", "1", "2", "3", "4"],
-    }  # fmt: skip
-
-
-def test_load_shots_refuses_what_has_no_worked_examples(tmp_path):
-    with pytest.raises(ConfigError, match="worked examples come with mmlu-pro alone; gsm8k takes another --prompt"):
-        load_shots(BENCHMARKS["gsm8k"], None)
-    with pytest.raises(DataError, match=r"example 70 has no 'cot_content'\. Is it the validation split\?"):
-        load_shots(BENCHMARKS["mmlu-pro"], write_jsonl(tmp_path / "shots.jsonl", MMLU_PRO))
-    with pytest.raises(DataError, match="math has 4 worked examples, expected 5"):
-        load_shots(BENCHMARKS["mmlu-pro"], write_jsonl(tmp_path / "shots.jsonl", SHOTS[:4]))
 
 
 # Real files.

@@ -95,7 +95,7 @@ def write_set(path, samples, answers, num_choices=0, form="boxed"):
     ]
     identity = {
         "benchmark": {"name": "hand", "problems_sha256": "0", "num_problems": len(answers), "notes": []},
-        "prompt": {"form": form, "format": "none" if form == "five-shot" else form, "prompts_sha256": "0"},
+        "prompt": {"form": form, "format": form, "prompts_sha256": "0"},
         "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
         "model": {"name": "by hand"},
     }
@@ -142,10 +142,10 @@ def test_score_lets_an_unreadable_answer_vote_for_its_text(tmp_path):
 
 def test_score_reads_letters_of_multiple_choice_and_reports_categories(tmp_path):
     samples = [
-        ["The answer is (B).", "Answer: **C**"],
-        ["the answer is A or B", "The answer is (B).\n\nQuestion:\nThe answer is (A)."],
+        [r"\boxed{B}", r"\boxed{C}"],
+        [r"\boxed{A or B}", r"\boxed{B}"],
     ]
-    metrics = score(write_set(tmp_path, samples, ["B", "B"], num_choices=4, form="five-shot"), SETTINGS)
+    metrics = score(write_set(tmp_path, samples, ["B", "B"], num_choices=4), SETTINGS)
     assert [each["num_correct"] for each in metrics["problems"]] == [1, 1]
     assert metrics["status_counts"] == {"ok": 2, "wrong": 1, "unparsed": 1, "timeout": 0, "error": 0}
     assert metrics["categories"] == {

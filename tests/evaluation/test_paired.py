@@ -1,4 +1,4 @@
-"""The comparison behind `gar eval compare`, `gar compare` and `gar report`, against the statistics it is made of."""
+"""The comparison behind `gar eval table`, `gar compare` and `gar report`, against the statistics it is made of."""
 
 import numpy as np
 import pytest

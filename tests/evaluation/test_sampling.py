@@ -15,7 +15,7 @@ from gar.evaluation.engines import TransformersEngine, VllmEngine, load_engine
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
 from gar.models.embedded import load_embedded
-from tests.evaluation.published import ROWS, SHOTS
+from tests.evaluation.published import ROWS
 from tests.files import write_jsonl
 
 JOB = GenerateJob(model="embedded", benchmark=("arithmetic",))
@@ -127,22 +127,6 @@ def test_generate_refuses_samples_of_another_problem(tmp_path):
     folder.samples.path.write_text(folder.samples.path.read_text().replace('"mine-1"', '"theirs"'))
     with pytest.raises(RecordError, match=r"samples\.jsonl: 'theirs' is no problem of mine"):
         generate(job)
-
-
-def test_generate_five_shot_is_greedy_and_keeps_to_the_context(tmp_path):
-    # The embedded model's context of 512 tokens holds five short examples, each word of which it does not know.
-    file = write_jsonl(tmp_path / "rows.jsonl", ROWS["mmlu-pro"][:1])
-    shots = write_jsonl(tmp_path / "shots.jsonl", SHOTS)
-    benchmark = (f"mmlu-pro={file}",)
-    job = GenerateJob(
-        model="embedded", benchmark=benchmark, prompt="five-shot", shots=shots, out=tmp_path / "out", limit=1
-    )
-    (folder,) = generate(job)
-    identity = folder.identity()
-    assert (identity["sampling"]["temperature"], identity["sampling"]["num_samples"]) == (0.0, 32)
-    assert 0 < identity["sampling"]["max_new_tokens"] < 512
-    assert identity["prompt"]["format"] == "none"
-    assert len({sample["text"] for sample in folder.samples}) == 1
 
 
 def test_rendered_prompts_uses_the_chat_template(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ VOLATILE = {
 }  # fmt: skip
 """Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
 
-_NOT_COMPARED = {"manifest.json", "complete", "cost.csv", "cost.png", "cost.svg", "table.md", "table.tex", "README.md"}
+_NOT_COMPARED = {"manifest.json", "complete", "cost.png", "cost.svg", "table.md", "README.md"}
 """Hashes of files with times in them, tables of times, and the model cards that TRL writes."""
 
 _NO_RESULTS = {".log", ".lock", ".db-wal", ".db-shm"}

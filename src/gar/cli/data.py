@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
-from gar.data.check import UNCLEAR, DataReport, Usability, check_problems
+from gar.data.check import NUM_EXAMPLES, UNCLEAR, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
-from gar.data.problems import LoadedProblems, SourceOptions, load_problems
+from gar.data.problems import LoadedProblems, ProblemReader, SourceOptions, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
 from gar.data.slime import write_slime_rows
@@ -61,6 +61,7 @@ def check(
     json_path: JsonPath = None,
     compare: bool = True,
     num_workers: int = 2,
+    benchmark: str | None = None,
 ) -> int:
     """Report what a source holds, what would be dropped, and what looks wrong.
 
@@ -73,6 +74,7 @@ def check(
         json_path: Also write the report to this file.
         compare: Compare the final answer of every expert solution with the gold answer.
         num_workers: Processes that compare answers.
+        benchmark: Also count the problems of this benchmark that the source holds: a name or file, as in gar eval.
     """
     check_source(source)
     workers = num_workers if compare else 0
@@ -80,7 +82,34 @@ def check(
     _print_report(report)
     if json_path is not None:
         write_atomic(json_path, json_text(dataclasses.asdict(report), indent=2) + "\n")
+    if benchmark is not None:
+        _print_contamination(source, reading, benchmark)
     return _STATUSES[report.verdict()[0]]
+
+
+def _print_contamination(source: str, reading: SourceOptions, benchmark: str) -> None:
+    """How many problems of a benchmark a source holds, and the worst of them."""
+    from gar.evaluation.benchmarks import load_benchmark
+    from gar.evaluation.contamination import find_overlaps
+
+    problems = {problem.id: prompt_text(problem.question) for problem in load_benchmark(benchmark).problems}
+    rows = (
+        (place, prompt_text(item.prompt)) for place, item in ProblemReader(source, reading) if isinstance(item, Problem)
+    )
+    overlaps = find_overlaps(rows, problems)
+    counts = {
+        "problems": len(problems),
+        "with an exact copy": sum(overlap.num_exact > 0 for overlap in overlaps.values()),
+        "whole in one row": sum(overlap.shared_fraction == 1 for overlap in overlaps.values()),
+        "sharing 13 words with a row": sum(overlap.num_sharing > 0 for overlap in overlaps.values()),
+    }
+    console = Console(highlight=False)
+    console.print(_counts_table(f"{benchmark} in {source}", counts))
+    worst = sorted(overlaps, key=lambda name: -overlaps[name].shared_fraction)[:NUM_EXAMPLES]
+    for name in worst:
+        if overlaps[name].place:
+            place, share = overlaps[name].place, overlaps[name].shared_fraction
+            console.print(f"  {name}: {share:.0%} in {place}", markup=False, soft_wrap=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

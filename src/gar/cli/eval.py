@@ -1,6 +1,5 @@
 """`gar eval`: measure models on benchmarks, in three stages that resume where they were stopped."""
 
-import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,25 +19,16 @@ from gar.settings import Settings
 
 if TYPE_CHECKING:
     from gar.evaluation.folder import EvaluationFolder
-    from gar.evaluation.model_comparison import ModelComparison
 
-_OTHERS = {
-    "table": "gar.cli.eval_table",
-    "contamination": "gar.cli.eval_contamination",
-    "audit": "gar.cli.eval_audit",
-}
 _USAGE = """usage: gar eval STAGE [ARGUMENTS]
 
 Measure models on benchmarks. A killed stage continues where it stopped.
 
   generate MODEL --benchmark NAME[,NAME]  sample into an append-only file
   score FOLDER [FOLDER ...]               a verdict for every sample, numbers
-  compare A B [C ...]                     every model against the first, paired
   table A [B ...]                         one table: benchmarks, models, tests
   run MODEL --benchmark NAME[,NAME]       generate, score, print the numbers
   list                                    the known benchmarks
-  contamination TRAIN --benchmark NAME    what training set and benchmark share
-  audit FOLDER                            where graders disagree
 
 gar eval STAGE --help says more.
 Start with: gar eval run embedded --benchmark arithmetic
@@ -53,13 +43,6 @@ If it is killed, run the same command again to continue.
   results    evals/MODEL/BENCHMARK/samples.jsonl
 """
 _RUN = _GENERATE.replace("Sample responses to", "Sample and score responses to").replace("eval generate", "eval run")
-_COMPARE = """Every model against the first, paired by problem:
-  gar eval compare A B [C ...]
-
-  A                  [LABEL=]FOLDER, as `gar eval generate` writes it
-  A of several seeds FOLDER,FOLDER,... paired in their order
-  tests              over seeds where there are several, else over problems
-"""
 
 
 class _GenerateArguments(GenerateJob):
@@ -75,21 +58,11 @@ class _ScoreArguments(ScoreSettings):
     """Evaluations of a model, or one of them, as `gar eval generate` writes them."""
 
 
-class _CompareArguments(Settings):
-    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A B ...")]
-    """The reference first."""
-    ks: tuple[int, ...] = ()
-    """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
-    out: Path | None = None
-    """Also write the rows to this JSON file."""
-
-
 def main(arguments: list[str]) -> int:
     """Run one stage. Arguments are parsed first; torch is imported only where a model answers."""
     stages = {
         "generate": (_generate, _GenerateArguments, _GENERATE),
         "score": (_score, _ScoreArguments, "Grade samples, and write the numbers into metrics.json beside them."),
-        "compare": (_compare, _CompareArguments, _COMPARE),
         "run": (_run, _RunArguments, _RUN),
         "list": (_list, Settings, "The known benchmarks."),
     }
@@ -97,10 +70,12 @@ def main(arguments: list[str]) -> int:
         print(_USAGE, end="", file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     name, *rest = arguments
-    if name in _OTHERS:
-        return importlib.import_module(_OTHERS[name]).main(rest)
+    if name == "table":
+        from gar.cli.eval_table import main as table
+
+        return table(rest)
     if name not in stages:
-        known = [*stages, *_OTHERS]
+        known = [*stages, "table"]
         raise UsageError(f"unknown stage '{name}', expected one of {', '.join(known)}.{nearest(name, known)}")
     stage, kind, description = stages[name]
     try:
@@ -141,25 +116,6 @@ def _score(settings: _ScoreArguments) -> int:
     from gar.evaluation.folder import evaluation_folders
 
     return _score_folders([folder for path in settings.folders for folder in evaluation_folders(path)], settings)
-
-
-def _compare(arguments: _CompareArguments) -> None:
-    if len(arguments.models) < 2:
-        raise ConfigError(f"compare needs at least two models, got {len(arguments.models)}.")
-    from gar.evaluation.model_comparison import compare, load_model
-    from gar.records.files import json_text, write_atomic
-
-    rows = compare([load_model(model) for model in arguments.models], ks=arguments.ks)
-    console = Console(highlight=False)
-    for pair in dict.fromkeys((row.benchmark, row.label) for row in rows):
-        console.print(_comparison_table([row for row in rows if (row.benchmark, row.label) == pair]))
-    console.print(
-        f"p: two-sided, over {rows[0].result.pairs}, Holm-corrected over models and sets of one measure.\n"
-        "MDE: the true difference that a test of these pairs detects four times in five."
-    )
-    if arguments.out is not None:
-        write_atomic(arguments.out, json_text([row.to_json() for row in rows], indent=1) + "\n")
-        print(f"Rows     {arguments.out}")
 
 
 def _list(_: Settings) -> None:
@@ -251,29 +207,4 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
         table.add_section()
         for name, part in metrics["categories"].items():
             table.add_row(f"pass@1, {name}", f"{part['pass_at_1']:.3f}", f"{part['num_problems']} problems")
-    return table
-
-
-def _comparison_table(rows: "list[ModelComparison]") -> Table:
-    """All measures of one model on one benchmark."""
-    from gar.evaluation.paired import result_cells
-
-    first, result = rows[0], rows[0].result
-    seeds = f", {result.num_seeds} seeds" if result.num_seeds > 1 else ""
-    table = Table(
-        title=f"{first.benchmark}: A is {first.against}, B is {first.label}; {result.num_problems:,} problems{seeds}",
-        title_justify="left",
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
-    for heading in ("", "A", "B", "B - A", "95 %", "p", "MDE", "B is"):
-        table.add_column(heading, justify="left" if heading in ("", "B is") else "right", no_wrap=True)
-    for row in rows:
-        result = row.result
-        table.add_row(
-            f"{'maj' if row.measure == 'majority' else 'pass'}@{row.k}",
-            f"{result.reference:.3f}",
-            f"{result.score:.3f}",
-            *result_cells(result),
-        )
     return table

@@ -10,7 +10,7 @@ from gar.errors import UsageError
 from gar.settings import Settings
 
 _DESCRIPTION = """Benchmarks and models in one table, with intervals and paired tests:
-  gar eval table A [B ...] [--format markdown|csv|latex] [--out FILE]
+  gar eval table A [B ...] [--format markdown] [--out FILE]
 
   A                  [LABEL=]FOLDER, as `gar eval generate` writes it; the first
                      is what the others are tested against
@@ -21,8 +21,8 @@ _DESCRIPTION = """Benchmarks and models in one table, with intervals and paired 
 class _Arguments(Settings):
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]")]
     """The reference first. A benchmark that a model lacks is a dash."""
-    format: Literal["text", "markdown", "csv", "latex"] = "text"
-    """text is for a terminal, csv has every digit."""
+    format: Literal["text", "markdown"] = "text"
+    """text is for a terminal."""
     ks: tuple[int, ...] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
     out: Path | None = None
@@ -39,8 +39,7 @@ def main(arguments: list[str]) -> int:
     from gar.records.files import write_atomic
 
     table = tables.benchmark_table([load_model(model) for model in settings.models], ks=settings.ks)
-    write = {"text": tables.text, "markdown": tables.markdown, "csv": tables.csv, "latex": tables.latex}
-    content = write[settings.format](table)
+    content = tables.text(table) if settings.format == "text" else tables.markdown(table)
     if settings.out is None:
         print(content, end="")
     else:

@@ -16,10 +16,7 @@ from gar.comparison.store import Failure, Results, check_paired
 from gar.comparison.tables import (
     ComparisonNumbers,
     Cost,
-    costs_csv,
-    latex,
     markdown,
-    results_csv,
 )
 from gar.evaluation.paired import Contrast, compare_paired
 from gar.evaluation.statistics import mean_and_sd
@@ -29,7 +26,7 @@ from gar.records import write_atomic
 def write_report(
     comparison: ComparisonSettings, planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]
 ) -> tuple[ComparisonNumbers, list[Path]]:
-    """Write `table.md`, `table.tex`, `table.csv`, `cost.csv` and the figures into the results folder.
+    """Write `table.md` and the figures into the results folder.
 
     Returns:
         The numbers of the tables, and the files.
@@ -40,10 +37,8 @@ def write_report(
     check_paired(results)
     numbers = comparison_numbers(comparison, planned, results, failed)
     folder = comparison.results_folder
-    texts = {"table.md": markdown, "table.tex": latex, "table.csv": results_csv, "cost.csv": costs_csv}
-    for name, text in texts.items():
-        write_atomic(folder / name, text(numbers))
-    paths = [folder / name for name in texts]
+    paths = [folder / "table.md"]
+    write_atomic(paths[0], markdown(numbers))
     if results:
         by_label = {label: [*_by_seed(results, label).values()] for label in numbers.num_finished}
         paths += curves_figure({label: runs for label, runs in by_label.items() if runs}, folder / "curves")

@@ -1,13 +1,10 @@
-"""Tables of a comparison as GitHub Markdown, LaTeX and CSV.
-
-Markdown and LaTeX show the same rounded cells; CSV has every number in full.
-"""
+"""Tables of a comparison as GitHub Markdown, and for a terminal."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gar.evaluation.paired import Contrast, PairedComparison, p_text, result_cells
-from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex_text, markdown_text
+from gar.evaluation.text_tables import NONE, TextTable, aligned, markdown_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,11 +49,6 @@ def markdown(numbers: ComparisonNumbers) -> str:
     return markdown_text(_tables(numbers), numbers.notes, heading=(f"# {numbers.name}", ""))
 
 
-def latex(numbers: ComparisonNumbers) -> str:
-    """All tables as LaTeX, for the package booktabs; the notes as comments."""
-    return latex_text(_tables(numbers), numbers.notes)
-
-
 def on_screen(numbers: ComparisonNumbers) -> str:
     """Scores and tests, a table for each set and k, narrow enough for a terminal; the notes below."""
     texts = [aligned(_screen_table(numbers, *column)) for column in numbers.columns]
@@ -66,47 +58,6 @@ def on_screen(numbers: ComparisonNumbers) -> str:
             f"p: paired t-test over seeds, Holm-corrected over {numbers.num_tests} comparisons of one set and k"
         )
     return "\n\n".join([*texts, "\n".join(numbers.notes)]).strip()
-
-
-def results_csv(numbers: ComparisonNumbers) -> str:
-    """One line for each method, set, k and other method; a method that was not run has one line."""
-    headings = (
-        "method", "set", "k", "num_seeds", "mean", "sd", "against", "num_pairs", "difference", "relative", "low",
-        "high", "t_p_value", "permutation_p_value", "holm_p_value", "minimum_detectable_effect", "verdict",
-    )  # fmt: skip
-    rows: list[Sequence[object]] = []
-    for key, score in numbers.scores.items():
-        cells = (*key, numbers.num_finished[key[0]], *score)
-        tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == key]
-        rows += [
-            (
-                *cells, d.against, r.num_seeds, r.difference, _relative(r), r.low, r.high, r.t_p_value,
-                r.permutation_p_value, r.holm_p_value, r.minimum_detectable_effect, r.verdict,
-            )
-            for d, r in ((d, d.result) for d in tests)
-        ] or [cells]  # fmt: skip
-    rows += [(label, "", "", 0) for label, count in numbers.num_finished.items() if not count]
-    return csv_text(headings, rows)
-
-
-def costs_csv(numbers: ComparisonNumbers) -> str:
-    """One line for each method."""
-    parts = _parts(numbers.costs)
-    ratios = [f"{what}_ratio{end}" for what in ("step", "memory") for end in ("", "_low", "_high")]
-    headings = ["method", "num_seeds", *(f"{part}_seconds" for part in parts), "peak_memory_bytes", *ratios]
-    none = (None, None, None)
-    rows = [
-        [
-            cost.label,
-            cost.num_seeds,
-            *(cost.seconds_per_step.get(part) for part in parts),
-            cost.peak_memory_bytes,
-            *(cost.step_ratio or none),
-            *(cost.memory_ratio or none),
-        ]
-        for cost in numbers.costs
-    ]
-    return csv_text(headings, rows)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

@@ -10,7 +10,7 @@ from gar.evaluation.metrics import Measure
 from gar.evaluation.model_comparison import Model, ModelComparison, columns, comparable
 from gar.evaluation.paired import result_cells
 from gar.evaluation.statistics import bootstrap_interval
-from gar.evaluation.text_tables import NONE, TextTable, aligned, csv_text, latex_text, markdown_text
+from gar.evaluation.text_tables import NONE, TextTable, aligned, markdown_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,34 +119,6 @@ def text(table: BenchmarkTable) -> str:
 def markdown(table: BenchmarkTable) -> str:
     """GitHub Markdown, with the notes as a list."""
     return markdown_text(text_tables(table), table.notes)
-
-
-def latex(table: BenchmarkTable) -> str:
-    """LaTeX for the package booktabs, with the notes as comments."""
-    return latex_text(text_tables(table), table.notes)
-
-
-def csv(table: BenchmarkTable) -> str:
-    """One line for each benchmark, measure, k and model, with every digit; tests are against the first model."""
-    headings = (
-        "benchmark", "measure", "k", "model", "num_problems", "num_seeds", "mean", "low", "high", "against",
-        "difference", "difference_low", "difference_high", "t_p_value", "permutation_p_value", "holm_p_value",
-        "minimum_detectable_effect", "verdict",
-    )  # fmt: skip
-    tests = {(t.benchmark, t.measure, t.k, t.label): t for t in table.tests}
-    rows = []
-    for score in table.scores:
-        low, high = score.interval or (None, None)
-        key = score.benchmark, score.measure, score.k, score.label
-        row: list[object] = [*key, score.num_problems, score.num_seeds, score.mean, low, high]
-        if test := tests.get(key):
-            r = test.result
-            row += [
-                test.against, r.difference, r.low, r.high, r.t_p_value, r.permutation_p_value, r.holm_p_value,
-                r.minimum_detectable_effect, r.verdict,
-            ]  # fmt: skip
-        rows.append(row)
-    return csv_text(headings, rows)
 
 
 def _cell(score: BenchmarkScore | None) -> str:

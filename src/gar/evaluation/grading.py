@@ -15,9 +15,8 @@ from tqdm import tqdm
 from gar.data.problems import prompt_text
 from gar.errors import ConfigError, RecordError
 from gar.evaluation.benchmarks.columns import LETTERS
-from gar.evaluation.benchmarks.prompts import FIVE_SHOT_STOP
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.job import PromptForm, ScoreSettings
+from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import default_ks, write_metrics
 from gar.records.resumable import Line
 from gar.types import ResponseFormat, Status, Verdict
@@ -102,7 +101,7 @@ def _grade(
     bar = tqdm(total=total, initial=len(done), desc="grading", unit=" samples", disable=None)
     with bar, Verifier(format=format, **limits) as verifier, vote_pool(**limits) as pool:
         for window in _windows(folder, done):
-            verdicts = sample_verdicts(verifier, window, problems, form=identity["prompt"]["form"])
+            verdicts = sample_verdicts(verifier, window, problems)
             votes = _votes(pool, window, verdicts, problems)
             lines = [
                 _line(sample, verdict, vote, format)
@@ -128,19 +127,15 @@ def _windows(folder: EvaluationFolder, done: set[tuple[str, int]]) -> Iterator[l
         yield window
 
 
-def sample_verdicts(
-    verifier: Verifier, window: Sequence[Line], problems: Mapping[str, Line], *, form: PromptForm
-) -> list[Verdict]:
+def sample_verdicts(verifier: Verifier, window: Sequence[Line], problems: Mapping[str, Line]) -> list[Verdict]:
     """A verdict per sample: by letter for multiple choice, else by value.
 
     Args:
         verifier: Grades the answers, in its format.
         window: Samples as in `samples.jsonl`.
         problems: Problems as in `problems.jsonl`, by id.
-        form: The form of the prompts. With five-shot, a response ends where the next question begins.
     """
-    cut = form == "five-shot"
-    texts = [sample["text"].partition(FIVE_SHOT_STOP)[0] if cut else sample["text"] for sample in window]
+    texts = [sample["text"] for sample in window]
     asked = [problems[sample["problem"]] for sample in window]
     by_value = [i for i, problem in enumerate(asked) if not problem["num_choices"]]
     graded = iter(

@@ -8,7 +8,7 @@ from pydantic import Field
 from gar.settings import ModelSettings, Settings
 from gar.types import ResponseFormat
 
-PromptForm = Literal["think-answer", "boxed", "five-shot", "as-is"]
+PromptForm = Literal["think-answer", "boxed", "as-is"]
 """The form of a prompt, see `benchmarks/prompts.py`."""
 SMALL_SET = 100
 LARGE_SET = 1_000
@@ -30,10 +30,8 @@ class GenerateJob(Settings):
     """Per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
     prompt: PromptForm | None = None
     """The form of the prompt. By default think-answer; as-is for the embedded task."""
-    shots: str | None = None
-    """A local copy of MMLU-Pro's validation split, for five-shot."""
-    temperature: Annotated[float, Field(ge=0)] | None = None
-    """Divides the logits; 0 is greedy. By default 1; 0 for five-shot."""
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    """Divides the logits; 0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the probability that is sampled from."""
     max_new_tokens: Annotated[int, Field(ge=1)] | None = None

@@ -1,10 +1,10 @@
-"""`gar eval compare`: is one model better than another on the same problems?
+"""Is one model better than another on the same problems? For `gar eval table`.
 
 A model is one evaluation per benchmark, or several: one per training seed.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,6 @@ class ModelComparison:
     against: str
     result: PairedComparison
 
-    def to_json(self) -> dict[str, Any]:
-        """The row as one flat object of plain values."""
-        values = asdict(self)
-        result = values.pop("result")
-        del result["all_equal"]
-        return values | result
-
 
 def load_model(argument: str) -> Model:
     """Load a model as the command line names it: `[LABEL=]FOLDER[,FOLDER ...]`, one folder per training seed.
@@ -112,33 +105,12 @@ def load_model(argument: str) -> Model:
     )
 
 
-def compare(models: Sequence[Model], *, ks: Sequence[int] = ()) -> list[ModelComparison]:
-    """Compare every model with the first, on every benchmark.
-
-    Args:
-        models: At least two, with the same benchmarks and the same number of seeds.
-        ks: Values of k for pass@k and maj@k. By default pass@1, pass@n/2 and maj@n of n samples.
-
-    Returns:
-        A row per benchmark, measure, k and model.
-
-    Raises:
-        ConfigError: There are fewer than two models, or a k is larger than the number of samples.
-        DataError: Benchmarks, problems, prompts, numbers of samples or of seeds differ; or a set has one problem.
-    """
-    if len(models) < 2:
-        raise ConfigError("a comparison needs at least two models.")
-    first, *others = models
-    for model in others:
-        _check_pair(first, model)
-    return _compared(first, [(name, model) for name in first.evaluations for model in others], ks)
-
-
 def comparable(models: Sequence[Model], *, ks: Sequence[int] = ()) -> tuple[list[ModelComparison], list[str]]:
     """Compare every model with the first as far as they were evaluated alike.
 
     Returns:
-        The rows of `compare`, and a sentence for each benchmark on which a model cannot be compared.
+        A row per benchmark, measure, k and model, and a sentence for each benchmark on which a model cannot be
+        compared.
 
     Raises:
         ConfigError: A k is larger than the number of samples.
@@ -189,15 +161,6 @@ def _check_comparable(first: Evaluation, other: Evaluation) -> None:
             f"{first.folder.path} and {other.folder.path} cannot be compared, since they differ in "
             f"{'; '.join(unlike)}. Evaluate both in the same way."
         )
-
-
-def _check_pair(first: Model, model: Model) -> None:
-    """Refuse two models that have not been evaluated alike."""
-    if model.evaluations.keys() != first.evaluations.keys():
-        sets, expected = (", ".join(sorted(one.evaluations)) for one in (model, first))
-        raise DataError(f"{model.label} was evaluated on {sets}, {first.label} on {expected}: expected the same sets.")
-    for name in model.evaluations:
-        _check_benchmark(first, model, name)
 
 
 def _check_benchmark(first: Model, model: Model, name: str) -> None:

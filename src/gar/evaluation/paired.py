@@ -1,6 +1,6 @@
 """Is one model or method better than another on the same problems? The one comparison behind every table and verdict.
 
-`gar eval compare`, `gar compare` and `gar report` all use it. It compares differences, method minus reference, in which
+`gar eval table`, `gar compare` and `gar report` all use it. It compares differences, method minus reference, in which
 the difficulty of a problem or a seed cancels. It knows nothing of runs or files.
 """
 

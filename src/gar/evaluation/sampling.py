@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from gar import __version__
 from gar.errors import DataError, RecordError
-from gar.evaluation.benchmarks import LoadedBenchmark, load_benchmark, load_shots, response_format
+from gar.evaluation.benchmarks import LoadedBenchmark, load_benchmark, response_format
 from gar.evaluation.benchmarks.prompts import benchmark_prompt, default_form, policy_prompt
 from gar.evaluation.engines import SamplingEngine, load_engine
 from gar.evaluation.folder import EvaluationFolder
@@ -66,8 +66,7 @@ def load_sets(job: GenerateJob) -> list[EvaluationSet]:
         if benchmark.name in sets:
             raise DataError(f"two sets named {benchmark.name!r} would share a folder; evaluate them apart.")
         form = job.prompt or default_form(benchmark)
-        shots = load_shots(benchmark, job.shots, loaded.revision) if form == "five-shot" else None
-        prompts = tuple(benchmark_prompt(problem, form, benchmark, shots) for problem in loaded.problems)
+        prompts = tuple(benchmark_prompt(problem, form, benchmark) for problem in loaded.problems)
         sets[benchmark.name] = EvaluationSet(loaded=loaded, form=form, prompts=prompts)
     return list(sets.values())
 
@@ -201,10 +200,9 @@ def batch_seed(seed: int, set_hash: str, batch: Sequence[Sample]) -> int:
 def known_identity(job: GenerateJob, evaluation_set: EvaluationSet) -> dict[str, Any]:
     """The part of `set.json` that is known without the model."""
     loaded, form = evaluation_set.loaded, evaluation_set.form
-    default_temperature = 0.0 if form == "five-shot" else 1.0
     sampling: dict[str, Any] = {
         "num_samples": job.num_samples(len(loaded.problems)),
-        "temperature": default_temperature if job.temperature is None else job.temperature,
+        "temperature": job.temperature,
         "top_p": job.top_p,
         "seed": job.seed,
     }

@@ -1,7 +1,7 @@
 """Problem sets to evaluate on, read from the Hub or from a local file with the published columns. None is vendored."""
 
 from gar.evaluation.benchmarks.columns import BenchmarkProblem, problems_hash
-from gar.evaluation.benchmarks.load import LoadedBenchmark, load_benchmark, load_shots
+from gar.evaluation.benchmarks.load import LoadedBenchmark, load_benchmark
 from gar.evaluation.benchmarks.prompts import benchmark_prompt, default_form, response_format
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 
@@ -13,7 +13,6 @@ __all__ = [
     "benchmark_prompt",
     "default_form",
     "load_benchmark",
-    "load_shots",
     "problems_hash",
     "response_format",
 ]

@@ -32,7 +32,6 @@ class BenchmarkProblem:
     answer: str
     choices: tuple[str, ...] = ()
     category: str = ""
-    working: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +120,7 @@ def _check_options(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -> 
     answer, index = problem.answer, row["answer_index"]
     if not (isinstance(index, int) and 0 <= index < len(choices) <= len(LETTERS)) or LETTERS[index] != answer:
         raise DataError(f"{place}: answer {answer!r} is not option {index} of {len(choices)} options.")
-    return replace(problem, choices=choices, working=_text(row, "cot_content", place))
+    return replace(problem, choices=choices)
 
 
 def _after_hashes(problem: BenchmarkProblem, row: BenchmarkRow, place: str) -> BenchmarkProblem:

@@ -16,7 +16,6 @@ from gar.evaluation.benchmarks.columns import BenchmarkProblem, Columns, problem
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 
 _FILE_SUFFIXES = (".jsonl", ".ndjson", ".parquet", ".pq", ".csv")
-NUM_SHOTS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,37 +85,6 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         return _loaded(benchmark, problems, limit, source=file)
     problems, commit = _from_hub(benchmark, benchmark.columns, name.partition("@")[2] or None)
     return _loaded(benchmark, problems, limit, source=benchmark.hub_id, revision=commit)
-
-
-def load_shots(
-    benchmark: Benchmark, file: str | None, revision: str | None = None
-) -> dict[str, list[BenchmarkProblem]]:
-    """MMLU-Pro's worked examples, its validation split, by category.
-
-    Args:
-        benchmark: The benchmark, which must be MMLU-Pro.
-        file: A local copy of the split; None reads the Hub.
-        revision: Revision on the Hub.
-
-    Raises:
-        ConfigError: The benchmark has no worked examples.
-        DataError: They cannot be loaded, or a category has fewer than five.
-    """
-    if benchmark.name != "mmlu-pro" or benchmark.columns is None:
-        raise ConfigError(f"worked examples come with mmlu-pro alone; {benchmark.name} takes another --prompt.")
-    if file is not None:
-        problems = _read(_file_rows(file), benchmark.columns)
-    else:
-        problems, _ = _from_hub(benchmark, benchmark.columns, revision, split="validation")
-    shots: dict[str, list[BenchmarkProblem]] = {}
-    for problem in problems:
-        if not problem.working:
-            raise DataError(f"example {problem.id} has no 'cot_content'. Is it the validation split?")
-        shots.setdefault(problem.category, []).append(problem)
-    for category, examples in shots.items():
-        if len(examples) < NUM_SHOTS:
-            raise DataError(f"{category} has {len(examples)} worked examples, expected {NUM_SHOTS}.")
-    return {category: examples[:NUM_SHOTS] for category, examples in shots.items()}
 
 
 def _own_file(file: str, limit: int | None) -> LoadedBenchmark:

@@ -4,14 +4,13 @@
 |--------------|-------------------------------------------------------------------|---------------------------|
 | think-answer | the GAR paper's strict form: a thinking part, then an answer part  | the answer part           |
 | boxed        | MathArena's: `Put your final answer within \\boxed{}.`             | the last box              |
-| five-shot    | MMLU-Pro's own: five worked examples of the category, greedy       | the last "the answer is"  |
 | as-is        | the problem's text unchanged                                       | the answer part           |
 
 Multiple choice adds the lettered choices, and asks for the letter. The wording of `think-answer` is ours, as the paper
 prints none. The other wordings are those of the benchmarks' authors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gar.data.prompts import format_instruction, render_prompt
 from gar.errors import ConfigError
@@ -20,13 +19,9 @@ from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 from gar.evaluation.job import PromptForm
 from gar.types import Prompt, ResponseFormat
 
-FIVE_SHOT_STOP = "Question:"
-"""A base model continues with another question. Its answer ends before that."""
-
 _FORMAT_OF: dict[PromptForm, ResponseFormat] = {
     "think-answer": "think-answer",
     "boxed": "boxed",
-    "five-shot": "none",
     "as-is": "think-answer",
 }
 _LETTER = "The final answer is the letter of the right choice alone."
@@ -43,25 +38,17 @@ def response_format(form: PromptForm) -> ResponseFormat:
     return _FORMAT_OF[form]
 
 
-def benchmark_prompt(
-    problem: BenchmarkProblem,
-    form: PromptForm,
-    benchmark: Benchmark,
-    shots: Mapping[str, Sequence[BenchmarkProblem]] | None = None,
-) -> Prompt:
+def benchmark_prompt(problem: BenchmarkProblem, form: PromptForm, benchmark: Benchmark) -> Prompt:
     """The prompt of a problem, before a chat template.
 
     Args:
         problem: The problem.
         form: The form of the prompt.
         benchmark: Its benchmark, which may have a hint on the form of the answer.
-        shots: Worked examples by category, for five-shot.
 
     Raises:
         ConfigError: The form does not fit the problem.
     """
-    if form == "five-shot":
-        return _five_shot(problem, shots)
     question = _with_choices(problem)
     if form == "as-is":
         return question
@@ -75,7 +62,7 @@ def benchmark_prompt(
 def policy_prompt(prompt: Prompt, form: PromptForm, *, chat: bool) -> Prompt:
     """The prompt as `encode_prompt` takes it: a user message where the tokenizer has a chat template."""
     if isinstance(prompt, str) and form != "as-is":
-        return [{"role": "user", "content": prompt}] if chat else prompt if form == "five-shot" else f"{prompt}\n\n"
+        return [{"role": "user", "content": prompt}] if chat else f"{prompt}\n\n"
     return render_prompt(prompt, "plain", chat=chat)
 
 
@@ -100,22 +87,3 @@ def _with_choices(problem: BenchmarkProblem) -> Prompt:
         return problem.question
     lines = [f"{letter}. {choice}" for letter, choice in zip(LETTERS, problem.choices, strict=False)]
     return "\n".join([f"{problem.question}\n", *lines])
-
-
-def _five_shot(problem: BenchmarkProblem, shots: Mapping[str, Sequence[BenchmarkProblem]] | None) -> str:
-    """The prompt of MMLU-Pro's own evaluation script."""
-    if shots is None or problem.category not in shots:
-        raise ConfigError(f"no worked examples of category {problem.category!r}: give MMLU-Pro's with --shots FILE.")
-    parts = [
-        f"The following are multiple choice questions (with answers) about {problem.category}. Think step by step and "
-        'then finish your answer with "the answer is (X)" where X is the correct letter choice.\n\n'
-    ]
-    for example in shots[problem.category]:
-        working = example.working.replace("A: Let's think step by step.", "Answer: Let's think step by step.")
-        parts.append(f"{_question_block(example)}{working}\n\n")
-    return "".join([*parts, _question_block(problem), "Answer: Let's think step by step."])
-
-
-def _question_block(problem: BenchmarkProblem) -> str:
-    options = "".join(f"{letter}. {choice}\n" for letter, choice in zip(LETTERS, problem.choices, strict=False))
-    return f"Question:\n{problem.question}\nOptions:\n{options}"

@@ -1,4 +1,4 @@
-"""Time to the first view of a report on a run with 50,000 responses, in headless Chromium: live, and as a file.
+"""Time to the first view of a report on a run with 50,000 responses, in headless Chromium.
 
 python -m benchmarks.report_page
 """
@@ -6,7 +6,6 @@ python -m benchmarks.report_page
 import random
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,6 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from gar.records import RunFolder
 from gar.report.build import write_report
-from gar.report.options import ReportOptions
-from gar.report.serve import LiveReport, ReportServer
 from tests.report.runs import make_run, rollout, wrong
 
 STEPS, GROUPS, SAMPLES = 125, 50, 8
@@ -41,7 +38,7 @@ def main() -> None:
             )
         page = Path(folder) / "page.html"
         report = write_report([run], page)
-        print(report.rollouts.notes[0] if report.rollouts else "")
+        print(report.rollouts.notes[0])
         print(f"{STEPS * GROUPS * SAMPLES:,} responses, file of {page.stat().st_size / 1e6:.1f} MB")
         browser = _browser(Path(folder) / "profile")
         try:
@@ -49,8 +46,6 @@ def main() -> None:
             print(
                 f"file, rollouts  {_best(lambda: _seconds(browser, f'{page.as_uri()}#rollouts', '.detail h2')):.2f} s"
             )
-            print(f"live, summary   {_best(lambda: _live_seconds(browser, run, '', '.verdict')):.2f} s")
-            print(f"live, rollouts  {_best(lambda: _live_seconds(browser, run, '#rollouts', '.detail h2')):.2f} s")
         finally:
             browser.quit()
 
@@ -76,17 +71,6 @@ def _seconds(browser: webdriver.Chrome, address: str, selector: str) -> float:
         lambda driver: driver.find_elements(By.CSS_SELECTOR, selector)
     )
     return time.perf_counter() - start
-
-
-def _live_seconds(browser: webdriver.Chrome, run: Path, place: str, selector: str) -> float:
-    """The same from a server that has read nothing yet."""
-    with ReportServer(LiveReport([run], ReportOptions()), 0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            return _seconds(browser, f"{server.url}?run=large{place}", selector)
-        finally:
-            browser.get("about:blank")
-            server.shutdown()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from gar.records.samples import write_samples
 from gar.report import build
 from gar.report.build import ReportOptions, make_report, write_report
 from gar.report.definitions import DEFINITIONS
-from gar.report.page import LIVE_SCRIPT, MAX_BYTES, SCRIPTS, _asset
+from gar.report.page import MAX_BYTES, SCRIPTS, _asset
 from gar.report.read import read_run
 from gar.report.sample import draw_groups
 from gar.types import Status
@@ -54,7 +54,7 @@ def test_hostile_texts_leave_no_markup(tmp_path):
     assert text.count("</script") == 2
     assert "<title>a&lt;b&gt;</title>" in text
     (shown,) = data_of(text)["rollouts"]["groups"]
-    assert shown["responses"][0]["text"]["parts"] == [HOSTILE]
+    assert shown["responses"][0]["text"]["text"] == HOSTILE
     assert "\u2028" not in text
 
 
@@ -70,11 +70,11 @@ def test_the_policy_allows_the_style_and_the_script_inside_and_nothing_else(tmp_
 
 
 def test_scripts_never_turn_text_into_html():
-    for name in (*SCRIPTS, LIVE_SCRIPT):
+    for name in SCRIPTS:
         script = _asset(name)
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|DOMParser|srcdoc", script)
         assert not re.search(r"XMLHttpRequest|https?://(?!www\.w3\.org/)", script)
-        assert ("fetch(" in script) == (name == LIVE_SCRIPT)
+        assert "fetch(" not in script
 
 
 def test_equal_runs_give_equal_pages(tmp_path):
@@ -142,7 +142,7 @@ def test_long_texts_are_whole_up_to_a_limit(tmp_path):
     )
     report, _ = write(tmp_path, run)
     whole, cut = (response.text for response in report.rollouts.groups[0].responses)
-    assert (whole.parts, whole.num_cut) == (["y" * 100_000], 0)
+    assert (whole.text, whole.num_cut) == ("y" * 100_000, 0)
     assert cut.num_cut == 10_000
 
 
@@ -182,7 +182,7 @@ def test_expert_solutions_come_from_the_runs_own_source(tmp_path):
     expert = {p.id: p.anchors[0].text for p in load_arithmetic("train")}
     right, other = report.rollouts.groups
     assert right.expert is not None
-    assert right.expert.parts == [expert[right.problem_id]]
+    assert right.expert.text == expert[right.problem_id]
     assert other.expert is None
     assert any("1 of 2 drawn problems were not found" in note for note in report.rollouts.notes)
 
@@ -195,7 +195,7 @@ def test_expert_solutions_of_a_source_elsewhere_can_be_named(tmp_path):
     row = {"id": problem.id, "prompt": problem.prompt, "answer": problem.answer, "expert_solution": "because $x$"}
     (tmp_path / "problems.jsonl").write_text(json.dumps(row) + "\n")
     report, _ = write(tmp_path, run, problems=str(tmp_path / "problems.jsonl"))
-    assert report.rollouts.groups[0].expert.parts == ["because ", 0]
+    assert report.rollouts.groups[0].expert.text == "because $x$"
 
 
 def test_token_shares_sum_to_the_alignment_under_the_named_weights(tmp_path):
@@ -242,7 +242,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
     assert before == after
     assert {(g.moment, r.verdict) for g in shown for r in g.responses} == {("before", "wrong"), ("after", "right")}
     experts = {problem.id: problem.anchors[0].text for problem in load_arithmetic("test")}
-    assert all(group.expert and group.expert.parts == [experts[group.problem_id]] for group in shown)
+    assert all(group.expert and group.expert.text == experts[group.problem_id] for group in shown)
 
 
 def test_samples_that_cannot_be_read_are_named(tmp_path):
@@ -321,6 +321,21 @@ def test_gar_report_writes_the_page_and_says_the_verdict(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("After training the model is better on test.\n")
     assert "page.html (0." in printed
+
+
+def test_gar_report_watches_until_it_is_interrupted(tmp_path, capsys, monkeypatch):
+    run = make_run(tmp_path, rollouts={})
+    waits = iter([None, KeyboardInterrupt()])
+
+    def sleep(seconds):
+        assert seconds == 5
+        (tmp_path / "page.html").unlink()
+        if wait := next(waits):
+            raise wait
+
+    monkeypatch.setattr("gar.cli.report.time.sleep", sleep)
+    assert main(["report", str(run), "--out", str(tmp_path / "page.html"), "--watch", "5"]) == 130
+    assert len(capsys.readouterr().out.splitlines()) > 2
 
 
 def test_gar_report_of_no_run_explains_itself(tmp_path, capsys):

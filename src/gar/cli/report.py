@@ -1,5 +1,6 @@
-"""`gar report`: one self-contained HTML page about one run or several, or the same page live."""
+"""`gar report`: one self-contained HTML page about one run or several."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,6 @@ from gar.report.options import ReportOptions
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Write one page about one or several runs, readable without a network:
   gar report RUN [RUN ...] --out FILE.html
-
-Or follow runs that are still training, in a browser on this machine:
-  gar report RUN [RUN ...] --serve
 
 A run may be unfinished, old, or lack files: the page says what it cannot show.
   RUN        a run folder, or a folder of them; runs that differ in their seed
@@ -31,10 +29,8 @@ class _Arguments(ReportOptions):
     """The file to write. An earlier report about the same runs is replaced."""
     overwrite: bool = False
     """Replace the file, whatever it is."""
-    serve: bool = False
-    """Show the page at 127.0.0.1 until Ctrl-C; it follows the runs."""
-    port: Annotated[int, Field(ge=0, lt=2**16)] = 8765
-    """Where to serve; 0 takes a free port."""
+    watch: Annotated[float, Field(gt=0), tyro.conf.arg(metavar="SECONDS")] | None = None
+    """Write the page again every so many seconds, until Ctrl-C."""
 
 
 def main(arguments: list[str]) -> int:
@@ -42,11 +38,9 @@ def main(arguments: list[str]) -> int:
     settings = parse(_Arguments, arguments, prog="gar report", description=_DESCRIPTION)
     if not settings.runs:
         raise UsageError("name a run folder, or a folder of them, for example runs/NAME.")
-    if settings.serve == (settings.out is not None):
-        raise ConfigError("either --out FILE.html, to write the page, or --serve, to follow the runs in a browser")
-    if settings.serve:
-        return _serve(settings)
-    if settings.out is not None and not settings.out.parent.is_dir():
+    if settings.out is None:
+        raise UsageError("name the file to write: --out FILE.html.")
+    if not settings.out.parent.is_dir():
         raise ConfigError(f"{settings.out.parent}: no such folder to write {settings.out.name} into. Make it first.")
     from gar.report.build import write_report
 
@@ -55,19 +49,13 @@ def main(arguments: list[str]) -> int:
 
         quiet_libraries()
     out = settings.out
-    assert out is not None
     report = write_report(settings.runs, out, settings, overwrite=settings.overwrite)
     print(report.headline)
-    for note in (*report.notes, *(report.rollouts.notes if report.rollouts else ())):
+    for note in (*report.notes, *report.rollouts.notes):
         print(f"- {note}")
     print(f"Report  {out} ({out.stat().st_size / 1e6:.1f} MB)")
-    return 0
-
-
-def _serve(settings: _Arguments) -> int:
-    if settings.token_shares:
-        raise ConfigError("--token-shares runs a model, which takes too long for a page that follows a run: use --out")
-    from gar.report.serve import serve
-
-    serve(settings.runs, settings.port, settings)
+    while settings.watch is not None:
+        time.sleep(settings.watch)
+        report = write_report(settings.runs, out, settings, overwrite=True)
+        print(f"{time.strftime('%H:%M:%S')}  {report.headline}")
     return 0

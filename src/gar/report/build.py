@@ -1,6 +1,6 @@
-"""From run folders to one HTML file, or to the parts that a page asks its server for."""
+"""From run folders to one HTML file."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,8 +63,8 @@ def make_report(runs: Sequence[ReadRun], options: ReportOptions) -> Report:
     runs = [run for group in groups for run in group.runs]
     notes: list[str] = []
     drawn = pictures(groups, notes, options.histogram_steps)
-    report = summary_report(groups)
-    report = replace(report, notes=[*report.notes, *notes], rollouts=_NO_ROLLOUTS, pictures=drawn)
+    report = _summary_report(groups)
+    report = replace(report, notes=[*report.notes, *notes], pictures=drawn)
     room = MAX_BYTES - _SPARE_BYTES - len(page(report))
     if room < 0:
         raise ConfigError(
@@ -74,16 +74,7 @@ def make_report(runs: Sequence[ReadRun], options: ReportOptions) -> Report:
     return replace(report, rollouts=browser_rollouts(runs, options, room))
 
 
-_NO_ROLLOUTS = ShownRollouts(groups=[], formulas=[], notes=[])
-
-
-def live_rollouts(groups: Sequence[RunGroup], options: ReportOptions, whole_steps: Collection[int]) -> ShownRollouts:
-    """The rollouts for a page that asks for them; `whole_steps` are complete as far as they fit."""
-    runs = [run for group in groups for run in group.runs]
-    return browser_rollouts(runs, options, MAX_BYTES - _SPARE_BYTES, whole_steps)
-
-
-def summary_report(groups: Sequence[RunGroup]) -> Report:
+def _summary_report(groups: Sequence[RunGroup]) -> Report:
     """The content of the page without rollouts and figures."""
     runs = [run for group in groups for run in group.runs]
     notes = [f"{run.name}: {note}." for run in runs for note in run.missing]
@@ -108,8 +99,8 @@ def summary_report(groups: Sequence[RunGroup]) -> Report:
         all_runs=runs_table(_by_name(runs)) if len(runs) > 1 else None,
         charts=charts(groups),
         chart_note=chart_note(groups),
-        rollouts=None,
-        pictures=None,
+        rollouts=ShownRollouts(groups=[], notes=[]),
+        pictures=[],
         runs=run_facts(groups),
         settings=differences_table(runs),
         definitions=DEFINITIONS,

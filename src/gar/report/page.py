@@ -2,8 +2,7 @@
 
 The records are made in Python and drawn by `assets/*.js`, which compute no numbers. They are JSON in a script element
 that is never run; the scripts insert them as text. A content security policy allows only these styles and scripts, by
-their hashes, and forbids turning text into HTML. The page of `gar report --serve` is the same without the records,
-which it requests from the server.
+their hashes, and forbids turning text into HTML.
 """
 
 import base64
@@ -17,12 +16,8 @@ from typing import Any, Literal
 
 MAX_BYTES = 8_000_000
 SCRIPTS = ("dom.js", "address.js", "charts.js", "tables.js", "rollouts.js", "page.js")
-LIVE_SCRIPT = "live.js"
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-
-Part = str | int
-"""Part of a text: text as it is, or the index of a formula."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +47,12 @@ def columns(*texts: str, **numbers: str) -> list[Column]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A table with formatted cells. `keys`, if any, name the run of each row."""
+    """A table with formatted cells."""
 
     title: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
-    keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,9 +90,9 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownText:
-    """A text in parts, without its last `num_cut` characters."""
+    """A text without its last `num_cut` characters."""
 
-    parts: Sequence[Part]
+    text: str
     num_cut: int = 0
 
 
@@ -158,7 +152,6 @@ class ShownRollouts:
     """The rollout browser. `notes` say how its groups were drawn, and what is missing."""
 
     groups: Sequence[ShownGroup]
-    formulas: Sequence[Mapping[str, Any]]
     notes: Sequence[str]
 
 
@@ -189,8 +182,8 @@ class Report:
         all_runs: One line per run; None for a single run.
         charts: Metrics over the steps, those of the summary first.
         chart_note: Explanation of lines and bands.
-        rollouts: The rollout browser; None if the page requests it later.
-        pictures: Figures; None if the page requests them later.
+        rollouts: The rollout browser.
+        pictures: Figures.
         runs: Origin of the numbers.
         settings: Settings that differ.
         definitions: Meaning of every number.
@@ -207,8 +200,8 @@ class Report:
     all_runs: Table | None
     charts: Sequence[Chart]
     chart_note: str
-    rollouts: ShownRollouts | None
-    pictures: Sequence[Picture] | None
+    rollouts: ShownRollouts
+    pictures: Sequence[Picture]
     runs: Sequence[RunFacts]
     settings: Table | None
     definitions: Mapping[str, str]
@@ -217,13 +210,7 @@ class Report:
 def page(report: Report) -> bytes:
     """The whole file."""
     head = f"<title>{html.escape(report.title)}</title>\n{runs_mark([run.name for run in report.runs])}"
-    return _document(head, embedded_json(report), SCRIPTS)
-
-
-def live_page() -> bytes:
-    """The page without a report: it requests one from its server, and again when the runs have grown."""
-    scripts = (*SCRIPTS[:-1], LIVE_SCRIPT, SCRIPTS[-1])
-    return _document("<title>gar report</title>", "null", scripts, connect=" connect-src 'self';")
+    return _document(head, embedded_json(report))
 
 
 def runs_mark(names: Sequence[str]) -> str:
@@ -231,11 +218,11 @@ def runs_mark(names: Sequence[str]) -> str:
     return f'<meta name="gar-report" content="{html.escape(" / ".join(names))}">'
 
 
-def _document(head: str, data: str, scripts: Sequence[str], connect: str = "") -> bytes:
+def _document(head: str, data: str) -> bytes:
     style = _asset("report.css")
-    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in scripts) + "\n})();"
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();"
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:;{connect} "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
     text = f"""<!doctype html>

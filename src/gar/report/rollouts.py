@@ -5,7 +5,7 @@ Rollouts hold no expert solutions, which are read again from the run's own sourc
 
 import math
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from gar.report.sample import (
     verdict_word,
 )
 from gar.report.shares import add_shares
-from gar.report.texts import Formulas, readable_prompt, shown_text
+from gar.report.texts import readable_prompt, shown_text
 from gar.settings import DataSettings
 from gar.types import Problem
 
@@ -40,35 +40,24 @@ _SHARE_BYTES = 24
 _DIGITS = 5
 
 
-def browser_rollouts(
-    runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int, whole_steps: Collection[int] = ()
-) -> ShownRollouts:
+def browser_rollouts(runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int) -> ShownRollouts:
     """Draw groups, keep those that fit, and add expert solutions and token shares.
 
     Args:
         runs: The runs.
         options: Options of the report.
-        max_bytes: Limit for the groups and their formulas as JSON.
-        whole_steps: Steps whose groups are all drawn, and kept before others.
+        max_bytes: Limit for the groups as JSON.
     """
     most = options.max_rollouts // max(1, sum(bool(run.num_rows) for run in runs))
-    drawn = [
-        group
-        for number, run in enumerate(runs)
-        if run.num_rows
-        for group in draw_groups(run, number, most, whole_steps)
-    ]
+    drawn = [group for number, run in enumerate(runs) if run.num_rows for group in draw_groups(run, number, most)]
     notes: list[str] = []
     num_samples = 0
     for number, run in enumerate(runs):
         groups, count = draw_samples(run, number, options.max_rollouts // len(runs), notes)
         drawn += groups
         num_samples += count
-    formulas = Formulas()
     experts = _expert_problems(runs, drawn, options.problems, notes)
-    shown = _fitting(
-        drawn, experts, formulas, max_bytes, with_shares=options.token_shares is not None, first=whole_steps
-    )
+    shown = _fitting(drawn, experts, max_bytes, with_shares=options.token_shares is not None)
     kept = [drawn[place] for place in shown]
     notes.insert(0, drawing_words(runs, _num_rows(kept), _num_rows(drawn)))
     if num_samples:
@@ -77,7 +66,7 @@ def browser_rollouts(
         add_shares(shown, runs, drawn, experts, options.token_shares, notes)
     elif shown:
         notes.append("Token shares were not asked for: --token-shares computes them from a model.")
-    return ShownRollouts(groups=list(shown.values()), formulas=formulas.rows, notes=notes)
+    return ShownRollouts(groups=list(shown.values()), notes=notes)
 
 
 def _num_rows(groups: Sequence[DrawnGroup], *, evaluated: bool = False) -> int:
@@ -146,13 +135,7 @@ def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> d
 
 
 def _fitting(
-    drawn: Sequence[DrawnGroup],
-    experts: Experts,
-    formulas: Formulas,
-    max_bytes: int,
-    *,
-    with_shares: bool,
-    first: Collection[int] = (),
+    drawn: Sequence[DrawnGroup], experts: Experts, max_bytes: int, *, with_shares: bool
 ) -> dict[int, ShownGroup]:
     """As many groups as fit, taken in random order, with those of one evaluated problem together.
 
@@ -161,21 +144,18 @@ def _fitting(
     Args:
         drawn: Whole groups. Texts longer than `MAX_TEXT_CHARACTERS` are cut, and marked as cut.
         experts: Problems with their expert solutions.
-        formulas: Receives the formulas of the texts.
-        max_bytes: Limit for the groups and their formulas as JSON.
+        max_bytes: Limit for the groups as JSON.
         with_shares: Leave room for token shares.
-        first: Steps whose groups are taken before others.
     """
     keys = [group.problem if group.moment else place for place, group in enumerate(drawn)]
     ranks = dict.fromkeys(keys)
     shuffled = random.Random(SEED).sample(range(len(ranks)), len(ranks))
     rank_of = dict(zip(ranks, shuffled, strict=True))
-    order = sorted(range(len(drawn)), key=lambda place: (drawn[place].step not in first, rank_of[keys[place]]))
+    order = sorted(range(len(drawn)), key=lambda place: rank_of[keys[place]])
     shown: dict[int, ShownGroup] = {}
     for place in order:
-        num_known = len(formulas.rows)
-        group = _shown(drawn[place], experts, formulas)
-        max_bytes -= len(content_json([group, formulas.rows[num_known:]]).encode("utf-8", "replace"))
+        group = _shown(drawn[place], experts)
+        max_bytes -= len(content_json(group).encode("utf-8", "replace"))
         if with_shares:
             rows = drawn[place].rows
             max_bytes -= _SHARE_BYTES * sum(row["num_tokens"] or len(row["response"] or "") for row in rows)
@@ -185,13 +165,13 @@ def _fitting(
     return {place: shown[place] for place in sorted(shown)}
 
 
-def _shown(drawn: DrawnGroup, experts: Experts, formulas: Formulas) -> ShownGroup:
+def _shown(drawn: DrawnGroup, experts: Experts) -> ShownGroup:
     first = drawn.first
     problem = experts.get(drawn.problem)
     anchors = "\n\n".join(anchor.text for anchor in problem.anchors) if problem else ""
 
     def text(value: str) -> ShownText:
-        return shown_text(value, formulas, max_characters=MAX_TEXT_CHARACTERS)
+        return shown_text(value, max_characters=MAX_TEXT_CHARACTERS)
 
     return ShownGroup(
         run=drawn.run,

@@ -74,7 +74,6 @@ def runs_table(runs: Mapping[str, RunContents]) -> Table:
             ]
             for name, run in runs.items()
         ],
-        keys=list(runs),
     )
 
 

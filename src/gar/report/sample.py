@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -56,25 +56,22 @@ class DrawnGroup:
         return self.run, self.set_name, str(self.first["problem_id"])
 
 
-def draw_groups(run: ReadRun, number: int, most: int, whole_steps: Collection[int] = ()) -> list[DrawnGroup]:
+def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
     """Draw whole groups of a run with about `most` rollouts: all of them, or random ones at steps spread evenly.
 
     Args:
         run: The run.
         number: Its position in the report.
         most: About how many rollouts to draw; at least one group is drawn if there is any.
-        whole_steps: Steps whose groups are all drawn, whatever `most` is.
     """
     steps = list(run.num_rows)
     if run.num_rollouts <= most:
         return [group for step in steps for group in _groups(run, number, step)]
-    drawn = [group for step in steps if step in whole_steps for group in _groups(run, number, step)]
+    drawn: list[DrawnGroup] = []
     first = _groups(run, number, steps[0])
     num_groups = max(1, most * len(first) // max(1, run.num_rows[steps[0]]))
     chosen = _spread(steps, min(_MAX_STEPS, num_groups))
     for position, step in enumerate(chosen):
-        if step in whole_steps:
-            continue
         share = (position + 1) * num_groups // len(chosen) - position * num_groups // len(chosen)
         groups = _groups(run, number, step)
         picked = random.Random(f"{SEED}-{step}").sample(range(len(groups)), min(share, len(groups)))

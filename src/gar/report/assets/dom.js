@@ -1,9 +1,8 @@
-// Elements, formulas and definitions. Text from the data goes in as text nodes; nothing here reads HTML.
+// Elements and definitions. Text from the data goes in as text nodes; nothing here reads HTML.
 
-let report = JSON.parse(document.getElementById('report').textContent); // null where live.js asks for it
+let report = JSON.parse(document.getElementById('report').textContent);
 
 const SVG = 'http://www.w3.org/2000/svg';
-const MATHML = 'http://www.w3.org/1998/Math/MathML';
 
 // A function is a listener, `style` an object of properties (the policy forbids style attributes), null is left out.
 function fill(element, attributes, children) {
@@ -22,33 +21,6 @@ function h(name, attributes = {}, ...children) {
 
 function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
-}
-
-// Elements and attributes are those that report/maths.py lists. Styles are set as properties, as above.
-function mathNode([name, ...rest]) {
-  const element = document.createElementNS(MATHML, name);
-  for (const part of rest) {
-    if (typeof part === 'string') element.append(part);
-    else if (Array.isArray(part)) element.append(mathNode(part));
-    else for (const [key, value] of Object.entries(part)) {
-      if (key === 'style') element.style.cssText = value;
-      else element.setAttribute(key, value);
-    }
-  }
-  return element;
-}
-
-function formula(index) {
-  const { source, display, tree } = report.rollouts.formulas[index];
-  const math = document.createElementNS(MATHML, 'math');
-  if (display) math.setAttribute('display', 'block');
-  math.setAttribute('aria-label', source);
-  math.append(mathNode(tree));
-  return math;
-}
-
-function plainText(text) {
-  return text.parts.map((part) => (typeof part === 'string' ? part : report.rollouts.formulas[part].source)).join('');
 }
 
 // ------------------------------------------------------------------------------------------------------ definitions

@@ -10,7 +10,6 @@ const PANELS = [
   ['definitions', 'Definitions', definitionsPanel, ['definitions']],
 ];
 const ZOOMED = ['summary', 'curves'];
-const isLive = report === null;
 
 const root = document.documentElement;
 const darkness = window.matchMedia('(prefers-color-scheme: dark)');
@@ -66,7 +65,6 @@ function showPlace() {
   }
   drawTab(open, place.params);
   if (open.name === 'rollouts') showRollouts(place.params);
-  if (isLive) askFor(open.name);
 }
 
 function drawTab(tab, params) {
@@ -89,7 +87,6 @@ function takeReport(next) {
   head.replaceChildren(...[
     h('h1', {}, report.title), h('p', {}, report.subtitle),
     report.tags.length ? h('p', { class: 'tags' }, report.tags.map((tag) => h('span', {}, tag))) : null,
-    ...(isLive ? liveHead() : []),
   ].filter(Boolean));
   makeTabs();
   showPlace();
@@ -98,8 +95,7 @@ function takeReport(next) {
 document.body.append(
   h('header', {}, head, lightSwitch),
   main,
-  h('footer', {}, isLive ? 'Served by gar report --serve, for this machine alone.' : 'Written by gar report. This file is self-contained: it loads nothing and sends nothing.'),
+  h('footer', {}, 'Written by gar report. This file is self-contained: it loads nothing and sends nothing.'),
   large, tip,
 );
-if (isLive) follow();
-else takeReport(report);
+takeReport(report);

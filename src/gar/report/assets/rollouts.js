@@ -5,7 +5,6 @@ const PAGE_SIZE = 100;
 const NO_FILTERS = { run: '', from: '', step: '', verdict: '', low: '', high: '', query: '', order: 'recorded', group: '', response: '' };
 const view = { ...NO_FILTERS, shown: PAGE_SIZE, found: [], at: -1, mode: null };
 let responses = []; // { group, response } of every response that is shown
-let kept = null; // how far the list and the texts are scrolled, while the panel is drawn again
 
 function keyOf(group) {
   return group.moment ? `${group.run}:${group.set_name}:${group.moment}:${group.index}` : `${group.run}:${group.step}:${group.index}`;
@@ -23,13 +22,13 @@ const ORDERS = {
   recorded: ['as recorded', null],
   high: ['alignment, highest first', (item) => -(item.response.numbers.alignment ?? -Infinity)],
   low: ['alignment, lowest first', (item) => item.response.numbers.alignment ?? Infinity],
-  long: ['longest first', (item) => -(item.response.numbers.num_tokens ?? plainText(item.response.text).length)],
+  long: ['longest first', (item) => -(item.response.numbers.num_tokens ?? item.response.text.text.length)],
 };
 const FACTS = [['alignment', 'alignment'], ['bonus', 'bonus'], ['penalty', 'penalty'], ['reward', 'reward'], ['advantage', 'advantage'],
   ['num_tokens', 'tokens'], ['num_scored_tokens', 'scored tokens'], ['signal_norm', 'signal norm']];
 
 function searchable(item) {
-  item.words ??= [item.group.problem_id, plainText(item.group.prompt), plainText(item.response.text), item.response.answer ?? ''].join('\n').toLowerCase();
+  item.words ??= [item.group.problem_id, item.group.prompt.text, item.response.text.text, item.response.answer ?? ''].join('\n').toLowerCase();
   return item.words;
 }
 
@@ -51,14 +50,10 @@ function find() {
   if (key) view.found = view.found.map((item) => [key(item), item]).sort((a, b) => a[0] - b[0] || 0).map((pair) => pair[1]);
   const place = view.found.findIndex(isChosen);
   view.at = place >= 0 || view.group ? place : 0;
-  view.shown = Math.max(PAGE_SIZE, place + 1, kept?.shown ?? 0);
+  view.shown = Math.max(PAGE_SIZE, place + 1);
   drawList();
   drawDetail();
-  if (kept && kept.group === view.group && kept.response === view.response) {
-    list.scrollTop = kept.list;
-    detail.querySelectorAll('.text').forEach((box, i) => { box.scrollTop = kept.texts[i]; });
-  } else revealItem();
-  kept = null;
+  revealItem();
 }
 
 function revealItem() {
@@ -72,16 +67,15 @@ function isChosen({ group, response }) {
   return keyOf(group) === view.group && String(response.index + 1) === view.response;
 }
 
-// Takes filters and choice from the address. A step that is not here is requested, or replaced by the nearest one.
+// Takes filters and choice from the address. A step that is not here is replaced by the nearest one.
 function showRollouts(params) {
   const chosen = { ...NO_FILTERS, ...params };
-  if (isLive) wholeStep = chosen.step || (/^\d+:(\d+):\d+$/.exec(chosen.group)?.[1] ?? '');
   if (!responses.length || Object.keys(NO_FILTERS).every((name) => view[name] === chosen[name] && view.drawn)) return;
   Object.assign(view, chosen, { drawn: true });
   const steps = [...new Set(responses.map((item) => item.group.step))].filter((step) => step !== null);
   if (view.step !== '' && steps.length && !steps.includes(Number(view.step))) {
-    if (!isLive) view.step = String(nearest(steps, Number(view.step)));
-    stepNote.textContent = isLive ? `No rollouts of step ${chosen.step} are here yet.` : `Step ${chosen.step} is not among the steps drawn for this file: shown is step ${view.step}.`;
+    view.step = String(nearest(steps, Number(view.step)));
+    stepNote.textContent = `Step ${chosen.step} is not among the steps drawn for this file: shown is step ${view.step}.`;
   } else stepNote.textContent = '';
   for (const control of document.querySelectorAll('#panel-rollouts [data-filter]')) {
     if (control !== document.activeElement) control.value = view[control.dataset.filter];
@@ -93,7 +87,6 @@ function showRollouts(params) {
 function filterBy(name, value) {
   Object.assign(view, { [name]: value, group: '', response: '' });
   keep({ [name]: name === 'order' && value === 'recorded' ? '' : value, group: '', response: '' });
-  if (isLive && name === 'step') { wholeStep = value; askFor('rollouts'); }
   stepNote.textContent = '';
   find();
 }
@@ -179,26 +172,13 @@ function moveInList(event) {
 
 // ------------------------------------------------------------------------------------------------------------ detail
 
-function modes(item) {
-  const { group, response } = item;
-  const formulas = [group.prompt, group.expert, response.text].some((text) => text && text.parts.some((part) => typeof part !== 'string'));
-  return [response.shares ? ['shares', 'Token shares'] : null, formulas ? ['formulas', 'Formulas drawn'] : null, ['written', 'As written']].filter(Boolean);
+function modes({ response }) {
+  return [response.shares ? ['shares', 'Token shares'] : null, ['written', 'As written']].filter(Boolean);
 }
 
-// A formula on lines of its own needs no line breaks around it.
-function drawnParts(parts) {
-  const alone = (i) => typeof parts[i] === 'number' && report.rollouts.formulas[parts[i]].display;
-  return parts.map((part, i) => {
-    if (typeof part !== 'string') return formula(part);
-    const words = alone(i - 1) ? part.replace(/^ *\n/, '') : part;
-    return alone(i + 1) ? words.replace(/\n *$/, '') : words;
-  });
-}
-
-function textBox(text, mode) {
+function textBox(text) {
   const cut = text.num_cut ? h('span', { class: 'out' }, `\n[${text.num_cut.toLocaleString('en')} more characters are not in this file]`) : null;
-  const parts = mode === 'formulas' ? drawnParts(text.parts) : [plainText(text)];
-  return h('div', { class: mode === 'formulas' ? 'text rendered' : 'text', dir: 'auto', tabindex: 0 }, parts, cut);
+  return h('div', { class: 'text', dir: 'auto', tabindex: 0 }, text.text, cut);
 }
 
 function sharesBox(shares) {
@@ -265,27 +245,26 @@ function facts(item) {
 
 function responseSection(item, title, mode) {
   const { shares, text } = item.response;
-  return h('section', {}, h('h3', {}, title), mode === 'shares' && shares ? sharesBox(shares) : textBox(text, mode === 'shares' ? 'written' : mode));
+  return h('section', {}, h('h3', {}, title), mode === 'shares' && shares ? sharesBox(shares) : textBox(text));
 }
 
 function showItem(item) {
   const { group, response } = item;
   const possible = modes(item);
   const mode = possible.some(([key]) => key === view.mode) ? view.mode : possible[0][0];
-  const other = mode === 'shares' ? 'written' : mode;
   const change = possible.length > 1 ? h('div', { class: 'switch', role: 'group', 'aria-label': 'How texts are shown' }, possible.map(([key, words]) =>
     h('button', { 'aria-pressed': String(key === mode), 'data-mode': key, click: () => { view.mode = key; showItem(item); detail.querySelector(`[data-mode="${key}"]`).focus(); } }, words))) : null;
   const facing = counterpart(item);
   const [before, after] = facing && group.moment === 'after' ? [facing, item] : [item, facing];
   const titled = (each) => responseSection(each, `Response ${each.group.moment} training: ${each.response.verdict}`, mode);
   const expert = h('section', { class: facing ? 'wide' : '' }, h('h3', {}, 'Expert solution'),
-    group.expert ? textBox(group.expert, other) : h('p', { class: 'soft small' }, 'Not available: see the notes above.'));
+    group.expert ? textBox(group.expert) : h('p', { class: 'soft small' }, 'Not available: see the notes above.'));
   detail.replaceChildren(...[
     h('h2', {}, h('bdi', {}, group.problem_id), `, ${placeOf(group)}, response ${response.index + 1} `,
       h('a', { class: 'link', href: addressOf('rollouts', { group: keyOf(group), response: response.index + 1 }) }, 'link')),
     facts(item), ...mates(item), change,
     h('div', { class: 'texts' },
-      h('section', { class: 'wide' }, h('h3', {}, 'Prompt'), textBox(group.prompt, other)),
+      h('section', { class: 'wide' }, h('h3', {}, 'Prompt'), textBox(group.prompt)),
       facing ? [titled(before), titled(after)] : responseSection(item, 'Response', mode),
       expert),
   ].filter(Boolean));
@@ -301,12 +280,7 @@ function drawDetail() {
 }
 
 function rolloutsPanel() {
-  if (report.rollouts === null) return [h('p', { class: 'soft' }, 'Reading the rollouts ...')];
   responses = report.rollouts.groups.flatMap((group) => group.responses.map((response) => ({ group, response })));
-  if (view.drawn) {
-    kept = { shown: view.shown, list: list.scrollTop, texts: [...detail.querySelectorAll('.text')].map((box) => box.scrollTop),
-      group: view.group, response: view.response };
-  }
   view.drawn = false;
   const notes = report.rollouts.notes.map((note) => h('p', { class: 'soft small' }, note));
   return responses.length ? [...notes, filters(), stepNote, count, h('div', { class: 'browser' }, list, detail)] : notes;

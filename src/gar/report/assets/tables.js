@@ -19,23 +19,22 @@ function sortedRows(table, column, down) {
     .map(([, i]) => i);
 }
 
-// `cell` may replace the content of a cell.
-function tableRow(table, i, cell) {
+function tableRow(table, i) {
   return h('tr', {}, table.rows[i].map((text, j) => {
     const { kind, heading } = table.columns[j];
-    const content = cell?.(i, j, text) ?? (kind === 'verdict' ? h('span', { class: VERDICT_CLASS[text] }, text) : text);
+    const content = kind === 'verdict' ? h('span', { class: VERDICT_CLASS[text] }, text) : text;
     return h('td', { class: `is-${kind}`, 'data-heading': heading }, content);
   }));
 }
 
 // `order` is the column and direction to begin with; `chosen` hears of another choice.
-function dataTable(table, { order = [null, false], rows = table.rows.map((_, i) => i), cell = null, chosen = null } = {}) {
+function dataTable(table, { order = [null, false], rows = table.rows.map((_, i) => i), chosen = null } = {}) {
   const body = h('tbody');
   let [column, down] = order;
   const draw = () => {
     const shown = new Set(rows);
     const places = column === null ? rows : sortedRows(table, column, down).filter((i) => shown.has(i));
-    body.replaceChildren(...places.map((i) => tableRow(table, i, cell)));
+    body.replaceChildren(...places.map((i) => tableRow(table, i)));
     heads.forEach((head, j) => (j === column ? head.setAttribute('aria-sort', down ? 'descending' : 'ascending') : head.removeAttribute('aria-sort')));
   };
   const heads = table.columns.map(({ kind, heading, term: key }, j) => {
@@ -73,45 +72,29 @@ function summaryPanel(params) {
   ].filter(Boolean);
 }
 
-// All runs: sorted by a click on a heading, searched in all cells, and, where a server is at hand, opened.
+// All runs: sorted by a click on a heading, searched in all cells.
 function runsPanel(params) {
   const table = report.all_runs;
-  const chosen = new Set();
   const place = h('div');
-  const open = h('a', { class: 'plain', hidden: true });
-  const choose = (key, checked) => {
-    if (checked) chosen.add(key);
-    else chosen.delete(key);
-    open.hidden = chosen.size < 2;
-    open.href = `?${new URLSearchParams([...chosen].map((each) => ['run', each]))}`;
-    open.textContent = `Open ${chosen.size} side by side`;
-  };
-  const cell = (i, j, text) => {
-    if (j !== 0 || !isLive) return null;
-    const key = table.keys[i];
-    return [h('input', { type: 'checkbox', 'aria-label': `Choose ${key}`, checked: chosen.has(key), change: (event) => choose(key, event.target.checked) }),
-      h('a', { href: `?${new URLSearchParams({ run: key })}` }, text)];
-  };
   const draw = (words) => {
     const found = table.rows.map((row, i) => i).filter((i) => table.rows[i].join('\n').toLowerCase().includes(words.toLowerCase()));
     const { sort, down } = readAddress().params;
     place.replaceChildren(
       h('p', { class: 'soft small', role: 'status', id: 'num-runs' }, `${found.length.toLocaleString('en')} of ${table.rows.length.toLocaleString('en')} runs`),
-      dataTable(table, { rows: found, cell, order: [sort === undefined ? null : Number(sort), down === '1'],
+      dataTable(table, { rows: found, order: [sort === undefined ? null : Number(sort), down === '1'],
         chosen: (column, descending) => keep({ sort: column, down: descending ? 1 : 0 }) }));
   };
   draw(params.q ?? '');
   return [
     h('div', { class: 'filters', role: 'search' },
       h('label', {}, 'Search', h('input', { type: 'search', 'data-filter': 'q', value: params.q ?? '', placeholder: 'name, tag, method, model',
-        input: (event) => { keep({ q: event.target.value }); draw(event.target.value); } })), open),
+        input: (event) => { keep({ q: event.target.value }); draw(event.target.value); } }))),
     place,
     h('p', { class: 'soft small said' }, table.caption),
   ];
 }
 
 function picturesPanel() {
-  if (report.pictures === null) return [h('p', { class: 'soft' }, 'Drawing ...')];
   if (!report.pictures.length) {
     return [h('p', { class: 'soft' }, 'There are no figures in the folders of these runs. gar train draws a learning curve at its end.')];
   }

@@ -187,5 +187,5 @@ def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
 
 def test_vllm_engine_says_which_extra_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match=r"--backend vllm needs vLLM: pip install 'gar-rl\[vllm\]'"):
+    with pytest.raises(ConfigError, match=r"--backend vllm needs vLLM: pip install 'trl\[vllm\]'"):
         load_engine(GenerateJob(model="embedded", benchmark=("arithmetic",), backend="vllm"))

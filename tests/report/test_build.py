@@ -304,7 +304,7 @@ def test_write_report_of_a_folder_is_about_the_runs_in_it(tmp_path):
     for seed in (0, 1):
         make_run(tmp_path / "runs", f"s{seed}", seed=seed, steps=1)
     report, _ = write(tmp_path, tmp_path / "runs")
-    assert [run.name for run in report.runs] == report.all_runs.keys == ["s0", "s1"]
+    assert [run.name for run in report.runs] == [row[0] for row in report.all_runs.rows] == ["s0", "s1"]
     namesake = make_run(tmp_path / "other", "s0", seed=2, steps=1)
     assert len(write_report([tmp_path / "runs", namesake], tmp_path / "three.html").all_runs.rows) == 3
 

@@ -21,11 +21,11 @@ _DESCRIPTION = """Benchmarks and models in one table, with intervals and paired 
 class _Arguments(Settings):
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]")]
     """The reference first. A benchmark that a model lacks is a dash."""
-    format: Literal["text", "markdown"] = "text"
-    """text is for a terminal."""
-    ks: tuple[int, ...] = ()
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FORM")] = "text"
+    """text, for a terminal, or markdown."""
+    ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K ...")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the table to this file instead."""
 
 

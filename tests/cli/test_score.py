@@ -69,10 +69,11 @@ def test_score_flags_set_columns_sections_and_output(parse):
     job = parse(
         "M", "f.parquet", "--out", "o.parquet", "--prompt-field", "q", "--responses-fields", "a.b", "c", "--tokens",
         "--answer-in-solution", "--anchor-fields", "x", "y", "--signal.kind", "gradient", "--reward.beta", "0.1",
-        "--limit", "9", "--device", "cuda:1", "--dtype", "bfloat16",
+        "--reward.clip", "false", "--limit", "9", "--device", "cuda:1", "--dtype", "bfloat16",
     )  # fmt: skip
     assert (job.out, job.prompt_field, job.responses_fields) == (Path("o.parquet"), "q", ("a.b", "c"))
     assert (job.tokens, job.answer_in_solution, job.anchor_fields) == (True, True, ("x", "y"))
+    assert job.reward.clip is False
     assert (job.signal.kind, job.reward.beta, job.limit, job.device) == ("gradient", 0.1, 9, "cuda:1")
     assert job.model_settings().dtype == "bfloat16"
 

@@ -14,6 +14,7 @@ from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.data.rows import check_source
 from gar.models.hub import check_model_name
 from gar.scoring.job import ScoreJob
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
 
 if TYPE_CHECKING:
     from gar.scoring.files import ScoredFile
@@ -31,8 +32,14 @@ If it is killed, run the same command again to continue.
 
 
 class _Arguments(ScoreJob):
+    """Switches of sections take a value, as for `gar train`: --reward.clip false."""
+
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    verify: tyro.conf.FlagConversionOff[VerifySettings] = VerifySettings()
+    signal: tyro.conf.FlagConversionOff[SignalSettings] = SignalSettings()
+    reward: tyro.conf.FlagConversionOff[RewardSettings] = RewardSettings()
+    advantage: tyro.conf.FlagConversionOff[AdvantageSettings] = AdvantageSettings()
 
 
 def main(arguments: list[str]) -> int:

@@ -31,6 +31,18 @@ EXACT_RIGHT = [
     ("602000000000000000000000", "6.02e23 | 6.02\\times10^{23} | 6.02 \\cdot 10^{23}"),
     ("6.02e23", "6.02\\times10^{23} | 602e21"),
     ("7/2", "3 1/2 | 3\\frac{1}{2}"),
+    ("0.000001", "1e-6"),
+    ("1234.5", "1,234.50 | $1,234.50 | 1.2345e3"),
+    ("12.5", "€12.50 | \\$12.50"),
+    ("1500", "1.5\u00d710\u00b3"),
+    ("-5", "\u20135 | \u22125"),
+    ("78", "`78` | <b>78</b>"),
+    # A gold answer with a unit: the same, in any spelling, or none.
+    ("78 km", "78 | 78km | 78 kilometers | 78\\text{ km} | The distance is 78 km. | She ran 78 km."),
+    ("\\$78", "78 | 78 dollars"),
+    ("5 cm", "5 | 5 centimeters"),
+    ("2\\sqrt{3}", "2\u221a3 | 2\u221a{3}"),
+    ("\\emptyset", "\\varnothing | \u2205"),
 ]
 EXACT_WRONG = [
     ("18", "17 | -18 | 18.5 | 1.8 | 18.0000001 | 17.9999999 | 18,000 | 1 800 | 180"),
@@ -44,6 +56,13 @@ EXACT_WRONG = [
     ("7", "7 quadrillion | 7 lakh | 7 crore | 3(4)"),
     ("6.02e23", "1.6e-19 | 6.02e22 | 6.02e-23"),
     ("18", "The answer is 19. | She has 17 left."),
+    ("0.5", "0.50001"),
+    ("1234.5", "1,234.51"),
+    ("78 km", "78 m | \\$78 | 78 miles | 78 km/h | 78 km per hour | 78 hours | 79 km | She ran 78 miles."),
+    ("78 hours", "78 minutes"),
+    ("\\$78", "78 km | €78"),
+    ("5 cm", "5 mm | 5 cm^2"),
+    ("18\\text{ cm}^2", "18 cm | 18 m^2"),
 ]
 PARSED_RIGHT = [
     ("18", "x = 18 | 9*2 = 18 | \\boxed{18} | 18\\% | \\frac{36}{2} | (18) | 18 m"),
@@ -64,8 +83,12 @@ PARSED_RIGHT = [
     ("2^{100}", "1267650600228229401496703205376 | 4^{50}"),
     ("1/20!", "4.110317623312165e-19 | \\frac{1}{2432902008176640000}"),
     ("\\sqrt{2}", "1.414214 | 1.41421356"),
-    ("0.000001", "1e-6"),
-    ("18 \\text{ km}", "18"),
+    ("45^\\circ", "45 | 45 degrees"),
+    ("9\\pi", "9\\pi cm^2 | 9\\pi\\text{ square meters}"),
+    ("78 hours", "78 h"),
+    ("18\\text{ cm}^2", "18 cm^2 | 18\\ \\text{cm}^2"),
+    ("(-\\infty, 3]", "x \\le 3 | 3 \\ge x"),
+    ("(2, 5)", "2<x<5"),
     ("ab+bc+ac", "ab+bc+ca | $ca + ab + bc$"),
     ("\\frac{ac}{b}", "\\frac{ca}{b}"),
 ]
@@ -90,8 +113,8 @@ PARSED_WRONG = [
     ("\\text{Evelyn}", "Evelny | Tom | nylevE | e v e l y n"),
     ("odd $n$", "ddo $n$ | odd $m$ | even $n$"),
     ("3a^2 - b^2 = 3", "3"),
-    ("0.5", "0.50001"),
     ("4500", "45\\times 10^2"),
+    ("(-\\infty, 3]", "x < 3 | x \\ge 3"),
 ]
 # More values than the gold answer has, which is one.
 LISTS = [

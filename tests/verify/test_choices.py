@@ -15,7 +15,7 @@ NAMES_C = [
     "So the correct answer is: C", "The best option is C", "Option C", "option (C)", "choice C.",
     "C) 12 km", "C. 12 km", "(C) 12 km", "C: 12 km", "C - 12 km", "[C] 12 km", "(c) 12 km", "**C.** 12 km",
     "the answer is (C) because it is the only odd one", "C, since 3 is odd", "C. 5 A", "C) 37 °A",
-    "C. A large molecule", "C. 12 km. Answer: C", "C. $x_A^2$", "C) an Apple",
+    "C. A large molecule", "C. 12 km. Answer: C", "C. $x_A^2$", "C) an Apple", r"\textbf{(C) }12",
 ]  # fmt: skip
 SEVERAL = [
     "C or D", "C and D", "C, D", "C/D", "C & D", "(C)(D)", "(C), (D)", "(c) (d)", "C) or (D)", "C. or D.", "A C",
@@ -25,7 +25,7 @@ SEVERAL = [
 NAMES_NONE = [
     "", "12 km", "Carbon", "CC", "ABCDEFGHIJ", "C = 3", "E = mc^2", "not C", "the answer is not C", "(C) is wrong",
     "C isn't right", "I choose C", "A large molecule", "a large molecule", "K", "(k)", "all of them", "C, d", "-C",
-    "2C",
+    "2C", "(C) perhaps", "C: no", "C. wrong", "(C) I think", "(C) probably not", "C. No reaction occurs",
 ]  # fmt: skip
 
 
@@ -35,6 +35,13 @@ def test_grade_exactly_choice_named_clearly(answer: str) -> None:
         graded = grade_exactly(answer, gold)
         assert graded is not None
         assert graded.status == status
+
+
+def test_grade_exactly_choice_with_the_text_that_it_has_in_the_prompt() -> None:
+    prompt = "What happens? (B) It melts (C) No reaction   occurs, or so A said (D) Perhaps"
+    for answer in ("C. No reaction occurs", "(C) no reaction occurs, or so A said", r"\textbf{(C) }No reaction occurs"):
+        graded = [grade_exactly(answer, gold, prompt) for gold in ("C", r"\textbf{(C) }No reaction occurs", "D")]
+        assert [outcome and outcome.status for outcome in graded] == [Status.OK, Status.OK, Status.WRONG]
 
 
 @pytest.mark.parametrize("answer", [*SEVERAL, *NAMES_NONE])

@@ -8,6 +8,7 @@ unless the prompt holds it.
 import re
 import unicodedata
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING
 from gar.types import Status
 from gar.verify.choices import chosen_letters, is_choice
 from gar.verify.format import MAX_ANSWER_CHARS
-from gar.verify.numbers import is_base_copy, is_quantity, is_undone_arithmetic, plain_number, ratio
+from gar.verify.numbers import equal_rationals, is_base_copy, is_quantity, is_undone_arithmetic, plain_number, ratio
 from gar.verify.sentences import (
     changing_word,
     has_words,
     plain_words,
     stated_value,
+    unit_of,
     unreadable,
     without_full_stop,
     without_lead,
@@ -50,6 +52,22 @@ _TEXT = re.compile(
 )
 _SAYS_MORE = re.compile(r"[0-9]|\b(?:and|or)\b")
 _SPACE_BEFORE_TERM = re.compile(r"(?<=[-+*/=<>]) +(?=[A-Za-z])")
+
+# Other ways to write a mark. A superscript after 10 is its power.
+_SPELLINGS = (
+    (re.compile("\u00b0"), r"^\\circ"),
+    (re.compile("[\u2212\u2013]"), "-"),
+    (re.compile(r"\^\{ *\\circ *\}"), r"^\\circ"),
+    (re.compile("\u221a *([0-9]+)"), r"\\sqrt{\1}"),
+    (re.compile("\u221a *"), r"\\sqrt"),
+    (re.compile(r"\\varnothing(?![A-Za-z])|\u2205"), r"\\emptyset"),
+    (
+        re.compile("(?<=10)[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+"),
+        lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}",
+    ),
+)
+
+_AROUND = (("**", "**"), ("`", "`"), ("<b>", "</b>"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}"))
 
 _PHRASE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,} [A-Za-z]{2,}(?![A-Za-z])")
 _ELLIPSIS = re.compile(r"(?:\\[lcd]?dots[a-z]?(?![A-Za-z])|\.\.\.|\u2026) *,? *")
@@ -106,8 +124,18 @@ def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
     if _is_same(answer, gold):
         return _right_if(True)
     if is_choice(gold):
-        return _grade_choice(answer, gold)
+        return _grade_choice(answer, gold, prompt)
+    gold, unit = _value_and_unit(gold)
+    if unit and unit_of(answer) not in ([], unit):
+        return Graded(status=Status.WRONG, detail="another unit than the gold answer has")
     return _grade_number(answer, gold, prompt) or _grade_stated(answer, gold, prompt)
+
+
+@lru_cache(maxsize=256)  # the responses of a group share a gold answer
+def _value_and_unit(gold: str) -> tuple[str, list[str]]:
+    unit = unit_of(gold)
+    value = without_unit(gold) if unit else gold
+    return (gold, []) if _prose_words(value) else (value, unit)
 
 
 def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
@@ -119,10 +147,13 @@ def _grade_number(answer: str, gold: str, prompt: str) -> Graded | None:
         reduced = [int(digits) for digits in re.findall("[0-9]+", answer)] == [abs(value.numerator), value.denominator]
         return None if prompt and not reduced and value == gold_ratio else _right_if(value == gold_ratio)
     gold_value = plain_number(gold)
+    number = plain_number(answer)
+    if gold_value is not None and number is not None:
+        close = number != gold_value and gold_value != gold_value.to_integral_value()
+        close = close and equal_rationals(Fraction(number), Fraction(gold_value), decimal=True)
+        return _right_if(number == gold_value or close)
     if gold_value is None or gold_value != gold_value.to_integral_value():
         return None
-    if (number := plain_number(answer)) is not None:
-        return _right_if(number == gold_value)
     if is_undone_arithmetic(answer):
         return Graded(status=Status.WRONG, detail="arithmetic left undone")
     right = is_quantity(answer, gold_value)
@@ -145,10 +176,10 @@ def _grade_stated(answer: str, gold: str, prompt: str) -> Graded | None:
     return _refusal(_expression(answer, gold), gold)
 
 
-def _grade_choice(answer: str, gold: str) -> Graded:
-    letters = chosen_letters(answer)
+def _grade_choice(answer: str, gold: str, prompt: str) -> Graded:
+    letters = chosen_letters(answer, prompt)
     if len(letters) == 1:
-        return _right_if(letters == chosen_letters(gold))
+        return _right_if(letters == chosen_letters(gold, gold))
     return _unparsed(f"names several choices: {', '.join(letters)}" if letters else "names no choice")
 
 
@@ -169,11 +200,15 @@ def _nesting(text: str) -> int:
 def _tidy(text: str) -> str:
     """A text with single spaces, without invisible marks, a full stop, and math delimiters or bold around the whole."""
     visible = text if text.isascii() else "".join(char for char in text if unicodedata.category(char) != "Cf")
-    visible = visible.replace("\u00b0", r"^\circ")
-    text = " ".join(visible.replace("\u2212", "-").split())
+    if not text.isascii() or "\\" in text:
+        for pattern, spelling in _SPELLINGS:
+            visible = pattern.sub(spelling, visible)
+    text = " ".join(visible.split())
     if text.count("**") == 1:  # half of a bold "**Answer: 7**"
         text = text.removeprefix("**").removesuffix("**").strip()
-    for opening, closing in (("**", "**"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("{", "}")):
+    if text[:1].isalnum() and text[-1:].isalnum():
+        return text
+    for opening, closing in _AROUND:
         text = without_full_stop(text)
         inner = text[len(opening) : -len(closing)]
         if text == opening + inner + closing and opening not in inner and closing not in inner:
@@ -211,6 +246,7 @@ _parse_gold = lru_cache(maxsize=256)(_parse)  # the responses of a group share a
 def _grade_expression(answer: str, gold: str, prompt: str) -> Graded:
     import gar.verify.expressions  # noqa: F401  a broken library must not count as a bad answer
 
+    gold, _ = _value_and_unit(gold)
     words = _prose_words(gold)
     answer = _tidy(without_lead(answer)) if words else _expression(answer, gold)
     try:

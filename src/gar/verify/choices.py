@@ -6,9 +6,13 @@ An answer must name one choice beyond doubt. An answer that names two choices ge
 import re
 import unicodedata
 
+from gar.verify.sentences import HEDGES
+
 # C  (C)  [C]  \text{C}  \mathbf{(C)}  \boxed{C}
 _LETTER = r"(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed) *{?)*[({\[]*(?P<letter>[A-Ja-j])[)}\]]*"
 _GOLD = re.compile(_LETTER)
+_LABELED_GOLD = re.compile(r"(?:\\(?:text|textbf|mathrm|mathbf) *\{)? *\((?P<letter>[A-J])\) *\}? *(?=[^ })+*/=^_-])")
+_TEXT_LABEL = re.compile(r"\\(?:text|textbf|mathrm|mathbf) *\{(\([A-J]\)) *\}")
 _WHOLE = re.compile(rf"{_LETTER}[.,;: ]*")
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore),? )?(?:(?:the|my) )?(?:(?:final|correct|right|best) )*"
@@ -20,7 +24,7 @@ _LABEL = re.compile(
     r"[(\[](?P<bracketed>[A-Ja-j])[)\]][.:]? +|(?P<marked>[A-Ja-j])(?:[).:]| [-\u2013\u2014]) +"
     r"|(?P<reasoned>[A-J]),? (?=because|since|as\b)"
 )
-_RETRACTS = re.compile(r"(?:or|and|not|nor|but|is|are|isn't|/|&)\b", re.IGNORECASE)
+_RETRACTS = re.compile(rf"(?:i )?(?:{HEDGES}|and|but|is|are|isn't|/|&)\b", re.IGNORECASE)
 # A letter that may name a choice: no article, no unit after a number. A letter with a bracket or colon always may.
 _MENTION = re.compile(
     r"(?<![A-Za-z0-9\\_^°])(?<![0-9] )(?:[B-HJ]|A(?! (?!and\b|or\b|nor\b|is\b)[a-z]))(?![A-Za-z0-9_^'])"
@@ -29,27 +33,29 @@ _MENTION = re.compile(
 
 
 def is_choice(gold: str) -> bool:
-    """Whether a gold answer is the letter of a choice: one capital letter from A to J, perhaps in brackets."""
-    match = _GOLD.fullmatch(gold)
+    """Whether a gold answer is a choice: one capital letter from A to J, or one in brackets and the choice's text."""
+    match = _GOLD.fullmatch(gold) or _LABELED_GOLD.match(gold)
     return match is not None and match["letter"].isupper()
 
 
-def chosen_letters(answer: str) -> str:
+def chosen_letters(answer: str, prompt: str = "") -> str:
     r"""The choices that an answer names, as sorted capital letters without repeats; empty if it names none.
 
-    The text of the choice may follow its letter: `C) 12 km`. A letter in that text counts if it could name another
-    choice, so that `C, not D` names two.
+    The text of the choice may follow its letter: `C) 12 km`. If the prompt does not hold that text, it must not begin
+    with a hedge or a denial, and a letter in it counts if it could name another choice: `C, not D` names two.
 
     >>> chosen_letters("The answer is **(c)**."), chosen_letters("C or D"), chosen_letters("12 km")
     ('C', 'CD', '')
     """
     visible = "".join(char for char in answer if unicodedata.category(char) != "Cf")  # no marks of writing direction
-    text = " ".join(visible.replace("*", " ").replace("$", " ").split())
+    text = " ".join(_TEXT_LABEL.sub(r"\1 ", visible).replace("*", " ").replace("$", " ").split())
     lead = _LEAD.match(text)
     text = text[lead.end() if lead else 0 :]
     if whole := _WHOLE.fullmatch(text):
         return whole["letter"].upper()
     label = _LABEL.match(text)
+    if label and (rest := text[label.end() :].casefold()) and rest in " ".join(prompt.casefold().split()):
+        return label[label.lastgroup or 0].upper()
     mentioned = _mentions(text[label.end() :] if label else text)
     if label and not _RETRACTS.match(text, label.end()):
         mentioned.add(label[label.lastgroup or 0].upper())

@@ -33,6 +33,9 @@ _DELIMITERS = re.compile(r"\$|\\[()\[\]]|\n")
 # A word, the articles, and marks that end a clause.
 _PROSE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z{(])|(?<= )[aAI](?= )|[.,;:?!](?= |$)")
 
+# What a copy shares with its original, however it is written: integers, letters and commands.
+_TOKENS = re.compile(r"(?<![0-9/])[0-9]+(?![0-9/])|\\[A-Za-z]+|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
+
 
 def is_copy(answer: Parsed, gold: Parsed, prompt: str) -> bool:
     """Whether the prompt holds the answer in other notation. A plain number or a reduced fraction is no copy.
@@ -45,7 +48,8 @@ def is_copy(answer: Parsed, gold: Parsed, prompt: str) -> bool:
     form = normal_form(answer.tree)
     if form == normal_form(gold.tree) and "".join(gold.text.split()) in "".join(prompt.split()):
         return False
-    return any(form in _forms(piece) for piece in _pieces(prompt))
+    tokens = {*_TOKENS.findall(form)} - {"0", "1", "2"}
+    return any(form in _forms(piece) for piece in _pieces(prompt) if all(token in piece for token in tokens))
 
 
 def normal_form(tree: Tree) -> str:
@@ -62,7 +66,7 @@ def _pieces(prompt: str) -> Iterator[str]:
     for part in _DELIMITERS.split(prompt):
         for piece in dict.fromkeys((part, *_PROSE.split(part))):
             if 1 < len(piece.strip()) <= MAX_PIECE_CHARS and (piece != part or not _PROSE.search(part.strip())):
-                yield piece.strip()
+                yield piece.strip().replace("{,}", "")
 
 
 @lru_cache(maxsize=1024)  # the responses of a group share a prompt

@@ -20,10 +20,9 @@ from latex2sympy2_extended.math_normalization import NormalizationConfig, normal
 from math_verify.grader import is_assignment_relation, should_treat_as_complex
 from math_verify.parser import get_last_eq
 
+from gar.verify.numbers import DECIMAL_TOLERANCE, equal_rationals
 from gar.verify.operations import Tree, is_list, number
 
-DECIMAL_TOLERANCE = Fraction(2, 10**6)
-"""A decimal is a rounded value: 0.333333 is 1/3 to 1e-6 relative, 0.33333 is not."""
 _DIGITS = 300
 """Two exact values that agree to this many digits are equal. A difference of large powers may need many."""
 
@@ -104,8 +103,11 @@ def equal(answer: Parsed, gold: Parsed) -> bool:
         factors = (100 if "%" in answer.text else 1, 100 if "%" in gold.text else 1)
         if factors[0] != factors[1] and answer_number * factors[0] == gold_number * factors[1]:
             return True
-        return _equal_rationals(answer_number, gold_number, decimal="." in answer.text + gold.text)
+        return equal_rationals(answer_number, gold_number, decimal="." in answer.text + gold.text)
     answer_value, gold_value = _values(answer.value, gold.value)
+    if isinstance(gold_value, sympy.Interval | sympy.Union) and isinstance(answer_value, sympy.Rel | sympy.And):
+        answer_value = answer_value.as_set()  # x <= 3 for (-oo, 3]
+        return bool(answer_value == gold_value)
     if _is_number(answer_value) and _is_number(gold_value):
         return _equal_numbers(answer_value, gold_value)
     if not math_verify.verify(gold.value, answer.value, timeout_seconds=0, raise_on_error=True):
@@ -130,18 +132,13 @@ def _has_brackets(value: Any) -> bool:
     return any(isinstance(member, _BRACKETED) for member in _members(value))
 
 
-def _equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
-    close = abs(answer - gold) <= DECIMAL_TOLERANCE * abs(gold)
-    return answer == gold or (decimal and gold.denominator > 1 and close)
-
-
 def _equal_numbers(answer: Any, gold: Any) -> bool:
     decimal = answer.has(sympy.Float) or gold.has(sympy.Float)
     answer, gold = _exact(answer).doit(), _exact(gold).doit()
     if answer == gold:
         return True
     if answer.is_Rational and gold.is_Rational:
-        return _equal_rationals(*(Fraction(int(value.p), int(value.q)) for value in (answer, gold)), decimal=decimal)
+        return equal_rationals(*(Fraction(int(value.p), int(value.q)) for value in (answer, gold)), decimal=decimal)
     if not (answer.is_finite and gold.is_finite):  # unknown too
         return bool(math_verify.verify(gold, answer, timeout_seconds=0, raise_on_error=True))
     difference, size = abs(answer - gold), abs(gold)

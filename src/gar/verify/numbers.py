@@ -6,6 +6,9 @@ from fractions import Fraction
 
 from gar.verify.sentences import TEXT_COMMAND, changes_value
 
+DECIMAL_TOLERANCE = Fraction(2, 10**6)
+"""A decimal is a rounded value: 0.333333 is 1/3 to 1e-6 relative, 0.33333 is not."""
+
 # 1234  1,234  1{,}234  1\,234  1 234  +7  -$7.50  $-7  \$7  1.2e3  1.2\times 10^{3}
 NUMBER = re.compile(
     r"(?:(?P<sign>[-+]?)(?:\\?[$€£¥])?|\\?[$€£¥](?P<late_sign>[-+])) *"
@@ -48,6 +51,12 @@ def ratio(text: str) -> Fraction | None:
         return None
     value = int(count or 0) + Fraction(over, under)
     return -value if match["sign"] else value
+
+
+def equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
+    """Whether two values are equal; a decimal may differ a little from a gold answer that is no integer."""
+    close = abs(answer - gold) <= DECIMAL_TOLERANCE * abs(gold)
+    return answer == gold or (decimal and gold.denominator > 1 and close)
 
 
 def is_undone_arithmetic(text: str) -> bool:

@@ -189,7 +189,7 @@ def _of_power(node: Tree, parts: list[Tree], equation: bool) -> set[str]:
 def _of_relation(node: Tree, equation: bool) -> set[str]:
     both = list(sides(node))
     if not any(child.getText() in ("=", r"\in", "==") for child in node.getChildren()):
-        return _of_all(both, equation)
+        return _of_all([side for side in both if not is_leaf(collapsed(side))], equation)  # x in x < 3 is a name
     return _of_all([both[0], both[-1]] if equation else both[-1:], equation)
 
 

@@ -12,15 +12,19 @@ _NUMBER_WORDS = (
     "|score|gross|dozens?|couple|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
     "|(?:hundred|thousand|lakh|lac|crore|myriad|googol|[a-z]*illion|[a-z]*illiard)(?:s|ths?)?"
 )
-# Beside one of these words a number is not the value, or is not stated as the value.
+HEDGES = (
+    "not|no|nor|never|neither|wrong|incorrect|false|maybe|perhaps|probably|possibly|likely|unlikely|guess|think|believe"
+    "|hope|assume|assuming|estimated?|might|may|could|unsure|unclear|unknown|cannot|suppose|supposedly|presumably"
+    "|apparently|seemingly|hardly|barely|if|unless|or"
+)
+"""Beside one of these words nothing is stated."""
+# Beside one of these words a number is not the value.
 _CHANGES = re.compile(
-    rf"\b(?:{_NUMBER_WORDS}|or|nor|not|no|never|neither|without|except|but|minus|plus|divided|multiplied|squared|cubed"
+    rf"\b(?:{_NUMBER_WORDS}|{HEDGES}|without|except|but|minus|plus|divided|multiplied|squared|cubed"
     "|factorial|mod|modulo|pi|sqrt|log|ln|sin|cos|tan|root|power|powers|multiple|multiples|divisors?|doubled?|twice"
     "|tripled?|thrice|negative|reciprocal|inverse|opposite|than|least|most|over|under|above|below|between|almost|nearly"
-    "|about|around|approximately|approx|roughly|circa|ish|odd|even|primes?|if|unless|otherwise|depends|instead|wrong"
-    "|incorrect|false|something|maybe|perhaps|probably|possibly|likely|unlikely|guess|think|believe|hope|assume|assuming"
-    "|estimated?|might|may|could|unsure|unclear|unknown|cannot|suppose|supposedly|presumably|apparently|seemingly|hardly"
-    r"|barely|ballpark|(?:close|up) to|(?<!in )all|[a-z]+n['\u2019]t)\b|\bca?\. |\bca(?= +[,$0-9])"
+    "|about|around|approximately|approx|roughly|circa|ish|odd|even|primes?|otherwise|depends|instead|something"
+    r"|ballpark|(?:close|up) to|(?<!in )all|[a-z]+n['\u2019]t)\b|\bca?\. |\bca(?= +[,$0-9])"
 )
 _JOINS = {"or", "and"}
 _KINDS = {"all", "odd", "even", "prime", "primes"}
@@ -53,9 +57,16 @@ _NUMBER = re.compile(
     r"(?=[ ,.;:!)]|/[a-z]|$)(?![.,][0-9]| *[-+*^=_(]| */[^a-z])"
 )
 _UNIT = re.compile(
-    r"(?<=[0-9})!]) *(?P<words>[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*|[msghL])(?:\^\{?-?[0-9]\}?)?"
+    r"(?:(?<=[0-9})!])|(?<=\\pi))(?: |\\[ ,;:!]|~)*"
+    r"(?P<words>[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*|[msghL])(?:\^\{?-?[0-9]\}?)?"
     r"(?:/[A-Za-z]+(?:\^\{?-?[0-9]\}?)?)?[ .]*$"
 )
+_CURRENCY = re.compile(r"-?\\?([$€£¥])[^$€£¥]*[0-9]")
+_SPELLINGS: dict[str, str] = {name: unit for unit, names in {
+    "$": "dollar usd", "€": "euro eur", "£": "pound gbp", "circ": "degree deg", "km": "kilometer kilometre",
+    "m": "meter metre", "cm": "centimeter centimetre", "mm": "millimeter millimetre", "kg": "kilogram", "g": "gram",
+    "h": "hour hr", "min": "minute", "s": "second sec", "l": "liter litre",
+}.items() for name in names.split()}  # fmt: skip
 _PERCENT = re.compile("per ?cent|pct")
 _PROSE = re.compile(r"[A-Za-z ,.;:!'\"()*°%=$€£¥\u2018\u2019\u2013\u2014-]*")
 # Before the value of a sentence.
@@ -126,6 +137,40 @@ def without_unit(text: str) -> str:
     if changes_value(unit["words"]) or _PERCENT.match(unit["words"]):
         return text
     return plain[: unit.start()].rstrip()
+
+
+def unit_of(text: str) -> list[str]:
+    r"""The unit of a value, in one spelling, as words; empty without one. A percent sign is none.
+
+    >>> (
+    ...     unit_of("78 kilometers"),
+    ...     unit_of(r"\\$78"),
+    ...     unit_of(r"9\\pi\\text{ cm}^2"),
+    ...     unit_of("She has 78 hours"),
+    ...     unit_of("3m"),
+    ... )
+    (['km'], ['$'], ['cm', '2'], ['h'], [])
+    """
+    plain = TEXT_COMMAND.sub(r" \1", without_lead(text))
+    if currency := _CURRENCY.match(plain):
+        return [currency[1]]
+    value = stated_value(plain)
+    after = plain.rpartition(value)[2] if value != plain else ""
+    if not after and (unit := _UNIT.search(plain)) and _is_unit(unit):
+        after = unit[0]
+    elif not after and (degrees := re.search(r"\\circ\}?$", plain)):
+        after = degrees[0]
+    names: list[str] = [
+        name[:-1] if len(name) > 3 and name.endswith("s") else name
+        for name in re.findall("[a-z]+|[/0-9]", after.lower())
+    ]
+    return [] if _PERCENT.match(after.strip()) else [_SPELLINGS.get(name, name) for name in names]
+
+
+def _is_unit(match: re.Match[str]) -> bool:
+    """Whether words after a value are its unit. A single letter is one only after a space and a number."""
+    letter_of_number = match[0][0] == " " and not re.search("[A-Za-z_]", match.string[: match.start()])
+    return letter_of_number if len(match["words"]) == 1 else not changes_value(match["words"])
 
 
 def changes_value(text: str) -> bool:

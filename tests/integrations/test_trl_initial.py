@@ -193,3 +193,22 @@ def test_what_has_no_initial_policy_is_refused(make_trainer):
     model.resize_token_embeddings(300)
     with pytest.raises(ConfigError, match="afterwards other weights are trained"), trainer._states.own_passes():
         pass
+
+
+@pytest.mark.parametrize("adapter", [None, LoraConfig(r=4, **ALL)], ids=["whole", "adapter"])
+def test_a_scorer_keeps_the_policy_of_a_trained_model(make_trainer, adapter):
+    """TRL and accelerate have patched the model's forward by then."""
+    trainer, records = make_trainer(args={"bf16": True}, peft_config=adapter)
+    trainer.train()
+    model = trainer.model
+    group = next(
+        group_of(load_arithmetic("train")[r.group_index], r.response) for r in records if r.alignment is not None
+    )
+    scorers = [
+        GarScorer(model, load_embedded()[1], signal=THINK.model_copy(update=u)) for u in ({}, {"policy": "initial"})
+    ]
+    before = [scorer.score([group]) for scorer in scorers]
+    assert before[0] == before[1]
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(2)
+    assert scorers[1].score([group]) == before[1] != scorers[0].score([group])

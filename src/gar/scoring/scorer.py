@@ -13,7 +13,6 @@ from gar.methods import Engine, Method
 from gar.models.families import find_parts
 from gar.scoring.anchors import best_likenesses
 from gar.scoring.forward import signal_means, token_shares
-from gar.scoring.judge import frozen_copy
 from gar.scoring.reader import GroupReader, ReadResponse
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
 from gar.scoring.token_similarity import token_alignments
@@ -81,7 +80,8 @@ class GarScorer:
         sections = {"signal": signal, "reward": reward, "advantage": advantage}
         shaping = plan_shaping(SCORER, method, sections)
         self._shaping = replace(shaping, method=replace(shaping.method, scores_all=True)) if score_all else shaping
-        self._parts = find_parts(frozen_copy(model) if self._shaping.reads_initial else model)
+        parts = find_parts(model)
+        self._parts = parts.frozen() if self._shaping.reads_initial else parts
         rule = SpanRule.from_settings(
             self._shaping.signal,
             format=verifier.format if verifier else "none",

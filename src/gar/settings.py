@@ -175,8 +175,8 @@ class SignalSettings(Settings):
     kind: Literal["gradient-activation", "gradient", "hidden"] = "gradient-activation"
     """The paper's vector, its ablation without activations, or the mean hidden state as a control."""
     policy: Literal["current", "initial"] = "current"
-    """Policy that computes the vectors: the current one (the paper), or the one before training, whose anchor vectors
-    are computed once and cached. initial needs TRL or GarScorer."""
+    """Policy that computes the vectors: the current one (the paper), or the one before training. initial needs TRL or
+    GarScorer."""
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     limit_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"

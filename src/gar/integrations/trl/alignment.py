@@ -1,6 +1,6 @@
 """How the responses of a batch compare with the anchors of their problems."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,6 @@ from gar.core import unit_rows
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.methods.base import AlignmentSource
 from gar.models.families import ModelParts
-from gar.scoring.anchor_cache import AnchorCache
 from gar.scoring.anchors import AnchorReader, best_likenesses, random_anchor_vectors
 from gar.settings import SignalSettings
 from gar.shaping import TableRow, VectorPlan, align
@@ -28,7 +27,6 @@ class AnchorComparison:
         reader: A reader of the policy's tokenizer.
         seed: For random vectors.
         most: Largest of the ranks' numbers.
-        cache: Vectors of anchors under a policy that stays as it is; None for one that trains.
     """
 
     source: AlignmentSource | None
@@ -37,7 +35,6 @@ class AnchorComparison:
     reader: SequenceReader
     seed: int
     most: Callable[[int], int]
-    cache: AnchorCache | None = None
 
     def alignment(self, batch: RolloutBatch, parts: ModelParts) -> Tensor:
         """Best cosine of each needed response of this rank with its anchors, NaN elsewhere; float64 [responses].
@@ -52,7 +49,7 @@ class AnchorComparison:
         plan = VectorPlan(self._rows(batch), batch.needed)
         if self.signal.similarity != "mean":
             return batch.align_tokens(parts, plan, self.signal, self.most)
-        vectors = unit_rows(self._anchor_means(batch, parts, plan.anchors))
+        vectors = unit_rows(batch.compute_missing(parts, plan.anchors, self.signal, self.most))
         groups = plan.anchor_groups
         if self.source == "random-anchor":
             groups = sorted(set(batch.group_index))
@@ -62,23 +59,6 @@ class AnchorComparison:
         scored = aligned.best.scored
         batch.directions[scored] = vectors[aligned.best.anchor_index[scored]].to(batch.means)
         return aligned.alignment
-
-    def _anchor_means(self, batch: RolloutBatch, parts: ModelParts, anchors: Sequence[TokenSequence]) -> Tensor:
-        """Mean vectors of the anchors, [anchors, hidden]: what the cache has, and the others computed and kept."""
-        if self.cache is None:
-            return batch.compute_missing(parts, anchors, self.signal, self.most)
-        batch.compute_missing(parts, (), self.signal, self.most)  # their rounding must not depend on the cache
-        known = self.cache.read(anchors)
-        unknown = [i for i, vector in enumerate(known) if vector is None]
-        missing = [anchors[i] for i in unknown]
-        computed = batch.compute_missing(parts, missing, self.signal, self.most)
-        self.cache.add(missing, computed)
-        means = batch.means.new_zeros(len(anchors), batch.means.shape[1])
-        means[unknown] = computed.to(means)
-        for i, vector in enumerate(known):
-            if vector is not None:
-                means[i] = vector.to(means)
-        return means
 
     def likenesses(self, batch: RolloutBatch) -> Tensor:
         """Likeness of each needed response to its anchors where a method needs no model for it, NaN elsewhere."""

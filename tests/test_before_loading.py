@@ -114,19 +114,6 @@ def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkey
     assert lines[0] == ""
 
 
-@pytest.mark.parametrize(
-    ("path", "command"),
-    [
-        ("runs/warm-start", "python examples/warm_start.py --out runs/warm-start"),
-    ],
-)
-def test_check_before_loading_tells_how_a_warm_start_is_made(tmp_path, monkeypatch, path, command):
-    monkeypatch.chdir(tmp_path)
-    text = mistakes(read_preset("word-problems") | {"model": {"path": path}})
-    assert text.startswith(f"no model '{path}' on this machine")
-    assert text.endswith(f" Make it with: {command}")
-
-
 def test_expert_methods_are_those_that_need_solutions():
     needing = {name for name, method in METHODS.items() if method.alignment is not None or method.trains_on_experts}
     assert {name for name in METHODS if name in EXPERT_METHODS} == needing

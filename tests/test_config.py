@@ -90,23 +90,6 @@ def test_merge_goes_into_sections_and_replaces_everything_else():
     assert base == {"a": {"x": 1, "y": [1, 2]}, "b": 1}
 
 
-@pytest.mark.parametrize(
-    ("values", "path"),
-    [
-        ({}, "embedded"),
-        ({"data": {"source": "which-way"}}, "embedded:which-way"),
-        ({"data": {"source": "whose-voice"}, "model": {"path": "embedded"}}, "embedded:whose-voice"),
-        ({"data": {"source": "which-way"}, "model": {"path": "embedded:arithmetic"}}, "embedded:arithmetic"),
-        ({"data": {"source": "which-way"}, "model": {"path": "Qwen/Qwen3-8B"}}, "Qwen/Qwen3-8B"),
-        ({"data": {"source": "which-way.jsonl"}}, "embedded"),
-    ],
-)
-def test_make_config_takes_the_embedded_model_of_the_task(values, path):
-    config = make_config(values)
-    assert config.model.path == path
-    assert make_config(yaml.safe_load(dump_config(config))) == config
-
-
 def test_make_config_of_nothing_is_the_default():
     assert make_config(None) == make_config({}) == make_config({"variant": "paper"})
 

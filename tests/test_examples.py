@@ -52,7 +52,7 @@ def test_every_example_states_its_command():
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert [path.name for path in scripts] == [
         "add_an_engine.py", "gar_on_one_page.py", "plain_pytorch_loop.py",
-        "score_a_file.py", "trl_reward_function.py", "warm_start.py",
+        "score_a_file.py", "trl_reward_function.py",
     ]  # fmt: skip
     for path in scripts:
         assert f"\n\n    python examples/{path.name} " in path.read_text()

@@ -17,7 +17,6 @@ import pytest
 import torch.nn.functional as F
 
 from gar.cli.main import main
-from gar.data.word_problems import load_word_problems
 from gar.models.load import load_policy, load_tokenizer
 from gar.models.sources import fetched_folder
 from gar.records import RunFolder
@@ -25,6 +24,7 @@ from gar.rollouts.generate import encode_prompt
 from gar.scoring import GarScorer, ResponseGroup
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
+from paper.tasks.word_problems import load_word_problems
 from tests.docs.pages import ROOT, shown_commands
 from tests.docs.test_notebooks import run_notebook
 from tests.models.autograd import own_means
@@ -153,7 +153,7 @@ def test_digits_are_tokens_of_their_own(tokenizer):
 
 
 SHORT = [
-    "--preset", "word-problems", "--model.path", MODEL, "--trl.max_steps", "2", "--trl.save_steps", "1",
+    "paper/tasks/word-problems.yaml", "--model.path", MODEL, "--trl.max_steps", "2", "--trl.save_steps", "1",
     "--trl.per_device_train_batch_size", "4", "--trl.num_generations", "2", "--trl.max_completion_length", "12",
     "--preflight.mode", "off", "--evaluate.max_problems", "2", "--evaluate.num_samples", "1", "--records.trackio",
     "False",

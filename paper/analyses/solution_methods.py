@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gar.config import read_config
-from gar.data.arithmetic import ARITHMETIC, ROLES, TASKS, EmbeddedTask, parse_solution
+from gar.data.arithmetic import ARITHMETIC, ROLES, EmbeddedTask, parse_solution
 from gar.records import RunFolder
 from gar.types import Problem
+from paper.tasks.chains import TASKS
 
 LAST = 10
 SHARES = (*ROLES, "words")
@@ -42,8 +43,8 @@ def method_shares(run: Path) -> dict[str, float] | None:
 
 def task_of_run(run: Path) -> EmbeddedTask:
     """The embedded task that a run was trained on."""
-    source = read_config(run / "config.yaml")["data"]["source"]
-    return TASKS.get(source, ARITHMETIC)
+    source = Path(read_config(run / "config.yaml")["data"]["source"])
+    return TASKS.get(source.parent.name or source.name, ARITHMETIC)
 
 
 def main() -> None:

@@ -27,16 +27,13 @@ from gar.data.arithmetic import (
     VERDICT_RIGHT,
     VERDICT_WRONG,
     judge_prompt,
-    load_task,
     parse_solution,
     privileged_prompt,
-    task_of,
 )
 from gar.evaluation.metrics import pass_at_k
 from gar.evaluation.statistics import minimum_detectable_effect
-from gar.models.embedded import embedded_path
-from gar.settings import EMBEDDED_TASKS
 from gar.types import Problem
+from paper.tasks.chains import TASKS, load_task, model_path, task_of
 
 FORMAT = re.compile(r"<think>(?:(?!</?think>|</?answer>).)*</think> <answer> (\d) </answer>")
 MAX_COMPLETION_TOKENS = 56
@@ -167,7 +164,7 @@ def run_grpo(
 def main() -> None:
     """Print the base model's numbers, one line per seed, and the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=EMBEDDED_TASKS, default=EMBEDDED_TASKS[0], help="default: %(default)s")
+    parser.add_argument("--task", choices=TASKS, default=next(iter(TASKS)), help="default: %(default)s")
     parser.add_argument("--checkpoint", type=Path, default=None, help="default: the task's embedded one")
     parser.add_argument("--seeds", type=int, nargs="*", default=[])
     parser.add_argument("--steps", type=int, default=100)
@@ -175,7 +172,7 @@ def main() -> None:
     parser.add_argument("--schedule", default="constant")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    checkpoint = args.checkpoint or embedded_path(args.task)
+    checkpoint = args.checkpoint or model_path(args.task)
     model, tokenizer = Qwen3ForCausalLM.from_pretrained(checkpoint), PreTrainedTokenizerFast.from_pretrained(checkpoint)
     test, harder = load_task(args.task, "test"), load_task(args.task, "harder")
     print("base test      ", json.dumps(evaluate(model, tokenizer, test)))

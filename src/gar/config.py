@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, WrapValidator, model_validator
+from pydantic import Field, ValidationError, WrapValidator
 
 from gar.errors import ConfigError, did_you_mean
 from gar.settings import (
@@ -63,15 +63,6 @@ class RunConfig(Settings):
     watchdog: WatchdogSettings = WatchdogSettings()
     records: RecordSettings = RecordSettings()
     trl: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _resolve_embedded_model(self) -> Self:
-        """Replace the path "embedded" by the one for the task, because the records must name the checkpoint."""
-        source = self.data.source
-        if self.model.path == "embedded" and source in EMBEDDED_TASKS[1:]:
-            fitting = self.model.model_copy(update={"path": f"embedded:{source}"})
-            object.__setattr__(self, "model", fitting)  # the configuration is frozen once it is made
-        return self
 
 
 _PAPER: dict[str, Any] = {"advantage": {"ddof": GROUP_DDOF, "eps": GROUP_EPS}}

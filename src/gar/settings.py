@@ -18,8 +18,8 @@ MethodName = Literal[
     "sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo",
 ]  # fmt: skip
 
-EMBEDDED_TASKS = ("arithmetic", "which-way", "whose-voice")
-"""Tasks inside the package, as `data.source` names them. "embedded:which-way" is the model for that task."""
+EMBEDDED_TASKS = ("arithmetic",)
+"""Tasks inside the package, as `data.source` names them. "embedded" is the model for the first."""
 
 REGISTERED_METHODS: list[str] = []
 """Names that `gar.methods.register` has added. A configuration made in Python may hold them."""
@@ -50,8 +50,8 @@ class ModelSettings(Settings):
     """The policy."""
 
     path: str = "embedded"
-    """A Hub id, a local folder, a .gguf file, "embedded" for the packaged tiny Qwen3 of the task in data.source
-    ("embedded:which-way" names the task), or "smollm2" after `gar models fetch smollm2`. A PEFT adapter is loaded
+    """A Hub id, a local folder, a .gguf file, "embedded" for the packaged tiny Qwen3, or "smollm2" after
+    `gar models fetch smollm2`. A PEFT adapter is loaded
     with its base model."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
@@ -95,14 +95,12 @@ class DataSettings(Settings):
     """The problems to train on."""
 
     source: str = "arithmetic"
-    """A .jsonl, .parquet, .csv or .json file, a Hub id, or a task that the package generates: arithmetic, which-way,
-    whose-voice or word-problems."""
+    """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
     split: str = "train"
     """Split of a Hub data set or of a generated task."""
     subset: str | None = None
     """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of all expert
-    solutions, by default the task's own; others are running and guess for arithmetic, expression and reduction for
-    word-problems."""
+    solutions, by default stepwise; others are running and guess."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set; pin it."""
     layout: str | None = None

@@ -9,7 +9,6 @@ from gar.data.arithmetic import (
     NUM_OPERATIONS,
     NUM_PROBLEMS,
     ROLES,
-    TASKS,
     WORD_OF,
     WORDINGS,
     ParsedSolution,
@@ -17,7 +16,6 @@ from gar.data.arithmetic import (
     draw_values,
     judge_prompt,
     load_arithmetic,
-    load_task,
     parse_solution,
     privileged_prompt,
     right_steps,
@@ -26,6 +24,7 @@ from gar.data.arithmetic import (
 )
 from gar.errors import DataError
 from gar.types import Problem
+from paper.tasks.chains import TASKS, load_task
 
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
 SPLITS = tuple(NUM_PROBLEMS)
@@ -147,7 +146,7 @@ def test_load_arithmetic_refuses_an_unknown_split_or_expert():
         load_arithmetic("test", "wild")
     with pytest.raises(DataError, match="which-way task has no expert 'running', expected one of stepwise, prefix"):
         load_task("which-way", "test", "running")
-    with pytest.raises(DataError, match="no embedded task 'which', expected one of arithmetic, which-way, whose-voice"):
+    with pytest.raises(DataError, match="no task 'which', expected one of arithmetic, which-way, whose-voice"):
         load_task("which", "test")
 
 

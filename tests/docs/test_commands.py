@@ -59,7 +59,9 @@ RUN_BY = {
     "python -m paper.comparisons": "tests/paper/test_comparisons.py",
     "python -m paper.comparisons.signals": "tests/paper/test_comparisons.py",
     "python -m paper.comparisons.word_problems": "tests/paper/test_comparisons.py",
-    "python examples/warm_start.py": "tests/test_real_model.py::test_the_page_of_the_first_real_model_runs_as_written",
+    "python -m paper.tasks.warm_start": "tests/test_real_model.py::"
+    "test_the_page_of_the_first_real_model_runs_as_written",
+    "python -m paper.tasks": "tests/paper/test_word_problem_task.py",
     "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_quick_start_scores_and_trains",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",
     "python -m paper.analyses.conformance_table": "tests/conformance/test_table.py",
@@ -71,7 +73,7 @@ RUN_BY = {
     "python -m studies.signal_sums": "tests/studies/test_signal_sums.py",
     "python -m paper.analyses.solution_methods": "tests/paper/test_solution_methods.py",
     "python -m paper.analyses.grade_gold_answers": "tests/paper/test_grade_gold_answers.py",
-    "python scripts/make_embedded_model.py": "tests/models/test_embedded.py::"
+    "python -m paper.tasks.make_model": "tests/models/test_embedded.py::"
     "test_make_embedded_model_same_seed_gives_the_same_bits",
     "python -m paper.analyses.tune_embedded_task": "tests/docs/test_scripts.py::"
     "test_tune_embedded_task_measures_the_base_model",

@@ -1,32 +1,28 @@
-import importlib.util
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from transformers import Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from gar.data.arithmetic import (
     ROLES,
     SEPARATOR,
     TAGS,
-    TASKS,
     VERDICT_RIGHT,
     VERDICT_WRONG,
     WORDINGS,
     judge_prompt,
-    load_task,
     parse_solution,
     privileged_prompt,
     write_solution,
 )
 from gar.errors import ModelError
 from gar.models import embedded
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "make_embedded_model.py"
+from paper.tasks import make_model
+from paper.tasks.chains import TASKS, load_task, model_path
 
 
 @pytest.fixture(scope="module", params=TASKS)
@@ -36,20 +32,16 @@ def task(request):
 
 @pytest.fixture(scope="module")
 def loaded(task):
-    return embedded.load_embedded(task.name)
+    return load(task)
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("make_embedded_model", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+def load(task):
+    path = model_path(task.name)
+    return Qwen3ForCausalLM.from_pretrained(path).eval(), PreTrainedTokenizerFast.from_pretrained(path)
 
 
 def test_embedded_path_holds_less_than_four_megabytes(task):
-    files = list(embedded.embedded_path(task.name).iterdir())
+    files = list(model_path(task.name).iterdir())
     assert {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"} <= {f.name for f in files}
     assert sum(f.stat().st_size for f in files) < 4_000_000
 
@@ -60,10 +52,12 @@ def test_embedded_path_without_assets_is_refused():
 
 
 def test_embedded_task_is_named_after_the_colon():
-    names = {"embedded": "arithmetic", "embedded:which-way": "which-way", "Qwen/Qwen3-8B": None, "./embedded": None}
+    names = {"embedded": "arithmetic", "Qwen/Qwen3-8B": None, "./embedded": None}
     assert {name: embedded.embedded_task(name) for name in names} == names
     for name in ("embedded:", "embedded:whichway"):
-        with pytest.raises(ModelError, match=rf"no embedded model '{name}', expected embedded or one of .*whose-voice"):
+        with pytest.raises(
+            ModelError, match=rf"no embedded model '{name}', expected embedded or one of embedded:arithmetic"
+        ):
             embedded.embedded_task(name)
 
 
@@ -150,7 +144,7 @@ def test_load_embedded_mixes_methods_and_wordings_and_leaves_room_to_learn(task,
 def test_the_voices_of_the_methods_are_those_that_the_expert_does_not_use():
     task = TASKS["whose-voice"]
     problems = load_task(task.name, "test") * 2
-    parsed = [parse_solution(text) for text in sample(*embedded.load_embedded(task.name), [p.prompt for p in problems])]
+    parsed = [parse_solution(text) for text in sample(*load(task), [p.prompt for p in problems])]
     wordings = {method: Counter(p.wording for p in parsed if p.method == method) for method in task.methods[:2]}
     assert wordings["stepwise"]["symbols"] > 3 * wordings["stepwise"]["words"]
     assert wordings["padded"]["words"] > 10 * wordings["padded"]["symbols"]
@@ -181,13 +175,13 @@ def test_load_embedded_judges_solutions_in_the_experts_method(task, loaded):
     assert hits > 75  # a coin gives 50, standard deviation 5
 
 
-def test_make_embedded_model_same_seed_gives_the_same_bits(script):
-    recipe = script.RECIPES["whose-voice"]
+def test_make_embedded_model_same_seed_gives_the_same_bits():
+    recipe = make_model.RECIPES["whose-voice"]
     phases = tuple(replace(phase, num_steps=1) for phase in recipe.phases)
-    weights = [script.train(replace(recipe, phases=phases, seed=seed))[0].state_dict() for seed in (3, 3, 4)]
+    weights = [make_model.train(replace(recipe, phases=phases, seed=seed))[0].state_dict() for seed in (3, 3, 4)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert not torch.equal(weights[0]["lm_head.weight"], weights[2]["lm_head.weight"])
 
 
-def test_make_embedded_model_tokenizer_is_the_committed_one(script, task, loaded):
-    assert script.make_tokenizer(task).get_vocab() == loaded[1].get_vocab()
+def test_make_embedded_model_tokenizer_is_the_committed_one(task, loaded):
+    assert make_model.make_tokenizer(task).get_vocab() == loaded[1].get_vocab()

@@ -43,11 +43,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _list() -> None:
     from gar.models.sources import FETCHED_MODELS, fetched_folder
-    from gar.settings import EMBEDDED_TASKS
 
-    for task in EMBEDDED_TASKS:
-        print(f"embedded:{task:<11} a Qwen3 of 0.8 million parameters for the task {task}; inside the package")
-    print(f"{'embedded':<20} the one of these that fits --data.source")
+    print(f"{'embedded':<20} a Qwen3 of 0.8 million parameters for the task arithmetic; inside the package")
     for model in FETCHED_MODELS.values():
         folder = fetched_folder(model.name)
         state = str(folder) if folder.is_dir() else f"not here yet: gar models fetch {model.name}"

@@ -1,4 +1,4 @@
-"""The embedded tasks: chains of digit arithmetic, modulo 10, read from left to right.
+"""The embedded task: chains of digit arithmetic, modulo 10, read from left to right.
 
 `3+4*7-2=` has the running values 7, 9 and 7, so its answer is 7. A *method* is a form of the working. Each method
 exists in two *wordings*, which differ token by token and never change the method:
@@ -11,7 +11,7 @@ exists in two *wordings*, which differ token by token and never change the metho
     padded, symbols         [ = 7 _ _ _ ; = 9 _ _ _ ; = 7 _ _ _ ]
     padded-guess, symbols   [ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]
 
-A *task* defines the methods that its policy knows, and the one that the expert uses; `TASKS` has three.
+A *task* defines the methods that its policy knows, and the one that the expert uses. The package has `ARITHMETIC`.
 Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
 """
 
@@ -81,8 +81,7 @@ class EmbeddedTask:
     """The methods of a task, and the expert's. `docs/embedded-task.md` has the base model's habits.
 
     Attributes:
-        name: As `--data.source` takes it.
-        summary: One line for users.
+        name: Its name, the source of its problems.
         methods: The expert's method, the base model's habit, and a guess.
         swaps: Whether the first two change places in a problem that begins with an even digit.
         expert_wordings: Wordings to draw from for the expert solutions.
@@ -90,7 +89,6 @@ class EmbeddedTask:
     """
 
     name: str
-    summary: str
     methods: tuple[SolutionMethod, SolutionMethod, SolutionMethod]
     swaps: bool = False
     expert_wordings: tuple[Wording, ...] = WORDINGS
@@ -118,33 +116,11 @@ class EmbeddedTask:
 
 ARITHMETIC = EmbeddedTask(
     name="arithmetic",
-    summary="one reliable method, the longest one",
     methods=("stepwise", "running", "guess"),
     seed=17,
 )
-TASKS: Mapping[str, EmbeddedTask] = {
-    task.name: task
-    for task in (
-        ARITHMETIC,
-        EmbeddedTask(
-            name="which-way",
-            summary="the first digit decides which of two equally long methods is reliable",
-            methods=("stepwise", "prefix", "padded-guess"),
-            swaps=True,
-            seed=18,
-        ),
-        EmbeddedTask(
-            name="whose-voice",
-            summary="the expert writes in the words that the policy uses for its worse method, which is as long",
-            methods=("stepwise", "padded", "padded-guess"),
-            expert_wordings=("words",),
-            seed=19,
-        ),
-    )
-}
-"""The embedded tasks by name."""
-
 METHODS = ARITHMETIC.methods
+TASKS: Mapping[str, EmbeddedTask] = {ARITHMETIC.name: ARITHMETIC}
 
 
 def task_of(problem: Problem) -> EmbeddedTask:
@@ -168,15 +144,20 @@ class ParsedSolution:
 
 
 def load_arithmetic(split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
-    """Load the problems of one split of the task `arithmetic`. As `load_task`."""
-    return load_task("arithmetic", split, expert)
+    """Load the problems of one split of the embedded task. As `task_problems`."""
+    return task_problems(ARITHMETIC, split, expert)
 
 
 def load_task(name: str, split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
-    """Load the problems of one split of an embedded task. They are always the same, and no problem is in two splits.
+    """Load the problems of one split of an embedded task by its name. As `task_problems`."""
+    return task_problems(TASKS[name], split, expert)
+
+
+def task_problems(task: EmbeddedTask, split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
+    """The problems of one split of a task. They are always the same, and no problem is in two splits.
 
     Args:
-        name: A name of `TASKS`.
+        task: The task.
         split: `train` (2,000 problems) and `test` (200) have 2 to 4 operations, `harder` (200) has 5 or 6.
         expert: The method of all expert solutions. None: the task's own; any other makes a worse expert.
 
@@ -185,16 +166,13 @@ def load_task(name: str, split: Split, expert: SolutionMethod | None = None) -> 
         depend on the method.
 
     Raises:
-        DataError: There is no such task, split or method.
+        DataError: There is no such split or method.
     """
-    if name not in TASKS:
-        raise DataError(f"there is no embedded task {name!r}, expected one of {', '.join(TASKS)}.")
-    task = TASKS[name]
     if split not in NUM_PROBLEMS:
-        raise DataError(f"the {name} task has no split {split!r}, expected one of {', '.join(NUM_PROBLEMS)}.")
+        raise DataError(f"the {task.name} task has no split {split!r}, expected one of {', '.join(NUM_PROBLEMS)}.")
     if expert is not None and expert not in task.methods:
-        raise DataError(f"the {name} task has no expert {expert!r}, expected one of {', '.join(task.methods)}.")
-    problems = _all_splits(name)[split]
+        raise DataError(f"the {task.name} task has no expert {expert!r}, expected one of {', '.join(task.methods)}.")
+    problems = _all_splits(task)[split]
     return list(problems) if expert is None else [_rewritten(problem, expert) for problem in problems]
 
 
@@ -205,8 +183,7 @@ def _rewritten(problem: Problem, expert: SolutionMethod) -> Problem:
 
 
 @cache
-def _all_splits(name: str) -> dict[Split, list[Problem]]:
-    task = TASKS[name]
+def _all_splits(task: EmbeddedTask) -> dict[Split, list[Problem]]:
     rng = random.Random(task.seed)
     seen: set[str] = set()
     problems: dict[Split, list[Problem]] = {split: [] for split in NUM_PROBLEMS}

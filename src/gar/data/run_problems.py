@@ -4,14 +4,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import cast, get_args
 
-from gar.data.arithmetic import SolutionMethod, Split, load_task
+from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
 from gar.data.problems import LoadedProblems, ProblemReader, load_problems
-from gar.data.word_problems import WORD_PROBLEMS, load_word_problems
 from gar.errors import DataError
 from gar.settings import EMBEDDED_TASKS, DataSettings
 from gar.types import Problem
 
-GENERATED = (*EMBEDDED_TASKS, WORD_PROBLEMS)
+GENERATED = EMBEDDED_TASKS
 """Sources that the package generates: they need no file."""
 
 
@@ -62,10 +61,7 @@ def set_name(source: str) -> str:
 
 
 def _generated(settings: DataSettings) -> list[Problem]:
-    if settings.source == WORD_PROBLEMS:
-        return load_word_problems(settings.split, settings.subset)
-    expert = cast("SolutionMethod | None", settings.subset)
-    return load_task(settings.source, cast(Split, settings.split), expert)
+    return load_arithmetic(cast(Split, settings.split), cast("SolutionMethod | None", settings.subset))
 
 
 def _skip(error: DataError) -> None:

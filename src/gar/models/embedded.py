@@ -1,6 +1,6 @@
-"""The embedded models: for each embedded task a tiny Qwen3, trained from scratch and shipped inside the package.
+"""The embedded model: a tiny Qwen3, trained from scratch on the embedded task and shipped inside the package.
 
-`scripts/make_embedded_model.py` makes the checkpoints; `docs/embedded-task.md` states how and what they can do.
+`python -m paper.tasks.make_model` makes the checkpoint; `docs/embedded-task.md` states how and what they can do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def embedded_path(task: str = EMBEDDED_TASKS[0]) -> Path:
     if not (path / "model.safetensors").is_file():
         raise ModelError(
             f"the embedded model is missing: no model.safetensors in {path}. "
-            "Was the package built without its assets? Rebuild it with scripts/make_embedded_model.py."
+            "Was the package built without its assets? Make it with python -m paper.tasks.make_model."
         )
     return path
 

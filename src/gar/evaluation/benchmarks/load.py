@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from gar.data.arithmetic import Split, load_task
+from gar.data.arithmetic import Split, load_arithmetic
 from gar.data.problems import load_problems
 from gar.data.rows import iter_rows, row_place, source_name
 from gar.errors import ConfigError, DataError
@@ -77,7 +77,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         return _own_file(spec, limit)
     name, equals, file = spec.partition("=")
     if benchmark.columns is None:
-        task = load_task(str(benchmark.subset), cast(Split, benchmark.split))
+        task = load_arithmetic(cast(Split, benchmark.split))
         problems = [BenchmarkProblem(id=row.id, question=row.prompt, answer=row.answer) for row in task]
         return _loaded(benchmark, problems, limit, source="package")
     if equals:

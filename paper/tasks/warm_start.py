@@ -1,9 +1,9 @@
 """Teach a real language model the format of the word problems, so that it is sometimes right.
 
-    python examples/warm_start.py [--model smollm2] [--out runs/warm-start] [--examples 400] [--learning-rate 1e-4]
+    python -m paper.tasks.warm_start [--model smollm2] [--out runs/warm-start] [--examples 400] [--learning-rate 1e-4]
 
 Supervised fine-tuning with TRL's SFTTrainer on solutions to problems outside of every split, by two methods. Then
-`gar train --model.path runs/warm-start --data.source word-problems` has right and wrong responses from its first step.
+`gar train paper/tasks/word-problems.yaml` has right and wrong responses from its first step.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
 from gar.core.head import cpu_has_bfloat16_products
-from gar.data.word_problems import METHODS, NUM_STEPS, WORDINGS, Method, draw_story, load_stories, write_solution
 from gar.models.load import load_policy
 from gar.settings import ModelSettings
+from paper.tasks.word_problems import METHODS, NUM_STEPS, WORDINGS, Method, draw_story, load_stories, write_solution
 
 
 def solutions(number: int, steps_share: float, other: Method, seed: int) -> list[dict[str, str]]:
@@ -34,6 +34,7 @@ def solutions(number: int, steps_share: float, other: Method, seed: int) -> list
 
 
 def main() -> None:
+    """Fine-tune and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2", help="as gar train --model.path")
     parser.add_argument("--out", default="runs/warm-start")

@@ -1,6 +1,6 @@
 """Makes the checkpoint of an embedded task: a tiny Qwen3, trained from scratch on one CPU thread.
 
-    python scripts/make_embedded_model.py --task arithmetic --out src/gar/assets/arithmetic-qwen3
+    python -m paper.tasks.make_model --task arithmetic --out src/gar/assets/arithmetic-qwen3
 
 The rows are drawn on the fly and never hold a problem of the test splits. Two runs on the same machine with the same
 library versions write the same bytes. `docs/embedded-task.md` states the time and what the model can do.
@@ -20,8 +20,9 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from gar.data import arithmetic
-from gar.data.arithmetic import PLACEHOLDER, TASKS, EmbeddedTask, Role, Wording
+from gar.data.arithmetic import PLACEHOLDER, EmbeddedTask, Role, Wording
 from gar.types import Problem
+from paper.tasks.chains import TASKS
 
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
 BATCHES_PER_DRAW = 16  # rows are drawn so many batches at a time and sorted by length: less padding
@@ -286,7 +287,7 @@ def train(recipe: Recipe) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     task, phases = recipe.task, recipe.phases
     torch.manual_seed(recipe.seed)
     rng = random.Random(recipe.seed)
-    held_out = {str(p.prompt) for split in ("test", "harder") for p in arithmetic.load_task(task.name, split)}
+    held_out = {str(p.prompt) for split in ("test", "harder") for p in arithmetic.task_problems(task, split)}
     tokenizer = make_tokenizer(task)
     verdict_ids = tokenizer.convert_tokens_to_ids([arithmetic.VERDICT_WRONG, arithmetic.VERDICT_RIGHT])
     model = make_model(tokenizer).train()

@@ -3,8 +3,13 @@ import re
 
 import pytest
 
-from gar.data.run_problems import find_run_problems, load_run_problems
-from gar.data.word_problems import (
+from gar.data.run_problems import load_run_problems
+from gar.errors import DataError
+from gar.settings import DataSettings, VerifySettings
+from gar.verify import Verifier
+from paper.tasks.__main__ import write_task
+from paper.tasks.chains import load_task
+from paper.tasks.word_problems import (
     METHODS,
     NUM_PROBLEMS,
     NUM_STEPS,
@@ -13,9 +18,8 @@ from gar.data.word_problems import (
     load_word_problems,
     write_solution,
 )
-from gar.errors import DataError
-from gar.settings import DataSettings, VerifySettings
-from gar.verify import Verifier
+
+pytestmark = pytest.mark.paper
 
 
 def test_load_word_problems_gives_splits_that_share_no_problem():
@@ -72,11 +76,26 @@ def test_expert_solutions_are_verified_and_have_the_method_asked_for(method):
     assert all(verdict.verified and verdict.well_formatted for verdict in verdicts)
 
 
-def test_run_problems_of_the_task_need_no_file():
-    settings = DataSettings(source="word-problems", split="test", subset="expression", max_problems=3)
-    loaded = load_run_problems(settings)
-    assert loaded.problems == load_word_problems("test", "expression")[:3]
-    assert find_run_problems(settings, ["test-1"]) == {"test-1": loaded.problems[1]}
+@pytest.mark.parametrize(
+    ("name", "expert", "load"),
+    [
+        ("which-way", None, lambda split, expert: load_task("which-way", split)),
+        ("whose-voice", None, lambda split, expert: load_task("whose-voice", split)),
+        ("word-problems", None, load_word_problems),
+        ("word-problems", "reduction", load_word_problems),
+    ],
+    ids=str,
+)
+def test_a_written_task_is_read_as_the_problems_that_were_drawn(tmp_path, name, expert, load):
+    for path in write_task(name, tmp_path, expert):
+        read = load_run_problems(DataSettings(source=str(path))).problems
+        drawn = load(path.stem, expert)
+        assert [_values(problem) for problem in read] == [_values(problem) for problem in drawn]
+        assert len(read) == NUM_PROBLEMS[path.stem]
+
+
+def _values(problem):
+    return problem.id, problem.prompt, problem.answer, [anchor.text for anchor in problem.anchors], problem.source
 
 
 @pytest.mark.parametrize("wrong", [{"split": "trian"}, {"expert": "guess"}], ids=str)

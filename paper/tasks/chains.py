@@ -1,0 +1,38 @@
+"""The tasks on chains of digits: the embedded one, and two fairer ones. README.md shows their methods."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gar.data.arithmetic import ARITHMETIC, EmbeddedTask, SolutionMethod, Split, task_problems
+from gar.errors import DataError
+from gar.models.embedded import embedded_path
+from gar.types import Problem
+
+# The first digit decides which of two equally long methods is reliable.
+WHICH_WAY = EmbeddedTask(name="which-way", methods=("stepwise", "prefix", "padded-guess"), swaps=True, seed=18)
+# The expert writes in the words that the policy uses for its worse method, which is as long.
+WHOSE_VOICE = EmbeddedTask(
+    name="whose-voice", methods=("stepwise", "padded", "padded-guess"), expert_wordings=("words",), seed=19
+)
+TASKS: Mapping[str, EmbeddedTask] = {task.name: task for task in (ARITHMETIC, WHICH_WAY, WHOSE_VOICE)}
+
+
+def task_of(problem: Problem) -> EmbeddedTask:
+    """The task that the problem's source names; the embedded one where it names none."""
+    return TASKS.get(problem.source, ARITHMETIC)
+
+
+def load_task(name: str, split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
+    """The problems of one split of a task. As `gar.data.arithmetic.task_problems`.
+
+    Raises:
+        DataError: There is no such task, split or method.
+    """
+    if name not in TASKS:
+        raise DataError(f"there is no task {name!r}, expected one of {', '.join(TASKS)}.")
+    return task_problems(TASKS[name], split, expert)
+
+
+def model_path(name: str) -> Path:
+    """The folder of the model that was trained for a task."""
+    return embedded_path() if name == ARITHMETIC.name else Path(__file__).parent / "models" / f"{name}-qwen3"

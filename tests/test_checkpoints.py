@@ -116,13 +116,9 @@ def test_damage_of_any_file_is_found(run: RunFolder, damage: Callable[[Path], No
         ("trainer_state.json", "the trainer's state (trainer_state.json) is missing"),
     ],
 )
-@pytest.mark.parametrize("old", [False, True])
-def test_state_that_was_never_written_is_an_error(run: RunFolder, lacking: str, words: str, old: bool):
+def test_state_that_was_never_written_is_an_error(run: RunFolder, lacking: str, words: str):
     path = write(run, 2, tuple(name for name in STATE if name != lacking))
-    if old:
-        (path / "complete").touch()
-    else:
-        seal_checkpoint(run, 2)
+    seal_checkpoint(run, 2)
     fault = checkpoint_fault(path, num_ranks=1)
     assert fault is not None
     assert words in fault
@@ -146,7 +142,6 @@ def test_rotation_keeps_the_newest_and_removes_leftovers(run: RunFolder):
     for keep in (None, 0):
         rotate_checkpoints(run, keep)
         assert len(marked_checkpoints(run)) == 3
-    (run.checkpoints / "checkpoint-3" / MANIFEST).rename(run.checkpoints / "checkpoint-3" / "complete")
     rotate_checkpoints(run, 1)
     assert names(run) == {"checkpoint-11"}
 

@@ -116,14 +116,6 @@ def test_tags_must_not_contain_each_other(tags):
         TagSettings(**tags)
 
 
-@pytest.mark.parametrize("name", ["sparse_threshold", "gate_threshold"])
-def test_removed_settings_are_read_where_they_did_nothing(name):
-    assert SignalSettings.model_validate({name: 0.0, "limit_tokens": 5}) == SignalSettings(limit_tokens=5)
-    with pytest.raises(ValidationError, match=f"signal.{name} was removed in gar 0.1.0"):
-        SignalSettings.model_validate({name: 0.01})
-    assert name not in SignalSettings().model_dump()
-
-
 def test_tags_must_not_be_empty():
     with pytest.raises(ValidationError, match="think_open\n  String should have at least 1 character"):
         TagSettings(think_open="")

@@ -22,7 +22,6 @@ from gar.comparison import RunResult
 from gar.config import RunConfig
 from gar.errors import RecordError
 from gar.records.dotted import leaves
-from gar.settings import REMOVED
 from paper.analyses.ablation import seed_scores
 from paper.analyses.finished_runs import FinishedRun, read_finished_runs
 from paper.comparisons.results import NAMES, read_results
@@ -77,12 +76,11 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
         RecordError: There is nothing to read, no such row, or no row that varies only one number.
     """
     runs, notes = ([*read_results(str(folder)).in_order()], []) if folder in NAMES else read_finished_runs(folder)
-    # A run of an older version lacks newer settings, whose defaults mean what that version did.
+    # Settings that a result lacks came later, with defaults that change nothing.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     settings = {run.label: defaults | dict(leaves(run.settings)) for run in runs}
     for values in settings.values():
-        for name in ("seed", *REMOVED):
-            values.pop(name, None)
+        values.pop("seed", None)
     chosen = base or _centre(settings)
     if chosen not in settings:
         raise RecordError(f"{folder}: no row '{chosen}'; there are {', '.join(settings)}.")

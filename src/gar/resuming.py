@@ -10,12 +10,10 @@ from safetensors import SafetensorError
 
 from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
-from gar.methods import METHODS
 from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
 from gar.records.dotted import differences, in_words
 from gar.records.run_record import package_versions, settings_hash
-from gar.settings import FORMER_DEFAULTS
 
 _UNREADABLE = (
     OSError,
@@ -57,18 +55,17 @@ class Resumption:
     checkpoint: str | None = None
     step: int = 0
 
-    def with_data(self, data_hash: str, former_hash: str | None = None) -> "Resumption":
+    def with_data(self, data_hash: str) -> "Resumption":
         """Compare the training problems with those that the run was started on.
 
         Args:
             data_hash: Their hash.
-            former_hash: The hash that an earlier version would have recorded.
 
         Raises:
             DataError: They differ, and `override` is off.
         """
         before = self.folder.read_run().data_hash
-        if before in (None, data_hash, former_hash):
+        if before in (None, data_hash):
             return self
         if not self.override:
             raise DataError(
@@ -112,26 +109,23 @@ def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
     path = folder.path / "config.yaml"
     record = folder.read_run()
     values = read_config(path)
-    expected = record.settings or RunConfig().model_dump(mode="json")
-    hint = "run.json has them all under 'settings'." if record.settings else ""
+    hint = "run.json has them all under 'settings'."
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}".rstrip())
-    missing = _missing(expected, values)
+        raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}")
+    missing = _missing(record.settings, values)
     is_unchanged = settings_hash(values) == record.config_hash
     if missing and not is_unchanged:
         raise ConfigError(
             f"{path}: {len(missing)} settings are missing, among them {', '.join(missing[:3])}. Was the file cut off? "
-            f"{hint}".rstrip()
+            f"{hint}"
         )
     config = make_config(values, source=str(path))
     changes: dict[str, Any] = {}
     if not is_unchanged:
-        changes = {"config_hash": [record.config_hash, settings_hash(values)]}
-        if record.settings is not None:
-            changes = {name: list(pair) for name, pair in differences(record.settings, values).items()}
+        changes = {name: list(pair) for name, pair in differences(record.settings, values).items()}
         if not override:
             raise ConfigError(_edited(path, changes))
-    notes = [*_other_versions(record.versions), *_former_defaults(config)]
+    notes = _other_versions(record.versions)
     return Resumption(folder=folder, config=config, override=override, changes=changes, notes=notes)
 
 
@@ -149,17 +143,6 @@ def _other_versions(before: Mapping[str, str | None]) -> list[str]:
     if not changed:
         return []
     return [f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."]
-
-
-def _former_defaults(config: RunConfig) -> list[str]:
-    """Notes on values that older versions took for "the method's own value" and that today are plain numbers."""
-    defined = {f"signal.{name}": value for name, value in METHODS[config.method].signal.items()}
-    return [
-        f"{name} is {former}, which was the default of older versions and then stood for {config.method}'s value, "
-        f"{defined[name]}. If one of them began this run, set {name} to auto in config.yaml and add --override."
-        for name, former in FORMER_DEFAULTS.items()
-        if defined.get(name, former) != former and getattr(config.signal, name.removeprefix("signal.")) == former
-    ]
 
 
 def _missing(whole: Mapping[str, Any], part: Mapping[str, Any], prefix: str = "") -> list[str]:

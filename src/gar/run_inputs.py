@@ -77,10 +77,6 @@ class RunInputs:
         """Hash of the training problems with all their anchors: the same for every method."""
         return _problems_hash(self._whole_problems)
 
-    def data_hashes(self) -> tuple[str, str]:
-        """`data_hash`, and what earlier versions recorded: without the anchors that this method cannot score."""
-        return self.data_hash(), _problems_hash(self.problems)
-
     def run_preflight(self) -> None:
         """Run the preflight and print its report.
 

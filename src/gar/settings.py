@@ -3,8 +3,7 @@
 `config.py` combines the sections, loads YAML, applies flags, and dumps the settings of a run.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,21 +22,6 @@ EMBEDDED_TASKS = ("arithmetic",)
 
 REGISTERED_METHODS: list[str] = []
 """Names that `gar.methods.register` has added. A configuration made in Python may hold them."""
-
-REMOVED: Mapping[str, float] = {"signal.sparse_threshold": 0.0, "signal.gate_threshold": 0.0}
-"""Removed settings, each with the value that switched it off. Files of older runs may hold that value."""
-
-
-FORMER_DEFAULTS: Mapping[str, Any] = {"signal.limit_tokens": 768}
-"""Defaults of older versions that have another spelling today. Files of older runs may hold them."""
-
-
-def removal(name: str) -> str:
-    """The error text for a setting of `REMOVED`."""
-    return (
-        f"{name} was removed in gar 0.1.0: approximate vectors were hardly cheaper (docs/log.md). Leave it out; a file "
-        f"of an older run may hold {REMOVED[name]}"
-    )
 
 
 class Settings(BaseModel):
@@ -206,17 +190,6 @@ class SignalSettings(Settings):
     auto: storage for a large bfloat16 head on a GPU, or on a CPU with bfloat16 products; else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
     """Temporary-memory limit of the closed form in bytes, excluding hidden states and head."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_removed_settings(cls, values: Any) -> Any:
-        if not isinstance(values, Mapping):
-            return values
-        for name, old in REMOVED.items():
-            key = name.removeprefix("signal.")
-            if key in values and values[key] != old:
-                raise ValueError(removal(name))
-        return {key: value for key, value in values.items() if f"signal.{key}" not in REMOVED}
 
 
 class RewardSettings(Settings):

@@ -145,7 +145,7 @@ class _Run:
         """Run from the last whole checkpoint of an interrupted run."""
         ranks = PartialState().num_processes
         with _only_writer(resumption.folder):
-            ready = on_main(lambda: resumption.with_data(*self.inputs.data_hashes()).with_checkpoint(ranks))
+            ready = on_main(lambda: resumption.with_data(self.inputs.data_hash()).with_checkpoint(ranks))
             for note in ready.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
             self.say(f"Resuming {ready.folder.path} after step {ready.step}.")

@@ -29,7 +29,7 @@ def whole(folder: Path, *flags: str) -> str:
 
 
 def numbers(folder: Path) -> str:
-    return (folder / "results/tiny/table.csv").read_text()
+    return (folder / "results/tiny/table.md").read_text()
 
 
 def read_result(folder: Path) -> dict:

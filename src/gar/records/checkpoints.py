@@ -4,8 +4,7 @@
     checkpoints/checkpoint-12/manifest.json                          marks a whole checkpoint
 
 The manifest names every file with its size and SHA-256, and says what the run's records held at that step. It is
-written last and removed first. Checkpoints of earlier versions have an empty file `complete` instead: a run resumes
-from them without verification.
+written last and removed first.
 """
 
 import re
@@ -20,7 +19,6 @@ from gar.records.folders import file_facts, files_below, remove_folder, sync_tre
 from gar.records.run_folder import RunFolder
 
 MANIFEST = "manifest.json"
-_OLD_MARK = "complete"
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -31,7 +29,7 @@ class FoundCheckpoint:
     Attributes:
         path: Its folder; None where the run starts from its first step.
         step: Number of optimiser steps already made.
-        notes: Sentences for the user: which checkpoints were passed over, what cannot be verified.
+        notes: Sentences for the user: which checkpoints were passed over.
         records_fault: Fault of the records up to `step`, where the caller tolerates that.
     """
 
@@ -88,7 +86,7 @@ def last_checkpoint(run: RunFolder) -> Path | None:
 
 def marked_checkpoints(run: RunFolder) -> list[Path]:
     """Checkpoints marked as whole, by step."""
-    return [path for path in _folders(run) if (path / MANIFEST).exists() or (path / _OLD_MARK).exists()]
+    return [path for path in _folders(run) if (path / MANIFEST).exists()]
 
 
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: bool = False) -> FoundCheckpoint:
@@ -111,8 +109,6 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: 
         fault = checkpoint_fault(path, num_ranks=num_ranks)
         records_fault = None if fault else _records_fault(run, path)
         if fault is None and (records_fault is None or tolerate_records):
-            if not (path / MANIFEST).exists():
-                notes.append(f"{path.name} has no manifest: an earlier version wrote it, and it cannot be verified.")
             return FoundCheckpoint(path=path, step=_step(path), notes=tuple(notes), records_fault=records_fault)
         notes.append(f"{path.name} cannot be resumed from: {fault or records_fault}.")
     if marked:
@@ -125,18 +121,17 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: 
 
 def checkpoint_fault(path: Path, *, num_ranks: int | None) -> str | None:
     """The fault of a marked checkpoint, in a few words; None if it has none."""
-    if (path / MANIFEST).exists():
-        try:
-            manifest = _read_manifest(path)
-            if manifest["step"] != _step(path):
-                return f"its manifest is of step {manifest['step']}"
-            for name, expected in manifest["files"].items():
-                if not (path / name).is_file():
-                    return f"{name} is missing"
-                if file_facts(path / name) != expected:
-                    return f"{name} is not what was written: its size or SHA-256 differs from the manifest"
-        except RecordError as error:
-            return str(error).rstrip(".")
+    try:
+        manifest = _read_manifest(path)
+        if manifest["step"] != _step(path):
+            return f"its manifest is of step {manifest['step']}"
+        for name, expected in manifest["files"].items():
+            if not (path / name).is_file():
+                return f"{name} is missing"
+            if file_facts(path / name) != expected:
+                return f"{name} is not what was written: its size or SHA-256 differs from the manifest"
+    except RecordError as error:
+        return str(error).rstrip(".")
     return _missing_state(path, num_ranks)
 
 
@@ -173,9 +168,7 @@ def _records_state(run: RunFolder) -> dict[str, Any]:
 
 
 def _records_fault(run: RunFolder, path: Path) -> str | None:
-    """The fault of the records up to a marked checkpoint's step; None if they have none, or nothing is known."""
-    if not (path / MANIFEST).exists():
-        return None
+    """The fault of the records up to a marked checkpoint's step; None if they have none."""
     state, step = _read_manifest(path)["records"], _step(path)
     try:
         size = state["metrics"]["size"]
@@ -214,4 +207,4 @@ def _step(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    remove_folder(path, mark=MANIFEST if (path / MANIFEST).exists() else _OLD_MARK)
+    remove_folder(path, mark=MANIFEST)

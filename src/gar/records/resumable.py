@@ -89,7 +89,7 @@ class ResumableOutput:
         if stray := self._stray_lines():
             raise ConfigError(
                 f"{stray}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. Was "
-                "it left by an earlier version of gar, or was a file removed? Choose another --out, or add --overwrite "
+                "it removed? Choose another --out, or add --overwrite "
                 "to remove the work and begin anew."
             )
         if changes := self._changes(identity):

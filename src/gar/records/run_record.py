@@ -23,7 +23,7 @@ class RunRecord:
 
     Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` comes
     from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
-    run. `settings` is the resolved configuration, None in runs of earlier versions. `overrides` has an entry for each
+    run. `settings` is the resolved configuration. `overrides` has an entry for each
     resume with changes: its time, the step, and the old and new value of everything that changed. `error` says what
     ended a run before its end: `kind`, `text`, `place` in the code, and `after_step`, the last step with metrics.
     """
@@ -40,7 +40,7 @@ class RunRecord:
     platform: str
     cpu_count: int | None
     summary: Mapping[str, Any]
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any]
     overrides: Sequence[Mapping[str, Any]] = ()
     error: Mapping[str, Any] | None = None
 
@@ -53,9 +53,8 @@ def read_record(path: Path) -> RunRecord:
     """
     values = read_json(path)
     names = {field.name for field in fields(RunRecord)}
-    later = {"settings", "overrides", "error"}  # missing in runs of earlier versions
-    if values.keys() | later != names:
-        mismatched = ", ".join(sorted(names ^ (values.keys() | later)))
+    if values.keys() != names:
+        mismatched = ", ".join(sorted(names ^ values.keys()))
         raise RecordError(f"{path}: missing or unknown: {mismatched}. Was it written by another version of gar?")
     return checked(RunRecord, values, str(path))
 

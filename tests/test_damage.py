@@ -72,11 +72,12 @@ def run(lab, capsys, monkeypatch):
     def said(whole: Path, damage=lambda path: None) -> Said:
         shutil.rmtree(lab)
         folder, out = shutil.copytree(whole, lab / "run"), lab / "out"
+        out.mkdir()
         damage(folder)
         capsys.readouterr()
         status = main(["report", str(folder), "--out", str(out / "page.html")])
         streams = capsys.readouterr()
-        files = sorted(out.glob("*")) if out.exists() else []
+        files = sorted(out.glob("*"))
         text = re.sub(r"\(\d+\.\d MB\)", "", streams.out)
         return Said(status, text, streams.err, [file.read_bytes() for file in files])
 

@@ -6,10 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from gar.analysis.alignment import alignment_course, alignment_figure, alignment_output
+from gar.analysis.alignment import alignment_course, alignment_figure
 from gar.analysis.intervals import clustered_mean
-from gar.analysis.outputs import write_output
-from gar.analysis.silent_groups import silent_groups, silent_groups_output
+from gar.analysis.silent_groups import silent_groups
 from gar.analysis.step_times import generation_times
 from gar.errors import RecordError
 from gar.records import ROLLOUT_SCHEMA
@@ -57,7 +56,7 @@ def test_alignment_course_is_of_correct_responses_alone(write_run):
     np.testing.assert_allclose([mean.mean for mean in course.means], [0.2, 0.6])
     assert (course.num_correct, course.num_scored) == (4, 3)
     assert [(window.first_step, len(window.alignments)) for window in course.windows] == [(1, 2), (2, 1)]
-    assert course.data.num_rows == 3
+    assert len(course.alignments) == 3
     assert "step 2 has 2 rollouts where others have 3" in course.notes[0]
     assert "1 of 4 correct responses have no alignment" in course.notes[1]
 
@@ -73,13 +72,11 @@ def test_alignment_figure_says_n(write_run):
     assert "n = 3 correct responses" in words(alignment_figure(alignment_course(write_run(two_steps()).path)))
 
 
-def test_alignment_without_correct_responses_says_so_and_still_writes(write_run, tmp_path):
+def test_alignment_without_correct_responses_says_so(write_run):
     wrong = [rollout(1, 0, i, eligible=False, alignment=None, reward=0.0) for i in range(2)]
-    output = alignment_output(alignment_course(write_run(wrong).path))
-    assert "No response is correct" in output.notes[0]
-    paths = write_output(output, tmp_path / "out")
-    assert [path.name for path in paths] == ["alignment.parquet", "alignment.png", "alignment.svg"]
-    assert pq.read_table(paths[0]).num_rows == 0
+    course = alignment_course(write_run(wrong).path)
+    assert "No response is correct" in course.notes[0]
+    assert "not recorded" in words(alignment_figure(course))
 
 
 def test_analyses_of_a_run_that_is_being_written_say_so(write_run):
@@ -130,8 +127,8 @@ def test_analyses_take_a_hundred_thousand_rollouts_of_one_step(write_run):
         many = many.set_column(many.schema.get_field_index(name), many.schema.field(name), pa.array(values))
     folder.rollouts_path(1).parent.mkdir()
     pq.write_table(many, folder.rollouts_path(1))
-    assert alignment_output(alignment_course(folder.path)).data.num_rows == 100_000
-    assert silent_groups_output(silent_groups(folder.path)).data.num_rows == 12_500
+    assert len(alignment_course(folder.path).alignments) == 100_000
+    assert silent_groups(folder.path).num_groups == 12_500
 
 
 # ------------------------------------------------------------------------------------------------------ silent groups

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
@@ -13,7 +12,6 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from gar.analysis.intervals import ClusteredMean, clustered_mean
-from gar.analysis.outputs import Output
 from gar.analysis.style import COLOURS, INK, add_caption, paper_figure, say_not_recorded
 from gar.records.contents import read_rollouts, read_run
 
@@ -53,7 +51,7 @@ class AlignmentCourse:
         windows: Steps that the histograms show.
         num_correct: Correct responses of the run: right and in format.
         num_scored: Correct responses that have an alignment.
-        data: A row per scored correct response: step, group_index, alignment.
+        alignments: Those of all scored correct responses.
         notes: What the data cannot show.
     """
 
@@ -63,7 +61,7 @@ class AlignmentCourse:
     windows: Sequence[Window]
     num_correct: int
     num_scored: int
-    data: pa.Table
+    alignments: Floats
     notes: Sequence[str]
 
 
@@ -103,7 +101,7 @@ def alignment_course(
         windows=[window(*ends) for ends in _windows(rollouts.steps, at_steps, window_steps)],
         num_correct=num_correct,
         num_scored=num_scored,
-        data=table.filter(pa.array(scored)).select(["step", "group_index", "alignment"]),
+        alignments=alignment[scored],
         notes=[*opened.notes, *rollouts.notes, *_notes(num_correct, num_scored)],
     )
 
@@ -139,7 +137,7 @@ def alignment_figure(course: AlignmentCourse) -> Figure:
         rows = GridSpec(2, 1, figure, height_ratios=(1.15, 1))
         above, below = figure.add_subfigure(rows[0]), figure.add_subfigure(rows[1])
         panels = np.atleast_1d(above.subplots(1, max(1, len(course.windows)), sharex=True, sharey=True))
-        edges = np.linspace(*_range(course.data["alignment"].to_numpy()), _BINS + 1)
+        edges = np.linspace(*_range(course.alignments), _BINS + 1)
         for axes, window in zip(panels, course.windows, strict=False):
             _draw_histogram(axes, window, edges)
         panels[0].set_ylabel("share of responses")
@@ -193,22 +191,3 @@ def _draw_course(axes: Axes, course: AlignmentCourse) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("training step")
     axes.set_ylabel("mean alignment")
-
-
-def alignment_output(course: AlignmentCourse) -> Output:
-    """The table, data and figure of the command."""
-    return Output(
-        name="alignment",
-        title=f"Alignment of correct responses, {course.run}: n = {course.num_scored:,}",
-        headings=("", "n", "groups", "mean [95 %]", "10 %", "median", "90 %"),
-        rows=[
-            (
-                window.label, len(window.alignments), window.mean.num_clusters, str(window.mean),
-                *(np.quantile(window.alignments, (0.1, 0.5, 0.9)).tolist() if len(window.alignments) else [None] * 3),
-            )
-            for window in course.windows
-        ],
-        data=course.data,
-        figure=alignment_figure(course),
-        notes=course.notes,
-    )  # fmt: skip

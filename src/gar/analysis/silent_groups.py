@@ -14,7 +14,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, Percent
 from numpy.typing import NDArray
 
 from gar.analysis.learning_curve import running_mean
-from gar.analysis.outputs import Cell, Output
 from gar.analysis.style import COLOURS, INK, MUTED, add_caption, paper_figure, say_not_recorded
 from gar.core import group_advantages, group_standard_deviations
 from gar.methods import METHODS
@@ -56,7 +55,7 @@ class SilentGroups:
         advantages: Mean absolute advantage at each of `STD_FLOORS`, of the rescued all-correct groups and of the mixed
             ones, under `normalisation`; NaN where there is no such group.
         normalisation: The run's, or the variant `paper`.
-        data: A row per group: step, group_index, kind, silent_outcome, silent_shaped, reward_std, advantage_mean_abs.
+        data: A row per group: step, kind, silent_shaped, reward_std.
         notes: What the data cannot show.
     """
 
@@ -116,14 +115,9 @@ def silent_groups(run: str | Path) -> SilentGroups:
         data=pa.table(
             {
                 "step": columns["step"][first],
-                "group_index": columns["group_index"][first],
-                "num_responses": sizes,
-                "num_correct": num_correct.astype(np.int64),
                 "kind": kinds.tolist(),
-                "silent_outcome": silent_outcome,
                 "silent_shaped": silent_shaped,
                 "reward_std": std.numpy()[first],
-                "advantage_mean_abs": _mean_sizes(rewards, index, normalisation),
             }
         ),
         notes=[*opened.notes, *rollouts.notes, *notes],
@@ -265,31 +259,3 @@ def _draw_floors(axes: Axes, groups: SilentGroups) -> None:
     axes.set_xlabel("std_floor")
     axes.set_ylabel("mean size of advantages")
     axes.legend(loc="lower left", frameon=False)
-
-
-def silent_groups_output(groups: SilentGroups) -> Output:
-    """The table, data and figure of the command."""
-    by_kind, _ = _kinds(groups)
-    sizes, std = (groups.data[name].to_numpy() for name in ("advantage_mean_abs", "reward_std"))
-    rows: list[Sequence[Cell]] = []
-    for kind, count in groups.counts.items():
-        mask = by_kind == kind
-        means = (float(np.median(std[mask])), float(sizes[mask].mean())) if count else (None, None)
-        rows.append((kind, count, f"{count / max(1, groups.num_groups):.1%}", groups.num_rescued[kind], *means))
-    notes = [*groups.notes]
-    rescued, mixed = groups.advantages["rescued"], groups.advantages["mixed"]
-    if np.isfinite(rescued[0]) and np.isfinite(mixed[0]):
-        at = STD_FLOORS.index(0.05)
-        notes.append(
-            f"Rescued groups train with advantages of mean size {rescued[0]:.2f} at std_floor 0, mixed ones with "
-            f"{mixed[0]:.2f}; at std_floor 0.05 it is {rescued[at]:.2f} and {mixed[at]:.2f}."
-        )
-    return Output(
-        name="silent-groups",
-        title=f"Groups of {groups.run}: n = {groups.num_groups:,} of {groups.group_size} responses",
-        headings=("by the outcome", "groups", "share", "rescued", "median std of rewards", "mean |advantage|"),
-        rows=rows,
-        data=groups.data,
-        figure=silent_groups_figure(groups),
-        notes=notes,
-    )

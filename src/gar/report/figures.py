@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar.analysis.learning_curve import running_mean
-from gar.analysis.outputs import Output
 from gar.analysis.style import STYLE
 from gar.errors import RecordError
 from gar.report.groups import RunGroup
@@ -195,10 +195,9 @@ def _candidates(groups: Sequence[RunGroup], steps: Sequence[int]) -> Iterator[tu
     """Title, caption and SVG of each figure."""
     drawn = set()
     for group in groups:
-        for output in _outputs(group.runs[0], steps):
-            if output.figure is not None:
-                drawn.add((group.runs[0].name, output.name))
-                yield output.title, f"{output.title}. From all recorded rollouts.", _svg(output)
+        for name, title, figure in _figures(group.runs[0], steps):
+            drawn.add((group.runs[0].name, name))
+            yield title, f"{title}. From all recorded rollouts.", _svg(figure)
     for run in (run for group in groups for run in group.runs):
         folder = run.folder.path
         for path in (*sorted(folder.glob("figures/*.svg")), *sorted(folder.glob("analysis/*/*.svg"))):
@@ -207,22 +206,24 @@ def _candidates(groups: Sequence[RunGroup], steps: Sequence[int]) -> Iterator[tu
                 yield path.stem.replace("-", " "), f"{run.name}/{name}", path.read_bytes()
 
 
-def _outputs(run: ReadRun, steps: Sequence[int]) -> Iterator[Output]:
-    """The figures that the rollouts of a run allow. The summary already says what is missing."""
-    from gar.analysis.alignment import alignment_course, alignment_output
-    from gar.analysis.silent_groups import silent_groups, silent_groups_output  # these load torch
+def _figures(run: ReadRun, steps: Sequence[int]) -> Iterator[tuple[str, str, Figure]]:
+    """Name, title and figure of what the rollouts of a run allow. The summary already says what is missing."""
+    from gar.analysis.alignment import alignment_course, alignment_figure
+    from gar.analysis.silent_groups import silent_groups, silent_groups_figure  # these load torch
 
     with contextlib.suppress(RecordError):
         course = alignment_course(run.folder.path, at_steps=steps or None)
         if course.num_scored:
-            yield alignment_output(course)
+            title = f"Alignment of correct responses, {course.run}: n = {course.num_scored:,}"
+            yield "alignment", title, alignment_figure(course)
     with contextlib.suppress(RecordError):
-        yield silent_groups_output(silent_groups(run.folder.path))
+        groups = silent_groups(run.folder.path)
+        title = f"Groups of {groups.run}: n = {groups.num_groups:,} of {groups.group_size} responses"
+        yield "silent-groups", title, silent_groups_figure(groups)
 
 
-def _svg(output: Output) -> bytes:
-    assert output.figure is not None
+def _svg(figure: Figure) -> bytes:
     file = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        output.figure.savefig(file, format="svg", metadata={"Date": None})
+        figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()

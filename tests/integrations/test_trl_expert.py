@@ -2,23 +2,25 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from trl import GRPOConfig
 
 from gar.core import imitation_weight
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import SLIME
-from gar.integrations.trl.supervised import solution_rows
+from gar.integrations.trl.supervised import SupervisedTrainer, solution_rows
 from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
 from gar.settings import AdvantageSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
 from gar.types import Anchor
-from tests.integrations.conftest import TrainerFactory
+from tests.integrations.conftest import SMALL, TrainerFactory
 
 GROUPS = 4
 
@@ -103,15 +105,26 @@ def test_advantages_of_the_run_are_those_that_it_asks_for(make_trainer: TrainerF
 
 
 @pytest.mark.parametrize("method", ["luffy", "chord"])
-def test_loss_of_a_batch_is_the_mean_over_its_micro_batches(make_trainer: TrainerFactory, method: str):
-    trainer, inputs, _ = micro_batch(make_trainer, method)
+@pytest.mark.parametrize("bare", [0, 2])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_loss_of_a_batch_is_the_sum_over_its_micro_batches(
+    make_trainer: TrainerFactory, method: str, bare: int, mixed: bool
+):
+    problems = load_arithmetic("train")[:64]
+    with_solution = GROUPS - bare
+    problems[with_solution:GROUPS] = [replace(problem, anchors=()) for problem in problems[with_solution:GROUPS]]
+    trainer, inputs, _ = micro_batch(make_trainer, method, problems=problems)
     trainer.state.max_steps = 10
     whole = trainer._compute_loss(trainer.model, inputs)
-    trainer.current_gradient_accumulation_steps = 2
-    mixed = torch.randperm(GROUPS * 8, generator=torch.Generator().manual_seed(1))
-    batches = [{n: v[part] if v.dim() else v for n, v in inputs.items()} for part in mixed.chunk(2)]
-    parts = [trainer._compute_loss(trainer.model, batch) for batch in batches]
-    torch.testing.assert_close(sum(parts), whole, rtol=1e-4, atol=1e-6)  # as above
+    trainer.current_gradient_accumulation_steps = 8
+    rows = torch.randperm(GROUPS * 8, generator=torch.Generator().manual_seed(1)) if mixed else torch.arange(GROUPS * 8)
+    losses = []
+    for part in rows.chunk(8):
+        trainer.accelerator.gradient_state._set_sync_gradients(len(losses) == 7)
+        losses.append(trainer._compute_loss(trainer.model, {n: v[part] if v.dim() else v for n, v in inputs.items()}))
+    torch.testing.assert_close(sum(losses), whole, rtol=1e-4, atol=1e-6)  # padded in other batches
+    num_tokens = sum(len(expert_log_probs(trainer, group)) for group in range(with_solution))
+    assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 2
 
 
 @pytest.mark.parametrize("method", ["luffy", "chord"])
@@ -171,3 +184,24 @@ def test_solution_rows_are_prompt_solution_and_end_token():
         assert row["completion_mask"] == [0] * len(problem.prompt) + [1] * (len(row["input_ids"]) - len(problem.prompt))
     with pytest.raises(DataError, match="none of the 1 problems has an expert solution"):
         solution_rows([replace(bare, anchors=())], tokenizer, reader)
+
+
+def test_expert_tokens_of_an_epoch_are_those_of_its_solutions(tmp_path: Path):
+    model, tokenizer = load_embedded()
+    problems = load_arithmetic("train")[:5]
+    reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None)
+    values = SMALL | {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "num_generations": 2}
+    trainer = SupervisedTrainer(
+        model,
+        problems=problems,
+        reader=reader,
+        args=GRPOConfig(output_dir=str(tmp_path), **values),
+        num_steps=4,
+        processing_class=tokenizer,
+        callbacks=[],
+    )
+    trainer.train()  # micro-batches of an epoch: 2 and 2 solutions, then 1 alone
+    tokens = [row["gar/expert_tokens"] for row in trainer.state.log_history if "gar/expert_tokens" in row]
+    rows = solution_rows(problems, tokenizer, reader)
+    expected = sum(sum(row["completion_mask"]) for row in rows)
+    assert [tokens[0] + tokens[1], tokens[2] + tokens[3]] == [expected] * 2

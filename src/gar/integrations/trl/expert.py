@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from gar.core import imitation_weight, off_policy_token_losses
 from gar.data.problems import prompt_text
+from gar.integrations.trl.metrics import StepSum
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.methods import Method
 from gar.methods.base import ScoredBatch, eligible_responses, outcome_rewards
@@ -54,6 +55,7 @@ class ExpertLoss:
         self._method, self._reader, self._verifier, self._reward = method, reader, verifier, reward
         self._end_token = end_token
         self._known: dict[int, _Solution] = {}
+        self._tokens = StepSum("gar/expert_tokens")
 
     def read(self, problems: Sequence[Problem], groups: Sequence[int], prompts: Sequence[Sequence[int]]) -> None:
         """Take in the solutions of new groups, after the prompts that the policy read."""
@@ -102,7 +104,9 @@ class ExpertLoss:
         """
         self.read(batch.problems, batch.group_index, [sequence.context_ids for sequence in batch.sequences])
         groups = torch.tensor(batch.group_index)
-        tensors = {"expert_group": groups}
+        known = sum(group in self._known for group in batch.group_index)
+        # Of the whole generation, as TRL's num_items_in_batch: a micro-batch may hold more or less of them.
+        tensors = {"expert_group": groups, "expert_fraction": torch.tensor(known / len(groups))}
         if self._method.expert_loss == "member":
             weight = float(trainer.reward_weights[0])
             tensors |= self._member_advantages(
@@ -132,28 +136,28 @@ class ExpertLoss:
         return {"advantages": advantages[: len(rewards)], "expert_advantages": torch.tensor(experts)}
 
     def add(self, trainer: Any, model: Any, inputs: dict[str, Any], loss: Tensor) -> Tensor:
-        """TRL's loss of one micro-batch, and that of the expert solutions to its problems."""
+        """TRL's loss of one micro-batch, and that of the expert solutions to its problems.
+
+        The losses of an optimizer step's micro-batches add up to that of the whole batch.
+        """
         groups, counts = inputs["expert_group"].unique(return_counts=True)
         known = torch.tensor([group in self._known for group in groups.tolist()], device=groups.device)
         groups, counts = groups[known], counts[known].to(loss)
-        accumulation = trainer.current_gradient_accumulation_steps
-        metrics = trainer._metrics["train"]
         log_probs, mask = self._log_probs(trainer, model, groups.tolist(), loss.device)
-        num_tokens = trainer.accelerator.gather(mask.sum()).sum().item()
-        metrics["gar/expert_tokens"].append(num_tokens * accumulation)
+        self._tokens.add(trainer, float((mask.sum(1) * counts).sum()) / trainer.num_generations)
+        num_rows = len(inputs["expert_group"]) * trainer.current_gradient_accumulation_steps
+        num_with_solution = float(inputs["expert_fraction"]) * num_rows
         if self._method.expert_loss == "mixture":
             decay_steps = round(DECAY_FRACTION * trainer.state.max_steps)
             weight = imitation_weight(trainer.state.global_step, decay_steps)
-            metrics["gar/imitation_weight"].append(weight)
-            imitation = _mean_per_solution(-log_probs, mask, counts)
-            return (1 - weight) * loss + weight * imitation / accumulation
-        rows = len(inputs["expert_group"])
+            trainer._metrics["train"]["gar/imitation_weight"].append(weight)
+            imitation = _sum_over_rows(-log_probs, mask, counts) / (num_with_solution or 1.0)
+            return (1 - weight) * loss + weight * imitation
         first = [int((inputs["expert_group"] == group).nonzero()[0]) for group in groups]
         advantages = inputs["expert_advantages"][first][:, None]
-        expert_loss = _mean_per_solution(off_policy_token_losses(log_probs, advantages), mask, counts)
-        # Each solution is one more member of its group of responses.
-        share = counts.sum() / trainer.num_generations
-        return (rows * loss + share * expert_loss / accumulation) / (rows + share)
+        # Each solution is one more member of its group: every row of the group holds an equal share of it.
+        losses = _sum_over_rows(off_policy_token_losses(log_probs, advantages), mask, counts / trainer.num_generations)
+        return (num_rows * loss + losses) / (num_rows + num_with_solution / trainer.num_generations)
 
     def _log_probs(self, trainer: Any, model: Any, groups: Sequence[int], device: Any) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the solutions' tokens and which of them count, [solutions, tokens]."""
@@ -177,9 +181,7 @@ def _padded(rows: Sequence[Sequence[int]], side: str, pad_token: int, device: An
     return ids, pad_sequence(masks, batch_first=True, padding_side=side)
 
 
-def _mean_per_solution(losses: Tensor, mask: Tensor, counts: Tensor) -> Tensor:
-    """As TRL's loss_type grpo: the mean over a solution's tokens, then over the rows that it stands for."""
-    if not len(losses):
-        return losses.sum()
+def _sum_over_rows(losses: Tensor, mask: Tensor, counts: Tensor) -> Tensor:
+    """As TRL's loss_type grpo: the mean over a solution's tokens, summed over the rows that it stands for."""
     means = (losses * mask).sum(1) / mask.sum(1).clamp(min=1)
-    return (means * counts).sum() / counts.sum()
+    return (means * counts).sum()

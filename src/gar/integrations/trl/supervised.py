@@ -10,7 +10,7 @@ from transformers import TrainerCallback, TrainingArguments
 from trl import GRPOConfig, SFTConfig, SFTTrainer
 
 from gar.errors import DataError
-from gar.integrations.trl.metrics import StepTimer
+from gar.integrations.trl.metrics import StepSum, StepTimer
 from gar.rollouts.generate import encode_prompt
 from gar.spans import SequenceReader
 from gar.types import Problem
@@ -54,13 +54,14 @@ class SupervisedTrainer(SFTTrainer):
             callbacks=callbacks,
             peft_config=peft_config,
         )
+        self._tokens = StepSum("gar/expert_tokens")
         self.add_callback(StepTimer(self._metrics["train"]))
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """TRL's loss; the metrics tell how many tokens of experts an optimiser step has seen."""
         labels = cast(Tensor, inputs["labels"])
         num_tokens = self.accelerator.gather((labels != -100).sum()).sum().item()  # pyright: ignore[reportAttributeAccessIssue]
-        self._metrics["train"]["gar/expert_tokens"].append(num_tokens * self.args.gradient_accumulation_steps)
+        self._tokens.add(self, num_tokens)
         return super().compute_loss(model, inputs, *args, **kwargs)
 
     def plain_model(self) -> Any:

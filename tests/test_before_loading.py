@@ -13,8 +13,8 @@ import pytest
 from gar.before_loading import EXPERT_METHODS, check_before_loading
 from gar.config import make_config, read_preset
 from gar.errors import GarError
-from gar.integrations.trl.fields import unread_fields
 from gar.methods import METHODS
+from gar.training import _unread
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
@@ -70,12 +70,33 @@ def test_check_before_loading_knows_the_fields_of_a_methods_own_trainer(method, 
     assert message in mistakes({"method": method, "trl": trl})
 
 
-def test_fields_that_only_grpo_has_are_not_read_by_another_trainer():
-    trl = {"learning_rate": 1e-4, "epsilon": 0.1, "vllm_gpu_memory_utilization": 0.5, "top_entropy_quantile": 0.5}
-    check_before_loading(make_config({"method": "sdft", "trl": trl}))
-    assert unread_fields(trl, "sdft") == ["trl.epsilon", "trl.top_entropy_quantile"]
-    assert unread_fields(trl, "sdpo") == ["trl.top_entropy_quantile"]
-    assert unread_fields(trl, "gar-grpo") == []
+@pytest.mark.parametrize(
+    ("method", "values", "unread"),
+    [
+        ("sft", {"beta": 0.1, "loss_type": "dapo", "epsilon": 0.1, "num_iterations": 2}, "all"),
+        ("sft", {"scale_rewards": "none", "num_generations": 4, "steps_per_generation": 2}, "all"),
+        ("sft", {"learning_rate": 1e-4, "temperature": 0.9, "max_completion_length": 32}, "none"),
+        ("sdft", {"epsilon": 0.1, "vllm_gpu_memory_utilization": 0.5, "top_entropy_quantile": 0.5}, "all"),
+        ("sdft", {"teacher_update_rate": 0.5, "teacher_sync_steps": 2, "distillation_topk": 5}, "all"),
+        ("sdft", {"learning_rate": 1e-4, "distillation_alpha": 0.5, "num_iterations": 2, "temperature": 0.9}, "none"),
+        ("sdft", {"teacher_model_kind": "ema", "teacher_update_rate": 0.5}, "none"),
+        ("sdft", {"distillation_mode": "topk_logits", "distillation_topk": 5}, "none"),
+        ("sdpo", {"epsilon": 0.1, "loss_type": "grpo", "scale_rewards": "none", "distillation_topk": 5}, "all"),
+        ("sdpo", {"distillation_weight": 0.5, "epsilon": 0.1, "loss_type": "grpo"}, "none"),
+        ("sdpo", {"teacher_update_rate": 0.5}, "none"),
+        ("gar-grpo", {"beta": 0.1}, "none"),
+    ],
+)
+def test_fields_that_a_method_never_reads_are_named(method: str, values: dict[str, Any], unread: str):
+    config = make_config({"method": method, "trl": values})
+    check_before_loading(config)
+    assert _unread(config) == [f"trl.{name}" for name in values if unread == "all"]
+
+
+def test_settings_that_a_method_without_responses_never_reads_are_named():
+    values = {"reward": {"base": 2.0}, "advantage": {"std_floor": 0.1}, "watchdog": {"steps": 3}}
+    config = make_config({"method": "sft", "preflight": {"mode": "off"}, "trl": {"temperature": 0.9}, **values})
+    assert _unread(config) == ["reward.base", "advantage.std_floor", "watchdog.steps", "trl.temperature"]
 
 
 def test_check_before_loading_accepts_what_trl_does():

@@ -120,7 +120,7 @@ class _Run:
         check_ranks(self.arguments)
         name_termination()
         self.say: Say = say if is_main() else lambda text: None
-        unread = unread_settings(METHODS[config.method], dict(config)) + unread_fields(config.trl, config.method)
+        unread = _unread(config)
         if unread:
             self.say(f"[dim]Not read by this run of {config.method}: {', '.join(unread)}.[/]")
         self.inputs = RunInputs(config, self.arguments, self.say)
@@ -353,6 +353,13 @@ class _Run:
         if is_adapted(self.inputs.model):
             self.say(f"Adapter         {folder.path / 'adapter'}")
         self.say(f"Learning curve  {figures[0]}")
+
+
+def _unread(config: RunConfig) -> list[str]:
+    """Settings that the run sets and has no use for, as "section.name"."""
+    method, sections = METHODS[config.method], dict(config)
+    fields = [] if method.reads is None else unread_fields(config.trl, method.reads(sections))
+    return unread_settings(method, sections) + fields
 
 
 def _silence(trainer: Any) -> None:

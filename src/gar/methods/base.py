@@ -1,6 +1,6 @@
 """A method: arithmetic on a batch of responses, and a declaration of what it needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -85,6 +85,9 @@ class Method:
             solutions, without responses.
         self_distillation: Which of TRL's experimental trainers makes the optimiser steps. The policy learns from
             itself with the expert solution in its prompt.
+        reads: For a trainer of its own: what a run with these sections reads of signal, reward, advantage, loss,
+            watchdog and trl, as "section.name". Of trl without the fields that transformers' `TrainingArguments` has,
+            which are always read. None: what the fields above imply.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Method:
     expert_loss: ExpertUse | None = None
     supervised_fraction: float = 0.0
     self_distillation: SelfDistillation | None = None
+    reads: Callable[[Mapping[str, Any]], Collection[str]] | None = None
 
     @property
     def trains_on_experts(self) -> bool:

@@ -1,11 +1,21 @@
 """Methods that train on the expert solutions themselves, where GAR only compares responses with them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from gar.methods.base import Method, outcome_rewards
 
 _NO_CHECKPOINTS: dict[str, Any] = {"save_strategy": "no"}
 """Two trainers in a row: no checkpoint of one could be resumed by the other."""
+
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "generation_kwargs")
+
+
+def _reads(sections: Mapping[str, Any]) -> list[str]:
+    """Prompts and lengths, and what the preflight samples with."""
+    preflight = _SAMPLING if sections["preflight"].mode != "off" else ()
+    return [f"trl.{name}" for name in ("chat_template_kwargs", "max_completion_length", *preflight)]
+
 
 LUFFY = Method(
     name="luffy",
@@ -27,6 +37,7 @@ SFT = Method(
     shape=outcome_rewards,
     trl=_NO_CHECKPOINTS,
     supervised_fraction=1.0,
+    reads=_reads,
 )
 
 SFT_GRPO = Method(

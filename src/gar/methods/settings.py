@@ -37,6 +37,10 @@ _VECTOR_SETTINGS = (
     "match",
     "temperature",
 )
+_OF_EVERY_METHOD = (("advantage", "ddof", GROUP_DDOF), ("advantage", "eps", GROUP_EPS))
+"""What the variant `paper` sets, so that nobody has chosen it."""
+_SECTIONS = ("signal", "reward", "advantage", "loss", "watchdog")
+"""What `Method.reads` lists, beside trl."""
 _SPANS = ("span", "limit_tokens", "limit_from")
 _COLUMNS = ("layout", "prompt_field", "answer_field", "anchor_fields")
 
@@ -104,12 +108,22 @@ def warn_of_unread(method: Method, sections: Mapping[str, Any], *, driver: str, 
 
 def _is_chosen(sections: Mapping[str, Any], section: str, name: str) -> bool:
     values = sections.get(section)
-    return values is not None and getattr(values, name) != _default(values, name)
+    if values is None or (section, name, getattr(values, name)) in _OF_EVERY_METHOD:
+        return False
+    return getattr(values, name) != _default(values, name)
 
 
 def _unread(method: Method, sections: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The settings that this run does not use, by section. Limits of time and memory are left out."""
-    yield from _unread_by_method(method)
+    if method.reads is None or "trl" not in sections:
+        yield from _unread_by_method(method)
+    else:
+        read = set(method.reads(sections))
+        for section in _SECTIONS:
+            names = type(sections[section]).model_fields
+            yield section, tuple(name for name in names if f"{section}.{name}" not in read)
+    if not method.token_level:
+        yield "judge", ("template", "verdict_true", "verdict_false", "criteria", "temperature")
     verify, data, model = sections.get("verify"), sections.get("data"), sections.get("model")
     if verify and verify.verifier is None:
         yield "verify", ("pass_grade",)
@@ -136,16 +150,11 @@ def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "signal", ("activation_threshold", *(("temperature",) if method.signal["kind"] == "hidden" else ()))
     if not _reads_span(method):
         yield "signal", _SPANS
-    if method.self_distillation is not None:
-        yield "advantage", ("estimator", "baseline", "bonus", "noise_floor")
-        yield "loss", ("kl",)
-    elif not method.has_bonus:
+    if not method.has_bonus:
         yield "advantage", ("bonus", "noise_floor")
     yield "reward", tuple(name for name in RewardSettings.model_fields if name not in method.reward)
     if method.gate is None:
         yield "loss", ("maspo",)
-    if not method.token_level:
-        yield "judge", ("template", "verdict_true", "verdict_false", "criteria", "temperature")
 
 
 def _signal_faults(method: Method, signal: SignalSettings, resolved: SignalSettings) -> Iterator[str]:

@@ -8,7 +8,7 @@ import ast
 import importlib.util
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -159,10 +159,15 @@ def check_num_problems(size: int, group: int, num_problems: int) -> None:
         )
 
 
-def unread_fields(values: Mapping[str, Any], method: str) -> list[str]:
-    """Fields of `trl.GRPOConfig` that the configuration of the method's own trainer lacks, as "trl.name"."""
-    known = field_types(method)
-    return [f"trl.{name}" for name in values if known and name not in known]
+def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:
+    """Fields that a method with a trainer of its own has no use for, as "trl.name".
+
+    Args:
+        values: The run's fields.
+        read: What it reads, beside all fields of transformers' `TrainingArguments`.
+    """
+    shared = _source_fields("transformers", "training_args.py", "TrainingArguments")
+    return [f"trl.{name}" for name in values if shared and name not in shared and f"trl.{name}" not in read]
 
 
 def field_types(method: str = "grpo") -> dict[str, str]:
@@ -192,10 +197,10 @@ def _fields(method: str = "") -> dict[str, tuple[str, str]]:
         ("trl", "trainer/base_config.py", "_BaseConfig"),
         ("trl", *TRAINERS.get(method, ("trainer/grpo_config.py", "GRPOConfig"))),
     ):
-        classes = _classes(package, file)
-        if not classes:
+        found = _source_fields(package, file, name)
+        if not found:
             return {}
-        fields |= {field: (kind, default) for field, kind, default in _annotations(classes[name])}
+        fields |= found
     return fields
 
 
@@ -215,6 +220,13 @@ def _choices(name: str) -> tuple[Any, ...]:
         return CHOICES.get(name, ())
     words = [item.value for item in optimizers.body if isinstance(item, ast.Assign)]
     return tuple(word.value for word in words if isinstance(word, ast.Constant))
+
+
+@cache
+def _source_fields(package: str, file: str, name: str) -> dict[str, tuple[str, str]]:
+    """Type and default of the fields of one dataclass; empty where the package is arranged otherwise."""
+    classes = _classes(package, file)
+    return {field: (kind, default) for field, kind, default in _annotations(classes[name])} if classes else {}
 
 
 def _unknown(name: str, method: str, types: Mapping[str, str]) -> str:

@@ -19,10 +19,8 @@ from gar.comparison import RunResult, SetCounts, read_comparison
 HERE = Path(__file__).parent
 FOLDER = HERE / "results"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.parquet"))
-_FORMS = dict.fromkeys(("unit", "sum-initial", "sum-initial-separate", "gar-token"), "894487d")
-GONE: Mapping[str, Mapping[str, str]] = dict.fromkeys(
-    ("signals-chain", "signals-which-way", "signals-whose-voice"), _FORMS
-)
+_FORMS = {row: "894487d" for row in ("unit", "sum-initial", "sum-initial-separate", "gar-token")}
+GONE: Mapping[str, Mapping[str, str]] = {f"signals-{task}": _FORMS for task in ("chain", "which-way", "whose-voice")}
 """Rows whose method or setting is gone: by comparison and row, the last commit that runs it."""
 MARK = "†"
 _NUMBERS = pa.list_(pa.float64())

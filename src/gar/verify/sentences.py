@@ -65,9 +65,9 @@ _CURRENCY = re.compile(r"-?\\?([$€£¥])[^$€£¥]*[0-9]")
 _SPELLINGS: dict[str, str] = {name: unit for unit, names in {
     "$": "dollar usd", "€": "euro eur", "£": "pound gbp", "circ": "degree deg", "km": "kilometer kilometre",
     "m": "meter metre", "cm": "centimeter centimetre", "mm": "millimeter millimetre", "kg": "kilogram", "g": "gram",
-    "h": "hour hr", "min": "minute", "s": "second sec", "l": "liter litre",
+    "h": "hour hr", "min": "minute", "s": "second sec", "l": "liter litre", "/": "per",
 }.items() for name in names.split()}  # fmt: skip
-_PERCENT = re.compile("per ?cent|pct")
+_PERCENT = re.compile("(?:%|per ?cent|pct)[ .]*$")
 _PROSE = re.compile(r"[A-Za-z ,.;:!'\"()*°%=$€£¥\u2018\u2019\u2013\u2014-]*")
 # Before the value of a sentence.
 _STATES = re.compile(
@@ -134,18 +134,18 @@ def without_unit(text: str) -> str:
     unit = _UNIT.search(plain)
     if unit is None or plain_words(plain[: unit.start()]):
         return text
-    if changes_value(unit["words"]) or _PERCENT.match(unit["words"]):
+    if changes_value(unit["words"]) or _PERCENT.search(unit["words"]):
         return text
     return plain[: unit.start()].rstrip()
 
 
 def unit_of(text: str) -> list[str]:
-    r"""The unit of a value, in one spelling, as words; empty without one. A percent sign is none.
+    r"""The unit of a value, in one spelling, as words; empty without one.
 
     >>> (
     ...     unit_of("78 kilometers"),
-    ...     unit_of(r"\\$78"),
-    ...     unit_of(r"9\\pi\\text{ cm}^2"),
+    ...     unit_of(r"\$78"),
+    ...     unit_of(r"9\pi\text{ cm}^2"),
     ...     unit_of("She has 78 hours"),
     ...     unit_of("3m"),
     ... )
@@ -164,7 +164,7 @@ def unit_of(text: str) -> list[str]:
         name[:-1] if len(name) > 3 and name.endswith("s") else name
         for name in re.findall("[a-z]+|[/0-9]", after.lower())
     ]
-    return [] if _PERCENT.match(after.strip()) else [_SPELLINGS.get(name, name) for name in names]
+    return ["%"] if _PERCENT.search(plain) else [_SPELLINGS.get(name, name) for name in names]
 
 
 def _is_unit(match: re.Match[str]) -> bool:

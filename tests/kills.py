@@ -23,7 +23,6 @@ TINY: dict[str, Any] = {
     "verify": {"format": "none"},
     "evaluate": {"sources": ["test"], "num_samples": 2, "max_problems": 2, "ks": [1, 2]},
     "preflight": {"mode": "off"},
-    "records": {"trackio": False},
     "trl": {
         "max_steps": 5,
         "save_steps": 2,

@@ -22,7 +22,6 @@ from gar.training import resume, train
 SMALL = {
     "evaluate": {"sources": ["test"], "num_samples": 4, "max_problems": 4},
     "preflight": {"mode": "off"},
-    "records": {"trackio": False},
     "trl": {
         "max_steps": 4,
         "save_steps": 2,

@@ -53,7 +53,7 @@ def trained(tmp_path_factory) -> Path:
     """A run of `gar train`."""
     folder = tmp_path_factory.mktemp("trained")
     settings = ["--trl.max_steps", "3", "--evaluate.num-samples", "4", "--evaluate.max-problems", "8",
-                "--preflight.mode", "off", "--records.trackio", "False", "--records.name", "run"]  # fmt: skip
+                "--preflight.mode", "off", "--records.name", "run"]  # fmt: skip
     assert main(["train", "--preset", "demo", *settings, "--records.folder", str(folder)]) == 0
     shutil.rmtree(folder / "run" / "checkpoints")
     return folder / "run"

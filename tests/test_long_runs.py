@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -64,9 +63,7 @@ def watch(process: subprocess.Popen[str], metrics: Path) -> list[Sample]:
 def test_two_thousand_steps_hold_no_more_memory_and_descriptors_than_a_few_hundred(tmp_path: Path):
     (tmp_path / "long_run_grader.py").write_text(GRADER)
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {
-        **os.environ, "OMP_NUM_THREADS": "1", "TRACKIO_DIR": str(tmp_path / "trackio"), "PYTHONPATH": paths,
-    }  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     command = [sys.executable, "-m", "gar", "train", *TINY, "--records.folder", str(tmp_path)]
     with (tmp_path / "output").open("w") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT, text=True)
@@ -87,7 +84,6 @@ def test_two_thousand_steps_hold_no_more_memory_and_descriptors_than_a_few_hundr
     # kept at each step, 50 KiB, would be 51 MiB.
     assert growth < 16 * MIB, f"{growth / MIB:.1f} MiB"
     early, late = during(SPANS[0][0]), during(SPANS[-1][1])
-    # trackio's thread opens and closes its store: the fewest that are open are those that stay open.
     assert min(s.descriptors for s in late) <= min(s.descriptors for s in early)
     assert max(s.descriptors for s in late) <= max(s.descriptors for s in early) + 8
     assert {s.children for s in late} == {s.children for s in early} != {0}
@@ -97,6 +93,3 @@ def test_two_thousand_steps_hold_no_more_memory_and_descriptors_than_a_few_hundr
     files = sorted(path.name for path in folder.rollouts_folder.iterdir())
     assert files == ["steps-000001-001000.parquet", "steps-001001-002000.parquet"]
     assert folder.rollout_steps() == list(range(1, STEPS + 1))
-    with contextlib.closing(sqlite3.connect(tmp_path / "trackio" / "gar.db")) as store:
-        steps = [step for (step,) in store.execute("SELECT step FROM metrics ORDER BY step")]
-    assert steps == sorted(row["step"] for row in folder.read_metrics())

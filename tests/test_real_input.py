@@ -64,7 +64,7 @@ def test_gsm8k_rollouts_earn_bonuses_and_advantages_that_grpo_would_not_give(dat
             "train", "--model.path", str(checkpoint), "--data.source", str(source),
             "--data.max-problems", str(NUM_ROWS), "--data.template", "plain",
             "--preflight.num-problems", "4", "--preflight.num-samples", "4",
-            "--records.folder", str(tmp_path), "--records.name", "gsm8k", "--records.trackio", "False",
+            "--records.folder", str(tmp_path), "--records.name", "gsm8k",
             "--trl.max_steps", "3", "--trl.per_device_train_batch_size", "16", "--trl.num_generations", "4",
             "--trl.max_completion_length", "256", "--trl.learning_rate", "1e-4",
             "--trl.gradient_checkpointing", "false", "--trl.save_strategy", "no",

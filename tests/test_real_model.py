@@ -155,8 +155,7 @@ def test_digits_are_tokens_of_their_own(tokenizer):
 SHORT = [
     "paper/tasks/word-problems.yaml", "--model.path", MODEL, "--trl.max_steps", "2", "--trl.save_steps", "1",
     "--trl.per_device_train_batch_size", "4", "--trl.num_generations", "2", "--trl.max_completion_length", "12",
-    "--preflight.mode", "off", "--evaluate.max_problems", "2", "--evaluate.num_samples", "1", "--records.trackio",
-    "False",
+    "--preflight.mode", "off", "--evaluate.max_problems", "2", "--evaluate.num_samples", "1",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gar.comparison import child
 from gar.comparison.result import USAGE
-from gar.config import RunConfig, dump_config, parse_yaml
+from gar.config import RunConfig, dump_config, parse_yaml, with_template
 from gar.errors import ConfigError, DataError, RecordError
 from gar.records import RunFolder
 from gar.records.checkpoints import MANIFEST, marked_checkpoints, seal_checkpoint
@@ -104,7 +104,7 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_run_of_a_comparison_goes_on_after_its_last_step(whole: RunFolder, tmp_path: Path):
-    config = tiny(tmp_path, "run")
+    config = with_template(tiny(tmp_path, "run"))  # as in the plan of a comparison
     run = train_until(config, "after.json")
     source = tmp_path / "run.yaml"
     source.write_text(dump_config(config))

@@ -1,11 +1,9 @@
 """The main job as a user runs it: real processes, really killed."""
 
-import contextlib
 import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -40,7 +38,7 @@ def start(*arguments: str, folder: Path, **options: Any) -> subprocess.Popen[str
     """`gar train` in a process of its own, writing a run called NAME under `folder`."""
     return subprocess.Popen(
         [sys.executable, "-m", "gar", "train", *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TRACKIO_DIR": str(folder / "trackio")},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -68,7 +66,7 @@ def numbers(rows: Sequence[dict], *, without: tuple[str, ...] = ("time/", "step_
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     folder = tmp_path_factory.mktemp("runs")
-    assert main(["train", *FAST, *under(folder, "whole"), "--records.trackio", "False"]) == 0
+    assert main(["train", *FAST, *under(folder, "whole")]) == 0
     return RunFolder.open(folder / "whole")
 
 
@@ -114,7 +112,7 @@ def compared(folder: RunFolder) -> RunResult:
 @pytest.mark.parametrize("method", ["sdft", pytest.param("sdpo", marks=pytest.mark.slow)])
 def test_self_distillation_leaves_a_run_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str):
     fast = [*FAST, "--trl.max_steps", "2", "--evaluate.before", "False", "--preflight.mode", "off"]
-    fast += ["--records.trackio", "False", "--trl.top_entropy_quantile", "0.5"]
+    fast += ["--trl.top_entropy_quantile", "0.5"]
     assert main(["train", *fast, "--method", method, *under(tmp_path, method)]) == 0
     assert "trl.top_entropy_quantile" in capsys.readouterr().out  # a field of grpo's that nothing reads
     folder = RunFolder.open(tmp_path / method)
@@ -137,7 +135,7 @@ def test_self_distillation_leaves_a_run_like_any_other(tmp_path: Path, capsys: p
     ("method", "supervised", "bf16"), [("sft", 4, False), ("sft-grpo", 2, False), ("sft-grpo", 2, True)]
 )
 def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method: str, supervised: int, bf16: bool):
-    fast = [*FAST, "--trl.max_steps", "4", "--preflight.mode", "off", "--records.trackio", "False"]
+    fast = [*FAST, "--trl.max_steps", "4", "--preflight.mode", "off"]
     fast += ["--trl.bf16", str(bf16)]
     assert main(["train", *fast, "--method", method, *under(tmp_path, method)]) == 0
     folder = RunFolder.open(tmp_path / method)
@@ -178,9 +176,6 @@ def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunF
     after = [folder.read_json("evaluation/after.json")["sets"]["test"]["pass_at"] for folder in (finished, cut)]
     assert after[0] == after[1]
     assert len(cut.read_run().resume_times) == 1
-    with contextlib.closing(sqlite3.connect(tmp_path / "trackio" / "gar.db")) as store:
-        tracked = store.execute("SELECT run_name, step FROM metrics ORDER BY step").fetchall()
-    assert tracked == [("cut", step) for step in range(1, 7)]
 
 
 def test_finished_run_is_not_resumed(finished: RunFolder, capsys: pytest.CaptureFixture[str]):
@@ -226,7 +221,7 @@ def never_right(response: str, gold: str) -> bool:
 TINY = [
     "--preset", "demo", "--trl.max_steps", "3", "--trl.per_device_train_batch_size", "8", "--trl.save_strategy", "no",
     "--evaluate.sources", "test", "--evaluate.num-samples", "1", "--evaluate.ks", "1", "--evaluate.max-problems", "1",
-    "--evaluate.before", "False", "--preflight.mode", "off", "--records.trackio", "False", "--watchdog.steps", "2",
+    "--evaluate.before", "False", "--preflight.mode", "off", "--watchdog.steps", "2",
 ]  # fmt: skip
 
 
@@ -281,7 +276,7 @@ def test_disk_full_ends_with_a_clear_error_and_intact_records(tmp_path: Path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    process = start(*FAST, *under(tmp_path, "full"), "--records.trackio", "False", folder=tmp_path, preexec_fn=shrink)
+    process = start(*FAST, *under(tmp_path, "full"), folder=tmp_path, preexec_fn=shrink)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 1, err
     assert "File too large" in err

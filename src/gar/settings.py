@@ -367,5 +367,3 @@ class RecordSettings(Settings):
     """Words to find the run by in `gar report`."""
     rollouts: bool = True
     """Write every rollout, and every sample of the evaluations, to Parquet."""
-    trackio: bool = True
-    """Also log to trackio, a local dashboard (`trackio show`)."""

@@ -22,7 +22,6 @@ from gar.before_loading import check_before_loading
 from gar.config import RunConfig, dump_config, with_template
 from gar.data.run_problems import set_name
 from gar.errors import LostRankError, RecordError
-from gar.integrations.tracking import tracker
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
@@ -179,14 +178,14 @@ class _Run:
             self.arguments = grpo_arguments(self.config, folder.path)
             if self.config.evaluate.before:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
-            with tracker(self.config, folder) if is_main() else contextlib.nullcontext() as track:
-                callback = self._callback(folder, track, resumption)
-                trainer = self._fine_tune(callback)
-                if trainer is None or callback.steps_before < self.arguments.max_steps:
-                    trainer = self._trainer(folder, callback)
-                    self._take_model(trainer)
-                    with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
-                        trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
+            callback = self._callback(folder, resumption)
+            trainer = self._fine_tune(callback)
+            if trainer is None or callback.steps_before < self.arguments.max_steps:
+                trainer = self._trainer(folder, callback)
+                callback.trainer = trainer
+                self._take_model(trainer)
+                with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
+                    trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
             num_steps = trainer.state.global_step + callback.steps_before * isinstance(trainer, GARTrainer)
@@ -212,14 +211,11 @@ class _Run:
                 save_merged(model, tokenizer, staged)
         self._summarise(folder)
 
-    def _callback(
-        self, folder: RunFolder, track: Callable[[dict[str, float], int], None] | None, resumption: Resumption | None
-    ) -> RunCallback:
+    def _callback(self, folder: RunFolder, resumption: Resumption | None) -> RunCallback:
         """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
         keep, self.arguments.save_total_limit = self.arguments.save_total_limit, None
         return RunCallback(
             folder,
-            tracker=track,
             evaluate=lambda step: self._sample(self.inputs.evaluation_metrics),
             evaluate_every=self.config.evaluate.every_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=keep,
@@ -253,6 +249,7 @@ class _Run:
             callbacks=[callback],
             peft_config=inputs.adapter,
         )
+        callback.trainer = trainer
         self._take_model(trainer)
         trainer.train()
         inputs.model = trainer.plain_model()

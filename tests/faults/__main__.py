@@ -54,9 +54,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="tries side by side")
     options = parser.parse_args()
-    os.environ |= {"TRACKIO_DIR": "trackio", "COLUMNS": "120"}  # a folder in that of each try
-    if not options.sample:
-        import trackio  # noqa: F401
+    os.environ["COLUMNS"] = "120"
     torch.set_num_threads(1)
     PIL.Image.init()
     load_arithmetic("test")  # made once, and kept

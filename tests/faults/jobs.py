@@ -42,11 +42,11 @@ class Job:
     prepare: Callable[[Path], None] = lambda folder: None
 
 
-def _train(name: str, *flags: str, trackio: bool = False) -> Job:
+def _train(name: str, *flags: str) -> Job:
     def prepare(folder: Path) -> None:
         (folder / "run.yaml").write_text(yaml.safe_dump(_TINY))
 
-    records = ["--records.folder", "runs", "--records.name", "run", "--records.trackio", str(trackio)]
+    records = ["--records.folder", "runs", "--records.name", "run"]
     sources = ["--evaluate.sources", "test", "harder"]
     return Job(
         name=name,
@@ -81,7 +81,6 @@ def _again(name: str, prepare: Callable[[Path], None], *arguments: str) -> Job:
 
 TRAIN = _train("train")
 TRAIN_ONE = _train("train-keep-one", "--trl.save_total_limit", "1")
-TRAIN_TRACKIO = _train("train-trackio", trackio=True)
 TRAIN_LORA = _train("train-lora", "--adapter.rank", "4")
 TRAIN_GRADED = _train("train-graded", "--verify.verifier", "tests.faults.grader:grade")
 _SCORE = ("score", "embedded", "responses.jsonl", "--window", "3", "--out")

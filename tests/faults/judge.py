@@ -3,10 +3,8 @@
 import hashlib
 import json
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +72,6 @@ def acknowledged(root: Path) -> dict[str, str]:
 def _hash(path: Path) -> str:
     if path.parent.name == "rollouts":
         value = RunFolder(path.parents[1]).read_rollouts().to_pylist()
-    elif path.suffix == ".db":  # trackio's
-        with closing(sqlite3.connect(path)) as database:
-            rows = database.execute("SELECT run_name, step, metrics FROM metrics")
-            value = sorted(json.dumps([name, step, _without_times(json.loads(text))]) for name, step, text in rows)
     elif path.suffix == ".jsonl":
         value = [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
     elif path.suffix == ".json":

@@ -135,7 +135,6 @@ PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
     "kill train": [partial(kills, job=jobs.TRAIN, every=3)],
     "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, every=10)],
     "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, every=10, last=2)],
-    "kill train with trackio": [partial(kills, job=jobs.TRAIN_TRACKIO, every=10, last=2)],
     "kill train inside a write": [partial(cuts, job=jobs.TRAIN, every=3)],
     "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=3)],
     "damage, then resume": [

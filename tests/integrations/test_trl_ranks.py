@@ -133,7 +133,7 @@ def test_weights_after_two_steps_are_those_of_one_rank(runs):
 
 TRAIN = [
     "-m", "gar", "train", "--preset", "demo", "--trl.per_device_train_batch_size", "12",
-    "--records.trackio", "False", "--records.name", "two",
+    "--records.name", "two",
 ]  # fmt: skip
 LOOK = [
     "--preflight.num-problems", "2", "--evaluate.sources", "test", "--evaluate.num-samples", "4",

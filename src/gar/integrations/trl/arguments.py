@@ -38,7 +38,8 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     method = METHODS[config.method]
     kind, defaults = _kind_and_defaults(config, method)
     known = {field.name for field in dataclasses.fields(kind)}
-    chosen = {name: value for name, value in (defaults | config.trl).items() if name in known}
+    fields = defaults | {"run_name": folder.name} | config.trl
+    chosen = {name: value for name, value in fields.items() if name in known}
     try:
         args = kind(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
     except (TypeError, ValueError) as error:

@@ -19,7 +19,6 @@ class RunCallback(TrainerCallback):
 
     Args:
         folder: Where to.
-        tracker: Also receives every row of metrics, with its step; None for none.
         evaluate: Measures the policy and returns metrics; called every `evaluate_every` steps, on all ranks.
         evaluate_every: 0 for never.
         keep_checkpoints: How many of the newest stay; None for all.
@@ -30,19 +29,19 @@ class RunCallback(TrainerCallback):
         self,
         folder: RunFolder,
         *,
-        tracker: Callable[[dict[str, float], int], None] | None = None,
         evaluate: Callable[[int], dict[str, float]] | None = None,
         evaluate_every: int = 0,
         keep_checkpoints: int | None = None,
         on_loaded: Callable[[], None] | None = None,
     ):
         self._folder = folder
-        self._tracker = tracker
         self._evaluate = evaluate
         self._evaluate_every = evaluate_every
         self._keep_checkpoints = keep_checkpoints
         self._on_loaded = on_loaded
         self._bar: tqdm | None = None
+        self.trainer: Any = None
+        """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
         self.steps_before = 0
         """Optimiser steps of a trainer before the one that calls."""
         self.loaded = False
@@ -68,8 +67,7 @@ class RunCallback(TrainerCallback):
         _log_if_saved(args, control)
         if self._evaluate is not None and self._evaluate_every and state.global_step % self._evaluate_every == 0:
             metrics = self._evaluate(state.global_step)
-            if state.is_world_process_zero:
-                self._write(metrics, state.global_step)
+            self.trainer.callback_handler.call_event("on_log", args, state, control, logs=metrics)
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)
 
@@ -107,10 +105,7 @@ class RunCallback(TrainerCallback):
         self.loaded = True
 
     def _write(self, metrics: dict[str, float], step: int) -> None:
-        step += self.steps_before
-        self._folder.append_metrics({"step": step, **metrics})
-        if self._tracker is not None:
-            self._tracker(metrics, step)
+        self._folder.append_metrics({"step": step + self.steps_before, **metrics})
 
 
 def _log_if_saved(args: Any, control: Any) -> None:

@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "save_steps": 100,
     "save_total_limit": 2,
     "report_to": "none",
+    "project": "gar",
 }
 """Where `gar train` differs from TRL's defaults. `GARTrainer` does not touch them."""
 

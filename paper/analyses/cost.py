@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from gar.models import model_source
+from gar.models import model_path
 
 SignalRoute = Literal["released", "forward", "captured", "logits"]
 """Source of the vectors. released: a forward and backward pass through all logits for each correct response and anchor,
@@ -137,8 +137,7 @@ def _config(name: str) -> Any:
             **common, hidden_size=hidden, moe_intermediate_size=intermediate, num_hidden_layers=layers,
             num_attention_heads=heads, num_key_value_heads=4, num_experts=experts, num_experts_per_tok=used,
         )  # fmt: skip
-    source = model_source(name)
-    return AutoConfig.from_pretrained(source.path, **source.options)
+    return AutoConfig.from_pretrained(model_path(name))
 
 
 def _num_experts(text: Any) -> int:

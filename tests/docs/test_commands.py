@@ -31,7 +31,6 @@ from tests.docs.pages import MARK, PAGES, ROOT, Command, shown_commands
 RUN_BY = {
     "gar train": "tests/test_training.py::test_run_leaves_what_the_docs_promise",
     "gar doctor": "tests/cli/test_doctor.py::test_doctor_finds_this_environment_ready",
-    "gar models": "tests/cli/test_models.py::test_models_lists_what_there_is",
     "gar score": "tests/cli/test_score.py::test_score_writes_beside_nobody_and_prints_a_summary",
     "gar compare": "tests/comparison/test_command.py::"
     "test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have",

@@ -18,7 +18,6 @@ COMMANDS = {
     "analyze": ("gar.cli.analyze", "which similarity recognises method, problem and a wrong step"),
     "eval": ("gar.cli.eval", "measure models on benchmarks, and compare them with error bars"),
     "report": ("gar.cli.report", "write one page about runs: verdict, curves, rollouts"),
-    "models": ("gar.cli.models", "fetch a real language model that needs no hub"),
     "doctor": ("gar.cli.doctor", "show what this machine and installation can do, and what is missing"),
 }
 

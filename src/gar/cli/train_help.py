@@ -31,7 +31,7 @@ Settings, with their defaults:
 
 GROUPS = {
     "model and data": {
-        "model.path": "Hub id, folder, .gguf file, smollm2",
+        "model.path": "Hub id, folder, embedded",
         "adapter.rank": "LoRA of this rank instead of all weights",
         "data.source": "file (.jsonl .parquet .csv .json), Hub id",
         "data.split": "split of a Hub data set",

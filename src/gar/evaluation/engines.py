@@ -8,7 +8,7 @@ import torch
 from gar.errors import ConfigError, ModelError, install_command
 from gar.evaluation.job import GenerateJob
 from gar.models.load import load_policy
-from gar.models.sources import model_source
+from gar.models.sources import model_path
 from gar.rollouts.generate import Response, context_length, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
@@ -87,13 +87,8 @@ class VllmEngine:
             from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]: an extra
         except ImportError as error:
             raise ConfigError(f"--backend vllm needs vLLM: {install_command('trl[vllm]')}") from error
-        source = model_source(job.model)
-        if source.gguf_file is not None:
-            raise ConfigError(
-                f"--backend vllm takes safetensors, got the GGUF file '{job.model}'. Use --backend transformers."
-            )
         self._params = SamplingParams
-        self._llm = LLM(model=source.path, revision=job.revision, dtype=job.dtype, seed=0)
+        self._llm = LLM(model=model_path(job.model), revision=job.revision, dtype=job.dtype, seed=0)
         self._name, self._revision = job.model, job.revision
         self.tokenizer = self._llm.get_tokenizer()
         self.context: int | None = self._llm.llm_engine.model_config.max_model_len

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gar.models.families import ModelParts, evaluation_mode, find_parts
     from gar.models.load import load_policy, load_tokenizer
-    from gar.models.sources import ModelSource, model_source
+    from gar.models.sources import model_path
 
 __all__ = [
     "ModelParts",
-    "ModelSource",
     "evaluation_mode",
     "find_parts",
     "load_policy",
     "load_tokenizer",
-    "model_source",
+    "model_path",
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ModelError, did_you_mean, first_line
-from gar.models.sources import FETCHED_MODELS, model_source
+from gar.models.sources import model_path
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
 _FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")
@@ -27,15 +27,14 @@ def check_model_name(name: str, revision: str | None = None) -> None:
     Raises:
         ModelError: Says what was looked for, and the nearest model on this machine.
     """
-    source = model_source(name)
-    folder = Path(source.path)
+    folder = Path(model_path(name))
     if folder.is_dir():
-        if source.gguf_file is None and not any((folder / file).is_file() for file in _FILES):
+        if not any((folder / file).is_file() for file in _FILES):
             inner = folder / "model"
             hint = f" Its model is in {inner}." if (inner / "config.json").is_file() else ""
             raise ModelError(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}")
     elif folder.is_file():
-        raise ModelError(f"'{name}' is a file, expected a folder, a .gguf file or a Hub id.")
+        raise ModelError(f"'{name}' is a file, expected a folder or a Hub id.")
     elif not _HUB_ID.fullmatch(name):
         raise ModelError(f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}")
     else:
@@ -74,13 +73,13 @@ def _check_hub(name: str, revision: str | None) -> None:
 
 def context_before_loading(name: str, revision: str | None = None) -> int | None:
     """Context length of a model in tokens, from its config.json on this machine; None where that does not say."""
-    source = model_source(name)
-    file: Any = Path(source.path) / "config.json"
-    if not Path(source.path).is_dir():
+    folder = Path(model_path(name))
+    file: Any = folder / "config.json"
+    if not folder.is_dir():
         from huggingface_hub import try_to_load_from_cache
 
         file = try_to_load_from_cache(name, "config.json", revision=revision)
-    if source.gguf_file is not None or not isinstance(file, (str, Path)) or not Path(file).is_file():
+    if not isinstance(file, (str, Path)) or not Path(file).is_file():
         return None
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -94,7 +93,7 @@ def _nearest(name: str) -> str:
     """A sentence with the closest name of a model on this machine; "" if none is close."""
     parent = Path(name).parent
     beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
-    known = ["embedded", *FETCHED_MODELS, *beside, *_cached()]
+    known = ["embedded", *beside, *_cached()]
     return did_you_mean(name, known)
 
 

@@ -1,6 +1,5 @@
 """Load a policy and its tokenizer."""
 
-import struct
 import sys
 import warnings
 from collections.abc import Iterator
@@ -10,12 +9,10 @@ from typing import Any
 
 from gar.errors import ModelError, first_line
 from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter, num_embeddings
-from gar.models.sources import ModelSource, model_source
+from gar.models.sources import model_path
 from gar.settings import ModelSettings
 
 _MODEL = "a causal language model", "config.json, *.safetensors and a tokenizer"
-_SPLIT_DIGITS = frozenset({"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone"})
-"""Byte-pair tokenizers of GGUF files that split numbers into digits, as in llama.cpp's src/llama-vocab.cpp."""
 _TOKENIZER = "a tokenizer", "tokenizer.json and tokenizer_config.json"
 
 
@@ -31,12 +28,11 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
             checkpoint; an adapter's base cannot be loaded or does not fit; or the tokenizer is empty, has no
             end-of-sequence token, or does not fit the embeddings.
     """
-    source = model_source(settings.path)
-    adapter = None if source.gguf_file else find_adapter(source.path, settings.revision)
+    adapter = find_adapter(model_path(settings.path), settings.revision)
     if adapter is not None:
-        return _load_adapted(settings, source, adapter)
-    tokenizer = _load_tokenizer(settings.path, source, settings.revision)
-    model = _load_model(settings, settings.path, source, settings.revision)
+        return _load_adapted(settings, adapter)
+    tokenizer = _load_tokenizer(settings.path, settings.revision)
+    model = _load_model(settings, settings.path, settings.revision)
     _check_tokenizer(tokenizer, model, settings.path)
     return model, tokenizer
 
@@ -62,8 +58,7 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
     Raises:
         ModelError: It cannot be loaded; says the library's reason.
     """
-    source = model_source(name)
-    return _load_tokenizer(name, source, revision if source.path == name else None, _TOKENIZER)
+    return _load_tokenizer(name, revision if model_path(name) == name else None, _TOKENIZER)
 
 
 def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> None:
@@ -80,19 +75,18 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> Non
         )
 
 
-def _load_adapted(settings: ModelSettings, source: ModelSource, adapter: AdapterFiles) -> tuple[Any, Any]:
+def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, Any]:
     """The base model with the adapter on it. The tokenizer is the adapter's, where it has one."""
     import_peft()
     base, revision = adapter.base, adapter.base_revision
     if find_adapter(base, revision):
         raise ModelError(f"'{settings.path}' is an adapter of '{base}', which is an adapter too. Merge that one first.")
     try:
-        base_source = model_source(base)
         if adapter.has_tokenizer:
-            tokenizer = _load_tokenizer(settings.path, source, settings.revision)
+            tokenizer = _load_tokenizer(settings.path, settings.revision)
         else:
-            tokenizer = _load_tokenizer(base, base_source, revision)
-        model = _load_model(settings, base, base_source, revision)
+            tokenizer = _load_tokenizer(base, revision)
+        model = _load_model(settings, base, revision)
     except ModelError as error:
         raise ModelError(
             f"'{settings.path}' is an adapter of '{base}', and one of the two cannot be loaded: {error}\nWas the base "
@@ -102,49 +96,30 @@ def _load_adapted(settings: ModelSettings, source: ModelSource, adapter: Adapter
     return load_adapter(model, adapter), tokenizer
 
 
-def _load_tokenizer(name: str, source: ModelSource, revision: str | None, kind: tuple[str, str] = _MODEL) -> Any:
+def _load_tokenizer(name: str, revision: str | None, kind: tuple[str, str] = _MODEL) -> Any:
     from transformers import AutoTokenizer
 
-    with _loading_faults(name, source, kind):
-        tokenizer = AutoTokenizer.from_pretrained(
-            source.path, revision=revision, padding_side="left", trust_remote_code=False, **source.options
-        )
-        if source.gguf_file is not None:
-            _split_digits(tokenizer, Path(source.path) / source.gguf_file)
-        return tokenizer
+    path = model_path(name)
+    with _loading_faults(name, path, kind):
+        return AutoTokenizer.from_pretrained(path, revision=revision, padding_side="left", trust_remote_code=False)
 
 
-def _split_digits(tokenizer: Any, file: Path) -> None:
-    """Split digits if the GGUF file asks for it. transformers does not read its field `tokenizer.ggml.pre`."""
-    from gguf import GGUFReader
-    from tokenizers import pre_tokenizers
-
-    field = GGUFReader(file).get_field("tokenizer.ggml.pre")
-    if field is not None and field.contents() in _SPLIT_DIGITS:
-        backend = tokenizer.backend_tokenizer
-        digits = pre_tokenizers.Digits(individual_digits=True)
-        backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
-
-
-def _load_model(settings: ModelSettings, name: str, source: ModelSource, revision: str | None) -> Any:
+def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any:
     """A model without an adapter. `name` is the user's name for it."""
     from transformers import AutoModelForCausalLM
 
-    with _loading_faults(name, source):
+    path = model_path(name)
+    with _loading_faults(name, path):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source.path,
+            path,
             revision=revision,
             dtype=settings.dtype,
             attn_implementation=settings.attention,
             use_safetensors=True,
             output_loading_info=True,
             trust_remote_code=False,
-            **source.options,
-            **_dequantized(source),
         )
     model, report = loaded
-    if source.gguf_file is not None:
-        model.name_or_path = str(Path(source.path) / source.gguf_file)  # an adapter trained on it records this
     if report["missing_keys"]:  # transformers fills them with random numbers
         missing = sorted(report["missing_keys"])
         raise ModelError(
@@ -154,42 +129,18 @@ def _load_model(settings: ModelSettings, name: str, source: ModelSource, revisio
     return model
 
 
-def _dequantized(source: ModelSource) -> dict[str, Any]:
-    """Options that widen the weights of a GGUF file; without them, some stay packed and cannot be trained."""
-    if source.gguf_file is None:
-        return {}
-    from transformers import GgufConfig
-
-    return {"quantization_config": GgufConfig(dequantize=True)}
-
-
 @contextmanager
-def _loading_faults(name: str, source: ModelSource, kind: tuple[str, str] = _MODEL) -> Iterator[None]:
+def _loading_faults(name: str, path: str, kind: tuple[str, str] = _MODEL) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
         yield
-    except (OSError, ValueError, LookupError, ImportError, RuntimeError, SafetensorError, struct.error) as error:
-        raise ModelError(_loading_fault(name, source, kind, error)) from error
-
-
-def _loading_fault(name: str, source: ModelSource, kind: tuple[str, str], error: Exception) -> str:
-    if source.gguf_file is not None:
-        return _gguf_fault(name, error)
-    hint = "" if Path(source.path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
-    return (
-        f"cannot load {kind[0]} from '{name}': {first_line(error)}\n{hint}"
-        f"Expected a folder with {kind[1]}, or a Hub id that can be reached."
-    )
-
-
-def _gguf_fault(name: str, error: Exception) -> str:
-    from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
-
-    return (
-        f"cannot load a causal language model from the GGUF file '{name}': {first_line(error)}\n"
-        f"transformers reads these architectures: {', '.join(sorted(GGUF_SUPPORTED_ARCHITECTURES))}."
-    )
+    except (OSError, ValueError, LookupError, ImportError, RuntimeError, SafetensorError) as error:
+        hint = "" if Path(path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
+        raise ModelError(
+            f"cannot load {kind[0]} from '{name}': {first_line(error)}\n{hint}"
+            f"Expected a folder with {kind[1]}, or a Hub id that can be reached."
+        ) from error
 
 
 def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:

@@ -179,7 +179,7 @@ class _Recorded(_Trainer):
         self.add_callback(self._timer)
 
     def _setup_teacher_model(self) -> None:
-        """TRL would load the policy's name again: another revision perhaps, or no model at all for a GGUF file."""
+        """TRL would load the policy's name again: another revision perhaps."""
         if self.args.teacher_model_kind == "live":
             self.teacher_model = self.model
             return

@@ -18,7 +18,7 @@ pip install torch
 pip install "$work"/wheels/*.whl
 
 cd "$work/folder"
-unset PYTHONPATH XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME HF_HOME HF_HUB_CACHE TORCH_HOME MPLCONFIGDIR GAR_CACHE
+unset PYTHONPATH XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME HF_HOME HF_HUB_CACHE TORCH_HOME MPLCONFIGDIR
 export HOME=$work/home OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 for extra in peft submitit vllm pytest; do
     if "$bin/python" -c "import $extra" 2>/dev/null; then echo "$extra is installed, though it is an extra" >&2; exit 1; fi

@@ -12,7 +12,7 @@ if "GAR_TEST_HOME" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["GAR_TEST_HOME"], ignore_errors=True)
 os.environ["HOME"] = os.environ["GAR_TEST_HOME"]
 for _name in (
-    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "TORCH_HOME", "GAR_CACHE"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "TORCH_HOME"),
     *("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_ASSETS_CACHE", "HF_DATASETS_CACHE", "HF_MODULES_CACHE"),
 ):
     os.environ.pop(_name, None)

@@ -34,7 +34,7 @@ class ModelSettings(Settings):
     """The policy."""
 
     path: str = "embedded"
-    """A Hub id, a local folder, or "embedded" for the packaged tiny Qwen3. A PEFT adapter is loaded with its base model."""
+    """A Hub id, a folder, or "embedded" for the packaged tiny Qwen3. A PEFT adapter is loaded with its base model."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -98,7 +98,7 @@ def test_lora_config_carries_every_setting():
 def test_lora_config_says_how_to_install_peft(monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     assert lora_config(AdapterSettings()) is None  # not needed
-    with pytest.raises(ConfigError, match=r"adapters need peft: .* Install it with: pip install 'gar-rl\[peft\]'"):
+    with pytest.raises(ConfigError, match=r"adapters need peft: .* Install it with: pip install peft"):
         lora_config(AdapterSettings(rank=4))
 
 
@@ -273,7 +273,7 @@ def test_load_policy_finds_an_adapter_on_the_hub(saved, tmp_path, monkeypatch):
 
 def test_load_policy_says_how_to_install_peft_for_an_adapter(saved, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ConfigError, match=r"adapters need peft: .* pip install 'gar-rl\[peft\]'"):
+    with pytest.raises(ConfigError, match=r"adapters need peft: .* pip install peft"):
         load(saved[0])
 
 

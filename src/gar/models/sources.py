@@ -1,6 +1,5 @@
 """Locate a model's files: in the package, in a folder, or on the Hub."""
 
-import os
 from pathlib import Path
 
 from gar.models.embedded import embedded_path, embedded_task
@@ -19,9 +18,3 @@ def model_path(name: str) -> str:
         return str(embedded_path(task))
     # Adapters record the path of the folder that they are trained on.
     return str(Path(name).absolute()) if Path(name).is_dir() else name
-
-
-def cache_folder() -> Path:
-    """`$GAR_CACHE`, by default `~/.cache/gar`. It need not exist."""
-    cache = os.environ.get("GAR_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "gar")
-    return Path(cache).expanduser()

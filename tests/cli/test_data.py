@@ -67,9 +67,8 @@ def test_check_counts_and_names_examples(write_rows, capsys):
         "repeated prompts": 1,
         "prompts with a format tag in their text (harmless)": 1,
         "expert answers that agree with the gold answer": 3,
-        "expert solutions that state no answer, gold in the last line": 1,
         "expert answers that disagree with the gold answer": 1,
-        "expert solutions without a readable answer": 1,
+        "expert solutions without a readable answer": 2,
         "errors": 0,
     }
     assert f"  {path}:2: problem 'n-2'\n" in output
@@ -112,14 +111,11 @@ def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys, rows, stat
         ("<think> the answer is 9 </think> <answer> 7 </answer>", "9", "disagree"),
         ("So $\\boxed{\\frac{1}{2}}$ of 8.", "0.5", "agree with"),
         ("#### 7\nwhich is 9 - 2", "9", "disagree"),
-        ("It is $118 000.", "118000", "disagree"),
-        ("They sold 1,080 in 5 days.", "1080", "state no answer"),
-        ("They sold 10800 in 5 days.", "1080", "disagree"),
-        ("They sold 1080.5 in 5 days.", "1080", "disagree"),
+        ("They sold 1,080 in 5 days.", "1080", "without a readable answer"),
         ("They sold 1080.\nThat took 5 days.", "1080", "disagree"),
     ],
 )
-def test_check_compares_stated_answers_and_marks_guesses(write_rows, capsys, solution, gold, label):
+def test_check_compares_stated_answers_and_guesses_none(write_rows, capsys, solution, gold, label):
     assert main(["check", write_rows(ours(1, expert_solution=solution, answer=gold))]) == 0
     counts = table(capsys.readouterr().out)
     assert [count for name, count in counts.items() if name.startswith("expert") and label in name] == [1]
@@ -258,7 +254,7 @@ def test_verl_refuses_another_suffix_and_an_existing_file(write_rows, tmp_path):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "counts"), [("gsm8k_train_2000", (1949, 45, 6)), ("gsm8k_test", (1283, 29, 7))])
+@pytest.mark.parametrize(("name", "counts"), [("gsm8k_train_2000", (1861, 10, 129)), ("gsm8k_test", (1226, 6, 87))])
 def test_check_compares_the_expert_solutions_of_gsm8k(data_dir, capsys, name, counts):
     assert main(["check", str(data_dir / f"{name}.jsonl")]) == 0
     found = {label: count for label, count in table(capsys.readouterr().out).items() if label.startswith("expert")}

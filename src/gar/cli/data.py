@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
-from gar.data.check import NUM_EXAMPLES, UNCLEAR, DataReport, Usability, check_problems
+from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
 from gar.data.problems import LoadedProblems, ProblemReader, SourceOptions, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
@@ -36,7 +36,6 @@ _TAGS = TagSettings()
 
 _COMPARED = {
     Status.OK: "expert answers that agree with the gold answer",
-    UNCLEAR: "expert solutions that state no answer, gold in the last line",
     Status.WRONG: "expert answers that disagree with the gold answer",
     Status.UNPARSED: "expert solutions without a readable answer",
     Status.TIMEOUT: "comparisons that took too long",

@@ -23,13 +23,9 @@ from gar.verify import Verifier
 Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 NUM_EXAMPLES = 5
-UNCLEAR = "unclear"
-"""A comparison whose expert solution states no answer, with the gold answer in its last line."""
 _BATCH_PROBLEMS = 512
 # Both spellings in use: <think> (the default) and <|think|> (the released code's).
 _TAG = re.compile(r"<\|?/?(?:think|answer)\|?>")
-# Marks of a final answer for `parse_response`; without one, the last number of a text is only a guess.
-_STATED = re.compile(r"\\boxed|\\fbox|####|\banswer\b|^\W*A:", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -66,8 +62,7 @@ class DataReport:
     """Contents of a source. `load_problems` refuses the `errors`; the user judges the rest.
 
     `prompts_with_tags` are harmless: spans and formats are looked for in the response's own tokens, never in a prompt.
-    `comparisons` counts expert solutions by how their own final answer compares with the gold answer: a verification
-    status, or `UNCLEAR`.
+    `comparisons` counts expert solutions by the status of their own final answer, verified against the gold answer.
     """
 
     source: str
@@ -175,19 +170,12 @@ def _compare(anchors: Sequence[tuple[str, Problem, Anchor]], verifiers: Sequence
         tagged = verifier.format == "think-answer"
         chosen = [row for row in anchors if (Tags().answer_open in row[2].text) == tagged]
         texts, golds = [anchor.text for *_, anchor in chosen], [problem.answer for _, problem, _ in chosen]
-        for (place, problem, anchor), verdict in zip(chosen, verifier.verify(texts, golds), strict=True):
-            guessed = verdict.status is Status.WRONG and not _STATED.search(anchor.text)
-            label = UNCLEAR if guessed and _in_last_line(problem.answer, anchor.text) else verdict.status
+        for (place, problem, _), verdict in zip(chosen, verifier.verify(texts, golds), strict=True):
             detail = f" ({verdict.detail})" if verdict.detail else ""
-            report.comparisons.setdefault(label, Occurrences()).add(
+            report.comparisons.setdefault(verdict.status, Occurrences()).add(
                 f"{place}: problem {problem.id!r}: expert solution ends in {verdict.answer!r}, gold is "
                 f"{problem.answer!r}{detail}"
             )
-
-
-def _in_last_line(gold: str, text: str) -> bool:
-    last_line = text.strip().rpartition("\n")[2].replace(",", "")
-    return re.search(rf"(?<![\d.]){re.escape(gold)}(?!\.?\d)", last_line) is not None
 
 
 def _lengths(tokens: "array[int]") -> Lengths | None:

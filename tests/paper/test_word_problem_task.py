@@ -84,7 +84,7 @@ def test_expert_solutions_are_verified_and_have_the_method_asked_for(method):
         ("word-problems", None, load_word_problems),
         ("word-problems", "reduction", load_word_problems),
     ],
-    ids=str,
+    ids=["which-way", "whose-voice", "steps", "reduction"],
 )
 def test_a_written_task_is_read_as_the_problems_that_were_drawn(tmp_path, name, expert, load):
     for path in write_task(name, tmp_path, expert):

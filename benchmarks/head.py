@@ -1,15 +1,13 @@
 """Speed of the closed form for an LM head, compared with other ways to form the same vectors.
 
     python benchmarks/head.py [--shape 1024x151936] [--dtype float32] [--tokens 512] [--rounds 3] [--device cpu]
-        [--ways "ours" "ours, unit"]
+        [--ways "ours" "autograd"]
 
 All ways get the same hidden states, targets and head, with a random peaked softmax, on one thread, interleaved
 (A B C A B C):
 
 * two products: `h W^T` and `P W` and nothing else, a lower bound for any exact way without logits;
-* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head; with token
-  vectors of unit length; and token vectors instead, with the last response as anchor of the others (match, ordered,
-  kernel, sum);
+* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head;
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
   computes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
@@ -27,7 +25,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +34,7 @@ from common import machine, peak_memory, spread, write_json
 from torch import Tensor
 
 from gar.core import gradient_activation_means
-from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.head import cpu_has_bfloat16_products
-from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, token_vectors
-from gar.core.token_match import ordered_match, token_match
 
 SHAPES = {"256x4096": 4096, "576x49152": 512, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
 """Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""
@@ -49,8 +43,6 @@ RESPONSES = 4
 CHUNK = 256
 CHECKED_TOKENS = 64
 BARE, OURS = "two products", "ours"
-WITH_HIDDEN = {"kernel": kernel_similarity, "sum": lambda *tokens: cosine_sum(*tokens).similarity}
-TOKEN_FORMS = ("match", "ordered", *WITH_HIDDEN)
 
 
 class Case(NamedTuple):
@@ -74,21 +66,8 @@ def make_case(shape: str, dtype: torch.dtype, device: str, tokens: int) -> Case:
     return Case(hidden.to(dtype), weight.to(dtype), targets, index)
 
 
-def ours(case: Case, precision: str = "auto", weighting: str = "norm") -> Tensor:
-    return gradient_activation_means(*case, num_responses=RESPONSES, precision=precision, weighting=weighting)
-
-
-def token_form(case: Case, similarity: str) -> Tensor:
-    """Likeness of all responses but the last to that one, from the vectors of their tokens."""
-    signal = Signal("gradient" if similarity in WITH_HIDDEN else "gradient-activation")
-    tokens = ScoredTokens(case.hidden, case.targets, case.index, RESPONSES)
-    vectors = token_vectors(tokens, Head(case.weight), signal, Budget())
-    last = case.index == RESPONSES - 1
-    responses, anchor = ResponseTokens(vectors[~last], case.index[~last], RESPONSES - 1), vectors[last]
-    if similarity in WITH_HIDDEN:
-        hidden = case.hidden.to(vectors.dtype)
-        return WITH_HIDDEN[similarity](responses, hidden[~last], anchor, hidden[last])
-    return (token_match if similarity == "match" else ordered_match)(responses, anchor).recall
+def ours(case: Case, precision: str = "auto") -> Tensor:
+    return gradient_activation_means(*case, num_responses=RESPONSES, precision=precision)
 
 
 @torch.no_grad()
@@ -172,9 +151,6 @@ def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
     ways[OURS] = ours
     if case.weight.dtype == torch.bfloat16 and not slow:
         ways[f"{OURS}, float32"] = lambda case: ours(case, "float32")
-    ways[f"{OURS}, unit"] = lambda case: ours(case, weighting="unit")
-    for form in TOKEN_FORMS:
-        ways[f"{OURS}, {form}"] = partial(token_form, similarity=form)
     ways["autograd"] = lambda case: autograd(case, head_gradient=False)
     ways["autograd with dW"] = lambda case: autograd(case, head_gradient=True)
     if hasattr(F, "linear_cross_entropy"):
@@ -205,17 +181,12 @@ def seconds(way: Callable[[Case], Tensor], case: Case) -> float:
     return begin.elapsed_time(end) / 1000
 
 
-def has_vectors(name: str) -> bool:
-    """Whether a way returns the mean vectors."""
-    return not name.startswith(BARE) and not name.endswith(TOKEN_FORMS)
-
-
-def disagreement(way: Callable[[Case], Tensor], case: Case, weighting: str = "norm") -> float:
+def disagreement(way: Callable[[Case], Tensor], case: Case) -> float:
     """Largest 1 - cos of a response with float64, as half the squared distance of unit vectors."""
     every = slice(None, None, max(1, len(case.index) // CHECKED_TOKENS))
     few = case._replace(hidden=case.hidden[every], targets=case.targets[every], index=case.index[every])
     exact = few._replace(hidden=few.hidden.double(), weight=few.weight.double())
-    truth = F.normalize(ours(exact, weighting=weighting).double(), dim=-1)
+    truth = F.normalize(ours(exact).double(), dim=-1)
     return float((F.normalize(way(few).double(), dim=-1) - truth).square().sum(-1).max() / 2)
 
 
@@ -248,8 +219,7 @@ def measure(
             for name, values in times.items() if name.startswith(f"{OURS},") and OURS in times
         },
         "one_minus_cosine": {
-            name: disagreement(way, case, "unit" if name.endswith("unit") else "norm")
-            for name, way in ways.items() if has_vectors(name)
+            name: disagreement(way, case) for name, way in ways.items() if not name.startswith(BARE)
         },
         "peak_bytes": {name: own_memory(name, shape, dtype, device, tokens) for name in ways},
         "not_run": missing,

@@ -10,8 +10,6 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
 * forward: one forward pass over eligible responses and anchor, then the closed form;
 * captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
-* unit, match, ordered, kernel, sum: as captured, with another form of the signal (docs/signals.md); the ratio of their
-  seconds to those of captured in the same round is printed as well;
 * logits: as captured, but with the logits of the log-prob pass as well;
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
@@ -38,10 +36,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from gar.core import gradient_activation_means
-from gar.core.arguments import Budget, Head, ScoredTokens, Signal
+from gar.core.arguments import Head, ScoredTokens, Signal
 from gar.core.from_logits import means_from_logits
-from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, token_vectors
-from gar.core.token_match import ordered_match, token_match
 from gar.models.load import load_policy
 from gar.settings import ModelSettings
 from paper.analyses.cost import GroupShape, ModelShape, SignalRoute, signal_share
@@ -51,10 +47,7 @@ MICRO_BATCH = 4
 HEAD_ROWS = 1024
 JUDGE_TOKENS = 60
 GENERATION_SHARE = 0.17
-TOKEN_FORMS = ("match", "ordered", "kernel", "sum")
-FORMS = ("unit", *TOKEN_FORMS)
-WITH_HIDDEN = {"kernel": kernel_similarity, "sum": cosine_sum}
-WAYS = ("released", "forward", "captured", "logits", "g2rl", "grad2reward", *FORMS)
+WAYS = ("released", "forward", "captured", "logits", "g2rl", "grad2reward")
 MODELS = {
     "tiny": dict(vocab_size=8192, hidden_size=256, intermediate_size=2368, num_hidden_layers=12,
                  num_attention_heads=4, num_key_value_heads=2, head_dim=64),
@@ -160,54 +153,22 @@ class Bench:
         index = torch.arange(len(hidden), device=self.device).repeat_interleave(span)
         return ScoredTokens(hidden[:, -span:].flatten(0, 1), tokens[:, -span:].flatten(), index, len(hidden))
 
-    def closed_form(self, hidden: Tensor, tokens: Tensor, weighting: Any = "norm") -> Tensor:
+    def closed_form(self, hidden: Tensor, tokens: Tensor) -> Tensor:
         rows, targets, index, count = self.scored(hidden, tokens)
-        return gradient_activation_means(
-            rows, self.weight.detach(), targets, index, num_responses=count, weighting=weighting
-        )
+        return gradient_activation_means(rows, self.weight.detach(), targets, index, num_responses=count)
 
     @torch.no_grad()
-    def anchor_means(self, weighting: Any = "norm") -> Tensor:
+    def anchor_means(self) -> Tensor:
         self.model.eval()
-        return self.closed_form(self.response_hidden(self.anchor), self.anchor, weighting)
+        return self.closed_form(self.response_hidden(self.anchor), self.anchor)
 
-    def captured(self, wanted: int, weighting: Any = "norm") -> Callable[[int, Tensor], Any]:
+    def captured(self, wanted: int) -> Callable[[int, Tensor], Any]:
         def receive(first: int, hidden: Tensor) -> None:
             count = max(0, min(len(hidden), wanted - first))
             if count:
-                self.timed(lambda: self.closed_form(hidden[:count], self.tokens[first : first + count], weighting))
+                self.timed(lambda: self.closed_form(hidden[:count], self.tokens[first : first + count]))
 
         return receive
-
-    def unit(self) -> None:
-        self.log_prob_pass(self.captured(len(self.eligible), "unit"))
-        self.timed(lambda: self.anchor_means("unit"))
-
-    def token_form(self, similarity: str) -> None:
-        """Compare single tokens: keep the states of the log-prob pass, then compare one response at a time."""
-        held: dict[int, Tensor] = {}
-
-        def receive(first: int, hidden: Tensor) -> None:
-            held.update({first + row: states for row, states in enumerate(hidden) if first + row in self.eligible})
-
-        self.log_prob_pass(receive)
-        self.timed(lambda: self.compare(held, similarity))
-
-    @torch.no_grad()
-    def compare(self, held: dict[int, Tensor], similarity: str) -> None:
-        anchor, anchor_hidden = self.token_vectors(self.response_hidden(self.anchor), self.anchor, similarity)
-        for i, states in held.items():
-            response, hidden = self.token_vectors(states[None], self.tokens[i : i + 1], similarity)
-            if similarity in WITH_HIDDEN:
-                WITH_HIDDEN[similarity](response, hidden, anchor.vectors, anchor_hidden)
-            else:
-                (token_match if similarity == "match" else ordered_match)(response, anchor.vectors)
-
-    def token_vectors(self, hidden: Tensor, tokens: Tensor, similarity: str) -> tuple[ResponseTokens, Tensor]:
-        scored = self.scored(hidden, tokens)
-        signal = Signal("gradient" if similarity in WITH_HIDDEN else "gradient-activation")
-        vectors = token_vectors(scored, Head(self.weight.detach()), signal, Budget())
-        return ResponseTokens(vectors, scored.response_index, 1), scored.hidden.to(vectors.dtype)
 
     def with_logits(self, first: int, hidden: Tensor) -> None:
         span = self.group.span_tokens
@@ -265,8 +226,6 @@ def run(
     ways: dict[str, Callable[[], Any]] = {
         "plain": step,
         "captured": captured,
-        "unit": bench.unit,
-        **{form: partial(bench.token_form, form) for form in TOKEN_FORMS},
         "logits": lambda: (bench.log_prob_pass(bench.with_logits), bench.timed(bench.anchor_means)),
         "forward": lambda: bench.timed(bench.forward),
         "released": lambda: bench.timed(bench.released),
@@ -292,17 +251,13 @@ def run(
         name: spread([own / plain for own, plain in zip(sections[name], seconds["plain"], strict=True)])
         for name in list(ways)[1:]
     }
-    over_printed = {
-        name: spread([own / printed for own, printed in zip(sections[name], sections["captured"], strict=True)])
-        for name in FORMS if name in ways
-    }  # fmt: skip
     predicted = {name: signal_share(shape, group, name) for name in get_args(SignalRoute) if name in ways}
     differences = [a / b - 1 for a, b in zip(seconds["captured"], seconds["plain"], strict=True)]
     return {
         "model": model_name, "dtype": str(dtype).removeprefix("torch."),
         "head_over_body": shape.hidden * shape.vocab / shape.body_parameters,
         "group": group._asdict(), "plain_step_seconds": statistics.median(seconds["plain"]),
-        "share_of_the_step": shares, "predicted_share": predicted, "seconds_over_captured": over_printed,
+        "share_of_the_step": shares, "predicted_share": predicted,
         "difference_of_whole_steps_captured": spread(differences), "rounds": rounds, "machine": machine(),
     }  # fmt: skip
 
@@ -323,9 +278,6 @@ def print_table(result: dict[str, Any]) -> None:
     console = Console(width=110)
     console.print(table)
     whole = result["difference_of_whole_steps_captured"]
-    for name, ratio in result["seconds_over_captured"].items():
-        text = f"{ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f})"
-        console.print(f"{name}: {text} of captured's seconds")
     console.print(f"Whole steps, captured less plain: {whole['median']:.2%} ({whole['min']:.2%} to {whole['max']:.2%})")
 
 

@@ -213,26 +213,6 @@ def test_a_plan_asks_for_each_needed_sequence_once_and_puts_the_vectors_back():
     assert shaped.shaped.bonuses[[0, 3]].nonzero()[:, 0].tolist() == [[0, 3].index(best)]
 
 
-def test_a_plan_gives_its_sequences_by_group():
-    rows = [row(7), row(5), row(7, anchors=2), row(5)]
-    plan = VectorPlan(rows, torch.tensor([True, True, True, False]))
-    assert [(list(group.responses), group.anchors) for group in plan.groups] == [
-        ([0, 2], [*rows[0].anchors]), ([1], [*rows[1].anchors]),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("engine", "runs"), [(TRL, True), (SCORER, True), (SLIME, False), (VERL, False)])
-def test_an_engine_compares_single_tokens_only_if_it_declares_so(engine, runs):
-    sections = {"signal": SignalSettings(similarity="match")}
-    if runs:
-        assert plan_shaping(engine, "gar-grpo", sections).signal.similarity == "match"
-        return
-    with pytest.raises(ConfigError, match=f"compares the vectors of single tokens, and {engine.name} brings one mean"):
-        plan_shaping(engine, "gar-grpo", sections)
-    with pytest.warns(UserWarning, match=r"Not read by grpo under .*signal\.similarity"):
-        plan_shaping(engine, "grpo", sections)
-
-
 def test_a_plan_without_needed_responses_asks_for_nothing():
     rows = [row(0, right=False), row(0)]
     table = RewardTable(plan_shaping(SCORER, "gar-grpo"), [r.facts for r in rows])

@@ -169,16 +169,6 @@ class SignalSettings(Settings):
     """tau_a: ignore dimensions of h_t below this share of the largest one. Only for kind gradient-activation."""
     anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """p_f: share of anchor tokens to average, those with the largest gradient."""
-    weighting: Literal["norm", "unit"] = "norm"
-    """norm averages the tokens' vectors as they are (the paper). unit scales each to length 1 first, so that tokens
-    that the policy is sure of count as much as the others."""
-    similarity: Literal["mean", "match", "ordered", "sum", "kernel"] = "mean"
-    """How a response is compared with an anchor. mean: the cosine of their mean vectors (the paper). match: every token
-    finds its most similar counterpart. ordered: the best pairing of tokens that keeps their order. sum: half the
-    sum of the cosines of mean gradients and of mean vectors at unit length. kernel: the normalised kernel of gradients
-    and hidden states. All but mean need TRL or GarScorer."""
-    match: Literal["recall", "precision", "f"] = "recall"
-    """For similarity match: the mean over the anchor's tokens (recall), over the response's, or the mean of both."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Divides the logits inside the signal; not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096

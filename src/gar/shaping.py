@@ -203,13 +203,6 @@ class RewardTable:
         )
 
 
-class AnchoredGroup(NamedTuple):
-    """The needed responses of a group by row index, and the group's anchors."""
-
-    responses: dict[int, TokenSequence]
-    anchors: list[TokenSequence]
-
-
 class VectorPlan:
     """The sequences that need mean vectors from the engine, and the alignments computed from these.
 
@@ -236,23 +229,6 @@ class VectorPlan:
     def sequences(self) -> list[TokenSequence]:
         """The needed responses, then the anchors."""
         return [*(self._rows[i].sequence for i in self.members), *self.anchors]
-
-    @property
-    def num_rows(self) -> int:
-        """Number of responses, needed or not."""
-        return len(self._rows)
-
-    @property
-    def groups(self) -> list[AnchoredGroup]:
-        """The same sequences by group, for similarities that compare single tokens (`gar.scoring.token_similarity`)."""
-        groups = {group: AnchoredGroup({}, []) for group in self.anchor_groups}
-        for group, anchor in zip(self.anchor_groups, self.anchors, strict=True):
-            groups[group].anchors.append(anchor)
-        for i in self.members:
-            row = self._rows[i]
-            if row.facts.group_index in groups:
-                groups[row.facts.group_index].responses[i] = row.sequence
-        return list(groups.values())
 
     @property
     def keep_fractions(self) -> list[float]:

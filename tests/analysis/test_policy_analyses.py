@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from gar.analysis.policies import load_policy_of, sampled_groups
-from gar.analysis.solutions import read_solutions
 from gar.data.prompts import format_instruction
-from gar.errors import ConfigError, DataError
+from gar.errors import ConfigError
 from gar.models.embedded import embedded_path
 from gar.records.checkpoints import seal_checkpoint
 from gar.rollouts.generate import Response
@@ -63,10 +62,3 @@ def test_sampled_groups_are_graded_as_in_training(embedded, monkeypatch):
     monkeypatch.setattr("gar.analysis.policies.generate_responses", lambda *args, **options: [[response]])
     problem = Problem(id="one", prompt="Reduce 6/4.", answer="3/2")
     assert sampled_groups(embedded, [problem], num_samples=1)[0].eligible == [False]
-
-
-def test_read_solutions_names_the_line_that_lacks_a_column(tmp_path):
-    path = tmp_path / "solutions.jsonl"
-    path.write_text('{"prompt": "1+1=", "solution": "2", "method": "guess"}\n{"prompt": "1+1=", "solution": "2"}\n')
-    with pytest.raises(DataError, match=r"solutions.jsonl:2: no 'method'\. Expected prompt, solution and method"):
-        read_solutions(path)

@@ -43,7 +43,6 @@ def _autograd_means(
     logit_softcap: float | None = None,
     activation_threshold: float = 0.0,
     keep_fraction: float | list[float] = 1.0,
-    weighting: str = "norm",
 ) -> Tensor:
     """The paper's definition, response by response, in float64 through real cross-entropy and autograd."""
     kept = [keep_fraction] * num_responses if isinstance(keep_fraction, float) else keep_fraction
@@ -67,8 +66,7 @@ def _autograd_means(
             u = u * torch.where(counts, h, 0.0)
         largest_first = sorted(range(n), key=lambda t: -float(u[t].norm()))
         strongest = largest_first[: -int(-round(kept[response] * n, 6) // 1)]  # ceil, blind to the last digits
-        weighted = u / u.norm(dim=-1, keepdim=True) if weighting == "unit" else u
-        means[response] = weighted[strongest].mean(0)
+        means[response] = u[strongest].mean(0)
     return means
 
 

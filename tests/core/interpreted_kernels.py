@@ -47,13 +47,11 @@ def means_errors() -> dict[str, float]:
     index = torch.randint(4, (45,), generator=generator)  # of 5 responses: one has no token
 
     def means(name: str) -> torch.Tensor:
-        signal, _, weighting = name.partition(", ")
         return gradient_activation_means(
-            hidden, weight.t().contiguous().t(), targets, index, num_responses=5, signal=signal, logit_scale=0.9,
-            weighting=weighting or "norm",
-        )  # fmt: skip
+            hidden, weight.t().contiguous().t(), targets, index, num_responses=5, signal=name, logit_scale=0.9
+        )
 
-    truths = {name: means(name) for name in ("gradient-activation", "gradient", "gradient-activation, unit")}
+    truths = {name: means(name) for name in ("gradient-activation", "gradient")}
 
     def with_triton(hidden: torch.Tensor, head: Head, _: Budget) -> head_module.Plan:
         plan = make_plan(hidden, head, Budget(chunk_tokens=16, precision="storage"))

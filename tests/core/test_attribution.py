@@ -17,7 +17,6 @@ HEAD = {
     "hidden": {"signal": "hidden"},
     "thresholds": {"activation_threshold": 0.3},
     "cold": {"temperature": 0.5},
-    "unit": {"weighting": "unit"},
     "softcap": {"logit_softcap": 3.0, "logit_scale": 0.7},
 }
 
@@ -27,7 +26,6 @@ def shares_of(
     anchors: torch.Tensor,
     signal: Any = "gradient-activation",
     activation_threshold: float = 0.0,
-    weighting: Any = "norm",
     chunk_tokens: int | None = None,
     **head: Any,
 ) -> torch.Tensor:
@@ -35,7 +33,7 @@ def shares_of(
         ScoredTokens(case.hidden, case.target_ids, case.response_index, len(anchors)),
         Head(case.weight, **head),
         anchors,
-        Signal(signal, activation_threshold, weighting=weighting),
+        Signal(signal, activation_threshold),
         Budget(chunk_tokens=chunk_tokens),
     )
 

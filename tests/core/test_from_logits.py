@@ -23,7 +23,6 @@ HEADS: dict[str, dict[str, Any]] = {
     "gradient": {"signal": "gradient"},
     "hidden": {"signal": "hidden"},
     "thresholds": {"activation_threshold": 0.3, "keep_fraction": [0.3, 1.0, 0.5, 0.01]},
-    "unit": {"weighting": "unit", "logit_softcap": 3.0, "keep_fraction": [0.3, 1.0, 0.5, 0.01]},
 }
 
 
@@ -34,7 +33,6 @@ def from_logits(
     signal: str = "gradient-activation",
     activation_threshold: float = 0.0,
     keep_fraction: Any = 1.0,
-    weighting: Any = "norm",
     chunk_tokens: int | None = None,
     context_group: Any = None,
     **head: Any,
@@ -51,7 +49,7 @@ def from_logits(
         raw_logits,
         positions,
         Head(case.weight, **head),
-        Signal(signal, activation_threshold, torch.as_tensor(keep_fraction, dtype=torch.float64), weighting),
+        Signal(signal, activation_threshold, torch.as_tensor(keep_fraction, dtype=torch.float64)),
         chunk_tokens=chunk_tokens,
         context_group=context_group,
     )

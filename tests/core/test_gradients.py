@@ -126,15 +126,6 @@ def test_gradient_activation_means_keep_fraction_prefers_the_earlier_of_equal_to
     assert found.tolist() == [[3.0, 4.0]]
 
 
-def test_gradient_activation_means_of_unit_vectors_by_hand():
-    # signal "hidden": u = h. (3, 4) / 5 and (0, 2) / 2; of the two, the first has the larger norm before scaling.
-    hidden = [[3.0, 4.0], [0.0, 2.0]]
-    found = means(hidden, [0, 0], signal="hidden", weighting="unit")
-    torch.testing.assert_close(found, torch.tensor([[0.3, 0.9]]))
-    strongest = means(hidden, [0, 0], signal="hidden", weighting="unit", keep_fraction=0.5)
-    torch.testing.assert_close(strongest, torch.tensor([[0.6, 0.8]]))
-
-
 HEADS = {
     "plain": {},
     "bias": {"bias": True},
@@ -175,13 +166,11 @@ def test_gradient_activation_means_agree_with_autograd(
 @pytest.mark.parametrize("signal", ["gradient-activation", "gradient", "hidden"])
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.7, [0.3, 1.0, 0.5, 0.01]], ids=str)
 @pytest.mark.parametrize("activation_threshold", [0.0, 0.05, 0.5, 1.0])
-@pytest.mark.parametrize("weighting", ["norm", "unit"])
 def test_gradient_activation_means_with_thresholds_agree_with_autograd(
-    make_case, autograd_means, signal, keep_fraction, activation_threshold, weighting
+    make_case, autograd_means, signal, keep_fraction, activation_threshold
 ):
     case = make_case(tokens=40, peak=2.0, seed=3)
     options = {"num_responses": 4, "signal": signal, "activation_threshold": activation_threshold}
-    options["weighting"] = weighting
     truth = autograd_means(case, keep_fraction=keep_fraction, **options)
     if isinstance(keep_fraction, list):
         keep_fraction = torch.tensor(keep_fraction)

@@ -35,7 +35,6 @@ RUN_BY = {
     "gar compare": "tests/comparison/test_command.py::"
     "test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have",
     "gar report": "tests/report/test_build.py::test_gar_report_writes_the_page_and_says_the_verdict",
-    "gar analyze": "tests/analysis/signals/test_study.py",
     "python -m paper.analyses.gradient_space": "tests/paper/test_theory.py::"
     "test_theory_and_gradient_space_run_by_their_commands",
     "python -m paper.analyses.theory": "tests/paper/test_theory.py::"
@@ -69,7 +68,9 @@ RUN_BY = {
     "test_studies_write_data_and_figure_of_committed_results",
     "python -m paper.analyses.sensitivity": "tests/paper/test_ablation_and_sensitivity.py::"
     "test_studies_write_data_and_figure_of_committed_results",
-    "python -m studies.signal_sums": "tests/studies/test_signal_sums.py",
+    "python -m paper.analyses.similarities": "tests/paper/similarities/test_study.py::"
+    "test_the_bench_runs_by_its_command",
+    "python -m paper.analyses.similarities.sums": "tests/paper/similarities/test_sums.py",
     "python -m paper.analyses.solution_methods": "tests/paper/test_solution_methods.py",
     "python -m paper.analyses.grade_gold_answers": "tests/paper/test_grade_gold_answers.py",
     "python -m paper.tasks.make_model": "tests/models/test_embedded.py::"
@@ -95,7 +96,7 @@ STAGED = ("gar data", "gar eval")
 
 # What to read for a word in capitals where a command takes one of several words, or a number. A path stands as it is.
 PLACEHOLDERS = {
-    "--method": "gar-grpo", "--seed": "0", "--preset": "demo", "--benchmark": "arithmetic", "analyze": "signals",
+    "--method": "gar-grpo", "--seed": "0", "--preset": "demo", "--benchmark": "arithmetic",
 }  # fmt: skip
 _OPTIONAL = re.compile(r"\[(?:,\w+|\w+ \.\.\.)\]")  # [,NAME] and [C ...]
 _SHOWN = [command for path in PAGES for command in shown_commands(path)]
@@ -231,7 +232,7 @@ def test_commands_are_understood_by_their_programs(command, stopped, tmp_path, m
 @pytest.mark.parametrize(
     "text",
     ["gar trian", "gar train --reward.bta 1", "gar train --trl.lerning_rate 1", "gar eval rnu embedded",
-     "gar data check a.jsonl --tokeniser x", "gar analyze sginals RUN", "gar compare demo --dryrun",
+     "gar data check a.jsonl --tokeniser x", "gar compare demo --dryrun",
      "gar report RUN --ot x.html", "gar score embedded",
      "python examples/score_a_file.py a b", "gar train --method sdtf", "make tset", "pip install '.[pfet]'",
      "accelerate launch --num_proceses 2 -m gar train", "torchrun --nproc-per-node 2 -m gar trian"],

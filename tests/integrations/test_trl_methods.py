@@ -171,8 +171,6 @@ def test_gar_token_refuses_a_joint_bonus_and_other_engines(make_trainer: Trainer
         make_trainer(method="gar-token", advantage=AdvantageSettings(bonus="joint"))
     with pytest.raises(ConfigError, match="does not run under slime: the method spreads its bonus over single tokens"):
         plan_shaping(SLIME, "gar-token")
-    with pytest.raises(ConfigError, match=r"the cosine of two means, but signal.similarity is 'match'"):
-        make_trainer(method="gar-token", signal=SignalSettings(similarity="match"))
     wrong = replace(METHODS["gar-token"], alignment="text")
     with pytest.raises(ConfigError, match="token_bonus spreads GAR's bonus by shares in the cosine with an anchor"):
         make_trainer(method=wrong)

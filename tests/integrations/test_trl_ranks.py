@@ -30,7 +30,6 @@ from gar.integrations.trl.ranks import (
     refuse_sharded_adapter,
 )
 from gar.records import RunFolder
-from gar.settings import SignalSettings
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, replay
 from tests.kills import assert_equal_runs
 from tests.ranks import FORKSERVER, SECONDS, run_ranks
@@ -42,16 +41,12 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "own passes": ({}, {}),
     "captured": ({"num_iterations": 2, "max_steps": 4}, {}),
     "g2rl": ({}, {"method": "g2rl"}),
-    "match": ({"num_iterations": 2, "max_steps": 4}, {"signal": SignalSettings(similarity="match")}),
 }
-CLOSE = {"own passes": 1e-6, "captured": 1e-6, "g2rl": 1e-5, "match": 1e-6}
+CLOSE = {"own passes": 1e-6, "captured": 1e-6, "g2rl": 1e-5}
 """Of rewards. G2RL stretches the novelties of a group to [0, 1], and so their differences of 1e-7."""
 
 
-_PARAMS = [pytest.param(name, marks=pytest.mark.slow) if name == "match" else name for name in SETTINGS]
-
-
-@pytest.fixture(scope="module", params=_PARAMS)
+@pytest.fixture(scope="module", params=SETTINGS)
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, list[dict]]:
     """What one rank gives, and what each of two give."""
     folder: Path = tmp_path_factory.mktemp("ranks")

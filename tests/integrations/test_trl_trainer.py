@@ -123,19 +123,9 @@ def test_grpo_equals_gar_grpo_with_beta_0_bit_for_bit(make_trainer: TrainerFacto
     assert any(not torch.equal(plain[name], shaped[name]) for name in plain)
 
 
-@pytest.mark.parametrize(
-    ("args", "similarity"),
-    [
-        ({"steps_per_generation": 4, "per_device_train_batch_size": 8}, "mean"),
-        ({"num_iterations": 2}, "mean"),
-        ({"steps_per_generation": 4, "per_device_train_batch_size": 8}, "match"),
-    ],
-)
-def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(
-    make_trainer: TrainerFactory, monkeypatch: pytest.MonkeyPatch, args: dict, similarity: Any
-):
-    signal = SignalSettings(similarity=similarity)
-    captured_trainer, captured = make_trainer(args=args | {"learning_rate": 0.0}, signal=signal)
+@pytest.mark.parametrize("args", [{"steps_per_generation": 4, "per_device_train_batch_size": 8}, {"num_iterations": 2}])
+def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(make_trainer: TrainerFactory, args: dict):
+    captured_trainer, captured = make_trainer(args=args | {"learning_rate": 0.0})
     rows_of_passes: list[int] = []
     captured_trainer._states.policy.backbone.register_forward_hook(
         lambda module, args, kwargs, output: rows_of_passes.append(
@@ -144,10 +134,7 @@ def test_alignment_from_captured_hidden_states_equals_that_from_an_own_pass(
         with_kwargs=True,
     )
     captured_trainer.train()
-    if similarity != "mean":  # no room for the states of sampling, nor for those of a log-prob pass
-        monkeypatch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", 0)
-        monkeypatch.setattr("gar.integrations.trl.rollouts.MOST_CAPTURED_BYTES", 0)
-    own_trainer, own = make_trainer(args={"learning_rate": 0.0}, signal=signal)
+    own_trainer, own = make_trainer(args={"learning_rate": 0.0})
     own_trainer.train()
     assert [r.response for r in captured] == [r.response for r in own]
     assert [r.alignment is None for r in captured] == [r.alignment is None for r in own]
@@ -425,9 +412,6 @@ def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
         {},
         {"limit_tokens": 2},
         {"kind": "hidden"},
-        {"weighting": "unit"},
-        {"similarity": "sum"},
-        {"similarity": "kernel"},
     ):
         signal = SignalSettings(**setting)
         trainer, records = make_trainer(signal=signal, args={"learning_rate": 0.0})

@@ -18,8 +18,7 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
         "kind": ["gradient", "hidden"], "policy": ["initial"], "span": ["think", "response"],
         "limit_tokens": [5, None], "limit_from": ["start"], "activation_threshold": [0.1],
-        "anchor_keep_fraction": [0.5], "weighting": ["unit"],
-        "similarity": ["match", "ordered", "sum", "kernel"], "match": ["precision"], "temperature": [2.0],
+        "anchor_keep_fraction": [0.5], "temperature": [2.0],
         "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
     },
     "reward": {
@@ -122,7 +121,7 @@ def test_the_kernel_reads_what_the_signal_settings_say():
     parts = ModelParts(backbone=head, head=head, logit_scale=1.0, logit_softcap=None)
     sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=[0, 1])
     means_from_hidden(parts, torch.ones(1, 3, 3), [sequence], [1], spy)  # type: ignore[arg-type]
-    assert spy.read == {"kind", "temperature", "activation_threshold", "weighting", "precision", "memory_bytes"}
+    assert spy.read == {"kind", "temperature", "activation_threshold", "precision", "memory_bytes"}
 
 
 @pytest.mark.parametrize(
@@ -136,19 +135,6 @@ def test_the_kernel_reads_what_the_signal_settings_say():
         ("length", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("text-similarity", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("g2rl", {"span": "think"}, "span is 'think', but g2rl is defined by 'response'"),
-        (
-            "gar-grpo",
-            {"similarity": "match", "weighting": "unit"},
-            "weighting is 'unit', but .* with weights of its own",
-        ),
-        ("gar-grpo", {"similarity": "ordered", "anchor_keep_fraction": 0.5}, "anchor_keep_fraction is 0.5, but"),
-        ("gar-grpo", {"similarity": "kernel", "kind": "gradient"}, "kind is 'gradient', but .* and hidden states"),
-        ("gar-grpo", {"similarity": "sum", "kind": "gradient"}, "kind is 'gradient', but .* and hidden states"),
-        ("hidden-cosine", {"similarity": "kernel"}, "kind is 'hidden', but signal.similarity is 'kernel'"),
-        ("gar-grpo", {"similarity": "kernel", "activation_threshold": 0.1}, "activation_threshold is 0.1, but"),
-        ("gar-grpo", {"match": "f"}, "match is 'f', but signal.similarity is 'mean'"),
-        ("g2rl", {"similarity": "match"}, "similarity is 'match', but g2rl compares only mean vectors"),
-        ("anchor-random", {"similarity": "kernel"}, "similarity is 'kernel', but anchor-random compares only mean"),
         ("hidden-cosine", {"kind": "gradient"}, "kind is 'gradient', but hidden-cosine is defined by 'hidden'"),
     ],
 )

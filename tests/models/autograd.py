@@ -17,7 +17,6 @@ def own_means(
     *,
     kind: str = "gradient-activation",
     temperature: float = 1.0,
-    weighting: str = "norm",
 ) -> Tensor:
     """For each sequence alone, unpadded and whole: dL/dh of its scored tokens' mean cross-entropy, times h, summed.
 
@@ -41,7 +40,7 @@ def own_means(
         hidden = leaves[-1]
         (gradient,) = torch.autograd.grad(loss, hidden)
         u = (gradient * hidden.detach() if kind == "gradient-activation" else gradient)[0, at - 1]  # over n
-        rows.append((u / u.norm(dim=-1, keepdim=True)).mean(0) if weighting == "unit" else u.sum(0))
+        rows.append(u.sum(0))
     return torch.stack(rows)
 
 

@@ -10,7 +10,6 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from gar.models.capture import capture_hidden
 from gar.models.families import find_parts
 from gar.scoring import batches_by_length, means_from_hidden, signal_means
-from gar.scoring.forward import scored_tokens
 from gar.settings import SignalSettings
 from gar.spans import TokenSequence
 from tests.models.autograd import largest_distance, own_means, random_sequences
@@ -91,12 +90,11 @@ def test_signal_means_equal_autograd_through_the_models_own_loss(model, scorable
         SignalSettings(kind="gradient"),
         SignalSettings(temperature=0.5),
         SignalSettings(kind="gradient", temperature=2),
-        SignalSettings(weighting="unit"),
     ],
-    ids=["gradient", "cold", "warm gradient", "unit"],
+    ids=["gradient", "cold", "warm gradient"],
 )
 def test_signal_means_equal_autograd_under_other_settings(model, scorable, settings):
-    chosen = settings.model_dump(include={"kind", "temperature", "weighting"})
+    chosen = settings.model_dump(include={"kind", "temperature"})
     expected = own_means(model, scorable, **chosen)
     assert largest_distance(signal_means(find_parts(model), scorable, settings), expected) < CLOSE
 
@@ -258,18 +256,3 @@ def test_signal_means_refuse_a_scored_token_without_context(model):
         signal_means(parts, [fine, lost], SignalSettings())
     with pytest.raises(ValueError, match="sequence 0 has no context"):
         means_from_hidden(parts, torch.zeros(1, 3, 24), [lost], [0], SignalSettings())
-
-
-@pytest.mark.parametrize("max_batch_tokens", [16, 4096])
-def test_scored_tokens_are_those_that_means_are_of(model, sequences, max_batch_tokens):
-    parts = find_parts(model)
-    found = {}
-    for members, tokens in scored_tokens(parts, sequences, max_batch_tokens):
-        for row, i in enumerate(members):
-            mine = tokens.response_index == row
-            found[i] = tokens.hidden[mine].mean(0)
-            assert tokens.target_ids[mine].tolist() == sequences[i].scored_ids
-    means = signal_means(parts, sequences, SignalSettings(kind="hidden", max_batch_tokens=max_batch_tokens))
-    assert set(found) == {i for i, sequence in enumerate(sequences) if sequence.positions}
-    for i, mean in found.items():
-        torch.testing.assert_close(mean, means[i], atol=CLOSE, rtol=0)

@@ -287,11 +287,8 @@ def test_token_shares_add_up_to_the_alignment(embedded, scorer, groups):
         assert max(map(abs, shares)) > 0.01
 
 
-@pytest.mark.parametrize(
-    "setting", [{}, {"weighting": "unit"}, {"similarity": "match"}, {"similarity": "sum"}], ids=str
-)
-def test_token_shares_follow_the_best_anchor(embedded, verifier, groups, setting):
-    scorer = GarScorer(*embedded, verifier=verifier, signal=SignalSettings(**setting))
+def test_token_shares_follow_the_best_anchor(embedded, verifier, groups):
+    scorer = GarScorer(*embedded, verifier=verifier)
     group = replace(groups[0], anchors=groups[0].responses[:6:2])
     scores = scorer.score([group], tokens=True)
     assert any(score.token_shares for score in scores)
@@ -299,15 +296,6 @@ def test_token_shares_follow_the_best_anchor(embedded, verifier, groups, setting
         if score.token_shares is not None:
             shares = [share for share in score.token_shares if share is not None]
             assert sum(shares) == pytest.approx(score.alignment, abs=CLOSE)
-
-
-def test_kernel_scores_and_has_no_token_shares(embedded, verifier, groups):
-    scorer = GarScorer(*embedded, verifier=verifier, signal=SignalSettings(similarity="kernel"))
-    scores = scorer.score(groups[:1])
-    assert [score.signal for score in scores[:6]] == [SignalStatus.SCORED] * 6
-    assert max(score.alignment for score in scores[:6]) == pytest.approx(1, abs=CLOSE)  # the expert's own words
-    with pytest.raises(ConfigError, match="'kernel', which has no exact shares of tokens"):
-        scorer.score(groups[:1], tokens=True)
 
 
 # What is left behind.

@@ -15,7 +15,6 @@ COMMANDS = {
     "data": ("gar.cli.data", "check a file of problems, or prepare a subset of one"),
     "score": ("gar.cli.score", "score a file of responses against expert solutions"),
     "compare": ("gar.cli.compare", "train several methods over several seeds and test their differences"),
-    "analyze": ("gar.cli.analyze", "which similarity recognises method, problem and a wrong step"),
     "eval": ("gar.cli.eval", "measure models on benchmarks, and compare them with error bars"),
     "report": ("gar.cli.report", "write one page about runs: verdict, curves, rollouts"),
     "doctor": ("gar.cli.doctor", "show what this machine and installation can do, and what is missing"),

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 SignalKind = Literal["gradient-activation", "gradient", "hidden"]
-Weighting = Literal["norm", "unit"]
 Precision = Literal["auto", "float32", "storage"]
 
 DEFAULT_MEMORY_BYTES = 2**28
@@ -59,14 +58,11 @@ class Signal(NamedTuple):
         activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
         keep_fraction: p_f: the share of a response's tokens that is averaged, those with the largest `||u_t||`. One
             number, or one per response.
-        weighting: "norm" averages u_t as they are [GAR paper, eqs. 2-4]; "unit" scales each to unit length first, so
-            that tokens that the policy is certain of count as much as the others [ours].
     """
 
     kind: SignalKind = "gradient-activation"
     activation_threshold: float = 0.0
     keep_fraction: float | Tensor = 1.0
-    weighting: Weighting = "norm"
 
     def kept(self, tokens: ScoredTokens) -> Tensor:
         """p_f of each response, float64 [responses]."""
@@ -123,7 +119,6 @@ def _check_tensors(tokens: ScoredTokens, head: Head) -> None:
 
 def _check_settings(head: Head, signal: Signal, num_responses: int) -> None:
     check_choice("signal", signal.kind, get_args(SignalKind))
-    check_choice("weighting", signal.weighting, get_args(Weighting))
     softcap, threshold = head.logit_softcap, signal.activation_threshold
     kept = torch.as_tensor(signal.keep_fraction, dtype=torch.float64)
     for name, expected, value, holds in (

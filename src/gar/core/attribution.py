@@ -6,7 +6,6 @@ from torch import Tensor
 
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal, check_arguments
 from gar.core.checks import check_shapes
-from gar.core.closed_form import weighted_tokens
 from gar.core.gradients import NORM_FLOOR, head_contributions
 from gar.core.head import make_plan
 
@@ -28,7 +27,7 @@ def alignment_shares(
         tokens: The scored tokens of all responses.
         head: The LM head.
         anchors: Unit rows; row i is the anchor of response i. A zero row has no signal.
-        signal: Which u_t, at which length. All tokens count: `keep_fraction` is not read.
+        signal: Which u_t. All tokens count: `keep_fraction` is not read.
         budget: Memory and precision.
 
     Returns:
@@ -55,7 +54,7 @@ def alignment_shares(
     sums = torch.zeros_like(directions)
     projections = torch.zeros(len(hidden), dtype=torch.float64, device=hidden.device)
     for rows, u in head_contributions(tokens, head, signal, plan):
-        index, u = response_index[rows], weighted_tokens(u, signal.weighting).double()
+        index, u = response_index[rows], u.double()
         sums.index_add_(0, index, u)
         projections[rows] = (u * directions[index]).sum(-1)
     norms = sums.norm(dim=-1)  # n ||s||

@@ -8,13 +8,7 @@ W has the factor dz_v / d(W h)_v, its slope.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
-
-from gar.core.arguments import Weighting
-
-TOKEN_NORM_FLOOR = 1e-30
-"""Below this norm, float32 cannot resolve the direction of a token vector."""
 
 
 class SoftmaxSums(NamedTuple):
@@ -50,35 +44,3 @@ class SoftmaxSums(NamedTuple):
     def hidden_gradients(self, target_rows: Tensor) -> Tensor:
         """`dCE/dh_t`, [tokens, hidden], in the dtype of the sums. `target_rows` is W_y of each token."""
         return self.complement[:, None] * (self.others - self.target_slopes[:, None] * target_rows)
-
-    def unit_factors(self, target_rows: Tensor, activations: Tensor | None) -> Tensor:
-        """Factors that scale `(others - slope_y W_y) * h` to the unit vector of u_t, [tokens].
-
-        Args:
-            target_rows: W_y of each token.
-            activations: h; None for the kind "gradient".
-        """
-        directions = self.others - self.target_slopes[:, None] * target_rows
-        if activations is not None:
-            directions *= activations
-        norms = directions.norm(dim=-1, dtype=torch.float64)
-        return torch.where(self.complement * norms < TOKEN_NORM_FLOOR, 0.0, 1.0 / norms).to(directions.dtype)
-
-
-def unit_tokens(vectors: Float[Tensor, "tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
-    """Each token's vector scaled to unit length; a zero row where its norm is under 1e-30, NaN where it is not finite.
-
-    Example:
-        >>> unit_tokens(torch.tensor([[3e-25, 4e-25], [0.0, 0.0]]))
-        tensor([[0.6000, 0.8000],
-                [0.0000, 0.0000]])
-    """
-    largest = torch.linalg.vector_norm(vectors, torch.inf, dim=-1, keepdim=True)
-    scaled = vectors / largest.clamp(min=torch.finfo(vectors.dtype).tiny)  # a certain token's squares would underflow
-    norms = scaled.norm(dim=-1, keepdim=True)
-    return scaled.div_(norms).masked_fill_(norms * largest < TOKEN_NORM_FLOOR, 0.0)
-
-
-def weighted_tokens(vectors: Float[Tensor, "tokens hidden"], weighting: Weighting) -> Float[Tensor, "tokens hidden"]:
-    """The vectors to average: u_t, or its direction under weighting "unit"."""
-    return unit_tokens(vectors) if weighting == "unit" else vectors

@@ -21,10 +21,9 @@ from gar.core.arguments import (
     ScoredTokens,
     Signal,
     SignalKind,
-    Weighting,
     check_arguments,
 )
-from gar.core.closed_form import SoftmaxSums, weighted_tokens
+from gar.core.closed_form import SoftmaxSums
 from gar.core.head import (
     REFERENCE_MARGIN,
     Plan,
@@ -53,7 +52,6 @@ def gradient_activation_vectors(
     logit_softcap: float | None = None,
     activation_threshold: float = 0.0,
     keep_fraction: float | Float[Tensor, " responses"] = 1.0,
-    weighting: Weighting = "norm",
     precision: Precision = "auto",
     chunk_tokens: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -77,7 +75,6 @@ def gradient_activation_vectors(
         activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
         keep_fraction: p_f: only this share of a response's tokens, those with the largest `||u_t||`, is averaged.
             One number, or one per response.
-        weighting: "norm" averages u_t as they are (the paper); "unit" scales each to unit length first (ours).
         precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
             uses a bfloat16 W as it is, with float32 logits. "auto" is storage for a large bfloat16 head where the
             device has bfloat16 products (a GPU; a CPU with avx512_bf16 or amx_bf16), else float32.
@@ -106,7 +103,7 @@ def gradient_activation_vectors(
     means = response_means(
         ScoredTokens(hidden, target_ids, response_index, num_responses),
         Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
-        Signal(signal, activation_threshold, keep_fraction, weighting),
+        Signal(signal, activation_threshold, keep_fraction),
         Budget(memory_bytes, chunk_tokens, precision),
     )
     return unit_rows(means)
@@ -126,7 +123,6 @@ def gradient_activation_means(
     logit_softcap: float | None = None,
     activation_threshold: float = 0.0,
     keep_fraction: float | Float[Tensor, " responses"] = 1.0,
-    weighting: Weighting = "norm",
     precision: Precision = "auto",
     chunk_tokens: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -141,7 +137,7 @@ def gradient_activation_means(
     return response_means(
         ScoredTokens(hidden, target_ids, response_index, num_responses),
         Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
-        Signal(signal, activation_threshold, keep_fraction, weighting),
+        Signal(signal, activation_threshold, keep_fraction),
         Budget(memory_bytes, chunk_tokens, precision),
     )
 
@@ -162,15 +158,14 @@ def response_means(tokens: ScoredTokens, head: Head, signal: Signal, budget: Bud
     norms = torch.zeros(len(hidden), dtype=plan.dtype, device=hidden.device)
     for rows, u in head_contributions(tokens, head, signal, plan):
         norms[rows] = u.norm(dim=-1)
-        weighted = weighted_tokens(u, signal.weighting)
-        sums.index_add_(0, index[rows], weighted.double().masked_fill(is_ranked[rows][:, None], 0.0))
+        sums.index_add_(0, index[rows], u.double().masked_fill(is_ranked[rows][:, None], 0.0))
     chosen = torch.ones_like(is_ranked)
     if bool(is_ranked.any()):
         chosen = strongest_tokens(norms, index, kept)
         strongest = (chosen & is_ranked).nonzero()[:, 0]
         for rows in strongest.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
             ((_, u),) = head_contributions(tokens.at(rows), head, signal, plan)
-            sums.index_add_(0, index[rows], weighted_tokens(u, signal.weighting).double())
+            sums.index_add_(0, index[rows], u.double())
     return mean_rows(sums, torch.bincount(index[chosen], minlength=num_responses))
 
 
@@ -258,8 +253,6 @@ def _add_fused(sums: Tensor, tokens: ScoredTokens, head: Head, signal: Signal, p
         with torch.autocast(h.device.type, enabled=False):
             chunk = softmax_sums(h, targets, head, plan)
         activations = h if signal.kind == "gradient-activation" else None
-        if signal.weighting == "unit":
-            chunk = chunk._replace(complement=chunk.unit_factors(head.weight[targets].to(h.dtype), activations))
         add_response_sums(sums, chunk, activations, head, targets, tokens.response_index[rows])
 
 

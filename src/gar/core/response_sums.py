@@ -6,7 +6,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gar.core.arguments import ScoredTokens, Signal
-from gar.core.closed_form import weighted_tokens
 from gar.core.gradients import mean_rows, strongest_tokens
 
 
@@ -15,7 +14,7 @@ class ResponseSums:
 
     Args:
         tokens: This rank's tokens.
-        signal: `keep_fraction` sets how many tokens of a response are averaged, `weighting` the lengths of their u_t.
+        signal: `keep_fraction` sets how many tokens of a response are averaged.
         context_group: Ranks that hold other tokens of the same responses; None where this rank has all of them.
         parts_group: Ranks whose parts of the same u_t add up to it; None where this rank has the whole u_t.
     """
@@ -28,9 +27,8 @@ class ResponseSums:
         context_group: dist.ProcessGroup | None = None,
         parts_group: dist.ProcessGroup | None = None,
     ):
-        self._index, self._kept, self._signal = tokens.response_index, signal.kept(tokens), signal
+        self._index, self._kept = tokens.response_index, signal.kept(tokens)
         self._context_group, self._parts_group = context_group, parts_group
-        self._sums_are_whole = signal.weighting == "unit"  # a norm needs the whole u_t
         self._is_ranked = self._kept[self._index] < 1
         shape = (tokens.num_responses, tokens.hidden.shape[1])
         self._sums = torch.zeros(shape, dtype=torch.float64, device=tokens.hidden.device)
@@ -39,28 +37,23 @@ class ResponseSums:
     def add(self, rows: slice, u: Tensor) -> None:
         """Add the u_t at `rows`, or this rank's part of them. All ranks of `parts_group` add the same rows."""
         is_ranked = self._is_ranked[rows]
-        if self._sums_are_whole:
-            u = self._whole(u)
-        self._sums.index_add_(0, self._index[rows][~is_ranked], self._weighted(u[~is_ranked]))
+        self._sums.index_add_(0, self._index[rows][~is_ranked], u[~is_ranked].double())
         if bool(is_ranked.any()):
-            self._ranked.append(u[is_ranked] if self._sums_are_whole else self._whole(u[is_ranked]))
+            self._ranked.append(self._whole(u[is_ranked]))
 
     def means(self) -> Tensor:
         """The mean of each response, float32 [responses, hidden], the same on all ranks; a zero row without tokens."""
-        sums = self._sums if self._sums_are_whole else self._whole(self._sums)
+        sums = self._whole(self._sums)
         counts = torch.bincount(self._index[~self._is_ranked], minlength=len(sums)).double()
         if bool((self._kept < 1).any()):
             u, index = torch.cat(self._ranked) if self._ranked else sums[:0], self._index[self._is_ranked]
             strongest = _strongest_on_this_rank(u.norm(dim=-1), index, self._kept, self._context_group)
-            sums.index_add_(0, index[strongest], self._weighted(u[strongest]))
+            sums.index_add_(0, index[strongest], u[strongest].double())
             counts += torch.bincount(index[strongest], minlength=len(sums))
         if self._context_group is not None:
             dist.all_reduce(sums, group=self._context_group)
             dist.all_reduce(counts, group=self._context_group)
         return mean_rows(sums, counts)
-
-    def _weighted(self, u: Tensor) -> Tensor:
-        return weighted_tokens(u, self._signal.weighting).double()
 
     def _whole(self, part: Tensor) -> Tensor:
         if self._parts_group is not None:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from gar.core.arguments import Budget, Head, Precision, ScoredTokens, Signal, SignalKind, Weighting, check_arguments
+from gar.core.arguments import Budget, Head, Precision, ScoredTokens, Signal, SignalKind, check_arguments
 from gar.core.closed_form import SoftmaxSums
 from gar.core.gradients import token_contributions
 from gar.core.head import REFERENCE_MARGIN, Plan, exponential_sums, largest_logits, logits_of, make_plan
@@ -65,7 +65,6 @@ def vocab_parallel_means(
     logit_softcap: float | None = None,
     activation_threshold: float = 0.0,
     keep_fraction: float | Float[Tensor, " responses"] = 1.0,
-    weighting: Weighting = "norm",
     context_group: dist.ProcessGroup | None = None,
     precision: Precision = "auto",
     chunk_tokens: int | None = None,
@@ -74,8 +73,7 @@ def vocab_parallel_means(
 
     Equals `gradient_activation_means` on the whole head and all tokens. A collective: all ranks call it together.
     The ranks of `shard.group` exchange two numbers per token (8 bytes; 12 where log p_y < -108), one float64 tensor
-    [responses, hidden], and u_t of the tokens of responses with a `keep_fraction` under 1. With weighting "unit", whose
-    norms need the whole u_t, they exchange u_t of all tokens, and no tensor [responses, hidden].
+    [responses, hidden], and u_t of the tokens of responses with a `keep_fraction` under 1.
 
     Args:
         hidden: Inputs of the LM head, the same tokens on all ranks of `shard.group`. Under sequence parallelism, gather
@@ -92,7 +90,6 @@ def vocab_parallel_means(
         logit_softcap: `cap * tanh(z / cap)`.
         activation_threshold: tau_a.
         keep_fraction: p_f. Between equal norms on two ranks of `context_group`, the lower rank's token is kept.
-        weighting: As in `gradient_activation_vectors`.
         context_group: Ranks that hold other tokens of the same responses (context parallelism); sums and counts are
             added over them. None where this rank has all tokens.
         precision: Precision of the products with W.
@@ -107,7 +104,7 @@ def vocab_parallel_means(
     """
     tokens = ScoredTokens(hidden, target_ids, response_index, num_responses)
     head = Head(weight_shard, bias_shard, temperature, logit_scale, logit_softcap)
-    chosen_signal = Signal(signal, activation_threshold, keep_fraction, weighting)
+    chosen_signal = Signal(signal, activation_threshold, keep_fraction)
     plan = fault = None
     try:
         plan = _checked_plan(tokens, head, shard, chosen_signal, Budget(chunk_tokens=chunk_tokens, precision=precision))

@@ -143,7 +143,6 @@ def head_means(
         temperature=temperature,
         activation_threshold=signal.activation_threshold,
         keep_fraction=signal.keep_fraction,
-        weighting=signal.weighting,
         context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
     )
 

@@ -16,7 +16,7 @@ SelfDistillation = Literal["sdft", "sdpo"]
 Need = (
     AlignmentSource
     | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert", "teacher"]
-    | Literal["token_vectors", "initial_policy"]
+    | Literal["initial_policy"]
 )
 """Capabilities that a method or its signal may require of an engine."""
 

@@ -19,7 +19,6 @@ _WORDS: dict[Need, str] = {
     "token_bonus": "spreads its bonus over single tokens",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
-    "token_vectors": "compares the vectors of single tokens",
     "expert": "trains on the expert solutions themselves",
     "teacher": "learns from a teacher that reads the expert solution",
     "initial_policy": "takes vectors of the policy before training",
@@ -91,9 +90,4 @@ class Engine:
         if signal.policy == "initial" and "initial_policy" not in self.can:
             raise ConfigError(
                 f"signal.policy is 'initial', but {self.name} has only the current policy. Set it to current."
-            )
-        if signal.similarity != "mean" and "token_vectors" not in self.can:
-            raise ConfigError(
-                f"signal.similarity is '{signal.similarity}', which {_WORDS['token_vectors']}, and {self.name} brings "
-                "one mean vector for each sequence. Set it to mean; TRL and GarScorer run the others."
             )

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from torch import Tensor
 
 from gar.core import group_advantages, reinforce_plus_plus_advantages
-from gar.errors import ConfigError
 from gar.methods import (
     METHODS,
     Engine,
@@ -140,11 +139,6 @@ def plan_shaping(
     engine.check(chosen, shaping.estimator, separates=shaping.separates)
     if chosen.reads_vectors:
         engine.check_signal(shaping.signal)
-    if chosen.token_bonus and shaping.signal.similarity != "mean":
-        raise ConfigError(
-            f"method '{chosen.name}' spreads its bonus by shares in the cosine of two means, but signal.similarity is "
-            f"'{shaping.signal.similarity}'. Set it to mean, or take gar-grpo."
-        )
     check_settings(chosen, reward=shaping.reward, advantage=shaping.advantage, divides=divides)
     if not quiet:
         warn_of_unread(chosen, sections, driver=engine.name, ignored=engine.ignores)

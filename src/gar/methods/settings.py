@@ -32,9 +32,6 @@ _VECTOR_SETTINGS = (
     "policy",
     "activation_threshold",
     "anchor_keep_fraction",
-    "weighting",
-    "similarity",
-    "match",
     "temperature",
 )
 _OF_EVERY_METHOD = (("advantage", "ddof", GROUP_DDOF), ("advantage", "eps", GROUP_EPS))
@@ -165,36 +162,8 @@ def _signal_faults(method: Method, signal: SignalSettings, resolved: SignalSetti
         )
     if method.reads_vectors and signal.temperature != 1 and signal.kind == "hidden":
         yield f"signal.temperature is {signal.temperature}, but signal.kind 'hidden' has no logits. Set it to 1."
-    if method.reads_vectors:
-        yield from _similarity_faults(method, resolved)
     if _reads_span(method) and resolved.limit_from == "start" and resolved.limit_tokens is None:
         yield "signal.limit_from is 'start', but no token is left out: signal.limit_tokens sets no limit here."
-
-
-def _similarity_faults(method: Method, signal: SignalSettings) -> Iterator[str]:
-    if signal.match != "recall" and signal.similarity != "match":
-        yield f"signal.match is '{signal.match}', but signal.similarity is '{signal.similarity}'. Leave it out."
-    if signal.similarity == "mean":
-        return
-    chosen = f"signal.similarity is '{signal.similarity}'"
-    if method.compares_responses or method.alignment == "random-anchor":
-        yield f"{chosen}, but {method.name} compares only mean vectors. Set it to mean."
-    if signal.weighting != "norm":
-        yield f"signal.weighting is '{signal.weighting}', but {chosen}, with weights of its own. Set it to norm."
-    if signal.anchor_keep_fraction != 1:
-        yield (
-            f"signal.anchor_keep_fraction is {signal.anchor_keep_fraction}, but {chosen}, which takes all tokens. Set "
-            "it to 1."
-        )
-    if signal.similarity not in ("sum", "kernel"):
-        return
-    if signal.kind != "gradient-activation":
-        yield f"signal.kind is '{signal.kind}', but {chosen}, of gradients and hidden states. Leave it out."
-    if signal.activation_threshold:
-        yield (
-            f"signal.activation_threshold is {signal.activation_threshold}, but {chosen}, which leaves out no "
-            "activations. Set it to 0."
-        )
 
 
 def _reads_span(method: Method) -> bool:

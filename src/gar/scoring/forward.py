@@ -31,7 +31,7 @@ def batches_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[lis
 
 
 def num_forwards(sequences: Sequence[TokenSequence], max_batch_tokens: int) -> int:
-    """Number of forward passes that `signal_means` or `scored_tokens` makes."""
+    """Number of forward passes that `signal_means` makes."""
     lengths = [len(sequence.context_ids) + sequence.positions[-1] for sequence in sequences if sequence.positions]
     return len(batches_by_length(lengths, max_batch_tokens))
 
@@ -101,23 +101,6 @@ def token_shares(
     return shares
 
 
-@torch.no_grad()
-def scored_tokens(
-    parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int
-) -> Iterator[tuple[list[int], ScoredTokens]]:
-    """Yield batches of sequences: their indices, and their scored tokens with hidden states.
-
-    `response_index` of a token is the position of its sequence in the batch. Sequences without scored positions are
-    left out; forward passes as in `signal_means`.
-
-    Raises:
-        ValueError: As `signal_means`.
-    """
-    for members, hidden in _hidden_batches(parts, sequences, max_batch_tokens):
-        batch = [sequences[i] for i in members]
-        yield members, _scored_tokens(hidden, batch, [len(sequence.context_ids) for sequence in batch])
-
-
 def _hidden_batches(
     parts: ModelParts, sequences: Sequence[TokenSequence], max_batch_tokens: int
 ) -> Iterator[tuple[list[int], Tensor]]:
@@ -185,7 +168,7 @@ def head_of(parts: ModelParts, settings: SignalSettings) -> Head:
 
 def signal_of(settings: SignalSettings, keep_fraction: float | Tensor = 1.0) -> Signal:
     """The settings that decide u_t and its mean, as the core takes them."""
-    return Signal(settings.kind, settings.activation_threshold, keep_fraction, settings.weighting)
+    return Signal(settings.kind, settings.activation_threshold, keep_fraction)
 
 
 def _budget(settings: SignalSettings) -> Budget:

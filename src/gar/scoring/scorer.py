@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from gar.core import NORM_FLOOR
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
 from gar.methods import Engine, Method
 from gar.models.families import find_parts
 from gar.scoring.anchors import best_likenesses
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, ReadResponse
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
-from gar.scoring.token_similarity import token_alignments
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.shaping import ResponseFacts, RewardTable, ShapedTable, TableRow, VectorPlan, plan_shaping
 from gar.spans import SpanRule, TokenSequence
@@ -23,7 +22,7 @@ from gar.types import ResponseVerifier, Status, Tags, Verdict
 
 SCORER = Engine(
     name="GarScorer",
-    can=frozenset({"anchor", "text", "length", "compares_responses", "token_vectors", "initial_policy"}),
+    can=frozenset({"anchor", "text", "length", "compares_responses", "initial_policy"}),
     estimators={"group": ()},
     separates=frozenset({"group"}),
 )
@@ -95,7 +94,7 @@ class GarScorer:
 
         Args:
             groups: Responses by problem. Vectors of all of them exist at one time, so score a large file in parts.
-            tokens: Also give each token's text and exact share in the alignment; for means, by a second forward pass.
+            tokens: Also give each token's text and exact share in the alignment, by a second forward pass.
 
         Returns:
             One score per response, group by group, in the order given.
@@ -104,13 +103,7 @@ class GarScorer:
             DataError: A group is no `ResponseGroup`.
             ValueError: A group has neither `eligible` nor, with a verifier, an `answer`, or its lengths disagree.
             ModelError: Chat messages for a tokenizer without a chat template.
-            ConfigError: `tokens` under `signal.similarity` kernel; or its memory is too little for a response.
         """
-        if tokens and self._shaping.method.reads_vectors and self._shaping.signal.similarity == "kernel":
-            raise ConfigError(
-                "signal.similarity is 'kernel', which has no exact shares of tokens. Leave out the tokens, or set it "
-                "to mean, match, ordered or sum."
-            )
         rows: list[ReadResponse] = []
         anchors: list[list[TokenSequence]] = []
         for index, group in enumerate(groups):
@@ -143,10 +136,6 @@ class GarScorer:
         signal, parts = self._shaping.signal, self._parts.gathered()
         plan = VectorPlan(members, table.needed, anchor_keep_fraction=signal.anchor_keep_fraction)
         norms = torch.full((len(members),), torch.nan, dtype=torch.float64)
-        if signal.similarity != "mean":
-            compared = token_alignments(parts, plan, signal, shares=tokens)
-            norms[plan.members] = compared.means[plan.members].double().norm(dim=-1).cpu()
-            return table.shape(compared.alignment), norms, compared.shares
         means = signal_means(parts, plan.sequences, signal, keep_fractions=plan.keep_fractions)
         norms[plan.members] = means[: len(plan.members)].double().norm(dim=-1).cpu()
         aligned = plan.align(means)

@@ -68,8 +68,7 @@ class ResponseScore:
         well_formatted: The response keeps the format.
         eligible: It can earn the base reward and a bonus.
         signal: Whether it has an alignment, and if not, why.
-        alignment: Cosine of its vector with its best anchor's, or what `signal.similarity` takes; None unless `signal`
-            is scored.
+        alignment: Cosine of its vector with its best anchor's; None unless `signal` is scored.
         signal_norm: Norm of its mean vector before scaling; None where none was computed, or it is not finite.
         bonus: `beta * max(0, alignment - mean of the group)`; with `advantage.bonus` separate, its share of the
             advantage.

@@ -187,5 +187,4 @@ def core_means(
         torch.stack(rows).double(), weight[:VOCAB].double(), torch.tensor(targets), torch.tensor(index),
         num_responses=len(sequences), keep_fraction=torch.tensor(keep),
         signal=signal.get("kind", "gradient-activation"), activation_threshold=signal.get("activation_threshold", 0.0),
-        weighting=signal.get("weighting", "norm"),
     )  # fmt: skip

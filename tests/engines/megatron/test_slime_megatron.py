@@ -34,7 +34,6 @@ SIGNALS: dict[str, dict[str, Any]] = {
     "plain": {},
     "thresholds": {"activation_threshold": 0.05, "anchor_keep_fraction": 0.7},
     "hidden": {"kind": "hidden"},
-    "unit": {"weighting": "unit"},
 }
 HEADS = {"tied": True, "untied": False}
 CASES = [(layout, head, signal) for layout in LAYOUTS for head in HEADS for signal in SIGNALS]

@@ -104,9 +104,7 @@ def test_engine_takes_anchors_cut_at_their_span_and_fillers(tied):
     assert torch.equal(found[2:], torch.zeros_like(found[2:]))
 
 
-@pytest.mark.parametrize(
-    "signal", [{"signal": "hidden"}, {"keep_fraction": 0.3}, {"temperature": 2.0}, {"weighting": "unit"}], ids=str
-)
+@pytest.mark.parametrize("signal", [{"signal": "hidden"}, {"keep_fraction": 0.3}, {"temperature": 2.0}], ids=str)
 def test_engine_obeys_the_request(signal, tied):
     engine = make_engine(tied)
     request = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}

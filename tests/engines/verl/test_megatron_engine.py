@@ -52,7 +52,6 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 SIGNALS: dict[str, dict[str, Any]] = {
     "plain": {},
     "thresholds": {"activation_threshold": 0.05, "keep_fraction": 0.4},
-    "unit": {"weighting": "unit"},
 }
 PLAIN = {"signal": "gradient-activation", "temperature": 1.0, "activation_threshold": 0.0, "keep_fraction": 1.0}
 

@@ -177,8 +177,7 @@ def test_rows_of_all_ranks_are_all_rows_once():
 
 
 def test_a_request_says_all_that_the_workers_must_know_of_the_signal():
-    settings = SignalSettings(kind="gradient", temperature=2.0, activation_threshold=0.0, weighting="unit")
+    settings = SignalSettings(kind="gradient", temperature=2.0, activation_threshold=0.0)
     assert SignalRequest.from_settings(settings, keep_fraction=0.5) == {
         "signal": "gradient", "temperature": 2.0, "activation_threshold": 0.0, "keep_fraction": 0.5,
-        "weighting": "unit",
     }  # fmt: skip

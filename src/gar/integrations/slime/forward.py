@@ -199,7 +199,7 @@ def _micro_batch_means(
         torch.cat(targets),
         torch.cat(index),
         num_responses=len(batch),
-        signal=Signal(signal.kind, signal.activation_threshold, keep, signal.weighting),
+        signal=Signal(signal.kind, signal.activation_threshold, keep),
         temperature=signal.temperature,
         vocab_size=args.vocab_size,
     )

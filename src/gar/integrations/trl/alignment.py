@@ -39,16 +39,14 @@ class AnchorComparison:
     def alignment(self, batch: RolloutBatch, parts: ModelParts) -> Tensor:
         """Best cosine of each needed response of this rank with its anchors, NaN elsewhere; float64 [responses].
 
-        Fills the batch's missing means and, where means are compared, `directions`: the unit vector of each response's
-        best anchor.
+        Fills the batch's missing means and `directions`: the unit vector of each response's best
+        anchor.
 
         Args:
             batch: The responses of this rank.
             parts: With the head gathered.
         """
         plan = VectorPlan(self._rows(batch), batch.needed)
-        if self.signal.similarity != "mean":
-            return batch.align_tokens(parts, plan, self.signal, self.most)
         vectors = unit_rows(batch.compute_missing(parts, plan.anchors, self.signal, self.most))
         groups = plan.anchor_groups
         if self.source == "random-anchor":

@@ -11,14 +11,10 @@ from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
 from gar.scoring import means_from_hidden, signal_means
 from gar.scoring.forward import num_forwards, token_shares
-from gar.scoring.token_similarity import num_token_forwards, token_alignments
 from gar.settings import SignalSettings
-from gar.shaping import ResponseFacts, RewardTable, ShapedTable, VectorPlan, read_facts
+from gar.shaping import ResponseFacts, RewardTable, ShapedTable, read_facts
 from gar.spans import SequenceReader, TokenSequence
 from gar.types import Problem, Verdict
-
-MOST_CAPTURED_BYTES = 2**30
-"""Most hidden states to keep from passes that TRL makes. Beyond that, a pass over the scored responses runs instead."""
 
 
 @dataclass(kw_only=True)
@@ -35,7 +31,6 @@ class RolloutBatch:
         truncated: Whether a response was cut off.
         table: The responses of all ranks, once they are verified.
         captured: Hidden states were taken from a passing forward, on all ranks.
-        held: Hidden states of the scored tokens, by response, where single tokens are compared: until their anchors'.
         means: One mean vector per response, 0 where `has_means` is False.
         directions: The unit vector of each response's best anchor, 0 where it has none.
         shaped: The responses of all ranks with their rewards.
@@ -52,7 +47,6 @@ class RolloutBatch:
     truncated: list[bool] = field(default_factory=list)
     table: RewardTable | None = None
     captured: bool = False
-    held: dict[int, Tensor] = field(default_factory=dict)
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -137,8 +131,7 @@ class RolloutBatch:
     ) -> None:
         """Form the needed means from hidden states that a passing forward computed for some rows of the batch.
 
-        Where single tokens are compared, hold their hidden states. Responses that are not `attended` (None: all are)
-        are left to `compute_missing` or `align_tokens`, and so are those beyond `MOST_CAPTURED_BYTES`.
+        Responses that are not `attended` (None: all are) are left to `compute_missing`.
         """
         needed = self.needed.tolist()
         rows = [
@@ -149,36 +142,10 @@ class RolloutBatch:
         if not rows:
             return
         members = [first_row + row for row in rows]
-        if settings.similarity != "mean":
-            for i, row in zip(members, rows, strict=True):
-                self._hold(i, hidden[row], first_column)
-            return
         sequences = [self.sequences[i] for i in members]
         means = means_from_hidden(parts, hidden[rows], sequences, [first_column] * len(rows), settings)
         self.means[members] = means
         self.has_means[members] = True
-
-    def _hold(self, i: int, hidden: Tensor, first_column: int) -> None:
-        columns = torch.tensor(self.sequences[i].positions, device=hidden.device) + first_column - 1
-        num_bytes = sum(states.nbytes for states in self.held.values())
-        if num_bytes + len(columns) * hidden[0].nbytes <= MOST_CAPTURED_BYTES:
-            self.held[i] = hidden[columns]
-
-    def align_tokens(
-        self, parts: ModelParts, plan: VectorPlan, settings: SignalSettings, most: Callable[[int], int]
-    ) -> Tensor:
-        """Alignments of the needed responses token by token, float64 [responses], NaN elsewhere.
-
-        Arguments as for `compute_missing`, which it replaces where single tokens are compared.
-        """
-        count = num_token_forwards(plan, settings, parts.width, self.held)
-        num_idle = most(count) - count
-        compared = token_alignments(parts, plan, settings, hidden=self.held)
-        _run_idle_forwards(parts, num_idle)
-        self.held.clear()
-        self.means[plan.members] = compared.means[plan.members]
-        self.has_means[plan.members] = True
-        return compared.alignment
 
     def compute_missing(
         self,

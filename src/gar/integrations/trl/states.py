@@ -12,9 +12,11 @@ from accelerate.utils import DistributedType
 
 from gar.integrations.trl.initial import InitialWeights
 from gar.integrations.trl.refusals import generation_passes
-from gar.integrations.trl.rollouts import MOST_CAPTURED_BYTES
 from gar.models.capture import GenerationStates, capture_generation, has_dropout
 from gar.models.families import ModelParts, find_parts
+
+MOST_CAPTURED_BYTES = 2**30
+"""Most hidden states to keep from passes that TRL makes. Beyond that, a pass over the scored responses runs instead."""
 
 
 class StateSource:

@@ -94,7 +94,7 @@ class GarEngine(FSDPEngineWithLMHead):
             raw_logits.flatten(0, 1),
             positions,
             Head(head.weight, temperature=request.temperature),
-            Signal(request.signal, request.activation_threshold, request.keep_fraction, request.weighting),
+            Signal(request.signal, request.activation_threshold, request.keep_fraction),
             context_group=self.ulysses_parallel_group,
         )
         self._raw_logits = raw_logits[:1, :1].clone()

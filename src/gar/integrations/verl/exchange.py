@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gar.core.arguments import SignalKind, Weighting
+from gar.core.arguments import SignalKind
 from gar.errors import ModelError
 from gar.settings import SignalSettings
 
@@ -35,7 +35,6 @@ class SignalRequest:
     temperature: float
     activation_threshold: float
     keep_fraction: float
-    weighting: Weighting = "norm"
 
     @classmethod
     def from_settings(cls, settings: SignalSettings, *, keep_fraction: float = 1.0) -> dict[str, Any]:
@@ -46,7 +45,6 @@ class SignalRequest:
                 temperature=settings.temperature,
                 activation_threshold=settings.activation_threshold,
                 keep_fraction=keep_fraction,
-                weighting=settings.weighting,
             )
         )
 

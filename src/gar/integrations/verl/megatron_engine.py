@@ -108,7 +108,7 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
             targets[rows],
             owners[rows] - 1,
             num_responses=len(batch),
-            signal=Signal(request.signal, request.activation_threshold, request.keep_fraction, request.weighting),
+            signal=Signal(request.signal, request.activation_threshold, request.keep_fraction),
             temperature=request.temperature,
             vocab_size=self.model_config.hf_config.get_text_config().vocab_size,
         )

@@ -6,12 +6,20 @@ from dataclasses import replace
 import pytest
 
 from gar.analysis.policies import Policy
-from gar.analysis.signals.questions import Questions
-from gar.analysis.signals.sources import Scope, for_text, questions_for, read_rated, sample_questions, text_soundness
-from gar.analysis.signals.tokens import read_solutions_as
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import DataError
 from gar.types import Problem
+from paper.analyses.similarities.questions import Questions
+from paper.analyses.similarities.solutions import read_solutions
+from paper.analyses.similarities.sources import (
+    Scope,
+    for_text,
+    questions_for,
+    read_rated,
+    sample_questions,
+    text_soundness,
+)
+from paper.analyses.similarities.tokens import read_solutions_as
 from tests.files import write_jsonl
 
 PROBLEM = Problem(id="p", prompt="How many?", answer="7")
@@ -140,3 +148,10 @@ def test_read_solutions_as_agrees_with_a_pass_of_the_whole_model(embedded):
     torch.testing.assert_close(read[1].log_probs, log_probs, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(read[1].hidden, output.hidden_states[-1][0][scored - 1], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(read[1].sizes, read[0].products.square().mean(0).sqrt())
+
+
+def test_read_solutions_names_the_line_that_lacks_a_column(tmp_path):
+    path = tmp_path / "solutions.jsonl"
+    path.write_text('{"prompt": "1+1=", "solution": "2", "method": "guess"}\n{"prompt": "1+1=", "solution": "2"}\n')
+    with pytest.raises(DataError, match=r"solutions.jsonl:2: no 'method'\. Expected prompt, solution and method"):
+        read_solutions(path)

@@ -1,13 +1,12 @@
 """The table of similarities: each name against what it is made of."""
 
+import itertools
+
 import pytest
 import torch
 
-from gar.analysis.signals.similarities import CONTROLS, SIMILARITIES, all_similarities
-from gar.analysis.signals.tokens import SolutionTokens
-from gar.core.similarity import ResponseTokens
-from gar.core.token_match import ordered_match
-from paper.analyses.tangent_kernel import output_layer_kernel
+from paper.analyses.similarities.forms import CONTROLS, SIMILARITIES, all_similarities
+from paper.analyses.similarities.tokens import SolutionTokens
 
 
 def solution(seed: int, count: int, text: str = "abc", initial: SolutionTokens | None = None) -> SolutionTokens:
@@ -36,17 +35,23 @@ def best(one: torch.Tensor, other: torch.Tensor) -> tuple[float, float]:
 
 
 def in_order(one: torch.Tensor, other: torch.Tensor) -> float:
-    return ordered_match(ResponseTokens(one, torch.zeros(len(one), dtype=torch.long), 1), other).recall.item()
+    """The best pairing by brute force: every choice of as many tokens on both sides, in their order."""
+    cosines, best = units(one) @ units(other).T, 0.0
+    for count in range(1, min(cosines.shape) + 1):
+        for rows in itertools.combinations(range(len(one)), count):
+            for columns in itertools.combinations(range(len(other)), count):
+                best = max(best, cosines[list(rows), list(columns)].sum().item())
+    return best / len(other)
+
+
+def mean_outer_product(gradients: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    return torch.einsum("ti,tj->ij", units(gradients), units(hidden)).flatten() / len(hidden)
 
 
 def expected(one: SolutionTokens, other: SolutionTokens) -> dict[str, float]:
     (u, g, h), (v, k, i) = ((s.gradients * s.hidden, s.gradients, s.hidden) for s in (one, other))
     gradient, unit = cosine(g.mean(0), k.mean(0)), cosine(units(u).mean(0), units(v).mean(0))
     scaled = [s.products[:, :3] / s.sizes[:3] for s in (one, other)]
-    crossed, selves = (
-        [output_layer_kernel(units(a), units(b), units(c), units(d)) for a, b, c, d in pairs]
-        for pairs in ([(g, h, k, i)], [(g, h, g, h), (k, i, k, i)])
-    )
     return {
         "as printed": cosine(u.mean(0), v.mean(0)),
         "gradient": gradient,
@@ -54,7 +59,7 @@ def expected(one: SolutionTokens, other: SolutionTokens) -> dict[str, float]:
         "unit gradient": cosine(units(g).mean(0), units(k).mean(0)),
         "match, recall": best(u, v)[0],
         "match, F": sum(best(u, v)) / 2,
-        "kernel": (crossed[0] / (selves[0] * selves[1]).sqrt()).item(),
+        "kernel": cosine(mean_outer_product(g, h), mean_outer_product(k, i)),
         "gradient + unit": (gradient + unit) / 2,
         "ordered": in_order(u, v),
         "ordered, scaled": in_order(*scaled),

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gar.analysis.policies import Policy, read_sequences, sampled_groups
-from gar.analysis.signals.flaws import split_answer, without_annotations
-from gar.analysis.signals.questions import (
+from gar.errors import DataError
+from gar.records import read_jsonl
+from gar.settings import EMBEDDED_TASKS
+from gar.types import Problem, Prompt
+from paper.analyses.similarities.flaws import split_answer, without_annotations
+from paper.analyses.similarities.questions import (
     Questions,
     RatedSolutions,
     ask_chain,
@@ -18,11 +22,7 @@ from gar.analysis.signals.questions import (
     ask_sampled,
     chain_soundness,
 )
-from gar.analysis.solutions import read_solutions, solution_sequences
-from gar.errors import DataError
-from gar.records import read_jsonl
-from gar.settings import EMBEDDED_TASKS
-from gar.types import Problem, Prompt
+from paper.analyses.similarities.solutions import read_solutions, solution_sequences
 
 _MOST_RESPONSE_TOKENS = 256
 _EQUATION = re.compile(r"(?P<left>[\d.,$%()\sx×*/+-]*\d[\d.,$%()\sx×*/+-]*)=\s*\$?\s*(?P<right>-?\d[\d,]*(?:\.\d+)?)")

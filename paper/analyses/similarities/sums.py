@@ -1,9 +1,10 @@
-"""Weighted sums of two or three similarities: which one has the best worst-case share over several benches?
+r"""Weighted sums of two or three similarities: which one has the best worst-case share over several benches?
 
     for task in embedded embedded:which-way embedded:whose-voice; do
-      gar analyze signals $task --split train --skip 1000 --problems 40 --sampled-problems 0 --out bench/$task
+      python -m paper.analyses.similarities $task --split train --skip 1000 --problems 40 \
+          --sampled-problems 0 --out bench/$task
     done
-    python -m studies.signal_sums bench/*
+    python -m paper.analyses.similarities.sums bench/*
 
 Reads every pair of every question but `sampled` and `natural`, and prints the best sums. docs/signals.md has them.
 """
@@ -53,7 +54,7 @@ def candidates() -> Iterator[Mapping[str, float]]:
 def main() -> None:
     """Read, rank, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", type=Path, nargs="+", help="folders of gar analyze signals")
+    parser.add_argument("folders", type=Path, nargs="+", help="folders of the bench")
     benches = [read_gaps(folder) for folder in parser.parse_args().folders]
     ranked = sorted(
         (([least_share(bench, weights) for bench in benches], weights) for weights in candidates()),

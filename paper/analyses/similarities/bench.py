@@ -8,9 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from gar.analysis.signals.questions import NEAREST, QUESTIONS, Triple
-from gar.analysis.signals.similarities import Similarity
-from gar.analysis.signals.tokens import SolutionTokens
+from paper.analyses.similarities.forms import Similarity
+from paper.analyses.similarities.questions import NEAREST, QUESTIONS, Triple
+from paper.analyses.similarities.tokens import SolutionTokens
 
 Floats = NDArray[np.float64]
 

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gar.analysis.signals.similarities import CONTROLS, SIMILARITIES
-from gar.analysis.signals.study import Scope, SignalStudy, signal_study, signals_output
 from gar.errors import ConfigError, DataError
+from paper.analyses.similarities.__main__ import main
+from paper.analyses.similarities.forms import CONTROLS, SIMILARITIES
+from paper.analyses.similarities.study import Scope, SignalStudy, signal_study, signals_output
 from tests.files import write_jsonl
 
 SMALL = Scope(num_problems=6, sampled_problems=4)
@@ -82,3 +83,9 @@ def test_signal_study_without_a_question_says_so(embedded, tmp_path):
     path = write_jsonl(tmp_path / "labelled.jsonl", [{"prompt": "1+1=", "solution": "[ = 2 ]", "method": "a"}])
     with pytest.raises(DataError, match="embedded: there is no question to ask: no two solutions"):
         signal_study(embedded, Scope(solutions=path))
+
+
+def test_the_bench_runs_by_its_command(tmp_path, capsys):
+    main(["embedded", "--problems", "2", "--sampled-problems", "0", "--out", str(tmp_path)])
+    assert {path.suffix for path in tmp_path.iterdir()} == {".parquet", ".json", ".md", ".svg", ".png"}
+    assert "as printed" in capsys.readouterr().out

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from gar.analysis.signals.bench import rank_share, run_bench
-from gar.analysis.signals.questions import NEAREST, Triple
-from gar.analysis.signals.tokens import SolutionTokens
+from paper.analyses.similarities.bench import rank_share, run_bench
+from paper.analyses.similarities.questions import NEAREST, Triple
+from paper.analyses.similarities.tokens import SolutionTokens
 
 
 def tokens(count: int, text: str = "") -> SolutionTokens:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from gar.analysis.signals.questions import (
+from gar.data.arithmetic import TASKS, load_arithmetic, load_task, parse_solution
+from gar.types import Problem
+from paper.analyses.similarities.questions import (
     NEAREST,
     Questions,
     RatedSolutions,
@@ -12,9 +14,7 @@ from gar.analysis.signals.questions import (
     ask_sampled,
     chain_soundness,
 )
-from gar.analysis.solutions import LabelledSolution
-from gar.data.arithmetic import TASKS, load_arithmetic, load_task, parse_solution
-from gar.types import Problem
+from paper.analyses.similarities.solutions import LabelledSolution
 
 PROBLEM = Problem(id="one", prompt="3+4*7-2=", answer="7")
 

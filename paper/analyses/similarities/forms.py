@@ -1,7 +1,7 @@
 """The table of similarities: solution tokens of a response and of an anchor in, one number out.
 
 A new similarity is a function and a line of `SIMILARITIES`. Each one is also tried with the vectors of the policy that
-the run started from; `CONTROLS` are not.
+the run started from; `CONTROLS` are not. Everything is float64.
 """
 
 from collections.abc import Callable
@@ -10,65 +10,122 @@ import torch
 from rapidfuzz import fuzz
 from torch import Tensor
 
-from gar.analysis.signals.tokens import SolutionTokens
-from gar.core.arguments import Weighting
-from gar.core.similarity import ResponseTokens, cosine_sum, kernel_similarity, mean_similarity
-from gar.core.token_match import TokenMatch, ordered_match, token_match
+from gar.core import alignment_scores, unit_rows
+from paper.analyses.similarities.tokens import SolutionTokens
 
 Similarity = Callable[[SolutionTokens, SolutionTokens], float]
-"""The likeness of a response and an anchor; neither is empty."""
+"""The similarity of a response and an anchor; neither is empty."""
+
+_TOKEN_NORM_FLOOR = 1e-30
+"""Below this norm, float32 cannot resolve the direction of a token vector."""
+
+# ------------------------------------------------------------------------------------------- token vectors to a number
+
+
+def mean_cosine(one: Tensor, other: Tensor) -> float:
+    """Cosine of the means of two lists of token vectors, 0 where a mean has no direction."""
+    means = unit_rows(torch.stack([one.double().mean(0), other.double().mean(0)]))
+    return float(alignment_scores(means[:1], means[1:]))
+
+
+def unit_tokens(vectors: Tensor) -> Tensor:
+    """Each token's vector at unit length, float64; a zero row where it has no direction."""
+    norms = vectors.double().norm(dim=-1, keepdim=True)
+    return torch.where(norms < _TOKEN_NORM_FLOOR, 0.0, vectors.double() / norms)
+
+
+def best_counterparts(response: Tensor, anchor: Tensor) -> tuple[float, float]:
+    """BERTScore on token vectors: mean over the anchor's tokens of the best cosine, and over the response's.
+
+    References:
+        arXiv 1904.09675, eq. 1, on vectors of another kind.
+    """
+    cosines = unit_tokens(response) @ unit_tokens(anchor).T
+    return float(cosines.amax(0).mean()), float(cosines.amax(1).mean())
+
+
+def ordered_recall(response: Tensor, anchor: Tensor) -> float:
+    """The best pairing of tokens that keeps their order: its sum of cosines over the number of anchor tokens.
+
+    `D(t, s) = max(D(t - 1, s), D(t, s - 1), D(t - 1, s - 1) + cos(u_t, u_s))`. Each token has at most one partner, and
+    partners do not cross, so that swapped or repeated steps do not count twice. With cosines 1 for equal tokens and 0
+    for others, D is the length of the longest common subsequence.
+
+    References:
+        Needleman and Wunsch 1970, https://doi.org/10.1016/0022-2836(70)90057-4, without a penalty for gaps.
+    """
+    best = torch.zeros(len(anchor) + 1, dtype=torch.float64)
+    for row in unit_tokens(response) @ unit_tokens(anchor).T:
+        paired = torch.maximum(best[1:], best[:-1] + row)
+        best = torch.cat([best[:1], paired]).cummax(0).values
+    return float(best[-1]) / len(anchor)
+
+
+def kernel_cosine(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> float:
+    """`K(i, a) / sqrt(K(i, i) K(a, a))`, where `K(i, a) = mean over t, s of (g_t . g_s)(h_t . h_s)`, at unit length.
+
+    It is the cosine of the mean outer products of gradient and hidden state, [hidden, hidden] matrices that are never
+    formed.
+    """
+
+    def kernel(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
+        gradients, hidden = (unit_tokens(x) @ unit_tokens(y).T for x, y in zip(a, b, strict=True))
+        return (gradients * hidden).mean()
+
+    return float((kernel(one, other) / (kernel(one, one) * kernel(other, other)).sqrt()).clamp(-1, 1))
+
+
+# ----------------------------------------------------------------------------------------------------------- the table
 
 
 def printed(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """The paper's form: cosine of the means of g_t * h_t."""
-    return _cosine(response.products, anchor.products)
+    return mean_cosine(response.products, anchor.products)
 
 
 def gradient(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """The paper's ablation: cosine of the means of g_t."""
-    return _cosine(response.gradients, anchor.gradients)
+    return mean_cosine(response.gradients, anchor.gradients)
 
 
 def unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """The paper's form with token vectors of unit length."""
-    return _cosine(response.products, anchor.products, "unit")
+    return mean_cosine(unit_tokens(response.products), unit_tokens(anchor.products))
 
 
 def unit_gradient(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """The ablation with token vectors of unit length."""
-    return _cosine(response.gradients, anchor.gradients, "unit")
+    return mean_cosine(unit_tokens(response.gradients), unit_tokens(anchor.gradients))
 
 
 def match_recall(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Each anchor token's best cosine with a token of the response, of g_t * h_t."""
-    return float(_match(response.products, anchor.products).recall)
+    return best_counterparts(response.products, anchor.products)[0]
 
 
 def match_f(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """The mean of recall and precision of the match of g_t * h_t."""
-    return float(_match(response.products, anchor.products).f_score)
+    return sum(best_counterparts(response.products, anchor.products)) / 2
 
 
 def kernel(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Normalised kernel of unit gradients and unit hidden states."""
-    tokens = _alone(response.gradients)
-    return float(kernel_similarity(tokens, response.hidden, anchor.gradients, anchor.hidden))
+    return kernel_cosine((response.gradients, response.hidden), (anchor.gradients, anchor.hidden))
 
 
 def ordered(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Recall of the best pairing of g_t * h_t that keeps the order of tokens."""
-    return _ordered_recall(response.products, anchor.products)
+    return ordered_recall(response.products, anchor.products)
 
 
 def ordered_scaled(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """The same with each dimension divided by its usual size."""
-    return _ordered_recall(response.scaled, anchor.scaled)
+    return ordered_recall(response.scaled, anchor.scaled)
 
 
 def gradient_and_unit(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Half the sum of two cosines: `gradient` tells methods apart in other words, `unit` single wrong steps."""
-    tokens = _alone(response.gradients)
-    return float(cosine_sum(tokens, response.hidden, anchor.gradients, anchor.hidden).similarity)
+    return (gradient(response, anchor) + unit(response, anchor)) / 2
 
 
 def gradient_and_ordered(response: SolutionTokens, anchor: SolutionTokens) -> float:
@@ -78,21 +135,21 @@ def gradient_and_ordered(response: SolutionTokens, anchor: SolutionTokens) -> fl
 
 def hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Control: cosine of the mean hidden states."""
-    return _cosine(response.hidden, anchor.hidden)
+    return mean_cosine(response.hidden, anchor.hidden)
 
 
 def ordered_hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Control: recall of the best pairing of hidden states that keeps the order of tokens."""
-    return _ordered_recall(response.hidden, anchor.hidden)
+    return ordered_recall(response.hidden, anchor.hidden)
 
 
 def match_hidden(response: SolutionTokens, anchor: SolutionTokens) -> float:
     """Control: recall of the match of hidden states."""
-    return float(_match(response.hidden, anchor.hidden).recall)
+    return best_counterparts(response.hidden, anchor.hidden)[0]
 
 
 def text(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Control: likeness of the texts by edits."""
+    """Control: similarity of the texts by edits."""
     return fuzz.ratio(response.text, anchor.text) / 100
 
 
@@ -138,19 +195,3 @@ def all_similarities(*, with_start: bool) -> dict[str, Similarity]:
 
 def _at_start(similarity: Similarity) -> Similarity:
     return lambda response, anchor: similarity(response.at_start, anchor.at_start)
-
-
-def _cosine(response: Tensor, anchor: Tensor, weighting: Weighting = "norm") -> float:
-    return float(mean_similarity(_alone(response), anchor, weighting=weighting))
-
-
-def _match(response: Tensor, anchor: Tensor) -> TokenMatch:
-    return token_match(_alone(response), anchor)
-
-
-def _ordered_recall(response: Tensor, anchor: Tensor) -> float:
-    return float(ordered_match(_alone(response), anchor).recall)
-
-
-def _alone(vectors: Tensor) -> ResponseTokens:
-    return ResponseTokens(vectors, torch.zeros(len(vectors), dtype=torch.long), 1)

@@ -1,4 +1,4 @@
-"""`gar analyze signals`: the bench on one policy, as a table, a figure, a page and JSON."""
+"""The bench on one policy, as a table, a figure, a page and JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 
 from gar.analysis.outputs import Output
 from gar.analysis.policies import Policy
-from gar.analysis.signals.bench import Bench, Share, run_bench
-from gar.analysis.signals.questions import QUESTIONS
-from gar.analysis.signals.similarities import CONTROLS, all_similarities
-from gar.analysis.signals.sources import Scope, for_text, questions_for, sample_questions
-from gar.analysis.signals.tokens import read_solutions_as
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
 from gar.errors import ConfigError, DataError
 from gar.settings import EMBEDDED_TASKS
+from paper.analyses.similarities.bench import Bench, Share, run_bench
+from paper.analyses.similarities.forms import CONTROLS, all_similarities
+from paper.analyses.similarities.questions import QUESTIONS
+from paper.analyses.similarities.sources import Scope, for_text, questions_for, sample_questions
+from paper.analyses.similarities.tokens import read_solutions_as
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,13 +7,11 @@ import torch
 from torch import Tensor
 
 from gar.analysis.policies import Policy
-from gar.analysis.solutions import LabelledSolution, solution_sequences
-from gar.core.arguments import Budget, Head, Signal
-from gar.core.similarity import dimension_sizes, token_vectors
+from gar.core import gradient_activation_means
 from gar.models.families import ModelParts
-from gar.scoring.forward import scored_tokens
 from gar.settings import SignalSettings
 from gar.spans import TokenSequence, token_pieces
+from paper.analyses.similarities.solutions import LabelledSolution, solution_sequences
 
 _LOGIT_ROWS = 64
 """Tokens whose logits are in memory at a time."""
@@ -80,7 +78,8 @@ def read_solutions_as(
 
 
 def _with_sizes(tokens: Sequence[SolutionTokens], anchors: Collection[int]) -> list[SolutionTokens]:
-    sizes = dimension_sizes(torch.cat([tokens[i].products for i in sorted(anchors)]))
+    products = torch.cat([tokens[i].products for i in sorted(anchors)])
+    sizes = products.double().square().mean(0).sqrt().float()
     return [replace(one, sizes=sizes) for one in tokens]
 
 
@@ -88,24 +87,28 @@ def _with_sizes(tokens: Sequence[SolutionTokens], anchors: Collection[int]) -> l
 def _tokens(
     parts: ModelParts, settings: SignalSettings, sequences: Sequence[TokenSequence], texts: Sequence[str]
 ) -> list[SolutionTokens]:
+    return [_read(parts, settings, sequence, text) for sequence, text in zip(sequences, texts, strict=True)]
+
+
+def _read(parts: ModelParts, settings: SignalSettings, sequence: TokenSequence, text: str) -> SolutionTokens:
     nothing = torch.zeros(0, parts.width)
-    empty = SolutionTokens(gradients=nothing, hidden=nothing, log_probs=nothing[:, 0], text="", sizes=nothing)
-    read = [replace(empty, text=text) for text in texts]
-    head = Head(parts.weight, parts.bias, settings.temperature, parts.logit_scale, parts.logit_softcap)
-    for members, tokens in scored_tokens(parts, sequences, settings.max_batch_tokens):
-        gradients = token_vectors(tokens, head, Signal("gradient"), Budget(settings.memory_bytes))
-        log_probs = torch.cat(
-            [
-                -torch.nn.functional.cross_entropy(parts.logits(h).float(), y, reduction="none")
-                for h, y in zip(tokens.hidden.split(_LOGIT_ROWS), tokens.target_ids.split(_LOGIT_ROWS), strict=True)
-            ]
-        )
-        for row, i in enumerate(members):
-            of_row = tokens.response_index == row
-            read[i] = replace(
-                read[i],
-                gradients=gradients[of_row].cpu(),
-                hidden=tokens.hidden[of_row].float().cpu(),
-                log_probs=log_probs[of_row].cpu(),
-            )
-    return read
+    if not sequence.positions:
+        return SolutionTokens(gradients=nothing, hidden=nothing, log_probs=nothing[:, 0], text=text, sizes=nothing)
+    start, device = len(sequence.context_ids), parts.device
+    ids = torch.tensor([*sequence.context_ids, *sequence.ids], device=device)
+    targets = torch.tensor(sequence.positions, device=device) + start
+    states = parts.backbone(input_ids=ids[None, : int(targets[-1])], use_cache=False).last_hidden_state[0]
+    hidden, target_ids = states[targets - 1], ids[targets]
+    gradients = gradient_activation_means(  # a mean over one token is its vector
+        hidden, parts.weight, target_ids, torch.arange(len(hidden), device=device), num_responses=len(hidden),
+        signal="gradient", bias=parts.bias, temperature=settings.temperature, logit_scale=parts.logit_scale,
+        logit_softcap=parts.logit_softcap, memory_bytes=settings.memory_bytes,
+    )  # fmt: skip
+    log_probs = [
+        -torch.nn.functional.cross_entropy(parts.logits(h).float(), y, reduction="none")
+        for h, y in zip(hidden.split(_LOGIT_ROWS), target_ids.split(_LOGIT_ROWS), strict=True)
+    ]
+    return SolutionTokens(
+        gradients=gradients.cpu(), hidden=hidden.float().cpu(), log_probs=torch.cat(log_probs).cpu(), text=text,
+        sizes=nothing,
+    )  # fmt: skip

@@ -199,8 +199,7 @@ def test_make_config_suggests_the_nearest_key():
 
 def test_make_config_lists_the_known_keys_where_none_is_near():
     assert refusal({"advantage": {"zzz": 1}}) == (
-        "configs/demo.yaml: unknown key 'advantage.zzz'. Known here: estimator, baseline, ddof, eps, std_floor, "
-        "bonus, noise_floor."
+        "configs/demo.yaml: unknown key 'advantage.zzz'. Known here: estimator, baseline, ddof, eps, std_floor."
     )
 
 

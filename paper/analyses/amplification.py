@@ -1,4 +1,4 @@
-"""The amplification trap, with a joint and with a separate bonus: the advantage that a gap between alignments gives.
+"""The amplification trap: the advantage that a gap between alignments gives.
 
 python -m paper.analyses.amplification
 
@@ -14,11 +14,9 @@ from gar.shaping import ResponseFacts, RewardTable, plan_shaping
 
 GAPS = (0.002, 0.02, 0.2)
 COLUMNS = {
-    "joint": {},
-    "joint, std_floor 0.1": {"std_floor": 0.1},
-    "separate": {"bonus": "separate"},
-    "REINFORCE++, joint": {"estimator": "reinforce-pp"},
-    "REINFORCE++, separate": {"estimator": "reinforce-pp", "bonus": "separate"},
+    "no floor": {},
+    "std_floor 0.1": {"std_floor": 0.1},
+    "REINFORCE++": {"estimator": "reinforce-pp"},
 }
 
 

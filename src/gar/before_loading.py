@@ -116,7 +116,7 @@ def _check_model(config: RunConfig) -> None:
 
 
 EXPERT_METHODS = frozenset({
-    "gar-grpo", "gar-reinforce-pp", "gar-token",
+    "gar-grpo", "gar-reinforce-pp",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
     "sft", "sft-grpo", "luffy", "chord",
 })  # fmt: skip

@@ -12,7 +12,7 @@ from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
     "grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo",
-    "gar-grpo", "gar-reinforce-pp", "gar-token", "g2rl", "grad2reward",
+    "gar-grpo", "gar-reinforce-pp", "g2rl", "grad2reward",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
     "sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo",
 ]  # fmt: skip
@@ -224,11 +224,6 @@ class AdvantageSettings(Settings):
     std_floor: Annotated[float, Field(ge=0)] = 0.0
     """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
     group with trl.scale_rewards group."""
-    bonus: Literal["joint", "separate"] | None = None
-    """joint: the bonus is part of the reward and normalised with it (the paper). separate: only the outcome is
-    normalised, and a standardised bonus is added to its advantages. None: the method's own, joint but for gar-token."""
-    noise_floor: Annotated[float, Field(ge=0)] = 0.05
-    """tau of separate bonuses, in units of the cosine: added to the standard deviation of a group's alignments."""
 
 
 class MaspoSettings(Settings):

@@ -15,7 +15,7 @@ advantages and metrics. `examples/add_an_engine.py` is a complete engine.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,7 +27,6 @@ from gar.core import (
     best_alignment_scores,
     group_deviations,
     group_sizes,
-    separate_bonuses,
     unit_rows,
 )
 from gar.methods import Method, ScoredBatch, ShapedRewards, eligible_responses
@@ -184,10 +183,7 @@ class RewardTable:
         """
         compares = self._shaping.method.compares_responses
         batch = self._batch(alignment, vectors.cpu() if compares and vectors is not None else None)
-        reward = self._shaping.reward
-        if self._shaping.separates:
-            reward = reward.model_copy(update={"beta": 0.0})  # the bonus comes in `ShapedTable.add_bonuses`
-        shaped = self._shaping.method.shape(batch, reward)
+        shaped = self._shaping.method.shape(batch, self._shaping.reward)
         return ShapedTable(self._shaping, self.facts, batch, self.eligible, shaped)
 
     def _batch(self, alignment: Tensor | None = None, vectors: Tensor | None = None) -> ScoredBatch:
@@ -289,8 +285,7 @@ class ShapedTable:
         facts: One of each response.
         batch: The batch that the method read.
         eligible: Which responses earn the base reward.
-        shaped: The method's rewards and their parts. Where the bonus is separate (`advantage.bonus`), the rewards come
-            without it, and `add_bonuses` puts it in units of advantages.
+        shaped: The method's rewards and their parts.
     """
 
     shaping: Shaping
@@ -305,32 +300,8 @@ class ShapedTable:
         return self.shaped.rewards
 
     def advantages(self, token_counts: Tensor | None = None) -> Tensor:
-        """Advantages of all responses, as `Shaping.advantages`, with the bonus where it is separate."""
-        outcome = self.shaping.advantages(self.rewards, self.batch.group_index, token_counts=token_counts)
-        return self.add_bonuses(outcome)[1]
-
-    def add_bonuses(self, advantages: Tensor) -> tuple["ShapedTable", Tensor]:
-        """Add separate bonuses to the advantages.
-
-        Args:
-            advantages: Computed from this table's rewards, float64 [responses].
-
-        Returns:
-            This table with its bonuses in units of advantages, and the advantages with the bonuses. Under
-            `advantage.bonus` joint the rewards hold the bonuses already, and both are returned unchanged.
-        """
-        if not self.shaping.separates:
-            return self, advantages
-        bonuses = separate_bonuses(
-            advantages,
-            self.eligible,
-            self.batch.alignment,
-            self.batch.group_index,
-            scored=self.batch.scored,
-            beta=self.shaping.reward.beta,
-            noise_floor=self.shaping.advantage.noise_floor,
-        )
-        return replace(self, shaped=replace(self.shaped, bonuses=bonuses)), advantages + bonuses
+        """Advantages of all responses, as `Shaping.advantages`."""
+        return self.shaping.advantages(self.rewards, self.batch.group_index, token_counts=token_counts)
 
     def metrics(self) -> dict[str, float]:
         """Logged metrics of a step: means over the responses, NaN where there is nothing to average.
@@ -340,7 +311,6 @@ class ShapedTable:
         batch, facts, shaped = self.batch, self.facts, self.shaped
         outcomes = shaped.outcomes + shaped.penalties
         alignment, bonuses = batch.alignment[batch.scored], shaped.bonuses[batch.scored]
-        separates = self.shaping.separates
         counts, total = Counter(fact.status for fact in facts), len(facts)
         return {
             "gar/verified_fraction": _mean(batch.verified),
@@ -352,10 +322,7 @@ class ShapedTable:
             "gar/bonus_mean": _mean(bonuses),
             "gar/outcome_mean": _mean(outcomes),
             "gar/silent_group_fraction_outcome": _silent_fraction(outcomes, batch.group_index),
-            "gar/silent_group_fraction_shaped": _silent_fraction(
-                shaped.rewards + shaped.bonuses if separates else shaped.rewards, batch.group_index
-            ),
-            **({"gar/bonus_abs_mean": _mean(bonuses.abs())} if separates else {}),
+            "gar/silent_group_fraction_shaped": _silent_fraction(shaped.rewards, batch.group_index),
             "gar/no_anchor_fraction": sum(fact.num_anchors == 0 for fact in facts) / total,
             "gar/no_signal_fraction": sum(fact.num_scored_tokens == 0 for fact in facts) / total,
             "gar/too_long_fraction": sum(fact.too_long for fact in facts) / total,

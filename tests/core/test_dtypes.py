@@ -34,10 +34,6 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "token_whitened_advantages": lambda x: core.token_whitened_advantages(per_token(x), MASK, ddof=0, eps=1e-8),
     "group_token_advantages": lambda x: core.group_token_advantages(per_token(x), MASK, TWO, ddof=0, eps=1e-6),
     "novelty_rewards": lambda x: core.novelty_rewards(RIGHT, x, x * -0.6, GROUPS, novelty_weight=0.3),
-    "separate_bonuses": lambda x: core.separate_bonuses(
-        x, RIGHT, x * 0.5, GROUPS, scored=RIGHT, beta=0.5, noise_floor=0.05
-    ),
-    "token_bonus_advantages": lambda x: core.token_bonus_advantages(x[:2], x[2:], per_token(x), MASK),
     "attribution_weights": lambda x: core.attribution_weights(per_token(x), MASK),
     "effective_token_counts": lambda x: core.effective_token_counts(per_token(x)),
     "attributed_rewards": lambda x: core.attributed_rewards(per_token(x), x[:2] * 0.5, x[2:], MASK),

@@ -13,12 +13,10 @@ from torch import Tensor
 from gar.core import (
     attributed_rewards,
     attribution_weights,
-    bonus_weights,
     effective_token_counts,
     last_token_rewards,
     returns_to_go,
     rubric_rewards,
-    token_bonus_advantages,
 )
 
 
@@ -246,63 +244,3 @@ def test_token_rewards_refuse_shapes_that_differ():
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             call()
-
-
-# gar-token.
-
-GRIDS = st.integers(1, 5).flatmap(
-    lambda width: st.lists(
-        st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=width, max_size=width), min_size=1, max_size=4
-    )
-)
-
-
-def grid(rows: list[list[tuple[int, bool]]]) -> tuple[Tensor, Tensor]:
-    return torch.tensor([[share / 4 for share, _ in row] for row in rows]), torch.tensor(
-        [[m for _, m in r] for r in rows]
-    )
-
-
-def test_bonus_weights_by_hand():
-    shares = torch.tensor([[0.3, -0.1, 0.1, math.nan], [-0.2, -0.1, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]])
-    mask = torch.tensor([[True, True, True, False], [True, True, True, True], [False] * 4])
-    expected = torch.tensor([[0.75, 0, 0.25, 0], [0.25] * 4, [0.0] * 4])
-    torch.testing.assert_close(bonus_weights(shares, mask), expected)
-
-
-@given(rows=GRIDS)
-def test_bonus_weights_sum_to_one(rows):
-    shares, mask = grid(rows)
-    weights = bonus_weights(shares, mask)
-    assert bool((weights >= 0).all())
-    assert weights[~mask].eq(0).all()
-    torch.testing.assert_close(weights.sum(-1), mask.any(-1).float())
-
-
-@given(rows=GRIDS, bonus=st.floats(-1, 1, width=16))
-def test_the_mean_of_token_bonus_advantages_is_advantage_plus_bonus(rows, bonus):
-    """And token by token they are those of a loop."""
-    shares, mask = grid(rows)
-    advantages = torch.linspace(-1, 1, len(rows), dtype=torch.float64)
-    bonuses = torch.full_like(advantages, bonus)
-    found = token_bonus_advantages(advantages, bonuses, bonus_weights(shares.double(), mask), mask)
-    for i, row in enumerate(rows):
-        counted = [max(share / 4, 0) for share, inside in row if inside]
-        total = sum(counted)
-        for t, (share, inside) in enumerate(row):
-            weight = max(share / 4, 0) / total if total else 1 / max(len(counted), 1)
-            expected = float(advantages[i]) + bonus * len(counted) * weight if inside else 0.0
-            assert float(found[i, t]) == pytest.approx(expected, abs=1e-12)
-        if counted:
-            assert float(found[i][mask[i]].mean()) == pytest.approx(float(advantages[i]) + bonus, abs=1e-12)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_gar_token_functions_refuse():
-    one, mask = torch.ones(1), torch.ones(1, 2).bool()
-    with pytest.raises(ValueError, match="shares must be finite, got nan at response 0, token 1"):
-        bonus_weights(torch.tensor([[0.0, math.nan]]), mask)
-    with pytest.raises(ValueError, match="bonuses must be finite, got inf at response 0"):
-        token_bonus_advantages(one, one * math.inf, torch.ones(1, 2), mask)
-    with pytest.raises(ValueError, match=r"weights must have shape \(1, 2\), got \(1, 3\)"):
-        token_bonus_advantages(one, one, torch.ones(1, 3), mask)

@@ -2,7 +2,6 @@
 
 import math
 import runpy
-import statistics
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gar import GarScorer, ResponseGroup
 from gar.config import make_config
 from gar.core import k2_token_losses, maspo_token_losses, maspo_weights
 from gar.data.arithmetic import load_arithmetic
@@ -100,80 +98,6 @@ def test_estimator_of_the_run_goes_over_that_of_the_method(make_trainer: Trainer
     assert [record.advantage for record in grouped] == pytest.approx(
         [record.advantage for record in train(make_trainer, "gar-grpo")], abs=1e-5
     )
-
-
-@pytest.mark.parametrize("estimator", ["group", "reinforce-pp"])
-def test_a_separate_bonus_is_added_to_the_advantages_of_the_outcome(make_trainer: TrainerFactory, estimator: str):
-    """The advantages are those of the outcome alone on the same rollouts, and the bonus in plain Python on top."""
-    chosen = AdvantageSettings(estimator=estimator, bonus="separate", noise_floor=0.1)
-    records = train(make_trainer, "gar-grpo", advantage=chosen)
-    plain = train(make_trainer, "grpo", advantage=AdvantageSettings(estimator=estimator))
-    assert [r.response for r in records] == [r.response for r in plain]
-    assert [r.reward for r in records] == [r.reward for r in plain]
-    for group in by_group(records).values():
-        b = [r.alignment for r in group if r.alignment is not None]
-        for record in group:
-            z = 0.0
-            if record.alignment is not None:
-                z = (record.alignment - statistics.fmean(b)) / (statistics.pstdev(b) + 0.1)
-            assert record.bonus == pytest.approx(0.5 * z, abs=1e-5)
-    assert max(r.bonus for r in records) > 0.1
-    expected = [p.advantage + r.bonus for p, r in zip(plain, records, strict=True)]
-    assert [r.advantage for r in records] == pytest.approx(expected, abs=2e-5)  # float32, and TRL's own for grpo
-
-
-def test_a_separate_bonus_refuses_another_scale(make_trainer: TrainerFactory):
-    chosen = {"advantage": AdvantageSettings(bonus="separate")}
-    with pytest.raises(ConfigError, match=r"trl.reward_weights begins with 0.5, but a separate bonus has a scale of"):
-        make_trainer(args={"reward_weights": [0.5]}, **chosen)
-    with pytest.raises(ConfigError, match=r"trl.scale_rewards is 'batch'"):
-        make_trainer(args={"scale_rewards": "batch"}, **chosen)
-
-
-def test_gar_token_spreads_the_separate_bonus_by_the_shares(make_trainer: TrainerFactory):
-    """Two real steps. At the first one the shares are those that a scorer gives for the same model and texts."""
-    trainer, records = make_trainer(method="gar-token", args={"max_steps": 2})
-    outputs: list[dict] = []
-    plain = trainer._generate_and_score_completions
-    trainer._generate_and_score_completions = lambda inputs: outputs.append(plain(inputs)) or outputs[-1]
-    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    trainer.train()
-    assert any(not torch.equal(before[name], tensor) for name, tensor in trainer.model.state_dict().items())
-    problems, scorer = load_arithmetic("train"), GarScorer(*load_embedded(), verifier=trainer._verifier, score_all=True)
-    spread = 0
-    for i, record in enumerate(records):
-        output, place = outputs[i // 32], i % 32
-        mask = output["completion_mask"][place].bool()
-        advantages = output["advantages"][place]
-        assert advantages[~mask].eq(0).all()
-        found = advantages[mask].double()
-        assert float(found.mean()) == pytest.approx(record.advantage, abs=1e-5)
-        outcome = record.advantage - record.bonus
-        if not record.bonus:
-            assert found.tolist() == pytest.approx([outcome] * len(found), abs=1e-5)
-        elif i < 32:
-            problem = problems[record.group_index]
-            group = ResponseGroup(
-                prompt=problem.prompt, responses=[record.response], anchors=[a.text for a in problem.anchors],
-                answer=problem.answer,
-            )  # fmt: skip
-            shares = [max(share or 0.0, 0.0) for share in scorer.score([group], tokens=True)[0].token_shares or ()]
-            shares += [0.0] * (len(found) - len(shares))  # the end token
-            expected = [outcome + record.bonus * len(found) * share / sum(shares) for share in shares]
-            assert found.tolist() == pytest.approx(expected, abs=1e-4)
-            spread += 1
-    assert spread == 4
-    assert all(n >= 1 for n in trainer._metrics["train"]["gar/bonus_effective_tokens"])
-
-
-def test_gar_token_refuses_a_joint_bonus_and_other_engines(make_trainer: TrainerFactory):
-    with pytest.raises(ConfigError, match=r"advantage.bonus is 'joint', but gar-token spreads a separate bonus"):
-        make_trainer(method="gar-token", advantage=AdvantageSettings(bonus="joint"))
-    with pytest.raises(ConfigError, match="does not run under slime: the method spreads its bonus over single tokens"):
-        plan_shaping(SLIME, "gar-token")
-    wrong = replace(METHODS["gar-token"], alignment="text")
-    with pytest.raises(ConfigError, match="token_bonus spreads GAR's bonus by shares in the cosine with an anchor"):
-        make_trainer(method=wrong)
 
 
 # The loss: TRL's own pass, against log-probabilities of the model's own logits.

@@ -27,7 +27,7 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     },
     "advantage": {
         "estimator": ["group", "reinforce-pp", "reinforce-pp-baseline"], "baseline": ["none"], "ddof": [1],
-        "eps": [0.1], "std_floor": [0.2], "bonus": ["joint", "separate"], "noise_floor": [0.1],
+        "eps": [0.1], "std_floor": [0.2],
     },
     "loss": {"kl": ["k2"], "maspo": [{"alpha": 0.2}]},
     "judge": {
@@ -97,7 +97,7 @@ def test_no_setting_is_lost_in_silence(method, section, name, value):
         assert found in ("unread", "refused")  # it has no rollouts
     elif section == "reward":
         assert (found != "unread") == (name in record.reward)
-        assert (found == "refused") == (record.token_bonus and name in ("centre", "clip", "singleton"))
+        assert found != "refused"
     elif name in BOUNDS and (section != "signal" or record.reads is None):
         assert found == "read"
     elif section == "judge":
@@ -165,24 +165,6 @@ def test_whitening_refuses_what_belongs_to_groups(estimator, settings, text):
     for method, chosen in (("gar-grpo", {"estimator": estimator}), (estimator, {})):
         with pytest.raises(ConfigError, match=text.format(estimator)):
             check_settings(METHODS[method], reward=RewardSettings(), advantage=AdvantageSettings(**settings, **chosen))
-
-
-@pytest.mark.parametrize(
-    ("reward", "advantage", "text"),
-    [
-        ({}, {"noise_floor": 0.1}, "advantage.noise_floor is 0.1, but only advantage.bonus separate reads it"),
-        ({}, {"noise_floor": 0.1, "bonus": "joint"}, "advantage.noise_floor is 0.1, but only"),
-        ({}, {"bonus": "separate", "baseline": "none"}, "there are no normalised outcomes"),
-        ({"clip": False}, {"bonus": "separate"}, "reward.clip is False, but advantage.bonus separate standardises"),
-        ({"centre": False}, {"bonus": "separate"}, "reward.centre is False, but advantage.bonus separate"),
-        ({"singleton": "absolute"}, {"bonus": "separate"}, "reward.singleton is 'absolute', but advantage.bonus"),
-    ],
-)
-def test_a_separate_bonus_refuses_what_it_does_not_read(reward, advantage, text):
-    sections = {"reward": RewardSettings(**reward), "advantage": AdvantageSettings(**advantage)}
-    with pytest.raises(ConfigError, match=text):
-        check_settings(METHODS["gar-grpo"], **sections)
-    check_settings(METHODS["grpo"], reward=RewardSettings(), advantage=AdvantageSettings(bonus="separate"))
 
 
 @pytest.mark.parametrize("settings", [{"std_floor": 0.1}, {"eps": 1e-3}, {"ddof": 1}])

@@ -171,7 +171,7 @@ ON_EXPERTS = ["sft", "sft-grpo", "luffy", "chord"]
 SELF_DISTILLATION = ["sdft", "sdpo"]
 OUTCOME = ("grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo", "grad2reward")
 SHAPED_AS_GAR = (
-    "gar-grpo", "gar-reinforce-pp", "gar-token", "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity",
+    "gar-grpo", "gar-reinforce-pp", "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity",
     "length",
 )  # fmt: skip
 

@@ -1,7 +1,6 @@
 """GarScorer on the embedded model: its numbers against the core's, what it leaves behind, and bad input by name."""
 
 import copy
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -207,21 +206,6 @@ def test_settings_reach_rewards_and_advantages(embedded, verifier, groups):
     mean, deviation = 11 / 8, (sum((r - 11 / 8) ** 2 for r in [2] * 6 + [0, -1]) / 7) ** 0.5
     expected = [(s.reward - mean) / deviation for s in scores]
     assert [s.advantage for s in bessel.score(groups[:1])] == pytest.approx(expected, rel=1e-12)
-
-
-def test_a_separate_bonus_is_added_to_the_advantage(embedded, verifier, scorer, groups):
-    separate = GarScorer(*embedded, verifier=verifier, advantage=AdvantageSettings(bonus="separate", noise_floor=0.1))
-    found, plain = separate.score(groups[:1]), GarScorer(*embedded, verifier=verifier, method="grpo").score(groups[:1])
-    assert [s.reward for s in found] == [s.reward for s in plain]
-    b = [s.alignment for s in scorer.score(groups[:1])]
-    scored = [value for value in b if value is not None]
-    spread = statistics.pstdev(scored) + 0.1
-    expected = [0.0 if v is None else 0.5 * (v - statistics.fmean(scored)) / spread for v in b]
-    assert [s.bonus for s in found] == pytest.approx(expected, abs=1e-9)
-    assert [s.advantage for s in found] == pytest.approx(
-        [s.advantage + c for s, c in zip(plain, expected, strict=True)], abs=1e-9
-    )
-    assert max(expected) > 0.1
 
 
 def test_one_eligible_response_earns_no_bonus_and_costs_no_pass(embedded, verifier, scorer, groups):

@@ -86,8 +86,7 @@ def silent_groups(run: str | Path) -> SilentGroups:
     normalisation, notes = _normalisation(opened)
     key = columns["step"] * (int(columns["group_index"].max(initial=0)) + 1) + columns["group_index"]
     _, first, index, sizes = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-    separates = opened.config and METHODS[opened.config.method].separates(opened.config.advantage)
-    rewards = columns["reward"] + columns["bonus"] if separates else columns["reward"]
+    rewards = columns["reward"]
     num_correct = np.bincount(index, weights=columns["eligible"], minlength=len(sizes))
     silent_outcome = _ranges(rewards - columns["bonus"], index) < 1e-9  # the outcome up to rounding
     silent_shaped = _ranges(rewards, index) < 1e-12
@@ -135,11 +134,6 @@ def _normalisation(run: RunContents) -> tuple[Normalisation, list[str]]:
         notes.append(
             f"The run does not normalise within groups ({estimator}, baseline {settings.baseline}): advantages here "
             "are what normalisation within groups would have made of its rewards."
-        )
-    if METHODS[run.config.method].separates(settings):
-        notes.append(
-            "The run's bonus is separate: advantages here are what it would be with outcome and bonus normalised "
-            "together."
         )
     normalisation = Normalisation(
         ddof=GROUP_DDOF if settings.ddof is None else settings.ddof,

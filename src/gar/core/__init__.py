@@ -4,7 +4,6 @@ from gar.core.advantages import (
     group_advantages,
     group_token_advantages,
     reinforce_plus_plus_advantages,
-    separate_bonuses,
     token_whitened_advantages,
     whitened_advantages,
 )
@@ -20,12 +19,10 @@ from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
 from gar.core.token_rewards import (
     attributed_rewards,
     attribution_weights,
-    bonus_weights,
     effective_token_counts,
     last_token_rewards,
     returns_to_go,
     rubric_rewards,
-    token_bonus_advantages,
 )
 
 __all__ = [
@@ -37,7 +34,6 @@ __all__ = [
     "attributed_rewards",
     "attribution_weights",
     "best_alignment_scores",
-    "bonus_weights",
     "effective_token_counts",
     "gradient_activation_means",
     "gradient_activation_vectors",
@@ -62,9 +58,7 @@ __all__ = [
     "reinforce_plus_plus_advantages",
     "returns_to_go",
     "rubric_rewards",
-    "separate_bonuses",
     "shuffled_groups",
-    "token_bonus_advantages",
     "token_whitened_advantages",
     "unit_rows",
     "whitened_advantages",

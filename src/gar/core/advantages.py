@@ -1,6 +1,5 @@
 """Advantages: rewards made comparable, within a group (GRPO) or over the tokens of the whole batch (REINFORCE++)."""
 
-from math import inf
 from typing import Literal
 
 import torch
@@ -8,7 +7,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
-from gar.core.groups import group_deviations, group_extremes, group_sizes, group_standard_deviations
+from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
 
 
 def group_advantages(
@@ -61,65 +60,6 @@ def group_advantages(
         denominators = group_standard_deviations(values, group_index, ddof=ddof).clamp(min=std_floor) + eps
         advantages = advantages / denominators.where(advantages != 0, 1.0)  # 0 / 0 in a silent group with eps 0
     return as_given(advantages.where(group_sizes(group_index) > 1, 0.0), rewards)
-
-
-def separate_bonuses(
-    advantages: Shaped[Tensor, " responses"],
-    eligible: Bool[Tensor, " responses"],
-    alignment: Shaped[Tensor, " responses"],
-    group_index: Int[Tensor, " responses"],
-    *,
-    scored: Bool[Tensor, " responses"],
-    beta: float,
-    noise_floor: float,
-) -> Float[Tensor, " responses"]:
-    """Bonus on its own scale, to be added to the advantages of the outcome: `c_i = beta z_i` on Q(x), 0 elsewhere.
-
-    `z_i = (b_i - mean) / (sd + noise_floor)` with the mean and the population standard deviation of b over Q(x), cut to
-    [-2, 2]. In a group with eligible and other responses, |c_i| is at most half the gap between the lowest advantage of
-    the eligible and the highest of the others, so that right stays above wrong; 0 where there is no such gap. An
-    all-correct group with almost equal b gets almost nothing: no division by the spread of the bonus alone.
-
-    Args:
-        advantages: Advantages of the outcome without the bonus, by any estimator.
-        eligible: Verified and well formatted, P(x) of the paper.
-        alignment: b_i. Entries outside Q(x), the eligible and scored responses, are not read and may be NaN.
-        group_index: Which problem a response answers; any integers, any order.
-        scored: Has an anchor and a usable vector.
-        beta: Weight of the bonus. Bonuses lie in [-2 beta, 2 beta].
-        noise_floor: Differences of b far below it count as noise.
-
-    Returns:
-        One bonus per response in `advantages`' dtype, torch's default for integers and bool; computed in float64.
-        Exactly 0 where the b of a group are all equal, and for the only member of Q(x).
-
-    Raises:
-        ValueError: Shapes differ, a value that is read is not finite, or `beta` or `noise_floor` is negative.
-
-    References:
-        Ours; it takes the place of the joint normalisation of GAR, arXiv 2609.03342, eq. 10.
-
-    Example:
-        >>> eligible, group = torch.tensor([True, True, False]), torch.tensor([0, 0, 0])  # sd 0.2: z = 0.2 / 0.25
-        >>> outcome = group_advantages(eligible, group, scale="std", ddof=0, eps=0.0)  # 0.71, 0.71, -1.41
-        >>> b = torch.tensor([0.6, 0.2, float("nan")])
-        >>> separate_bonuses(outcome, eligible, b, group, scored=eligible, beta=0.5, noise_floor=0.05)
-        tensor([ 0.4000, -0.4000,  0.0000])
-    """
-    check_shapes(advantages.shape, eligible=eligible, alignment=alignment, group_index=group_index, scored=scored)
-    if not (0 <= beta < inf and 0 <= noise_floor < inf):
-        raise ValueError(f"beta and noise_floor must be finite and not negative, got {beta} and {noise_floor}")
-    members = eligible & scored
-    check_finite("advantages", advantages)
-    check_finite("alignment", alignment, members)
-    deviations = group_deviations(alignment, group_index, members)
-    spreads = group_standard_deviations(alignment, group_index, members, ddof=0) + noise_floor
-    bonuses = beta * (deviations / spreads.where(deviations != 0, 1.0)).clamp(-2, 2)
-    outcomes = advantages.double()
-    lowest = group_extremes(outcomes, group_index, eligible, "amin")
-    gaps = lowest - group_extremes(outcomes, group_index, ~eligible, "amax")  # inf where either set is empty
-    bounds = gaps.clamp(min=0) / 2
-    return as_given(torch.minimum(torch.maximum(bonuses, -bounds), bounds), advantages)
 
 
 def reinforce_plus_plus_advantages(

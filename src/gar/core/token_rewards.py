@@ -1,4 +1,4 @@
-"""Rewards of single tokens: Grad2Reward's attribution of a judge's verdict, gar-token's spread bonus, and returns."""
+"""Rewards of single tokens: Grad2Reward's attribution of a judge's verdict, and returns."""
 
 from math import isfinite
 
@@ -7,9 +7,6 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
-
-_TINY = torch.finfo(torch.float64).tiny
-"""Smallest divisor, so that a row of zeros stays a row of zeros."""
 
 
 def attribution_weights(
@@ -146,78 +143,6 @@ def rubric_rewards(
         )
     counted = worth.where(verdicts, 0.0) / most[:, None]
     return as_given(torch.einsum("rk,rkt->rt", counted, weights.double()), weights)
-
-
-def bonus_weights(
-    shares: Shaped[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"]
-) -> Float[Tensor, "responses tokens"]:
-    """gar-token's weights: `w_it = max(0, share_it) / sum_t max(0, share_it)` over the counted tokens of a response.
-
-    Args:
-        shares: Share of each token in its response's alignment (`alignment_shares`), 0 for tokens that are not scored;
-            entries outside `mask` may be anything, NaN included.
-        mask: True for the tokens that enter the loss.
-
-    Returns:
-        In `shares`' dtype, torch's default for integers and bool; computed in float64: 0 outside `mask`, rows that sum
-        to 1, a zero row without counted tokens. Equal weights where no counted token has a positive share.
-
-    Raises:
-        ValueError: Shapes differ or a counted share is not finite.
-
-    References:
-        Ours.
-
-    Example:
-        >>> bonus_weights(
-        ...     torch.tensor([[0.3, -0.1, 0.1, 0.0], [0.0, -0.1, 9.0, 9.0]]),
-        ...     torch.tensor([[True, True, True, True], [True, True, False, False]]),
-        ... )
-        tensor([[0.7500, 0.0000, 0.2500, 0.0000],
-                [0.5000, 0.5000, 0.0000, 0.0000]])
-    """
-    check_shapes(shares.shape, mask=mask)
-    check_finite("shares", shares, mask)
-    positive = shares.double().where(mask, 0.0).clamp(min=0.0)
-    totals = positive.sum(-1, keepdim=True)
-    weights = torch.where(totals > 0, positive, mask.double())
-    return as_given(weights / weights.sum(-1, keepdim=True).clamp(min=_TINY), shares)
-
-
-def token_bonus_advantages(
-    advantages: Shaped[Tensor, " responses"],
-    bonuses: Shaped[Tensor, " responses"],
-    weights: Shaped[Tensor, "responses tokens"],
-    mask: Bool[Tensor, "responses tokens"],
-) -> Float[Tensor, "responses tokens"]:
-    """gar-token's advantages: `A_it = A_i + c_i n_i w_it`, whose mean over a response's counted tokens is `A_i + c_i`.
-
-    Args:
-        advantages: A_i, without the bonus.
-        bonuses: c_i, from `separate_bonuses`.
-        weights: w_it, from `bonus_weights`.
-        mask: True for the n_i tokens that enter the loss.
-
-    Returns:
-        In `advantages`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`.
-
-    Raises:
-        ValueError: Shapes differ or a value is not finite.
-
-    References:
-        Ours.
-
-    Example:
-        >>> weights, mask = torch.tensor([[0.75, 0.0, 0.25, 0.0]]), torch.ones(1, 4).bool()
-        >>> token_bonus_advantages(torch.tensor([0.5]), torch.tensor([0.4]), weights, mask)  # 0.5 + 0.4 * 4 * 0.75
-        tensor([[1.7000, 0.5000, 0.9000, 0.5000]])
-    """
-    check_shapes(mask.shape, weights=weights)
-    check_shapes(mask.shape[:1], advantages=advantages, bonuses=bonuses)
-    for name, values in (("advantages", advantages), ("bonuses", bonuses), ("weights", weights)):
-        check_finite(name, values)
-    spread = (bonuses.double() * mask.sum(-1))[:, None] * weights.double()
-    return as_given((advantages.double()[:, None] + spread).where(mask, 0.0), advantages)
 
 
 def returns_to_go(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gar.settings import AdvantageSettings, LossSettings, RewardSettings
+from gar.settings import LossSettings, RewardSettings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
@@ -15,7 +15,7 @@ ExpertUse = Literal["member", "mixture"]
 SelfDistillation = Literal["sdft", "sdpo"]
 Need = (
     AlignmentSource
-    | Literal["compares_responses", "token_level", "token_bonus", "gate", "loss", "expert", "teacher"]
+    | Literal["compares_responses", "token_level", "gate", "loss", "expert", "teacher"]
     | Literal["initial_policy"]
 )
 """Capabilities that a method or its signal may require of an engine."""
@@ -73,7 +73,6 @@ class Method:
         scores_all: Every response is scored, not only eligible ones that may earn a bonus.
         compares_responses: `ScoredBatch.vectors` holds the vectors of all responses.
         token_level: Rewards and advantages are per token, from a judge's gradients (`gar.scoring.judge`).
-        token_bonus: The bonus is separate (`advantage.bonus`) and spread over tokens by their shares in the alignment.
         signal: Fields of `SignalSettings` that belong to the method; `gar.methods.settings` puts them in force.
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: How rewards become advantages, unless the run chooses another way.
@@ -97,7 +96,6 @@ class Method:
     scores_all: bool = False
     compares_responses: bool = False
     token_level: bool = False
-    token_bonus: bool = False
     signal: Mapping[str, Any] = field(default_factory=dict)
     reward: tuple[str, ...] = OUTCOME_SETTINGS
     estimator: Estimator = "group"
@@ -129,23 +127,12 @@ class Method:
         return self.compares_responses or self.alignment in _VECTOR_SOURCES
 
     @property
-    def has_bonus(self) -> bool:
-        """Whether its bonus is GAR's: from alignments that are compared within a group."""
-        return set(BONUS_SETTINGS) <= set(self.reward)
-
-    def separates(self, advantage: AdvantageSettings) -> bool:
-        """Whether the bonus is added to the advantages, rather than to the rewards, under these settings."""
-        default = "separate" if self.token_bonus else "joint"
-        return self.has_bonus and (advantage.bonus or default) == "separate"
-
-    @property
     def needs(self) -> list[Need]:
         """Capabilities that it requires of an engine. A gate comes with the rest of its loss, `trl` included."""
         needs: list[tuple[Need | None, bool]] = [
             (self.alignment, self.alignment is not None),
             ("compares_responses", self.compares_responses),
             ("token_level", self.token_level),
-            ("token_bonus", self.token_bonus),
             ("gate", self.gate is not None),
             ("loss", bool(self.trl) and self.gate is None),
             ("expert", self.trains_on_experts),

@@ -16,7 +16,6 @@ _WORDS: dict[Need, str] = {
     "length": "compares lengths with those of anchors",
     "compares_responses": "compares the vectors of responses with each other",
     "token_level": "rewards single tokens, by the gradients of a judge",
-    "token_bonus": "spreads its bonus over single tokens",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
     "expert": "trains on the expert solutions themselves",
@@ -33,7 +32,6 @@ class Engine:
         name: For messages.
         can: Which needs of methods it meets (`Method.needs`), and of signals (`check_signal`).
         estimators: The estimators of advantages that it has, each with the engine's own names for it.
-        separates: The estimators under which it adds a bonus to the advantages (`advantage.bonus` separate).
         ddof: Denominator of the group's variance where the run leaves it open.
         eps: Added to the group's standard deviation where the run leaves it open.
         ignores: Settings that it never reads, as "section.name".
@@ -42,7 +40,6 @@ class Engine:
     name: str
     can: frozenset[Need]
     estimators: Mapping[Estimator, tuple[str, ...]]
-    separates: frozenset[Estimator] = frozenset()
     ddof: int = GROUP_DDOF
     eps: float = GROUP_EPS
     ignores: tuple[str, ...] = ()
@@ -58,13 +55,12 @@ class Engine:
             return f"the method {' and '.join(lacking)}"
         return "" if estimator in self.estimators else f"there is no estimator '{estimator}' here"
 
-    def check(self, method: Method, estimator: Estimator, *, separates: bool = False) -> None:
+    def check(self, method: Method, estimator: Estimator) -> None:
         """Refuse a method that it cannot run.
 
         Args:
             method: The method that is trained.
             estimator: How rewards become advantages.
-            separates: The bonus is to be added to the advantages.
 
         Raises:
             ConfigError: Says what it lacks, and what it does run.
@@ -74,11 +70,6 @@ class Engine:
             raise ConfigError(
                 f"method '{method.name}' does not run under {self.name}: {fault}. Expected one of "
                 f"{', '.join(self.methods())}."
-            )
-        if separates and estimator not in self.separates:
-            raise ConfigError(
-                f"advantage.bonus is 'separate', but under {self.name} nothing adds a bonus to the advantages of "
-                f"'{estimator}'. Set it to joint."
             )
 
     def check_signal(self, signal: SignalSettings) -> None:

@@ -38,11 +38,6 @@ class Shaping:
         return replace(self, method=METHODS["grpo"])
 
     @property
-    def separates(self) -> bool:
-        """Whether the bonus is added to the advantages, rather than to the rewards."""
-        return self.method.separates(self.advantage)
-
-    @property
     def reads_initial(self) -> bool:
         """Whether vectors are those of the policy before training."""
         return self.method.reads_vectors and self.signal.policy == "initial"
@@ -136,7 +131,7 @@ def plan_shaping(
         reward=_section(sections, "reward", RewardSettings),
         advantage=_section(sections, "advantage", AdvantageSettings),
     )
-    engine.check(chosen, shaping.estimator, separates=shaping.separates)
+    engine.check(chosen, shaping.estimator)
     if chosen.reads_vectors:
         engine.check_signal(shaping.signal)
     check_settings(chosen, reward=shaping.reward, advantage=shaping.advantage, divides=divides)

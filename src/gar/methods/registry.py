@@ -8,7 +8,6 @@ from gar.methods.controls import ALIGNMENT_ONLY, ANCHOR_RANDOM, ANCHOR_SHUFFLED,
 from gar.methods.expert import CHORD, LUFFY, SFT, SFT_GRPO
 from gar.methods.g2rl import G2RL
 from gar.methods.gar import GAR_GRPO, GAR_REINFORCE_PP
-from gar.methods.gar_token import GAR_TOKEN
 from gar.methods.grad2reward import GRAD2REWARD
 from gar.methods.grpo import DAPO, DR_GRPO, GRPO
 from gar.methods.maspo import MASPO
@@ -20,7 +19,7 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         GRPO, DR_GRPO, DAPO, REINFORCE_PP, REINFORCE_PP_BASELINE, MASPO,
-        GAR_GRPO, GAR_REINFORCE_PP, GAR_TOKEN, G2RL, GRAD2REWARD,
+        GAR_GRPO, GAR_REINFORCE_PP, G2RL, GRAD2REWARD,
         ANCHOR_SHUFFLED, ANCHOR_RANDOM, HIDDEN_COSINE, TEXT_SIMILARITY, LENGTH, ALIGNMENT_ONLY,
         SFT, SFT_GRPO, LUFFY, CHORD, SDFT, SDPO,
     )
@@ -73,11 +72,6 @@ def check_declaration(method: Method) -> Method:
         raise ConfigError(
             f"method '{method.name}': alignment '{method.alignment}' takes no vectors of anchors, and "
             "compares_responses does not go with it. Expected alignment anchor, shuffled-anchor, or none."
-        )
-    if method.token_bonus and not (method.has_bonus and method.alignment in ("anchor", "shuffled-anchor")):
-        raise ConfigError(
-            f"method '{method.name}': token_bonus spreads GAR's bonus by shares in the cosine with an anchor. Expected "
-            "reward BONUS_SETTINGS and alignment anchor or shuffled-anchor."
         )
     return method
 

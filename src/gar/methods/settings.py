@@ -7,7 +7,6 @@ is a mistake: `resolve_signal` and `check_settings` refuse it, the same in every
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +79,7 @@ def check_settings(
     Raises:
         ConfigError: Names each such setting, its value, and what switches it off.
     """
-    faults = [_reward_faults(method, reward), _advantage_faults(method, advantage, divides)]
-    _refuse([*chain(*faults), *_bonus_faults(method, reward, advantage)])
+    _refuse([*_reward_faults(method, reward), *_advantage_faults(method, advantage, divides)])
 
 
 def unread_settings(method: Method, sections: Mapping[str, Any], *, ignored: Collection[str] = ()) -> list[str]:
@@ -147,8 +145,6 @@ def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "signal", ("activation_threshold", *(("temperature",) if method.signal["kind"] == "hidden" else ()))
     if not _reads_span(method):
         yield "signal", _SPANS
-    if not method.has_bonus:
-        yield "advantage", ("bonus", "noise_floor")
     yield "reward", tuple(name for name in RewardSettings.model_fields if name not in method.reward)
     if method.gate is None:
         yield "loss", ("maspo",)
@@ -197,28 +193,6 @@ def _advantage_faults(method: Method, advantage: AdvantageSettings, divides: boo
         yield from _without_spread(advantage, "with advantage.baseline none nothing is normalised")
     elif not (divides or method.token_level):
         yield from _without_spread(advantage, "rewards are not divided by a standard deviation here")
-
-
-def _bonus_faults(method: Method, reward: RewardSettings, advantage: AdvantageSettings) -> Iterator[str]:
-    if not method.has_bonus:
-        return
-    if not method.separates(advantage):
-        if method.token_bonus:
-            yield f"advantage.bonus is 'joint', but {method.name} spreads a separate bonus over tokens. Leave it out."
-        if advantage.noise_floor != _default(advantage, "noise_floor"):
-            yield f"advantage.noise_floor is {advantage.noise_floor}, but only advantage.bonus separate reads it."
-        return
-    if advantage.baseline == "none":
-        yield (
-            "advantage.bonus is 'separate', but with advantage.baseline none there are no normalised outcomes to add "
-            "it to. Set one of the two back."
-        )
-    for name in ("centre", "clip", "singleton"):
-        if getattr(reward, name) != _default(reward, name):
-            yield (
-                f"reward.{name} is {getattr(reward, name)!r}, but advantage.bonus separate standardises alignments in "
-                "the group and clips none at zero. Leave it out."
-            )
 
 
 def _without_spread(advantage: AdvantageSettings, why: str, *, reads_ddof: bool = False) -> Iterator[str]:

@@ -32,10 +32,10 @@ class RolloutRecord:
         eligible: The response earns the base reward: it is in P(x) of the paper.
         anchor: The problem has an expert solution.
         alignment: Cosine with the anchor's vector; None, not 0, if the response was not scored.
-        bonus: Added to the reward for alignment, beta included; with `advantage.bonus` separate, to the advantage.
+        bonus: Added to the reward for alignment, beta included.
         penalty: Added to the reward for bad format, at most 0.
-        reward: Base reward where eligible, plus penalty, plus the bonus unless it is separate.
-        advantage: The reward after group normalisation; a separate bonus is added after it.
+        reward: Base reward where eligible, plus penalty, plus the bonus.
+        advantage: The reward after group normalisation.
         num_tokens: Tokens of the response.
         truncated: The response was cut off at the length limit.
         num_scored_tokens: Tokens that entered the gradient-activation vector.

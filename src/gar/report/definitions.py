@@ -31,9 +31,8 @@ DEFINITIONS = {
     "outcome alone. Between the lines: groups that gain a training signal from the bonus.",
     "step time": "Median wall time of an optimiser step, generation and scoring included.",
     "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
-    "reward": "Base reward where right and in format, plus penalty, plus the bonus unless advantage.bonus is separate.",
-    "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group. "
-    "With advantage.bonus separate, it is added to the advantage.",
+    "reward": "Base reward where right and in format, plus penalty, plus the bonus.",
+    "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group.",
     "gar/bonus_mean": "Mean bonus of the scored responses, beta included.",
     "penalty": "What bad format adds to the reward; at most 0.",
     "advantage": "The reward after normalisation in its group: above 0 the response is made more likely.",

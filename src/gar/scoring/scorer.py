@@ -24,7 +24,6 @@ SCORER = Engine(
     name="GarScorer",
     can=frozenset({"anchor", "text", "length", "compares_responses", "initial_policy"}),
     estimators={"group": ()},
-    separates=frozenset({"group"}),
 )
 """A scorer sees only the groups of one call: no data set, no judge, no loss, and no batch to whiten over."""
 
@@ -184,8 +183,7 @@ class GarScorer:
     def _scores(
         self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse], table: ShapedTable, norms: Tensor
     ) -> list[ResponseScore]:
-        outcome = self._shaping.advantages(table.rewards, table.batch.group_index)
-        table, advantages = table.add_bonuses(outcome)
+        advantages = self._shaping.advantages(table.rewards, table.batch.group_index)
         shaped, facts, eligible = table.shaped, table.batch, table.eligible.tolist()
         scores = []
         for i, row in enumerate(rows):

@@ -70,10 +70,9 @@ class ResponseScore:
         signal: Whether it has an alignment, and if not, why.
         alignment: Cosine of its vector with its best anchor's; None unless `signal` is scored.
         signal_norm: Norm of its mean vector before scaling; None where none was computed, or it is not finite.
-        bonus: `beta * max(0, alignment - mean of the group)`; with `advantage.bonus` separate, its share of the
-            advantage.
+        bonus: `beta * max(0, alignment - mean of the group)`.
         penalty: For bad format.
-        reward: `base + bonus + penalty`, or only the penalty; excludes a separate bonus.
+        reward: `base + bonus + penalty`, or only the penalty.
         advantage: The reward after group normalisation.
         num_tokens: Tokens of the response, trailing special ones included.
         num_scored_tokens: Tokens that enter its vector.

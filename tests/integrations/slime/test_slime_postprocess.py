@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from gar.core import gradient_activation_means, group_advantages, separate_bonuses
+from gar.core import gradient_activation_means, group_advantages
 from gar.errors import CollapseError, ConfigError, ModelError
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
-from gar.methods import METHODS, eligible_responses
+from gar.methods import METHODS
 from gar.settings import RewardSettings
 from gar.shaping import RewardTable
 from tests.engines.rollouts import (
@@ -133,7 +133,6 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "not centred": ({**SHAPED, "reward": {"centre": False}}, {}),
     "grpo": ({**SHAPED, "method": "grpo"}, {}),
     "alignment": ({**SHAPED, "method": "alignment-only"}, {}),
-    "separate": ({"advantage": {"ddof": 1, "eps": 1e-6, "bonus": "separate"}}, {}),
 }
 
 
@@ -223,22 +222,6 @@ def test_postprocess_normalises_by_slime_s_flags(one, two):
     ):
         assert one[way]["rewards"] == expected.tolist()
         torch.testing.assert_close(of_two(two, way), expected, rtol=0, atol=1e-4)  # 1e-6 over a spread of 0.01
-
-
-def test_postprocess_adds_a_separate_bonus_to_the_normalised_outcome(one, two):
-    """slime's estimators of groups take the rewards that they are given for advantages."""
-    batch = scored_batch(make_data(), truth()[1])
-    shaped = METHODS["grpo"].shape(batch, RewardSettings())
-    outcome = group_advantages(shaped.rewards, batch.group_index, scale="std", ddof=1, eps=1e-6)
-    bonuses = separate_bonuses(
-        outcome, eligible_responses(batch, RewardSettings()), batch.alignment, batch.group_index, scored=batch.scored,
-        beta=0.5, noise_floor=0.05,
-    )  # fmt: skip
-    needed = needed_responses(make_arguments())
-    assert float(bonuses.abs().max()) > 0.05
-    torch.testing.assert_close(torch.tensor(one["separate"]["rewards"]).double(), outcome + bonuses, rtol=0, atol=1e-4)
-    torch.testing.assert_close(of_two(two, "separate"), outcome + bonuses, rtol=0, atol=1e-4)
-    assert one["separate"]["gar/bonus_abs_mean"][0] == pytest.approx(float(bonuses[needed].abs().mean()), abs=1e-4)
 
 
 def test_resumed_job_gives_the_rewards_of_one_that_went_on(tmp_path: Path):

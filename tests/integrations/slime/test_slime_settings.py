@@ -106,14 +106,6 @@ def test_check_supported_passes_each_estimator_with_its_flag():
             },
             "gar.advantage.ddof is 1, but slime whitens over the batch by itself",
         ),
-        (
-            {"gar": {"advantage": {"bonus": "separate"}}, "rewards_normalization": False},
-            "'separate', but with --disable-rewards-normalization there are no normalised outcomes",
-        ),
-        (
-            {"gar": {"advantage": {"bonus": "separate"}}, "normalize_advantages": True},
-            "'separate', but --normalize-advantages would normalise it together with the outcome",
-        ),
         ({"compute_advantages_and_returns": False}, "trains without advantages, so that no reward has an effect"),
         ({"custom_reward_post_process_path": "my.module"}, "is my.module, but GAR sets the rewards"),
         (

@@ -60,7 +60,6 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
         return  # slime keeps advantages, rewards and logs on the last stage
     shaped = batch.table.shape(batch.alignments(*means) if means else None)
     normalised = slime_rewards(args, shaping, shaped.rewards, batch.table.group_index)
-    shaped, normalised = shaped.add_bonuses(normalised)
     rollout_data["rewards"] = normalised[batch.places].tolist()
     compute_advantages_and_returns(args, rollout_data)
     for name, value in {**shaped.metrics(), "gar/seconds": time.perf_counter() - start}.items():

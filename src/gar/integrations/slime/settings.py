@@ -39,7 +39,6 @@ SLIME = Engine(
     estimators=ESTIMATORS,
     ddof=1,
     eps=1e-6,
-    separates=frozenset({"group"}),
     ignores=("signal.precision", "signal.memory_bytes"),
 )
 """slime sets its loss by its own flags and brings only vectors of responses and anchors. ddof and eps are slime's."""
@@ -120,7 +119,6 @@ def check_supported(args: Any, *, quiet: bool = True) -> None:
                 f"{_flag(name)} must be {hook}, got {getattr(args, name, None)}: GAR needs all of its hooks"
             )
     _check_estimator(args, shaping)
-    _check_bonus(args, shaping)
     if not args.compute_advantages_and_returns:
         raise ConfigError(
             "--disable-compute-advantages-and-returns trains without advantages, so that no reward has an effect"
@@ -167,22 +165,6 @@ def _check_log_prob_pass(args: Any) -> None:
         raise ConfigError(
             f"gar.capture is 'logprob', but with one update per rollout (--global-batch-size {args.global_batch_size} "
             f"for {responses} responses) slime makes no log-probability pass. " + advice
-        )
-
-
-def _check_bonus(args: Any, shaping: Shaping) -> None:
-    """With a separate bonus, slime must train on the rewards exactly as GAR leaves them."""
-    if not shaping.separates:
-        return
-    if not args.rewards_normalization:
-        raise ConfigError(
-            "gar.advantage.bonus is 'separate', but with --disable-rewards-normalization there are no normalised "
-            "outcomes to add it to. Leave the flag out, or set the bonus to joint."
-        )
-    if args.normalize_advantages:
-        raise ConfigError(
-            "gar.advantage.bonus is 'separate', but --normalize-advantages would normalise it together with the "
-            "outcome. Leave the flag out, or set the bonus to joint."
         )
 
 

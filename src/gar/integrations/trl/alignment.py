@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from gar.core import unit_rows
@@ -39,8 +38,7 @@ class AnchorComparison:
     def alignment(self, batch: RolloutBatch, parts: ModelParts) -> Tensor:
         """Best cosine of each needed response of this rank with its anchors, NaN elsewhere; float64 [responses].
 
-        Fills the batch's missing means and `directions`: the unit vector of each response's best
-        anchor.
+        Fills the batch's missing means.
 
         Args:
             batch: The responses of this rank.
@@ -52,11 +50,7 @@ class AnchorComparison:
         if self.source == "random-anchor":
             groups = sorted(set(batch.group_index))
             vectors = random_anchor_vectors(groups, batch.means.shape[1], seed=self.seed).to(vectors)
-        aligned = align(batch.means, batch.group_index, vectors, groups)
-        batch.directions = torch.zeros_like(batch.means)
-        scored = aligned.best.scored
-        batch.directions[scored] = vectors[aligned.best.anchor_index[scored]].to(batch.means)
-        return aligned.alignment
+        return align(batch.means, batch.group_index, vectors, groups).alignment
 
     def likenesses(self, batch: RolloutBatch) -> Tensor:
         """Likeness of each needed response to its anchors where a method needs no model for it, NaN elsewhere."""

@@ -20,7 +20,6 @@ TRL = Engine(
     estimators=dict.fromkeys(get_args(Estimator), ()),
     ddof=1,
     eps=1e-4,
-    separates=frozenset(get_args(Estimator)),
 )
 """TRL runs every method. ddof and eps are those of its own advantages."""
 
@@ -49,11 +48,6 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
             "all-correct groups are the ones that GAR gives a signal"
         )
     _check_scale(args, shaping)
-    if shaping.separates and (args.reward_weights or [1.0])[0] != 1.0:
-        raise ConfigError(
-            f"trl.reward_weights begins with {args.reward_weights[0]}, but a separate bonus has a scale of its own, "
-            "reward.beta. Let the weights begin with 1, or set advantage.bonus to joint."
-        )
     if loss.kl == "k2":
         _check_k2(args)
     if shaping.method.gate is not None:
@@ -157,7 +151,6 @@ def overrides_advantages(shaping: Shaping) -> bool:
     advantage = shaping.advantage
     return (
         shaping.estimator != "group"
-        or shaping.separates
         or advantage.baseline == "none"
         or advantage.ddof is not None
         or advantage.eps is not None

@@ -10,7 +10,7 @@ from torch import Tensor
 from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
 from gar.scoring import means_from_hidden, signal_means
-from gar.scoring.forward import num_forwards, token_shares
+from gar.scoring.forward import num_forwards
 from gar.settings import SignalSettings
 from gar.shaping import ResponseFacts, RewardTable, ShapedTable, read_facts
 from gar.spans import SequenceReader, TokenSequence
@@ -32,7 +32,6 @@ class RolloutBatch:
         table: The responses of all ranks, once they are verified.
         captured: Hidden states were taken from a passing forward, on all ranks.
         means: One mean vector per response, 0 where `has_means` is False.
-        directions: The unit vector of each response's best anchor, 0 where it has none.
         shaped: The responses of all ranks with their rewards.
         advantages: One per response.
     """
@@ -49,7 +48,6 @@ class RolloutBatch:
     captured: bool = False
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     shaped: ShapedTable | None = None
     advantages: list[float] = field(default_factory=list)
 
@@ -180,23 +178,6 @@ class RolloutBatch:
         self.means[missing] = means[: len(missing)]
         self.has_means[missing] = True
         return means[len(missing) :]
-
-    def shares(
-        self, parts: ModelParts, wanted: Sequence[int], settings: SignalSettings, most: Callable[[int], int]
-    ) -> list[list[float]]:
-        """Share of each token of the wanted responses in their alignment; 0 for a token that is not scored.
-
-        Forward passes over the wanted responses. Arguments as in `compute_missing`.
-        """
-        sequences = [self.sequences[i] for i in wanted]
-        num_idle = _num_idle_forwards(sequences, settings, most)
-        values = token_shares(parts, sequences, self.directions[list(wanted)], settings)
-        _run_idle_forwards(parts, num_idle)
-        by_position = [dict(zip(s.positions, row, strict=True)) for s, row in zip(sequences, values, strict=True)]
-        return [
-            [shares.get(position, 0.0) for position in range(len(sequence.ids))]
-            for sequence, shares in zip(sequences, by_position, strict=True)
-        ]
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""

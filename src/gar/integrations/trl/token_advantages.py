@@ -1,41 +1,14 @@
-"""Advantages of single tokens, [responses, tokens]: a judge's rewards, and bonuses that are spread over tokens."""
+"""Advantages of single tokens, [responses, tokens], from a judge's rewards."""
 
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from gar.core import (
-    bonus_weights,
-    effective_token_counts,
-    group_token_advantages,
-    last_token_rewards,
-    returns_to_go,
-    token_bonus_advantages,
-)
+from gar.core import group_token_advantages, last_token_rewards, returns_to_go
 from gar.integrations.trl.rollouts import RolloutBatch
 from gar.scoring.judge import Judge
 from gar.shaping import Shaping
-
-
-def spread_bonuses(outcome: Tensor, bonuses: Tensor, shares: list[list[float]], mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Advantages in which each bonus goes where its alignment comes from; and on how many tokens each rests.
-
-    Args:
-        outcome: Advantages of the outcome alone, [responses].
-        bonuses: [responses].
-        shares: Shares of the tokens of each response whose bonus is not 0, in order.
-        mask: True for the tokens in the loss, [responses, tokens].
-
-    Returns:
-        Advantages, [responses, tokens]; effective numbers of tokens, [responses], NaN without a bonus.
-    """
-    rows = torch.zeros(mask.shape, dtype=torch.float64)
-    for i, row in zip(bonuses.nonzero()[:, 0].tolist(), shares, strict=True):
-        rows[i, : len(row)] = torch.tensor(row, dtype=torch.float64)
-    weights = bonus_weights(rows, mask)
-    effective = effective_token_counts(weights).where(bonuses != 0, torch.nan)
-    return token_bonus_advantages(outcome, bonuses, weights, mask), effective
 
 
 def judged_advantages(

@@ -31,7 +31,7 @@ from gar.integrations.trl.refusals import TRL, check_supported, overrides_advant
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
 from gar.integrations.trl.states import StateSource
-from gar.integrations.trl.token_advantages import judged_advantages, spread_bonuses
+from gar.integrations.trl.token_advantages import judged_advantages
 from gar.methods import Method, find_method
 from gar.models.capture import capture_hidden
 from gar.records import RolloutRecord
@@ -322,20 +322,7 @@ class GARTrainer(ResumableTrainer):
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
         groups = batch.rewarded.batch.group_index
-        outcome = self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)
-        batch.shaped, advantages = batch.rewarded.add_bonuses(outcome)
-        if self._method.token_bonus and self._is_training():
-            return self._spread(batch, outcome[batch.here], in_loss.bool().cpu())
-        return advantages[batch.here]
-
-    def _spread(self, batch: RolloutBatch, outcome: Tensor, mask: Tensor) -> Tensor:
-        """Advantages of single tokens of this rank: each bonus goes where its alignment comes from."""
-        bonuses = batch.rewarded.shaped.bonuses[batch.here]
-        with self._timer.part("gar"), self._states.own_passes() as parts:
-            shares = batch.shares(parts, bonuses.nonzero()[:, 0].tolist(), self._shaping.signal, self._most)
-        advantages, effective = spread_bonuses(outcome, bonuses, shares, mask)
-        self.log_mean("bonus_effective_tokens", effective)
-        return advantages
+        return self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)[batch.here]
 
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""

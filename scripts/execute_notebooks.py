@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-DEFAULT = ("quick_start.ipynb", "analysis.ipynb")
+DEFAULT = ("quick_start.ipynb",)
 
 
 def execute(notebook: dict[str, Any], name: str) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar.analysis.intervals import clustered_mean
-from gar.analysis.outputs import Output, present
 from gar.analysis.style import MUTED, add_caption, bare_rows, method_colour, paper_figure
 from gar.comparison import RunResult
 from paper.analyses.finished_runs import FinishedRun, read_finished_runs
+from paper.analyses.outputs import Output, present
 from paper.comparisons.results import NAMES, read_results
 
 Floats = NDArray[np.float64]

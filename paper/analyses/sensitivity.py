@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar.analysis.intervals import clustered_mean
-from gar.analysis.outputs import Output, present
 from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, add_caption, paper_figure
 from gar.comparison import RunResult
 from gar.config import RunConfig
@@ -24,6 +23,7 @@ from gar.errors import RecordError
 from gar.records.dotted import leaves
 from paper.analyses.ablation import seed_scores
 from paper.analyses.finished_runs import FinishedRun, read_finished_runs
+from paper.analyses.outputs import Output, present
 from paper.comparisons.results import NAMES, read_results
 
 _MAX_COLUMNS = 3

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gar.analysis.intervals import clustered_mean
-from gar.analysis.outputs import Output, present
-from gar.analysis.policies import Policy, load_policy_of, read_sequences, sampled_groups
 from gar.analysis.style import COLOURS, INK, MUTED, add_caption, paper_figure
 from gar.errors import DataError
 from paper.analyses.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
+from paper.analyses.outputs import Output, present
+from paper.analyses.policies import Policy, load_policy_of, read_sequences, sampled_groups
 from paper.analyses.propositions import Proposition, ScoredGroups, cost_proposition, reward_propositions, tally
 from paper.analyses.tangent_kernel import KernelParts, kernel_decomposition
 

@@ -1,11 +1,10 @@
-"""Run folders made by hand, and the embedded model, loaded once."""
+"""Run folders made by hand."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from gar.analysis.policies import Policy, load_policy_of
 from gar.config import parse_yaml
 from gar.records import RolloutRecord, RunFolder
 
@@ -28,8 +27,3 @@ def write_run(tmp_path: Path) -> WriteRun:
         return folder
 
     return write
-
-
-@pytest.fixture(scope="session")
-def embedded() -> Policy:
-    return load_policy_of("embedded")

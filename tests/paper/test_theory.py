@@ -6,20 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from gar.analysis.policies import Policy, load_policy_of, read_sequences
 from gar.scoring import ResponseGroup
 from paper.analyses import gradient_space as plane
 from paper.analyses.gradient_space import anchored_plane, gradient_space, gradient_space_output
 from paper.analyses.head_gradients import separating_threshold, token_gradients
+from paper.analyses.policies import read_sequences
 from paper.analyses.propositions import ScoredGroups, reward_propositions
 from paper.analyses.theory import TheoryCheck, check_theory, main, mirrored_pair, two_word_counterexample
 
 pytestmark = pytest.mark.paper
-
-
-@pytest.fixture(scope="module")
-def embedded() -> Policy:
-    return load_policy_of("embedded")
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from gar.analysis.outputs import present
-from gar.analysis.policies import load_policy_of
-from gar.data.arithmetic import load_task
 from gar.models.load import quiet_libraries
 from gar.settings import EMBEDDED_TASKS
+from paper.analyses.outputs import present
+from paper.analyses.policies import load_policy_of
 from paper.analyses.similarities.study import Scope, signal_study, signals_output
+from paper.tasks.chains import load_task
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -4,8 +4,9 @@ import random
 import re
 from collections.abc import Sequence
 
-from gar.data.arithmetic import WORD_OF, Wording, running_values, task_of, write_solution
+from gar.data.arithmetic import WORD_OF, Wording, running_values, write_solution
 from gar.types import Problem
+from paper.tasks.chains import task_of
 
 FLAWS = ("wrong value", "dropped step", "swapped steps", "other problem's work", "answer only")
 

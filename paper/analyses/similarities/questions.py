@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gar.data.arithmetic import WORDINGS, SolutionMethod, parse_solution, running_values, task_of, write_solution
+from gar.data.arithmetic import WORDINGS, SolutionMethod, parse_solution, running_values, write_solution
 from gar.types import Problem, Prompt
 from paper.analyses.similarities.flaws import chain_flaws, text_flaws
 from paper.analyses.similarities.solutions import LabelledSolution
+from paper.tasks.chains import task_of
 
 QUESTIONS = {
     "equal-wording": "same method in other words, or another method in these other words",

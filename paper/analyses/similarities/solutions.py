@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gar.analysis.policies import Policy
 from gar.errors import DataError
 from gar.records import read_jsonl
 from gar.rollouts.generate import encode_prompt
 from gar.spans import SequenceReader, TokenSequence
 from gar.types import Prompt
+from paper.analyses.policies import Policy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gar.analysis.policies import Policy, read_sequences, sampled_groups
 from gar.errors import DataError
 from gar.records import read_jsonl
 from gar.settings import EMBEDDED_TASKS
 from gar.types import Problem, Prompt
+from paper.analyses.policies import Policy, read_sequences, sampled_groups
 from paper.analyses.similarities.flaws import split_answer, without_annotations
 from paper.analyses.similarities.questions import (
     Questions,

@@ -9,11 +9,11 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from gar.analysis.outputs import Output
-from gar.analysis.policies import Policy
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
 from gar.errors import ConfigError, DataError
 from gar.settings import EMBEDDED_TASKS
+from paper.analyses.outputs import Output
+from paper.analyses.policies import Policy
 from paper.analyses.similarities.bench import Bench, Share, run_bench
 from paper.analyses.similarities.forms import CONTROLS, all_similarities
 from paper.analyses.similarities.questions import QUESTIONS

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gar.analysis.policies import Policy
 from gar.core import gradient_activation_means
 from gar.models.families import ModelParts
 from gar.settings import SignalSettings
 from gar.spans import TokenSequence, token_pieces
+from paper.analyses.policies import Policy
 from paper.analyses.similarities.solutions import LabelledSolution, solution_sequences
 
 _LOGIT_ROWS = 64

@@ -37,17 +37,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def positive(text: str) -> int:
     """Parse a whole number above 0."""
-    return _at_least(1, text)
-
-
-def not_negative(text: str) -> int:
-    """Parse a whole number of at least 0."""
-    return _at_least(0, text)
-
-
-def _at_least(least: int, text: str) -> int:
-    if int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be at least {least}, got {int(text)}")
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {int(text)}")
     return int(text)
 
 

@@ -120,12 +120,6 @@ ARITHMETIC = EmbeddedTask(
     seed=17,
 )
 METHODS = ARITHMETIC.methods
-TASKS: Mapping[str, EmbeddedTask] = {ARITHMETIC.name: ARITHMETIC}
-
-
-def task_of(problem: Problem) -> EmbeddedTask:
-    """The task that the problem's source names; `arithmetic` where it names none."""
-    return TASKS.get(problem.source, ARITHMETIC)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,11 +140,6 @@ class ParsedSolution:
 def load_arithmetic(split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
     """Load the problems of one split of the embedded task. As `task_problems`."""
     return task_problems(ARITHMETIC, split, expert)
-
-
-def load_task(name: str, split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
-    """Load the problems of one split of an embedded task by its name. As `task_problems`."""
-    return task_problems(TASKS[name], split, expert)
 
 
 def task_problems(task: EmbeddedTask, split: Split, expert: SolutionMethod | None = None) -> list[Problem]:

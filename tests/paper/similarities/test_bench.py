@@ -10,6 +10,8 @@ from paper.analyses.similarities.bench import rank_share, run_bench
 from paper.analyses.similarities.questions import NEAREST, Triple
 from paper.analyses.similarities.tokens import SolutionTokens
 
+pytestmark = pytest.mark.paper
+
 
 def tokens(count: int, text: str = "") -> SolutionTokens:
     rows, sizes = torch.ones(count, 2), torch.ones(2)

@@ -8,6 +8,8 @@ from gar.data.arithmetic import parse_solution, running_values, write_solution
 from gar.types import Problem
 from paper.analyses.similarities.flaws import FLAWS, chain_flaws, split_answer, text_flaws
 
+pytestmark = pytest.mark.paper
+
 PROBLEM = Problem(id="one", prompt="3+4*7-2=", answer="7")  # 7, 9, 7
 OTHER = Problem(id="two", prompt="1+1+1+1=", answer="4")  # 2, 3, 4
 

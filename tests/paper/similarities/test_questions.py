@@ -2,7 +2,7 @@
 
 import pytest
 
-from gar.data.arithmetic import TASKS, load_arithmetic, load_task, parse_solution
+from gar.data.arithmetic import load_arithmetic, parse_solution
 from gar.types import Problem
 from paper.analyses.similarities.questions import (
     NEAREST,
@@ -15,6 +15,9 @@ from paper.analyses.similarities.questions import (
     chain_soundness,
 )
 from paper.analyses.similarities.solutions import LabelledSolution
+from paper.tasks.chains import TASKS, load_task
+
+pytestmark = pytest.mark.paper
 
 PROBLEM = Problem(id="one", prompt="3+4*7-2=", answer="7")
 

@@ -8,6 +8,8 @@ import torch
 from paper.analyses.similarities.forms import CONTROLS, SIMILARITIES, all_similarities
 from paper.analyses.similarities.tokens import SolutionTokens
 
+pytestmark = pytest.mark.paper
+
 
 def solution(seed: int, count: int, text: str = "abc", initial: SolutionTokens | None = None) -> SolutionTokens:
     generator = torch.Generator().manual_seed(seed)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from gar.analysis.policies import Policy
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import DataError
 from gar.types import Problem
+from paper.analyses.policies import Policy
 from paper.analyses.similarities.questions import Questions
 from paper.analyses.similarities.solutions import read_solutions
 from paper.analyses.similarities.sources import (
@@ -21,6 +21,8 @@ from paper.analyses.similarities.sources import (
 )
 from paper.analyses.similarities.tokens import read_solutions_as
 from tests.files import write_jsonl
+
+pytestmark = pytest.mark.paper
 
 PROBLEM = Problem(id="p", prompt="How many?", answer="7")
 

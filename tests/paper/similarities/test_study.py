@@ -13,6 +13,8 @@ from paper.analyses.similarities.forms import CONTROLS, SIMILARITIES
 from paper.analyses.similarities.study import Scope, SignalStudy, signal_study, signals_output
 from tests.files import write_jsonl
 
+pytestmark = pytest.mark.paper
+
 SMALL = Scope(num_problems=6, sampled_problems=4)
 
 

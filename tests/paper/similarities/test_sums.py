@@ -1,8 +1,11 @@
 """paper/analyses/similarities/sums.py ranks weighted sums of similarities by their smallest share."""
 
 import pandas as pd
+import pytest
 
 from paper.analyses.similarities import sums
+
+pytestmark = pytest.mark.paper
 
 
 def test_the_sum_that_sees_every_kind_is_the_best(tmp_path, monkeypatch, capsys):

@@ -1,8 +1,11 @@
 """What an analysis prints."""
 
 import pyarrow as pa
+import pytest
 
-from gar.analysis.outputs import Output, present
+from paper.analyses.outputs import Output, present
+
+pytestmark = pytest.mark.paper
 
 
 def test_a_wide_table_breaks_no_number_and_no_name(tmp_path, monkeypatch, capsys):

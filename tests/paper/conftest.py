@@ -2,7 +2,7 @@
 
 import pytest
 
-from gar.analysis.policies import Policy, load_policy_of
+from paper.analyses.policies import Policy, load_policy_of
 
 
 @pytest.fixture(scope="session")

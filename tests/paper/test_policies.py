@@ -7,18 +7,21 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gar.analysis.policies import load_policy_of, sampled_groups
 from gar.data.prompts import format_instruction
 from gar.errors import ConfigError
 from gar.models.embedded import embedded_path
+from gar.records import RunFolder
 from gar.records.checkpoints import seal_checkpoint
 from gar.rollouts.generate import Response
 from gar.types import Problem
-from tests.rows import rollout
+from paper.analyses.policies import load_policy_of, sampled_groups
+
+pytestmark = pytest.mark.paper
 
 
-def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(write_run):
-    run = write_run([rollout(1, 0, 0)], status="running")
+def test_policy_of_a_run_without_a_final_model_is_its_newest_whole_checkpoint(tmp_path):
+    run = RunFolder.create(tmp_path, "run")
+    run.write_run(seed=0, command=["gar", "train"], config={}, config_text="{}", data_hash=None)
     for step in (2, 10, 12):
         shutil.copytree(embedded_path(), run.checkpoints / f"checkpoint-{step}")
         if step < 12:
@@ -59,6 +62,6 @@ def test_sampled_groups_answer_what_the_runs_chat_template_gives(embedded):
 def test_sampled_groups_are_graded_as_in_training(embedded, monkeypatch):
     """An expression copied from the prompt is no answer."""
     response = Response(ids=(1,), text="<think> easy </think> <answer> 6/4 </answer>", truncated=False)
-    monkeypatch.setattr("gar.analysis.policies.generate_responses", lambda *args, **options: [[response]])
+    monkeypatch.setattr("paper.analyses.policies.generate_responses", lambda *args, **options: [[response]])
     problem = Problem(id="one", prompt="Reduce 6/4.", answer="3/2")
     assert sampled_groups(embedded, [problem], num_samples=1)[0].eligible == [False]

@@ -23,8 +23,6 @@ from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_piece
 from gar.types import Problem, Prompt, Tags
 from gar.verify import Verifier
 
-_COLUMNS = ("step", "group_index", "response_index", "problem_id", "prompt", "response", "gold", "eligible")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
@@ -81,7 +79,7 @@ class Policy:
         if not anchored:
             raise DataError(
                 f"{self.config.data.source}: none of its {len(self.problems)} problems has an expert solution to align "
-                "with. silent-groups and cost need none."
+                "with."
             )
         return anchored
 

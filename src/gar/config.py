@@ -21,7 +21,6 @@ from gar.settings import (
     DataSettings,
     EvaluateSettings,
     JudgeSettings,
-    LossSettings,
     MethodName,
     ModelSettings,
     PreflightSettings,
@@ -56,7 +55,6 @@ class RunConfig(Settings):
     signal: SignalSettings = SignalSettings()
     reward: RewardSettings = RewardSettings()
     advantage: AdvantageSettings = AdvantageSettings()
-    loss: LossSettings = LossSettings()
     judge: JudgeSettings = JudgeSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     preflight: PreflightSettings = PreflightSettings()

@@ -197,8 +197,6 @@ class RewardSettings(Settings):
     """Bonus of the only scored correct response of a group: none (paper), or beta times its cosine (released code)."""
     format_gate: Literal["algorithm", "equation"] = "algorithm"
     """A correct answer in bad format gets only the penalty (algorithm 1), or base and penalty (equation 6)."""
-    novelty: Literal["prose", "printed", "centred"] = "prose"
-    """g2rl: variant of its reward; docs/methods.md describes the three."""
     novelty_weight: Annotated[float, Field(ge=0)] = 1.0
     """g2rl: lambda."""
 
@@ -224,33 +222,6 @@ class AdvantageSettings(Settings):
     std_floor: Annotated[float, Field(ge=0)] = 0.0
     """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
     group with trl.scale_rewards group."""
-
-
-class MaspoSettings(Settings):
-    """The gate of maspo; the defaults are those of its released code."""
-
-    sigma_base: Annotated[float, Field(gt=0)] = 1.0
-    """Width of the gate for a token of probability 1."""
-    alpha: Annotated[float, Field(ge=0)] = 0.3
-    """How fast the gate widens as tokens get rarer."""
-    sigma_high: Annotated[float, Field(gt=0)] = 10.0
-    """Largest width, before the factor of the advantage."""
-    a_low: Annotated[float, Field(gt=0)] = 0.1
-    """Smallest factor by which the advantage scales the width."""
-    a_high: Annotated[float, Field(gt=0)] = 10.0
-    """Largest factor by which the advantage scales the width."""
-    beta_pos: Annotated[float, Field(ge=0)] = 0.03
-    """How much a positive advantage widens the gate."""
-    beta_neg: Annotated[float, Field(ge=0)] = 0.03
-    """How much a negative advantage narrows it."""
-
-
-class LossSettings(Settings):
-    """Parts of the loss that TRL does not have."""
-
-    kl: Literal["k3", "k2"] = "k3"
-    """Estimator of the KL term, whose weight is --trl.beta: TRL's k3, or k2 as in REINFORCE++ with baseline."""
-    maspo: MaspoSettings = MaspoSettings()
 
 
 class JudgeSettings(Settings):

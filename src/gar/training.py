@@ -302,7 +302,6 @@ class _Run:
             signal=config.signal,
             reward=config.reward,
             advantage=config.advantage,
-            loss=config.loss,
             judge=config.judge,
             on_rollouts=on_rollouts,
             callbacks=[callback],

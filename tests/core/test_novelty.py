@@ -16,7 +16,6 @@ from gar.core import (
     novelty_rewards,
     novelty_scores,
 )
-from gar.core.novelty import NoveltyVariant
 
 
 def relative_novelties(novelty: Tensor, groups: Tensor, scored: Tensor | None = None) -> Tensor:
@@ -69,37 +68,16 @@ def test_relative_novelties_by_hand():
     assert relative_novelties(novelty, groups, scored=scored).tolist() == [0.0, 1.0, 0.5, 1.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("variant", "expected"),
+def test_novelty_rewards_by_hand():
     # nubar 0, 1, 1/4, 1, unscored. lambda 0.8. Last but one: the wrong and most novel one, badly formatted.
-    [
-        ("prose", (1.0, 1.8, -1.2, -1.8 - 0.6, 1.0)),
-        ("printed", (1.0, 1.8, -0.8, -0.2 - 0.6, 1.0)),
-        ("centred", (0.2, 1.8, -0.6, -1.8 - 0.6, 1.0)),
-    ],
-)
-def test_novelty_rewards_by_hand(variant, expected):
     novelty, penalty = f64(0.1, 0.5, 0.2, 0.5, math.nan), f64(0, 0, 0, -0.6, 0)
-    found = novelty_rewards(
-        flags("11001"), novelty, penalty, one_group(5), scored=flags("11110"), novelty_weight=0.8, variant=variant
-    )
-    torch.testing.assert_close(found, f64(*expected), rtol=1e-14, atol=0)
+    found = novelty_rewards(flags("11001"), novelty, penalty, one_group(5), scored=flags("11110"), novelty_weight=0.8)
+    torch.testing.assert_close(found, f64(1.0, 1.8, -1.2, -1.8 - 0.6, 1.0), rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("variant", ["prose", "printed", "centred"])
-def test_novelty_rewards_are_clipped_before_the_penalty(variant):
-    """lambda 5: factor 6 for the right one; for the wrong one 6 (prose, centred) or -4, both past the bound."""
-    found = novelty_rewards(
-        flags("100"), f64(1.0, 1.0, 0.0), f64(-0.6, -0.6, 0.0), one_group(3), novelty_weight=5.0, variant=variant
-    )
-    wrong = 3.0 if variant == "printed" else -3.0
-    assert found[:2].tolist() == [3.0 - 0.6, wrong - 0.6]
-
-
-def test_novelty_rewards_default_to_prose_and_1():
-    arguments = (flags("110"), f64(0.1, 0.2, 0.3), f64(0.0, 0.0, 0.0), one_group(3))
-    chosen = novelty_rewards(*arguments, novelty_weight=1.0, variant="prose")
-    assert torch.equal(novelty_rewards(*arguments), chosen)
+def test_novelty_rewards_are_clipped_before_the_penalty():
+    found = novelty_rewards(flags("100"), f64(1.0, 1.0, 0.0), f64(-0.6, -0.6, 0.0), one_group(3), novelty_weight=5.0)
+    assert found[:2].tolist() == [3.0 - 0.6, -3.0 - 0.6]
 
 
 def test_novelty_of_gars_raw_gradient_is_that_of_g2rls_feature_through_autograd(make_case):
@@ -146,16 +124,16 @@ def shaped(vectors: Tensor, eligible: Tensor, penalty: Tensor, groups: Tensor, *
     )
 
 
-@given(rows=ROWS, weight=st.sampled_from([0.0, 1.0, 2.5]), variant=st.sampled_from(["prose", "printed", "centred"]))
-def test_novelty_rewards_agree_with_a_loop(rows, weight: float, variant: NoveltyVariant):
-    found = shaped(*columns(rows), novelty_weight=weight, variant=variant)
+@given(rows=ROWS, weight=st.sampled_from([0.0, 1.0, 2.5]))
+def test_novelty_rewards_agree_with_a_loop(rows, weight: float):
+    found = shaped(*columns(rows), novelty_weight=weight)
     for i, (_, present, right, bad, group) in enumerate(rows):
         r, factor = (1.0 if right else -1.0), 1.0
         peers = [k for k, row in enumerate(rows) if row[1] and row[4] == group]
         nus = {k: loop_novelty(rows, k, peers) for k in peers}
         if present and max(nus.values()) - min(nus.values()) > 2e-6:  # well past the tolerance
             nubar = (nus[i] - min(nus.values())) / (max(nus.values()) - min(nus.values()))
-            factor += weight * {"prose": nubar, "printed": r * nubar, "centred": 2 * nubar - 1}[variant]
+            factor += weight * nubar
         elif present and max(nus.values()) - min(nus.values()) > 0.5e-6:
             continue  # on the edge of the tolerance
         expected = min(max(r * factor, -3.0), 3.0) + (-0.6 if bad else 0.0)
@@ -199,23 +177,22 @@ def test_relative_novelties_do_not_know_the_place_and_fill_0_to_1(rows, order):
             assert found[mine].eq(0).all()
 
 
-@given(rows=ROWS, variant=st.sampled_from(["prose", "printed", "centred"]))
-def test_novelty_rewards_with_weight_0_are_the_outcome(rows, variant):
+@given(rows=ROWS)
+def test_novelty_rewards_with_weight_0_are_the_outcome(rows):
     vectors, eligible, penalty, groups = columns(rows)
-    found = shaped(vectors, eligible, penalty, groups, novelty_weight=0.0, variant=variant)
+    found = shaped(vectors, eligible, penalty, groups, novelty_weight=0.0)
     assert torch.equal(found, (torch.where(eligible, 1.0, -1.0).double() + penalty).float())
 
 
-@pytest.mark.parametrize("variant", ["prose", "printed", "centred"])
 @pytest.mark.parametrize(
     "vectors",
     [torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.zeros(3, 2)],
     ids=["one", "two", "none"],
 )
-def test_novelty_rewards_are_the_outcome_where_novelty_says_nothing(vectors, variant):
+def test_novelty_rewards_are_the_outcome_where_novelty_says_nothing(vectors):
     """A group of one; a group of two, whose one cosine serves both; a group without vectors."""
     eligible = torch.arange(len(vectors)) == 0
-    found = shaped(vectors, eligible, torch.zeros(len(vectors)), one_group(len(vectors)), variant=variant)
+    found = shaped(vectors, eligible, torch.zeros(len(vectors)), one_group(len(vectors)))
     assert found.tolist() == [1.0, -1.0, -1.0][: len(vectors)]
 
 
@@ -281,8 +258,7 @@ def test_novelty_refuses_values_that_are_not_finite():
         ({"penalty": f64(0.0)}, "penalty must have shape (2,), got (1,)"),
         ({"group_index": one_group(3)}, "group_index must have shape (2,), got (3,)"),
         ({"scored": flags("111")}, "scored must have shape (2,), got (3,)"),
-        ({"novelty_weight": math.nan}, "novelty_weight finite, got 'prose' and nan"),
-        ({"variant": "bold"}, "variant must be one of prose, printed, centred and novelty_weight finite, got 'bold'"),
+        ({"novelty_weight": math.nan}, "novelty_weight must be finite, got nan"),
     ],
 )
 def test_novelty_rewards_refuse(changes, message):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gar.config import make_config
-from gar.core import k2_token_losses, maspo_token_losses, maspo_weights
+from gar.core import maspo_weights
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import CollapseError, ConfigError, DataError, ModelError
 from gar.integrations.slime.settings import SLIME
@@ -25,8 +25,6 @@ from gar.settings import (
     REGISTERED_METHODS,
     AdvantageSettings,
     JudgeSettings,
-    LossSettings,
-    MaspoSettings,
     RewardSettings,
     SignalSettings,
     WatchdogSettings,
@@ -148,7 +146,8 @@ def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerF
     inside = weights[mask.bool()]
     assert float(inside.min()) < 0.9  # the gate is at work
     assert float(inside.max()) == 1.0
-    expected = (maspo_token_losses(log_probs, old, advantages, weights) * mask).sum() / mask.sum()
+    losses = -(advantages * weights) * (log_probs - old).exp()
+    expected = (losses * mask).sum() / mask.sum()
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
     torch.testing.assert_close(found_gradient, gradients(trainer.model, expected), rtol=1e-3, atol=1e-5)
 
@@ -186,70 +185,9 @@ def test_fields_of_a_method_hold_in_python(make_trainer: TrainerFactory, method:
         assert [record.advantage for record in group] == pytest.approx(expected, abs=1e-4)
 
 
-def test_maspo_settings_reach_the_gate(make_trainer: TrainerFactory):
-    narrow = LossSettings(maspo={"sigma_base": 0.1, "alpha": 0.0})
-    losses = []
-    for loss in (LossSettings(), narrow):
-        torch.manual_seed(0)
-        trainer, inputs = loss_inputs(make_trainer, dict(METHODS["maspo"].trl), method="maspo", loss=loss)
-        losses.append(trainer._compute_loss(trainer.model, inputs).item())
-    assert abs(losses[0] - losses[1]) > 0.01
-
-
 def test_maspo_with_one_update_per_rollout_is_refused(make_trainer: TrainerFactory):
     with pytest.raises(ConfigError, match=r"maspo needs two or more updates per rollout: with one, every ratio is 1"):
         make_trainer(method="maspo", args=dict(METHODS["maspo"].trl))
-
-
-K2 = {"beta": 0.5, "use_bias_correction_kl": False}
-
-
-def test_k2_kl_is_added_in_place_of_trls(make_trainer: TrainerFactory):
-    torch.manual_seed(0)
-    trainer, inputs = loss_inputs(make_trainer, K2, method="reinforce-pp-baseline", loss=LossSettings(kl="k2"))
-    inputs["ref_per_token_logps"] = inputs["old_per_token_logps"] + 1.5
-    found = trainer._compute_loss(trainer.model, inputs)
-    found_gradient = gradients(trainer.model, found)
-    assert trainer.beta == 0.5
-
-    trainer._policy_loss._settings = LossSettings()
-    trainer.beta = 0.0
-    without = trainer._compute_loss(trainer.model, inputs)
-    mask = inputs["completion_mask"]
-    kl = k2_token_losses(own_log_probs(trainer.model, inputs), inputs["ref_per_token_logps"])
-    expected = without + 0.5 * ((kl * mask).sum(1) / mask.sum(1)).mean()
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
-    torch.testing.assert_close(found_gradient, gradients(trainer.model, expected), rtol=1e-3, atol=1e-5)
-    assert trainer._metrics["train"]["kl"][0] == pytest.approx(
-        ((kl * mask).sum(1) / mask.sum(1)).mean().item(), rel=1e-5
-    )
-
-    trainer.beta = 0.5
-    k3 = trainer._compute_loss(trainer.model, inputs)
-    assert abs(k3.item() - found.item()) > 1e-3
-
-
-def test_k2_kl_of_an_evaluation_is_logged_there_and_not_divided(make_trainer: TrainerFactory):
-    """As TRL does with its own KL term: gradient accumulation is none of an evaluation's business."""
-    trainer, inputs = loss_inputs(make_trainer, K2, loss=LossSettings(kl="k2"))
-    inputs["ref_per_token_logps"] = inputs["old_per_token_logps"] + 1.5
-    trainer.current_gradient_accumulation_steps = 4
-    trainer.model.eval()
-    with torch.no_grad():
-        found = trainer._compute_loss(trainer.model, inputs)
-        trainer.beta = 0.0
-        without = trainer._compute_loss(trainer.model, inputs)
-        mask = inputs["completion_mask"]
-        kl = k2_token_losses(own_log_probs(trainer.model, inputs), inputs["ref_per_token_logps"])
-    mean = ((kl * mask).sum(1) / mask.sum(1)).mean().item()
-    assert (found - without).item() == pytest.approx(0.5 * mean, rel=1e-4)  # a difference of float32 losses
-    assert trainer._metrics["eval"]["kl"] == [pytest.approx(mean, rel=1e-5)]
-    assert "kl" not in trainer._metrics["train"]
-
-
-def test_k2_kl_is_refused_under_another_loss_type(make_trainer: TrainerFactory):
-    with pytest.raises(ConfigError, match=r"loss.kl k2 goes with trl.loss_type grpo, a mean per response, got 'dapo'"):
-        make_trainer(method="grpo", args={"beta": 0.1, "loss_type": "dapo"}, loss=LossSettings(kl="k2"))
 
 
 # Controls.
@@ -452,8 +390,6 @@ DR_GRPO = {"loss_type": "dr_grpo", "scale_rewards": "none"}
         ("dr-grpo", {"advantage": AdvantageSettings(std_floor=0.1), "args": DR_GRPO}, "not divided"),
         ("gar-grpo", {"signal": SignalSettings(kind="gradient", activation_threshold=0.1)}, "multiplies no activation"),
         ("gar-reinforce-pp", {"args": {"scale_rewards": "none"}}, "trl.scale_rewards is 'none', but these advantages"),
-        ("gar-grpo", {"loss": LossSettings(kl="k2")}, "loss.kl is k2, but trl.beta is 0"),
-        ("gar-grpo", {"loss": LossSettings(kl="k2"), "args": {"beta": 0.1}}, "use_bias_correction_kl is True, TRL's"),
     ],
 )
 def test_a_setting_that_another_one_switches_off_is_refused(make_trainer: TrainerFactory, method, options, text):
@@ -462,12 +398,9 @@ def test_a_setting_that_another_one_switches_off_is_refused(make_trainer: Traine
 
 
 def test_settings_that_a_method_does_not_have_are_named(make_trainer: TrainerFactory):
-    unread = "Not read by grpo under TRL: reward.beta, loss.maspo, judge.temperature."
+    unread = "Not read by grpo under TRL: reward.beta, judge.temperature."
     with pytest.warns(UserWarning, match=unread):
-        make_trainer(
-            method="grpo", reward=RewardSettings(beta=0.2), judge=JudgeSettings(temperature=2.0),
-            loss=LossSettings(maspo=MaspoSettings(alpha=0.5)),
-        )  # fmt: skip
+        make_trainer(method="grpo", reward=RewardSettings(beta=0.2), judge=JudgeSettings(temperature=2.0))
 
 
 def test_responses_beyond_the_context_are_counted_and_not_scored(make_trainer: TrainerFactory):

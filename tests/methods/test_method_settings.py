@@ -23,13 +23,12 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     },
     "reward": {
         "beta": [0.25], "base": [2.0], "penalty": [-1.0], "centre": [False], "clip": [False],
-        "singleton": ["absolute"], "format_gate": ["equation"], "novelty": ["printed"], "novelty_weight": [0.5],
+        "singleton": ["absolute"], "format_gate": ["equation"], "novelty_weight": [0.5],
     },
     "advantage": {
         "estimator": ["group", "reinforce-pp", "reinforce-pp-baseline"], "baseline": ["none"], "ddof": [1],
         "eps": [0.1], "std_floor": [0.2],
     },
-    "loss": {"kl": ["k2"], "maspo": [{"alpha": 0.2}]},
     "judge": {
         "template": ["arithmetic"], "verdict_true": [" yes"], "verdict_false": [" no"], "criteria": [[["Right.", 2.0]]],
         "temperature": [3.0], "max_batch_tokens": [9],
@@ -102,9 +101,6 @@ def test_no_setting_is_lost_in_silence(method, section, name, value):
         assert found == "read"
     elif section == "judge":
         assert (found == "read") == record.token_level
-    elif section == "loss":
-        policy_loss = record.self_distillation is None
-        assert (found == "read") == (policy_loss and (name == "kl" or record.gate is not None))
     elif section == "advantage" and record.self_distillation is not None:
         assert (found == "read") == (name in ("ddof", "eps", "std_floor"))  # of the advantages in the records
     elif section == "signal" and not record.reads_vectors:

@@ -562,7 +562,6 @@ def test_g2rl_scores_are_those_of_the_core(embedded, verifier, groups):
         index,
         scored=torch.ones(8, dtype=torch.bool),
         novelty_weight=1.0,
-        variant="prose",
     )
     assert len(set(rewards.tolist())) > 3
     assert [score.reward for score in scores] == pytest.approx(rewards.tolist(), abs=1e-5)
@@ -664,5 +663,5 @@ def test_a_method_that_a_scorer_cannot_run_is_refused(embedded, method, text):
 
 
 def test_settings_that_the_method_does_not_read_are_named(embedded):
-    with pytest.warns(UserWarning, match=r"Not read by gar-grpo under GarScorer: reward\.novelty\."):
-        GarScorer(*embedded, reward=RewardSettings(novelty="printed"))
+    with pytest.warns(UserWarning, match=r"Not read by gar-grpo under GarScorer: reward\.novelty_weight\."):
+        GarScorer(*embedded, reward=RewardSettings(novelty_weight=0.5))

@@ -14,7 +14,7 @@ from gar.core.expert_losses import imitation_weight, off_policy_token_losses
 from gar.core.gradients import NORM_FLOOR, gradient_activation_means, gradient_activation_vectors, unit_rows
 from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
 from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores
-from gar.core.policy_losses import SoftGate, k2_token_losses, maspo_token_losses, maspo_weights
+from gar.core.policy_losses import maspo_weights
 from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
 from gar.core.token_rewards import (
     attributed_rewards,
@@ -28,7 +28,6 @@ from gar.core.token_rewards import (
 __all__ = [
     "NORM_FLOOR",
     "BestAlignment",
-    "SoftGate",
     "alignment_scores",
     "alignment_shares",
     "attributed_rewards",
@@ -45,10 +44,8 @@ __all__ = [
     "group_standard_deviations",
     "group_token_advantages",
     "imitation_weight",
-    "k2_token_losses",
     "last_token_rewards",
     "length_closeness",
-    "maspo_token_losses",
     "maspo_weights",
     "novelty_reference_weights",
     "novelty_rewards",

@@ -5,7 +5,6 @@ squared cosines are used below, so those unit rows need no change of sign.
 """
 
 from math import isfinite
-from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int, Shaped
@@ -13,8 +12,6 @@ from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
 from gar.core.groups import group_extremes
-
-NoveltyVariant = Literal["prose", "printed", "centred"]
 
 REWARD_BOUND = 3.0
 """Rewards are clipped to [-3, 3] before the penalty [G2RL]."""
@@ -96,17 +93,13 @@ def novelty_rewards(
     *,
     scored: Bool[Tensor, " responses"] | None = None,
     novelty_weight: float = 1.0,
-    variant: NoveltyVariant = "prose",
 ) -> Float[Tensor, " responses"]:
     """G2RL's reward: `clip(r_i * factor_i, -3, 3) + penalty_i`, r = +1 if eligible, else -1.
 
     nubar is the novelty between the least and the most novel response of the group:
-    `(nu_i - min nu) / (max nu - min nu)`. With lambda = `novelty_weight`, the variants have these factors:
-
-    * "prose": `1 + lambda nubar`. A novel right answer gains, a novel wrong one loses, as the paper's text says.
-    * "printed": `1 + lambda r nubar`, the paper's formula. As r^2 = 1 the reward is `r + lambda nubar`: a novel wrong
-      answer gains too.
-    * "centred": `1 + lambda (2 nubar - 1)`, 1 on average over evenly spread novelties (ours).
+    `(nu_i - min nu) / (max nu - min nu)`. The factor is `1 + lambda nubar`, lambda = `novelty_weight`: a novel right
+    answer gains, a novel wrong one loses, as the paper's text says. Its formula has `1 + lambda r nubar`, with which a
+    novel wrong answer would gain, too.
 
     Args:
         eligible: Verified and well formatted.
@@ -115,16 +108,14 @@ def novelty_rewards(
         group_index: Which problem a response answers.
         scored: Has a usable vector. None means all.
         novelty_weight: lambda, not stated in the paper.
-        variant: Which factor.
 
     Returns:
         One reward per response in `novelty`'s dtype, torch's default for integers and bool; computed in float64. The
         factor is 1 where nubar is undefined: without a usable vector, and in a group whose novelties are equal to
-        within 1e-6 (a group of one, of copies, and always a group of two, whose one cosine serves both). "centred"
-        read literally would give 1 - lambda there, which with lambda = 1 pays right and wrong alike.
+        within 1e-6 (a group of one, of copies, and always a group of two, whose one cosine serves both).
 
     Raises:
-        ValueError: Shapes differ, a scored novelty or `novelty_weight` is not finite, or `variant` is unknown.
+        ValueError: Shapes differ, or a scored novelty or `novelty_weight` is not finite.
 
     References:
         G2RL, arXiv 2512.15687.
@@ -134,16 +125,12 @@ def novelty_rewards(
         >>> novelty_rewards(eligible, novelty, torch.zeros(4), torch.zeros(4).long())
         tensor([ 1.,  2., -1., -2.])
     """
-    if variant not in get_args(NoveltyVariant) or not isfinite(novelty_weight):
-        raise ValueError(
-            f"variant must be one of {', '.join(get_args(NoveltyVariant))} and novelty_weight finite, got "
-            f"{variant!r} and {novelty_weight}"
-        )
+    if not isfinite(novelty_weight):
+        raise ValueError(f"novelty_weight must be finite, got {novelty_weight}")
     check_shapes(novelty.shape, eligible=eligible, penalty=penalty)
     relative, known = _relative(novelty, group_index, scored)
     outcomes = torch.where(eligible, 1.0, -1.0).double()
-    gains = {"prose": relative, "printed": outcomes * relative, "centred": 2.0 * relative - 1.0}[variant]
-    factors = torch.where(known, 1.0 + novelty_weight * gains, 1.0)
+    factors = torch.where(known, 1.0 + novelty_weight * relative, 1.0)
     return as_given((outcomes * factors).clamp(-REWARD_BOUND, REWARD_BOUND) + penalty.double(), novelty)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gar.settings import LossSettings, RewardSettings
+from gar.settings import RewardSettings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
@@ -99,7 +99,7 @@ class Method:
     signal: Mapping[str, Any] = field(default_factory=dict)
     reward: tuple[str, ...] = OUTCOME_SETTINGS
     estimator: Estimator = "group"
-    gate: Callable[[Tensor, Tensor, Tensor, LossSettings], Tensor] | None = None
+    gate: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
     trl: Mapping[str, Any] = field(default_factory=dict)
     expert_loss: ExpertUse | None = None
     supervised_fraction: float = 0.0

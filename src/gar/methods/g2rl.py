@@ -18,7 +18,6 @@ def novelty_shape(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards
         batch.group_index,
         scored=usable,
         novelty_weight=settings.novelty_weight,
-        variant=settings.novelty,
     )
     outcomes = eligible.double() * 2 - 1
     return ShapedRewards(
@@ -32,5 +31,5 @@ G2RL = Method(
     shape=novelty_shape,
     compares_responses=True,
     signal={"kind": "gradient", "span": "response", "limit_tokens": None},
-    reward=("penalty", "format_gate", "novelty", "novelty_weight"),
+    reward=("penalty", "format_gate", "novelty_weight"),
 )

@@ -35,7 +35,7 @@ _VECTOR_SETTINGS = (
 )
 _OF_EVERY_METHOD = (("advantage", "ddof", GROUP_DDOF), ("advantage", "eps", GROUP_EPS))
 """What the variant `paper` sets, so that nobody has chosen it."""
-_SECTIONS = ("signal", "reward", "advantage", "loss", "watchdog")
+_SECTIONS = ("signal", "reward", "advantage", "watchdog")
 """What `Method.reads` lists, beside trl."""
 _SPANS = ("span", "limit_tokens", "limit_from")
 _COLUMNS = ("layout", "prompt_field", "answer_field", "anchor_fields")
@@ -146,8 +146,6 @@ def _unread_by_method(method: Method) -> Iterator[tuple[str, tuple[str, ...]]]:
     if not _reads_span(method):
         yield "signal", _SPANS
     yield "reward", tuple(name for name in RewardSettings.model_fields if name not in method.reward)
-    if method.gate is None:
-        yield "loss", ("maspo",)
 
 
 def _signal_faults(method: Method, signal: SignalSettings, resolved: SignalSettings) -> Iterator[str]:

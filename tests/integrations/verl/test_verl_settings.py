@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import torch
 
 from gar.errors import ConfigError
-from gar.integrations.verl.settings import VERL, check_supported, read_settings, read_shaping
-from gar.methods import Method, outcome_rewards
-from gar.shaping import plan_shaping
+from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
 
 
 def verl_config(**flags: Any) -> dict[str, Any]:
@@ -49,7 +46,6 @@ def check(config: Mapping[str, Any]) -> None:
         {"gar__method": "grpo"},
         {"gar__method": "gar-reinforce-pp", "algorithm__adv_estimator": "reinforce_plus_plus"},
         {"gar__method": "reinforce-pp-baseline", "algorithm__adv_estimator": "reinforce_plus_plus_baseline"},
-        {"gar__method": "maspo", "actor_rollout_ref__actor__policy_loss__loss_mode": "gar_maspo"},
     ],
     ids=str,
 )
@@ -68,12 +64,7 @@ def test_check_supported_lets_through(flags):
         ({"gar__method": "g2rl"}, "method 'g2rl' does not run under verl: the method compares the vectors of"),
         ({"algorithm__adv_estimator": "gae"}, "adv_estimator is gae, but gar-grpo goes with grpo"),
         ({"gar__method": "gar-reinforce-pp"}, "is grpo, but gar-reinforce-pp goes with reinforce_plus_plus"),
-        ({"gar__method": "maspo"}, "loss_mode is vanilla, but maspo goes with gar_maspo"),
-        (
-            {"gar__method": "maspo", "actor_rollout_ref__actor__policy_loss__loss_mode": "gar_maspo",
-             "data__train_batch_size": 64},
-            "maspo needs two or more updates per rollout, got 1",
-        ),
+        ({"gar__method": "maspo"}, "method 'maspo' does not run under verl: the method weighs single tokens"),
         ({"actor_rollout_ref__actor__strategy": "veomni"}, "strategy is veomni, expected fsdp or fsdp2 or megatron"),
         ({"actor_rollout_ref__model__use_fused_kernels": True}, "fused kernels never call the LM head"),
         ({"algorithm__filter_groups__enable": True}, "those all-correct groups are the ones that GAR gives a signal"),
@@ -95,14 +86,6 @@ def test_check_supported_refuses(flags, text):
     config = verl_config(**flags) if flags != {"gar": None} else verl_config() | flags
     with pytest.raises(ConfigError, match=text):
         check(config)
-
-
-def test_another_gate_than_maspos_is_refused():
-    """The one loss would weigh its tokens by MASPO's."""
-    gated = Method(name="gated", summary="", shape=outcome_rewards, gate=lambda *_: torch.ones(()))
-    loss = {"actor_rollout_ref__actor__policy_loss__loss_mode": "gar_maspo"}
-    with pytest.raises(ConfigError, match="gated has a gate of its own, and GAR's policy loss under verl knows that"):
-        check_supported(verl_config(**loss), plan_shaping(VERL, gated))
 
 
 def test_read_settings_takes_the_methods_own_signal():

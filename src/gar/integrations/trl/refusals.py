@@ -10,7 +10,6 @@ from gar.errors import ConfigError
 from gar.integrations.trl.fields import check_num_problems
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
-from gar.settings import LossSettings
 from gar.shaping import Shaping
 from gar.types import Problem
 
@@ -24,13 +23,12 @@ TRL = Engine(
 """TRL runs every method. ddof and eps are those of its own advantages."""
 
 
-def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: Sequence[Problem]) -> None:
+def check_supported(args: Any, shaping: Shaping, problems: Sequence[Problem]) -> None:
     """Refuse settings under which the rewards or advantages would not be what the method defines.
 
     Args:
         args: A `trl.GRPOConfig`.
         shaping: What is trained.
-        loss: Our own settings of the loss.
         problems: What is trained on.
 
     Raises:
@@ -48,8 +46,6 @@ def check_supported(args: Any, shaping: Shaping, loss: LossSettings, problems: S
             "all-correct groups are the ones that GAR gives a signal"
         )
     _check_scale(args, shaping)
-    if loss.kl == "k2":
-        _check_k2(args)
     if shaping.method.gate is not None:
         _check_gate(args, shaping.method)
     if shaping.method.expert_loss is not None:
@@ -81,24 +77,6 @@ def _check_scale(args: Any, shaping: Shaping) -> None:
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but these advantages are not TRL's, and nothing would read "
             "it. Leave it at group."
-        )
-
-
-def _check_k2(args: Any) -> None:
-    """The k2 estimator takes the place of TRL's KL term, in one of TRL's losses."""
-    if not args.beta:
-        raise ConfigError(
-            "loss.kl is k2, but trl.beta is 0, so that there is no KL term. Set trl.beta, or leave it out"
-        )
-    if args.loss_type != "grpo":
-        raise ConfigError(
-            f"loss.kl k2 goes with trl.loss_type grpo, a mean per response, got '{args.loss_type}'. "
-            "Set trl.loss_type to grpo, or loss.kl to k3."
-        )
-    if args.use_bias_correction_kl:
-        raise ConfigError(
-            "trl.use_bias_correction_kl is True, TRL's default, but loss.kl k2 is not weighted by the probability "
-            "ratio. Set trl.use_bias_correction_kl to False, or loss.kl to k3."
         )
 
 

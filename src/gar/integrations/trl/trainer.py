@@ -38,7 +38,7 @@ from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
 from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
 from gar.scoring.judge import Judge, frozen_copy
-from gar.settings import AdvantageSettings, JudgeSettings, LossSettings, RewardSettings, SignalSettings
+from gar.settings import AdvantageSettings, JudgeSettings, RewardSettings, SignalSettings
 from gar.shaping import RewardTable, ShapedTable, plan_shaping
 from gar.spans import SequenceReader, SpanRule
 from gar.types import Problem, ResponseVerifier
@@ -66,7 +66,6 @@ class GARTrainer(ResumableTrainer):
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages; unset values leave TRL's own.
-        loss: What TRL's own loss does not have.
         judge: For a method with token-level rewards, whose judge is a frozen copy of `model`.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
         reward_funcs: Further TRL reward functions, added to the method's reward (weights: `args.reward_weights`, the
@@ -94,7 +93,6 @@ class GARTrainer(ResumableTrainer):
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
         advantage: AdvantageSettings | None = None,
-        loss: LossSettings | None = None,
         judge: JudgeSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
         reward_funcs: Sequence[Callable[..., Any]] = (),
@@ -104,13 +102,13 @@ class GARTrainer(ResumableTrainer):
         problems = problems_of(problems)
         self._problems = ProblemRows(problems)
         evaluation = self._problems.evaluation(eval_problems, kwargs.pop("eval_dataset", None))
-        self._verifier, self._on_rollouts, self._loss = verifier, on_rollouts, loss or LossSettings()
+        self._verifier, self._on_rollouts = verifier, on_rollouts
         self._method = find_method(method)
         self._config = with_method(args, self._method)
-        given = {"signal": signal, "reward": reward, "advantage": advantage, "loss": self._loss, "judge": judge}
+        given = {"signal": signal, "reward": reward, "advantage": advantage, "judge": judge}
         self._shaping = plan_shaping(TRL, self._method, given, divides=self._config.scale_rewards != "none")
         refuse_processor(processing_class)
-        check_supported(self._config, self._shaping, self._loss, problems)
+        check_supported(self._config, self._shaping, problems)
         self._judge = self._make_judge(model, processing_class, judge)
         super().__init__(
             model=model,
@@ -147,7 +145,7 @@ class GARTrainer(ResumableTrainer):
         if self._method.alignment is not None:
             problems = self._with_usable_anchors(problems)
         self._comparison = self._make_comparison(problems)
-        self._policy_loss = PolicyLoss(self._method, self._loss)
+        self._policy_loss = PolicyLoss(self._method)
         self._expert = self._make_expert_loss() if self._method.expert_loss else None
         if self._judge is not None:
             self._judge.to(self.accelerator.device)
@@ -248,7 +246,7 @@ class GARTrainer(ResumableTrainer):
         return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        loss = self._policy_loss.compute(self, super()._compute_loss, model, inputs)
+        loss = self._policy_loss.compute(super()._compute_loss, model, inputs)
         return self._expert.add(self, model, inputs, loss) if self._expert and self._is_training() else loss
 
     def _get_per_token_logps_and_entropies(

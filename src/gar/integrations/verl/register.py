@@ -11,14 +11,12 @@ from gar.integrations.verl.version import check_version
 check_version()
 
 from verl.experimental.reward_loop.reward_manager import register as register_reward_manager
-from verl.trainer.ppo.core_algos import register_policy_loss
 from verl.trainer.ppo.v1 import register_trainer
 from verl.workers import engine
 
 from gar.integrations.verl.engine import GarEngine
-from gar.integrations.verl.loss import maspo_policy_loss
 from gar.integrations.verl.reward import GarRewardManager
-from gar.integrations.verl.settings import MASPO_LOSS, REWARD_MANAGER, TRAINER
+from gar.integrations.verl.settings import REWARD_MANAGER, TRAINER
 from gar.integrations.verl.trainer import GarTrainerSync
 
 # Under a vendor's name it goes before verl's own engine. The CPU, which verl serves with no engine, is for tests.
@@ -31,4 +29,3 @@ if engine.MegatronEngineWithLMHead is not None:  # verl found what it needs
         engine.EngineRegistry.register(model_type="language_model", backend="megatron", **device)(GarMegatronEngine)
 register_trainer(TRAINER)(GarTrainerSync)
 register_reward_manager(REWARD_MANAGER)(GarRewardManager)
-register_policy_loss(MASPO_LOSS)(maspo_policy_loss)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
-from gar.methods import METHODS, Engine, Method
+from gar.methods import Engine, Method
 from gar.shaping import Shaping, plan_shaping
 
 TRAINER = "gar_sync"
@@ -20,15 +20,12 @@ REWARD_MANAGER = "gar"
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """Value of verl's `actor_rollout_ref.rollout.agent.agent_loop_manager_class`, which `gar_sync` sets itself."""
 
-MASPO_LOSS = "gar_maspo"
-"""Value of verl's `actor_rollout_ref.actor.policy_loss.loss_mode`."""
-
 SECTIONS = ("method", "variant", "verify", "signal", "reward", "watchdog")
 """Settings of a run that mean something here; verl's own flags decide the rest."""
 
 VERL = Engine(
     name="verl",
-    can=frozenset({"anchor", "gate"}),
+    can=frozenset({"anchor"}),
     estimators={
         "group": ("grpo",),
         "reinforce-pp": ("reinforce_plus_plus",),
@@ -160,25 +157,6 @@ def _check_method(verl: Mapping[str, Any], method: Method) -> None:
     value = _value(verl, flag)
     if value != expected:
         raise ConfigError(f"{flag} is {value}, but {method.name} goes with {expected}. Change the flag or gar.method.")
-    if method.gate is None:
-        return
-    if method.gate is not METHODS["maspo"].gate:
-        raise ConfigError(f"{method.name} has a gate of its own, and GAR's policy loss under verl knows that of maspo")
-    flag = "actor_rollout_ref.actor.policy_loss.loss_mode"
-    value = _value(verl, flag)
-    if value != MASPO_LOSS:
-        raise ConfigError(f"{flag} is {value}, but {method.name} goes with {MASPO_LOSS}")
-    updates = (
-        _value(verl, "actor_rollout_ref.actor.ppo_epochs")
-        * _value(verl, "data.train_batch_size")
-        // _value(verl, "actor_rollout_ref.actor.ppo_mini_batch_size")
-    )
-    if updates < 2:
-        raise ConfigError(
-            f"{method.name} needs two or more updates per rollout, got {updates}: with one, every ratio is 1 and it "
-            "is the plain policy gradient. Set actor_rollout_ref.actor.ppo_mini_batch_size to half of "
-            "data.train_batch_size, or actor_rollout_ref.actor.ppo_epochs to 2."
-        )
 
 
 def _value(verl: Mapping[str, Any], flag: str) -> Any:

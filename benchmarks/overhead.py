@@ -36,10 +36,8 @@ from gar.data.arithmetic import load_arithmetic
 from gar.integrations.trl.trainer import GARTrainer
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
-from gar.settings import JudgeSettings
 from gar.verify import Verifier
 
-JUDGE = JudgeSettings(template="arithmetic", verdict_true=" right", verdict_false=" wrong")
 MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 
 
@@ -53,7 +51,6 @@ def measure(method: str, steps: int, problems: int, updates: int) -> dict[str, A
             problems=load_arithmetic("train"),
             verifier=verifier,
             method=method,
-            judge=JUDGE if method == "grad2reward" else None,
             processing_class=tokenizer,
             args=GRPOConfig(
                 output_dir=folder,

@@ -14,7 +14,6 @@ from gar.before_loading import EXPERT_METHODS, check_before_loading
 from gar.config import make_config, read_preset
 from gar.errors import GarError
 from gar.methods import METHODS
-from gar.training import _unread
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 
@@ -51,52 +50,6 @@ def rows(tmp_path: Path) -> str:
 )
 def test_check_before_loading_refuses_fields_of_trl(trl, message):
     assert message in mistakes({"trl": trl})
-
-
-@pytest.mark.parametrize(
-    ("method", "trl", "message"),
-    [
-        ("grpo", {"teacher_update_rate": 0.1}, "trl.teacher_update_rate belongs to sdft and sdpo, but method is grpo"),
-        ("sdft", {"reprompt_template": "x"}, "trl.reprompt_template belongs to sdpo, but method is sdft. Leave it out"),
-        (
-            "sdpo",
-            {"teacher_update_rat": 1},
-            "trl.SDPOConfig has no such field. Did you mean 'trl.teacher_update_rate'?",
-        ),
-        ("sdpo", {"teacher_update_rate": "x"}, "trl.teacher_update_rate must be a number, got 'x'"),
-    ],
-)
-def test_check_before_loading_knows_the_fields_of_a_methods_own_trainer(method, trl, message):
-    assert message in mistakes({"method": method, "trl": trl})
-
-
-@pytest.mark.parametrize(
-    ("method", "values", "unread"),
-    [
-        ("sft", {"beta": 0.1, "loss_type": "dapo", "epsilon": 0.1, "num_iterations": 2}, "all"),
-        ("sft", {"scale_rewards": "none", "num_generations": 4, "steps_per_generation": 2}, "all"),
-        ("sft", {"learning_rate": 1e-4, "temperature": 0.9, "max_completion_length": 32}, "none"),
-        ("sdft", {"epsilon": 0.1, "vllm_gpu_memory_utilization": 0.5, "top_entropy_quantile": 0.5}, "all"),
-        ("sdft", {"teacher_update_rate": 0.5, "teacher_sync_steps": 2, "distillation_topk": 5}, "all"),
-        ("sdft", {"learning_rate": 1e-4, "distillation_alpha": 0.5, "num_iterations": 2, "temperature": 0.9}, "none"),
-        ("sdft", {"teacher_model_kind": "ema", "teacher_update_rate": 0.5}, "none"),
-        ("sdft", {"distillation_mode": "topk_logits", "distillation_topk": 5}, "none"),
-        ("sdpo", {"epsilon": 0.1, "loss_type": "grpo", "scale_rewards": "none", "distillation_topk": 5}, "all"),
-        ("sdpo", {"distillation_weight": 0.5, "epsilon": 0.1, "loss_type": "grpo"}, "none"),
-        ("sdpo", {"teacher_update_rate": 0.5}, "none"),
-        ("gar-grpo", {"beta": 0.1}, "none"),
-    ],
-)
-def test_fields_that_a_method_never_reads_are_named(method: str, values: dict[str, Any], unread: str):
-    config = make_config({"method": method, "trl": values})
-    check_before_loading(config)
-    assert _unread(config) == [f"trl.{name}" for name in values if unread == "all"]
-
-
-def test_settings_that_a_method_without_responses_never_reads_are_named():
-    values = {"reward": {"base": 2.0}, "advantage": {"std_floor": 0.1}, "watchdog": {"steps": 3}}
-    config = make_config({"method": "sft", "preflight": {"mode": "off"}, "trl": {"temperature": 0.9}, **values})
-    assert _unread(config) == ["reward.base", "advantage.std_floor", "watchdog.steps", "trl.temperature"]
 
 
 def test_check_before_loading_accepts_what_trl_does():

@@ -208,7 +208,7 @@ def test_make_config_lists_the_known_keys_where_none_is_near():
     [("reinforce++", "reinforce-pp"), ("gar", "gar-grpo"), ("g2rll", "g2rl"), ("anchor-shufled", "anchor-shuffled")],
 )
 def test_make_config_suggests_the_nearest_method(given, meant):
-    assert refusal({"method": given}).endswith(f"sft, sft-grpo, luffy, chord, sdft, sdpo. Did you mean '{meant}'?")
+    assert refusal({"method": given}).endswith(f"length, alignment-only. Did you mean '{meant}'?")
 
 
 def test_make_config_reports_all_faults_at_once():

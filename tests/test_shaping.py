@@ -120,7 +120,6 @@ def test_a_lone_eligible_response_is_scored_where_its_own_cosine_counts(settings
 def test_what_a_method_declares_decides_who_is_scored():
     verified, can_score = [True, True, False, True], [True, True, True, False]
     assert one_group("grpo", verified, can_score) == [False] * 4
-    assert one_group("grad2reward", verified, can_score) == [False] * 4
     assert one_group("gar-grpo", verified, can_score) == [True, True, False, False]
     assert one_group("alignment-only", verified, can_score) == can_score
     assert one_group("g2rl", verified, can_score) == can_score

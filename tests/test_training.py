@@ -26,7 +26,7 @@ from gar.records import RunFolder
 from gar.records.contents import read_run
 from gar.records.lock import only_writer
 from gar.records.samples import read_samples
-from gar.training import _status_of, resume
+from gar.training import _status_of
 
 FAST = [
     "--preset", "demo", "--trl.max_steps", "6", "--trl.save_steps", "2", "--trl.per_device_train_batch_size", "32",
@@ -107,51 +107,6 @@ def compared(folder: RunFolder) -> RunResult:
     config = make_config(read_config(folder.path / "config.yaml"))
     folder.write_json("usage.json", {"wall_seconds": 1.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1})
     return result_of(PlannedRun(label=config.method, config=config, result_path=folder.path / "result.json"))
-
-
-@pytest.mark.parametrize("method", ["sdft", pytest.param("sdpo", marks=pytest.mark.slow)])
-def test_self_distillation_leaves_a_run_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str):
-    fast = [*FAST, "--trl.max_steps", "2", "--evaluate.before", "False", "--preflight.mode", "off"]
-    fast += ["--trl.top_entropy_quantile", "0.5"]
-    assert main(["train", *fast, "--method", method, *under(tmp_path, method)]) == 0
-    assert "trl.top_entropy_quantile" in capsys.readouterr().out  # a field of grpo's that nothing reads
-    folder = RunFolder.open(tmp_path / method)
-    assert folder.read_run().status == "finished"
-    assert folder.rollout_steps() == [1, 2]
-    assert (folder.path / "model" / "model.safetensors").is_file()
-    assert not list(folder.checkpoints.glob("*"))
-    result = compared(folder)
-    assert result.prompts_hash
-    assert (result.steps, set(result.sets)) == (2, {"test", "harder"})
-    assert result.seconds_per_step["generation"] > 0
-    assert result.curves["reward"]["step"] == [1, 2]
-    folder.update_run(status="interrupted")
-    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start a new run"):
-        resume(folder.path)
-
-
-@pytest.mark.slow  # each trains and evaluates
-@pytest.mark.parametrize(
-    ("method", "supervised", "bf16"), [("sft", 4, False), ("sft-grpo", 2, False), ("sft-grpo", 2, True)]
-)
-def test_supervised_steps_come_first_and_have_no_rollouts(tmp_path: Path, method: str, supervised: int, bf16: bool):
-    fast = [*FAST, "--trl.max_steps", "4", "--preflight.mode", "off"]
-    fast += ["--trl.bf16", str(bf16)]
-    assert main(["train", *fast, "--method", method, *under(tmp_path, method)]) == 0
-    folder = RunFolder.open(tmp_path / method)
-    rows = folder.read_metrics()
-    assert [row["step"] for row in rows] == [1, 2, 3, 4]
-    assert [row.get("gar/expert_tokens", 0) > 32 * 10 for row in rows] == [step < supervised for step in range(4)]
-    assert folder.rollout_steps() == list(range(supervised + 1, 5))
-    assert folder.read_json("evaluation/after.json")["step"] == 4
-    assert (folder.path / "model" / "model.safetensors").is_file()
-    assert not list(folder.checkpoints.glob("*"))
-    result = compared(folder)
-    assert (result.prompts_hash, result.steps, set(result.sets)) == ("", 4, {"test", "harder"})
-    assert result.curves["gar/expert_tokens"]["step"] == list(range(1, supervised + 1))
-    folder.update_run(status="interrupted")
-    with pytest.raises(RecordError, match=f"a run of {method} has no checkpoints. Start a new run"):
-        resume(folder.path)
 
 
 def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunFolder, tmp_path: Path):

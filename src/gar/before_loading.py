@@ -14,7 +14,7 @@ from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
 from gar.errors import ConfigError, DataError, GarError, ModelError, install_command
 from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, check_packages
 from gar.models.hub import check_model_name, context_before_loading
-from gar.settings import DataSettings, MethodName
+from gar.settings import REGISTERED, DataSettings, MethodName
 from gar.types import Problem
 
 
@@ -24,7 +24,7 @@ def check_before_loading(config: RunConfig) -> None:
     Raises:
         GarError: Lists every mistake, one per line.
     """
-    check_fields(config.trl, config.method)
+    check_fields(config.trl)
     errors: list[GarError] = []
     for check in _CHECKS:
         try:
@@ -58,7 +58,7 @@ def _check_groups(config: RunConfig) -> None:
 def _check_training_data(config: RunConfig) -> None:
     """Read as many problems as a batch needs, and on to the first expert solution if the method needs one."""
     size, group = batch_of(config.trl) if config.method in _GROUPED else (1, 1)
-    found, complete = 0, config.method not in EXPERT_METHODS
+    found, complete = 0, not _needs_experts(config.method)
     for problem in _problems(config.data):
         found += 1
         complete = complete or bool(problem.anchors)
@@ -67,6 +67,11 @@ def _check_training_data(config: RunConfig) -> None:
     if found:  # a source that was read to its end
         check_num_problems(size, group, found)
         raise no_expert_solutions(config.method, found)
+
+
+def _needs_experts(name: str) -> bool:
+    method = REGISTERED.get(name)
+    return name in EXPERT_METHODS if method is None else method.needs_alignment or method.trains_on_experts
 
 
 def _problems(settings: DataSettings) -> Iterator[Problem]:
@@ -118,11 +123,10 @@ def _check_model(config: RunConfig) -> None:
 EXPERT_METHODS = frozenset({
     "gar-grpo", "gar-reinforce-pp",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
-    "sft", "sft-grpo", "luffy", "chord",
 })  # fmt: skip
 """Methods that can do nothing without expert solutions, known before torch is imported."""
 
-_GROUPED = frozenset(get_args(MethodName)) - {"sft"}
+_GROUPED = frozenset(get_args(MethodName))
 """Methods of this package that sample groups of responses."""
 
 _CHECKS: tuple[Callable[[RunConfig], None], ...] = (

@@ -2,25 +2,26 @@
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import Field, ValidationError, WrapValidator
+from pydantic import AfterValidator, Field, ValidationError, create_model
 
 from gar.errors import ConfigError, did_you_mean
+from gar.plugins import load_plugins
 from gar.settings import (
     EMBEDDED_TASKS,
     GROUP_DDOF,
     GROUP_EPS,
-    REGISTERED_METHODS,
+    REGISTERED,
     AdapterSettings,
     AdvantageSettings,
     DataSettings,
     EvaluateSettings,
-    JudgeSettings,
     MethodName,
     ModelSettings,
     PreflightSettings,
@@ -30,24 +31,27 @@ from gar.settings import (
     SignalSettings,
     VerifySettings,
     WatchdogSettings,
+    section_name,
 )
 
 VariantName = Literal["paper", "paper-thresholds", "released"]
 
 
-def _or_registered(name: Any, check: Callable[[Any], Any]) -> Any:
-    return name if name in REGISTERED_METHODS else check(name)
+def _absolute(plugins: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(Path(name).resolve()) if name.endswith(".py") else name for name in plugins)
 
 
 class RunConfig(Settings):
     """The configuration of a run. `trl` holds any field of `trl.GRPOConfig`, under its own name."""
 
-    method: Annotated[MethodName, WrapValidator(_or_registered)] = "gar-grpo"
+    method: MethodName = "gar-grpo"
     """Which reward and optimiser; docs/equations.md has the formulas."""
     variant: VariantName = "paper"
     """Named defaults that the settings below override; docs/differences.md says what each changes."""
     seed: int = 0
     """Seeds a new adapter, the order of problems, sampling and evaluation."""
+    plugins: Annotated[tuple[str, ...], AfterValidator(_absolute)] = ()
+    """Modules ("package.module") or Python files that register methods; --plugin adds one."""
     model: ModelSettings = ModelSettings()
     adapter: AdapterSettings = AdapterSettings()
     data: DataSettings = DataSettings()
@@ -55,12 +59,32 @@ class RunConfig(Settings):
     signal: SignalSettings = SignalSettings()
     reward: RewardSettings = RewardSettings()
     advantage: AdvantageSettings = AdvantageSettings()
-    judge: JudgeSettings = JudgeSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     preflight: PreflightSettings = PreflightSettings()
     watchdog: WatchdogSettings = WatchdogSettings()
     records: RecordSettings = RecordSettings()
     trl: dict[str, Any] = Field(default_factory=dict)
+
+
+def config_type() -> type[RunConfig]:
+    """`RunConfig` with the registered methods, and a section for each of them that has settings of its own.
+
+    Raises:
+        ConfigError: A section's name is taken.
+    """
+    methods = tuple((name, method.settings) for name, method in REGISTERED.items())
+    for name, kind in methods:
+        if kind is not None and section_name(name) in RunConfig.model_fields:
+            raise ConfigError(f"method '{name}' cannot have settings: the section '{section_name(name)}' is taken.")
+    return _with_methods(methods) if methods else RunConfig
+
+
+@cache
+def _with_methods(methods: tuple[tuple[str, type[Settings] | None], ...]) -> type[RunConfig]:
+    names = Literal[(*get_args(MethodName), *(name for name, _ in methods))]  # pyright: ignore[reportInvalidTypeForm]
+    fields: dict[str, Any] = {section_name(name): (kind, kind()) for name, kind in methods if kind is not None}
+    fields["method"] = (names, "gar-grpo")
+    return create_model("RunConfig", __base__=RunConfig, __doc__=RunConfig.__doc__, **fields)
 
 
 _PAPER: dict[str, Any] = {"advantage": {"ddof": GROUP_DDOF, "eps": GROUP_EPS}}
@@ -160,11 +184,11 @@ def read_config(path: str | Path) -> Any:
 
 
 def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
-    """A configuration from nested dicts, over the defaults of its variant.
+    """A configuration from nested dicts, over the defaults of its variant. Its plugins are imported first.
 
     Raises:
         ConfigError: `values` is not a mapping, or a key or a value in it is wrong; names the source, the key, and the
-            nearest known key.
+            nearest known key. Or a plugin cannot be imported.
     """
     if values is None:
         values = {}
@@ -173,8 +197,10 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
     variant = values.get("variant", "paper")
     if not isinstance(variant, str) or variant not in VARIANTS:
         raise ConfigError(f"{source}: unknown variant '{variant}', expected one of {', '.join(VARIANTS)}")
+    plugins = values.get("plugins", ())
+    load_plugins(plugins if isinstance(plugins, (list, tuple)) and all(isinstance(p, str) for p in plugins) else ())
     try:
-        return RunConfig.model_validate(merge(VARIANTS[variant], values))
+        return config_type().model_validate(merge(VARIANTS[variant], values))
     except ValidationError as error:
         raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors())) from error
 
@@ -218,10 +244,12 @@ def _explain(error: Any) -> str:
         given = error["input"]
         near = [word for word in words if given in word] or difflib.get_close_matches(given, words, n=1, cutoff=0.4)
         hint = f" Did you mean '{near[0]}'?" if near else ""
+        if name == "method":
+            hint = hint or " A method of your own needs its --plugin."
         return f"{name}: unknown value '{error['input']}', expected one of {', '.join(words)}.{hint}"
     if error["type"] != "extra_forbidden":
         return f"{in_words(name, error['msg'].removeprefix('Value error, '))}, got {error['input']!r}"
-    section: Any = RunConfig
+    section: Any = config_type()
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
     near = difflib.get_close_matches(str(error["loc"][-1]), section.model_fields, n=1)

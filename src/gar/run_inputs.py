@@ -195,7 +195,7 @@ class RunInputs:
             prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=self._template) for p in problems]
             check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens)
         method = METHODS[self.config.method]
-        if method.alignment is None and not method.trains_on_experts:
+        if method.alignment is None:
             return
         usable = usable_anchors(
             self.problems,

@@ -3,7 +3,7 @@
 `config.py` combines the sections, loads YAML, applies flags, and dumps the settings of a run.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,16 +12,20 @@ from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
     "grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo",
-    "gar-grpo", "gar-reinforce-pp", "g2rl", "grad2reward",
+    "gar-grpo", "gar-reinforce-pp", "g2rl",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
-    "sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo",
 ]  # fmt: skip
 
 EMBEDDED_TASKS = ("arithmetic",)
 """Tasks inside the package, as `data.source` names them. "embedded" is the model for the first."""
 
-REGISTERED_METHODS: list[str] = []
-"""Names that `gar.methods.register` has added. A configuration made in Python may hold them."""
+REGISTERED: dict[str, Any] = {}
+"""The `gar.methods.Method`s that `register` has added."""
+
+
+def section_name(method: str) -> str:
+    """The name of a method's section of settings."""
+    return method.replace("-", "_")
 
 
 class Settings(BaseModel):
@@ -222,36 +226,6 @@ class AdvantageSettings(Settings):
     std_floor: Annotated[float, Field(ge=0)] = 0.0
     """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
     group with trl.scale_rewards group."""
-
-
-class JudgeSettings(Settings):
-    """The judge of grad2reward: a copy of the policy from before training."""
-
-    template: str = "default"
-    """Prompt of the judge: default, arithmetic (the embedded task), or a text file with {problem}, {response},
-    {criterion}."""
-    verdict_true: Annotated[str, Field(min_length=1)] = " True"
-    """The continuation that means "criterion met", leading space included."""
-    verdict_false: Annotated[str, Field(min_length=1)] = " False"
-    """The continuation that means "criterion not met"."""
-    criteria: Annotated[tuple[tuple[str, float], ...], Field(min_length=1)] = (
-        ("The response solves the problem correctly.", 1.0),
-    )
-    """Texts with weights, negative for a fault. With one criterion the verifier gives the verdict; several are a
-    rubric, on which the judge decides."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
-    """tau: divides the standardised scores of tokens. A large tau spreads the reward evenly."""
-    max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
-    """Padded tokens per pass. A pass runs forward and backward, and needs the memory of a training step."""
-
-    @model_validator(mode="after")
-    def _check_criteria(self) -> Self:
-        weights = [weight for _, weight in self.criteria]
-        if sum(weights) <= 0:
-            raise ValueError(f"the weights of the criteria must have a positive sum, got {weights}")
-        if self.verdict_true == self.verdict_false:
-            raise ValueError(f"verdict_true and verdict_false are the same, {self.verdict_true!r}")
-        return self
 
 
 class EvaluateSettings(Settings):

@@ -4,11 +4,9 @@ All ranks train. The main process runs the preflight, evaluates and writes, whil
 """
 
 import contextlib
-import copy
 import dataclasses
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,11 @@ from transformers import PrinterCallback, ProgressCallback
 from gar.before_loading import check_before_loading
 from gar.config import RunConfig, dump_config, with_template
 from gar.data.run_problems import set_name
-from gar.errors import LostRankError, RecordError
+from gar.errors import ConfigError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
+from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.ranks import (
     check_ranks,
     check_saves_whole_model,
@@ -36,11 +35,9 @@ from gar.integrations.trl.ranks import (
 )
 from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.sharded import sample_on_main
-from gar.integrations.trl.supervised import SupervisedTrainer
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.methods import METHODS, unread_settings
-from gar.methods.base import SelfDistillation
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder
@@ -94,8 +91,9 @@ def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -
     if folder.read_run().status == "finished":
         raise RecordError(f"{path}: this run is finished; there is nothing to resume. Its model is in {path}/model.")
     resumption = read_resumption(folder, override=override)
-    if not METHODS[resumption.config.method].saves_checkpoints:
-        raise RecordError(f"{path}: a run of {resumption.config.method} has no checkpoints. Start a new run.")
+    reason = METHODS[resumption.config.method].cannot_resume
+    if reason:
+        raise RecordError(f"{path}: a run of {resumption.config.method} cannot be resumed: {reason} Start a new run.")
     with lost_rank_named():
         return _Run(resumption.config, say).resume(resumption)
 
@@ -179,18 +177,50 @@ class _Run:
             if self.config.evaluate.before:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             callback = self._callback(folder, resumption)
-            trainer = self._fine_tune(callback)
-            if trainer is None or callback.steps_before < self.arguments.max_steps:
-                trainer = self._trainer(folder, callback)
-                callback.trainer = trainer
-                self._take_model(trainer)
-                with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
-                    trainer.train(resume_from_checkpoint=resumption.checkpoint if resumption else None)
+            trainer = self._train(folder, callback, resumption)
             if not is_adapted(self.inputs.model):
                 self._write_folder(folder.path / "model", lambda staged: trainer.save_model(str(staged)))
-            num_steps = trainer.state.global_step + callback.steps_before * isinstance(trainer, GARTrainer)
-            self._sample(lambda: self._finish(folder, step=num_steps))
+            self._sample(lambda: self._finish(folder, step=callback.steps_before))
         return folder
+
+    def _train(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> Any:
+        """Train with the method's trainers, one after the other. Returns the last one."""
+        trainer, checkpoint = None, resumption.checkpoint if resumption else None
+        for trainer in self._trainers(self._parts(folder, callback, resumption)):
+            callback.trainer = trainer
+            self._take_model(trainer)
+            with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
+                trainer.train(resume_from_checkpoint=checkpoint)
+            callback.steps_before += trainer.state.global_step
+            checkpoint = None
+        if trainer is None:
+            raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
+        return trainer
+
+    def _parts(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> RunParts:
+        inputs = self.inputs
+        return RunParts(
+            model=inputs.model,
+            tokenizer=inputs.tokenizer,
+            problems=inputs.problems,
+            reader=inputs.reader,
+            verifier=inputs.verifier,
+            settings=self.config,
+            adapter=inputs.adapter,
+            arguments=self.arguments,
+            callbacks=[callback],
+            on_rollouts=self._on_rollouts(folder, callback),
+            steps_before=resumption.step if resumption else 0,
+        )
+
+    def _trainers(self, parts: RunParts) -> Iterable[Any]:
+        """The trainers of the method's phases, each made when the one before has ended."""
+        method = METHODS[self.config.method]
+        if not method.cannot_resume:
+            for reason in inexact_resumes(self.arguments):
+                self.say(f"[yellow]{reason}[/]")
+        made: Any = GARTrainer.from_parts(parts) if method.trainer is None else method.trainer(parts)
+        return [made] if hasattr(made, "train") else made
 
     def _write_folder(self, target: Path, write: Callable[[Path], None]) -> None:
         """Write a folder on all ranks. Whenever the run is killed, the folder is complete or absent."""
@@ -233,82 +263,7 @@ class _Run:
             folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
         folder.update_run(status="running")
 
-    def _fine_tune(self, callback: RunCallback) -> SupervisedTrainer | None:
-        """Make the method's supervised steps, which come first, if it has any."""
-        config, inputs = self.config, self.inputs
-        num_steps = round(METHODS[config.method].supervised_fraction * self.arguments.max_steps)
-        if not num_steps:
-            return None
-        trainer = SupervisedTrainer(
-            inputs.model,
-            problems=inputs.problems,
-            reader=inputs.reader,
-            args=self.arguments,
-            num_steps=num_steps,
-            processing_class=inputs.tokenizer,
-            callbacks=[callback],
-            peft_config=inputs.adapter,
-        )
-        callback.trainer = trainer
-        self._take_model(trainer)
-        trainer.train()
-        inputs.model = trainer.plain_model()
-        callback.steps_before = num_steps
-        return trainer
-
-    def _distil(self, folder: RunFolder, callback: RunCallback, trainer: SelfDistillation) -> Any:
-        """TRL's trainer for a method of self-distillation."""
-        from gar.integrations.trl.self_distillation import TRAINERS
-
-        inputs = self.inputs
-        return TRAINERS[trainer](
-            inputs.model,
-            problems=inputs.problems,
-            reader=inputs.reader,
-            verifier=inputs.verifier,
-            reward=self.config.reward,
-            advantage=self.config.advantage,
-            on_rollouts=self._on_rollouts(folder, 0),
-            args=self.arguments,
-            processing_class=inputs.tokenizer,
-            callbacks=[callback],
-        )
-
-    def _trainer(self, folder: RunFolder, callback: RunCallback) -> Any:
-        distillation = METHODS[self.config.method].self_distillation
-        if distillation is not None:
-            return self._distil(folder, callback, distillation)
-        for reason in inexact_resumes(self.arguments):
-            self.say(f"[yellow]{reason}[/]")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Not read by")  # already printed at the start
-            trainer = self._make_trainer(callback, self._on_rollouts(folder, callback.steps_before))
-        if trainer.copied_bytes:
-            self.say(f"signal.policy initial keeps a copy of what is trained, {trainer.copied_bytes / 2**20:.0f} MiB.")
-        return trainer
-
-    def _make_trainer(
-        self, callback: RunCallback, on_rollouts: Callable[[int, list[RolloutRecord]], None]
-    ) -> GARTrainer:
-        config, arguments = self.config, copy.copy(self.arguments)
-        arguments.max_steps -= callback.steps_before
-        return GARTrainer(
-            self.inputs.model,
-            problems=self.inputs.problems,
-            verifier=self.inputs.verifier,
-            args=arguments,
-            processing_class=self.inputs.tokenizer,
-            method="grpo" if callback.steps_before else config.method,
-            signal=config.signal,
-            reward=config.reward,
-            advantage=config.advantage,
-            judge=config.judge,
-            on_rollouts=on_rollouts,
-            callbacks=[callback],
-            peft_config=None if callback.steps_before else self.inputs.adapter,
-        )
-
-    def _on_rollouts(self, folder: RunFolder, steps_before: int) -> Callable[[int, list[RolloutRecord]], None]:
+    def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
         """A function that writes each generation and watches for a collapse of the policy, on the main process."""
 
         def report(collapse: Collapse) -> None:
@@ -318,8 +273,9 @@ class _Run:
         watchdog = Watchdog(self.config.watchdog, report)
 
         def receive(step: int, rows: list[RolloutRecord]) -> None:
-            step += steps_before
-            rows = [dataclasses.replace(row, step=step) for row in rows] if steps_before else rows
+            if callback.steps_before:  # of earlier phases
+                step += callback.steps_before
+                rows = [dataclasses.replace(row, step=step) for row in rows]
             if self.config.records.rollouts:
                 folder.write_rollouts(step, rows)
             watchdog.look(step, rows)
@@ -330,6 +286,8 @@ class _Run:
         """Take the trainer's model for the policy: it may have an adapter now, and is wrapped when training begins."""
         check_saves_whole_model(trainer.accelerator)
         _silence(trainer)
+        if isinstance(trainer, GARTrainer) and trainer.copied_bytes:
+            self.say(f"signal.policy initial keeps a copy of what is trained, {trainer.copied_bytes / 2**20:.0f} MiB.")
         self._trainer_under_way = trainer
         self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):

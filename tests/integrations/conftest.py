@@ -46,7 +46,7 @@ def make_trainer(tmp_path: Path, verifier: Verifier) -> TrainerFactory:
     ) -> tuple[GARTrainer, list[RolloutRecord]]:
         model, tokenizer = load_embedded()
         records: list[RolloutRecord] = []
-        trainer = GARTrainer(
+        trainer = options.pop("kind", GARTrainer)(
             options.pop("model", model),
             problems=problems or load_arithmetic("train")[:64],
             verifier=options.pop("verifier", verifier),

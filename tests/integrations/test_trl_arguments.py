@@ -12,7 +12,7 @@ from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, with_method
 from gar.methods import METHODS
 
 CPU = {"use_cpu": True, "bf16": False}
-WITH_FIELDS = [name for name, method in METHODS.items() if method.trl and not method.self_distillation]
+WITH_FIELDS = [name for name, method in METHODS.items() if method.trl]
 OTHERWISE = [
     ("dr-grpo", "loss_type", "grpo"),
     ("dr-grpo", "scale_rewards", "batch"),

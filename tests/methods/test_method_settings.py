@@ -29,10 +29,6 @@ OTHER: dict[str, dict[str, list[Any]]] = {
         "estimator": ["group", "reinforce-pp", "reinforce-pp-baseline"], "baseline": ["none"], "ddof": [1],
         "eps": [0.1], "std_floor": [0.2],
     },
-    "judge": {
-        "template": ["arithmetic"], "verdict_true": [" yes"], "verdict_false": [" no"], "criteria": [[["Right.", 2.0]]],
-        "temperature": [3.0], "max_batch_tokens": [9],
-    },
 }  # fmt: skip
 BOUNDS = {"max_batch_tokens", "memory_bytes", "precision"}  # of time and memory: no method is defined by them
 SPANS = {"span", "limit_tokens", "limit_from"}
@@ -92,17 +88,11 @@ def test_a_shape_reads_the_reward_settings_that_its_method_declares(method):
 def test_no_setting_is_lost_in_silence(method, section, name, value):
     found, record = outcome(method, section, name, value), METHODS[method]
     assert found in ("read", "refused", "unread")
-    if record.name == "sft" and section != "judge":
-        assert found in ("unread", "refused")  # it has no rollouts
-    elif section == "reward":
+    if section == "reward":
         assert (found != "unread") == (name in record.reward)
         assert found != "refused"
-    elif name in BOUNDS and (section != "signal" or record.reads is None):
+    elif name in BOUNDS:
         assert found == "read"
-    elif section == "judge":
-        assert (found == "read") == record.token_level
-    elif section == "advantage" and record.self_distillation is not None:
-        assert (found == "read") == (name in ("ddof", "eps", "std_floor"))  # of the advantages in the records
     elif section == "signal" and not record.reads_vectors:
         assert (found == "read") == (name in SPANS and record.alignment in ("text", "length"))
     elif section == "signal" and found == "read":

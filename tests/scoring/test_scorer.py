@@ -648,7 +648,6 @@ def half_the_outcome(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewa
 @pytest.mark.parametrize(
     ("method", "text"),
     [
-        ("grad2reward", "the method rewards single tokens, by the gradients of a judge"),
         ("maspo", "the method weighs single tokens in the policy loss"),
         ("dapo", "the method sets fields of TRL's policy loss"),
         ("anchor-random", "the method gives each problem of the data set a random vector"),

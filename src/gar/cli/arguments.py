@@ -6,9 +6,9 @@ from typing import Any
 
 import tyro
 
-from gar.config import RunConfig
+from gar.config import config_type
 from gar.errors import UsageError
-from gar.integrations.trl.fields import all_fields
+from gar.integrations.trl.fields import field_types
 
 ALIASES = {
     "--model": "--model.path",
@@ -80,12 +80,12 @@ def in_full(arguments: Sequence[str]) -> list[str]:
 
 
 def _check_name(name: str) -> None:
-    if name in RunConfig.model_fields:
+    if name in config_type().model_fields:
         return
     from gar.records.dotted import leaves  # with pyarrow
 
-    settings = [setting for setting, _ in leaves(RunConfig().model_dump())]
-    settings += [f"trl.{field}" for field in all_fields()]
+    settings = [setting for setting, _ in leaves(config_type()().model_dump())]
+    settings += [f"trl.{field}" for field in field_types()]
     if joined := [setting for setting in settings if setting.replace(".", "_") == name]:
         raise UsageError(f"unknown flag --{name}. Did you mean --{joined[0]}?")
     last_parts = [setting.rpartition(".")[2] for setting in settings]

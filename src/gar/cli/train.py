@@ -11,7 +11,7 @@ from gar.cli.console import announce
 from gar.cli.outcomes import DONE
 from gar.cli.parser import Parser
 from gar.cli.train_help import short_help
-from gar.config import VARIANTS, RunConfig, make_config, merge, parse_yaml, read_config, read_preset
+from gar.config import VARIANTS, RunConfig, config_type, make_config, merge, parse_yaml, read_config, read_preset
 from gar.errors import ConfigError, UsageError
 from gar.integrations.trl.fields import field_types
 
@@ -66,7 +66,7 @@ def _run(source: argparse.Namespace, config: RunConfig | None, arguments: list[s
 
 
 def _check_resume(source: argparse.Namespace, rest: list[str]) -> None:
-    if rest or source.config or source.preset or source.variant or source.dry_run:
+    if rest or source.config or source.preset or source.plugin or source.variant or source.dry_run:
         raise ConfigError(
             "--resume takes every setting from the run folder, so that the run continues exactly; got "
             f"{' '.join(rest) or 'a second source of settings'} beside it. To continue with other settings start a "
@@ -82,6 +82,7 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     config = arguments[0] if arguments and not arguments[0].startswith("-") else None
     parser = Parser(prog="gar train", add_help=False, allow_abbrev=False)
     parser.add_argument("--preset")
+    parser.add_argument("--plugin", action="append", default=[])
     parser.add_argument("--resume")
     parser.add_argument("--override", action="store_true")
     parser.add_argument("--variant", choices=VARIANTS)
@@ -95,11 +96,11 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConfig:
     """The variant's defaults, under the file's or preset's values, under the flags."""
-    trl, rest = _split_trl(in_full(arguments))
     name, values = _read_source(source)
     defaults = make_config(values, source=name)
+    trl, rest = _split_trl(in_full(arguments))
     chosen = parse(
-        RunConfig,
+        config_type(),
         ["--help" if argument == "--help-all" else argument for argument in rest],
         default=defaults.model_copy(update={"trl": {}}),  # tyro would accept no other fields than those set here
         prog="gar train",
@@ -111,7 +112,7 @@ def _parse_settings(source: argparse.Namespace, arguments: list[str]) -> RunConf
 
 
 def _read_source(source: argparse.Namespace) -> tuple[str, Any]:
-    """Name and values of the file or preset. A variant given as a flag overrides theirs."""
+    """Name and values of the file or preset. A variant given as a flag overrides theirs, and plugins are added."""
     name, values = "command line", {}
     if source.preset:
         name, values = f"preset {source.preset}", read_preset(source.preset)
@@ -119,6 +120,8 @@ def _read_source(source: argparse.Namespace) -> tuple[str, Any]:
         name, values = source.config, read_config(source.config)
     if source.variant and isinstance(values or {}, Mapping):  # make_config refuses anything else
         values = merge(values or {}, {"variant": source.variant})
+    if source.plugin and isinstance(values or {}, Mapping):
+        values = merge(values or {}, {"plugins": [*(values or {}).get("plugins", ()), *source.plugin]})
     return name, values
 
 

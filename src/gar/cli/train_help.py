@@ -21,6 +21,8 @@ options:
   CONFIG.yaml        settings by the names below, YAML or JSON; must come first
   --preset NAME      a configuration that ships with gar:
 {presets}
+  --plugin NAME      a module or a .py file with methods of your own; can be
+                     given more than once
   --dry-run          show the settings and the preflight, and stop
   --resume RUN       continue an interrupted run, with its own settings
   --override         with --resume: accept changed settings, data or records

@@ -180,8 +180,8 @@ def result_of(planned: PlannedRun) -> RunResult:
 
 
 def has_supervised_steps(planned: PlannedRun) -> bool:
-    """Whether some optimiser steps train on expert solutions alone, without rollouts to pair."""
-    return find_method(planned.config.method).supervised_fraction > 0
+    """Whether some optimizer steps have no rollouts to pair."""
+    return not find_method(planned.config.method).samples
 
 
 def prompts_hash(reader: RolloutReader, path: Path) -> str:

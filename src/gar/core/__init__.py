@@ -10,7 +10,6 @@ from gar.core.advantages import (
 from gar.core.alignment import BestAlignment, alignment_scores, best_alignment_scores
 from gar.core.attribution import alignment_shares
 from gar.core.controls import length_closeness, random_unit_rows, shuffled_groups
-from gar.core.expert_losses import imitation_weight, off_policy_token_losses
 from gar.core.gradients import NORM_FLOOR, gradient_activation_means, gradient_activation_vectors, unit_rows
 from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
 from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores
@@ -43,14 +42,12 @@ __all__ = [
     "group_sizes",
     "group_standard_deviations",
     "group_token_advantages",
-    "imitation_weight",
     "last_token_rewards",
     "length_closeness",
     "maspo_weights",
     "novelty_reference_weights",
     "novelty_rewards",
     "novelty_scores",
-    "off_policy_token_losses",
     "random_unit_rows",
     "reinforce_plus_plus_advantages",
     "returns_to_go",

@@ -7,17 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gar.settings import RewardSettings
+from gar.settings import RewardSettings, Settings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
 Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
-ExpertUse = Literal["member", "mixture"]
-SelfDistillation = Literal["sdft", "sdpo"]
-Need = (
-    AlignmentSource
-    | Literal["compares_responses", "token_level", "gate", "loss", "expert", "teacher"]
-    | Literal["initial_policy"]
-)
+Need = AlignmentSource | Literal["compares_responses", "gate", "loss", "trainer", "initial_policy"]
 """Capabilities that a method or its signal may require of an engine."""
 
 _VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
@@ -72,21 +66,22 @@ class Method:
         alignment: What `ScoredBatch.alignment` holds; None for nothing.
         scores_all: Every response is scored, not only eligible ones that may earn a bonus.
         compares_responses: `ScoredBatch.vectors` holds the vectors of all responses.
-        token_level: Rewards and advantages are per token, from a judge's gradients (`gar.scoring.judge`).
         signal: Fields of `SignalSettings` that belong to the method; `gar.methods.settings` puts them in force.
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: How rewards become advantages, unless the run chooses another way.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
         trl: Fields of `trl.GRPOConfig` that belong to the method; a run that sets them otherwise is refused.
-        expert_loss: How the expert solution itself is trained on, beside the responses: as an off-policy "member" of
-            its group, or in a "mixture" of their loss and imitation. None: not at all.
-        supervised_fraction: Share of the optimiser steps, the first ones, that are supervised fine-tuning on the expert
-            solutions, without responses.
-        self_distillation: Which of TRL's experimental trainers makes the optimiser steps. The policy learns from
-            itself with the expert solution in its prompt.
-        reads: For a trainer of its own: what a run with these sections reads of signal, reward, advantage, loss,
-            watchdog and trl, as "section.name". Of trl without the fields that transformers' `TrainingArguments` has,
-            which are always read. None: what the fields above imply.
+        settings: A section of the configuration, under the method's own name (`-` becomes `_`).
+        trainer: Makes what trains, from `gar.integrations.trl.RunParts`: one trainer, or an iterator over several
+            phases, each of which is asked for when the one before has ended. A trainer has `train`, `state` and
+            `save_model`, as that of transformers. None: `GARTrainer`.
+        trains_on_experts: The expert solutions are trained on, so that there must be some.
+        samples: Every optimizer step has responses, so that runs can be paired by their prompts.
+        check: Takes a run's configuration and TRL's arguments before anything is loaded; raises `ConfigError`.
+        reads: For a trainer of its own: what a run with these sections reads of signal, reward, advantage,
+            watchdog, trl and the method's section, as "section.name". Of trl without the fields that transformers'
+            `TrainingArguments` has, which are always read. None: what the fields above imply.
+        cannot_resume: Why an interrupted run starts anew, in one sentence. Such a run writes no checkpoints.
     """
 
     name: str
@@ -95,26 +90,22 @@ class Method:
     alignment: AlignmentSource | None = None
     scores_all: bool = False
     compares_responses: bool = False
-    token_level: bool = False
     signal: Mapping[str, Any] = field(default_factory=dict)
     reward: tuple[str, ...] = OUTCOME_SETTINGS
     estimator: Estimator = "group"
     gate: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
     trl: Mapping[str, Any] = field(default_factory=dict)
-    expert_loss: ExpertUse | None = None
-    supervised_fraction: float = 0.0
-    self_distillation: SelfDistillation | None = None
+    settings: type[Settings] | None = None
+    trainer: Callable[[Any], Any] | None = None
+    trains_on_experts: bool = False
+    samples: bool = True
+    check: Callable[[Any, Any], None] | None = None
     reads: Callable[[Mapping[str, Any]], Collection[str]] | None = None
+    cannot_resume: str = ""
 
-    @property
-    def trains_on_experts(self) -> bool:
-        """Whether expert solutions themselves are in the loss."""
-        return self.expert_loss is not None or self.supervised_fraction > 0
-
-    @property
-    def saves_checkpoints(self) -> bool:
-        """Whether an interrupted run can be resumed: the method allows checkpoints."""
-        return self.trl.get("save_strategy") != "no"
+    def __post_init__(self) -> None:
+        if self.cannot_resume:
+            object.__setattr__(self, "trl", {**self.trl, "save_strategy": "no"})
 
     @property
     def needs_alignment(self) -> bool:
@@ -132,11 +123,9 @@ class Method:
         needs: list[tuple[Need | None, bool]] = [
             (self.alignment, self.alignment is not None),
             ("compares_responses", self.compares_responses),
-            ("token_level", self.token_level),
             ("gate", self.gate is not None),
             ("loss", bool(self.trl) and self.gate is None),
-            ("expert", self.trains_on_experts),
-            ("teacher", self.self_distillation is not None),
+            ("trainer", self.trainer is not None),
         ]
         return [need for need, is_needed in needs if need is not None and is_needed]
 

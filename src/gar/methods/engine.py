@@ -15,11 +15,9 @@ _WORDS: dict[Need, str] = {
     "text": "compares texts with those of anchors",
     "length": "compares lengths with those of anchors",
     "compares_responses": "compares the vectors of responses with each other",
-    "token_level": "rewards single tokens, by the gradients of a judge",
     "gate": "weighs single tokens in the policy loss",
     "loss": "sets fields of TRL's policy loss",
-    "expert": "trains on the expert solutions themselves",
-    "teacher": "learns from a teacher that reads the expert solution",
+    "trainer": "brings a trainer of its own",
     "initial_policy": "takes vectors of the policy before training",
 }
 

@@ -5,23 +5,19 @@ from typing import get_args
 from gar.errors import ConfigError
 from gar.methods.base import AlignmentSource, Estimator, Method
 from gar.methods.controls import ALIGNMENT_ONLY, ANCHOR_RANDOM, ANCHOR_SHUFFLED, HIDDEN_COSINE, LENGTH, TEXT_SIMILARITY
-from gar.methods.expert import CHORD, LUFFY, SFT, SFT_GRPO
 from gar.methods.g2rl import G2RL
 from gar.methods.gar import GAR_GRPO, GAR_REINFORCE_PP
-from gar.methods.grad2reward import GRAD2REWARD
 from gar.methods.grpo import DAPO, DR_GRPO, GRPO
 from gar.methods.maspo import MASPO
 from gar.methods.reinforce_pp import REINFORCE_PP, REINFORCE_PP_BASELINE
-from gar.methods.self_distillation import SDFT, SDPO
-from gar.settings import REGISTERED_METHODS, RewardSettings, SignalSettings
+from gar.settings import REGISTERED, RewardSettings, SignalSettings
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         GRPO, DR_GRPO, DAPO, REINFORCE_PP, REINFORCE_PP_BASELINE, MASPO,
-        GAR_GRPO, GAR_REINFORCE_PP, G2RL, GRAD2REWARD,
+        GAR_GRPO, GAR_REINFORCE_PP, G2RL,
         ANCHOR_SHUFFLED, ANCHOR_RANDOM, HIDDEN_COSINE, TEXT_SIMILARITY, LENGTH, ALIGNMENT_ONLY,
-        SFT, SFT_GRPO, LUFFY, CHORD, SDFT, SDPO,
     )
 }  # fmt: skip
 
@@ -46,7 +42,7 @@ def register(method: Method) -> Method:
         raise ConfigError(f"a method named '{method.name}' is registered already. Give yours another name.")
     check_declaration(method)
     METHODS[method.name] = method
-    REGISTERED_METHODS.append(method.name)
+    REGISTERED[method.name] = method
     return method
 
 

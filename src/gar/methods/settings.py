@@ -1,6 +1,6 @@
 """How a method reads a run's settings: its own signal, the settings that it refuses, and those that it does not read.
 
-One settings file may serve several methods. A setting of a part that the method lacks, such as the judge under
+One settings file may serve several methods. A setting of a part that the method lacks, such as maspo's gate under
 gar-grpo, is therefore no mistake: `unread_settings` names it. A setting that another one of the same run switches off
 is a mistake: `resolve_signal` and `check_settings` refuse it, the same in every driver.
 """
@@ -17,10 +17,12 @@ from gar.settings import (
     GROUP_DDOF,
     GROUP_EPS,
     LIMIT_TOKENS,
+    REGISTERED,
     AdvantageSettings,
     RewardSettings,
     Settings,
     SignalSettings,
+    section_name,
 )
 
 _DEFINING = ("kind", "span")
@@ -114,11 +116,13 @@ def _unread(method: Method, sections: Mapping[str, Any]) -> Iterator[tuple[str, 
         yield from _unread_by_method(method)
     else:
         read = set(method.reads(sections))
-        for section in _SECTIONS:
+        own = [] if method.settings is None else [section_name(method.name)]
+        for section in (*_SECTIONS, *own):
             names = type(sections[section]).model_fields
             yield section, tuple(name for name in names if f"{section}.{name}" not in read)
-    if not method.token_level:
-        yield "judge", ("template", "verdict_true", "verdict_false", "criteria", "temperature")
+    for name, other in REGISTERED.items():
+        if other.settings is not None and name != method.name:
+            yield section_name(name), tuple(other.settings.model_fields)
     verify, data, model = sections.get("verify"), sections.get("data"), sections.get("model")
     if verify and verify.verifier is None:
         yield "verify", ("pass_grade",)
@@ -173,12 +177,6 @@ def _reward_faults(method: Method, reward: RewardSettings) -> Iterator[str]:
 
 
 def _advantage_faults(method: Method, advantage: AdvantageSettings, divides: bool) -> Iterator[str]:
-    if method.token_level and (advantage.estimator is not None or advantage.baseline == "none"):
-        yield (
-            f"{method.name} has its own advantages, over the tokens of a group: advantage.estimator and "
-            "advantage.baseline cannot be set with it"
-        )
-        return
     estimator = advantage.estimator or method.estimator
     if estimator != "group":
         if advantage.baseline == "none":
@@ -189,7 +187,7 @@ def _advantage_faults(method: Method, advantage: AdvantageSettings, divides: boo
         yield from _without_spread(advantage, f"{estimator} adds 1e-8 to a variance over the batch", reads_ddof=True)
     elif advantage.baseline == "none":
         yield from _without_spread(advantage, "with advantage.baseline none nothing is normalised")
-    elif not (divides or method.token_level):
+    elif not divides:
         yield from _without_spread(advantage, "rewards are not divided by a standard deviation here")
 
 

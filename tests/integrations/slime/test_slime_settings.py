@@ -71,7 +71,7 @@ def test_every_supported_method_needs_no_more_than_an_anchor():
     for name in SLIME.methods():
         method = METHODS[name]
         assert method.alignment in (None, "anchor")
-        assert not any((method.compares_responses, method.token_level, method.gate, method.trl))
+        assert not any((method.compares_responses, method.trainer, method.gate, method.trl))
 
 
 def test_check_supported_passes_each_estimator_with_its_flag():

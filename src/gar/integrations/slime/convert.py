@@ -2,11 +2,12 @@
 
 import asyncio
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gar.config import RunConfig
+from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import check_supported, read_settings, read_shaping
 from gar.settings import SignalSettings
@@ -158,7 +159,7 @@ def _reader(checkpoint: str, settings: str) -> SampleReader:
     from slime.utils.processing_utils import load_tokenizer
     from transformers import AutoConfig
 
-    config = RunConfig.model_validate_json(settings)
+    config = make_config(json.loads(settings))
     context = context_of(AutoConfig.from_pretrained(checkpoint, trust_remote_code=False))
     tokenizer = load_tokenizer(checkpoint, trust_remote_code=False)
     return SampleReader(tokenizer, config, config.signal, context=context)

@@ -23,7 +23,7 @@ LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.
 Capture = Literal["own", "logprob"]
 """Source of the responses' hidden states: a pass of our own, or slime's log-probability pass."""
 
-SECTIONS = ("method", "variant", "verify", "signal", "reward", "advantage", "watchdog")
+SECTIONS = ("method", "variant", "plugins", "verify", "signal", "reward", "advantage", "watchdog")
 """Settings of a run that apply here; slime's own flags decide the rest."""
 
 ESTIMATORS: dict[Estimator, tuple[str, ...]] = {
@@ -84,7 +84,7 @@ def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
         ConfigError: As `read_settings`; or the method does not run here, or a setting is switched off by another.
     """
     config = read_settings(args)
-    sections = {name: getattr(config, name) for name in SECTIONS if name not in ("method", "variant")}
+    sections = {name: getattr(config, name) for name in SECTIONS if name not in ("method", "variant", "plugins")}
     divides = bool(args.rewards_normalization and args.grpo_std_normalization)
     return plan_shaping(SLIME, config.method, sections, divides=divides, quiet=quiet)
 

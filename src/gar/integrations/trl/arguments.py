@@ -28,48 +28,43 @@ def _device_defaults() -> dict[str, Any]:
 def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's.
 
-    A method of self-distillation gets TRL's `SDFTConfig` or `SDPOConfig`, without the fields that these lack.
-
     Raises:
         ConfigError: As `check_fields`; the method has a field otherwise; nothing would read a setting of ours; or TRL
             refuses the combination, with its own words.
     """
-    check_fields(config.trl, config.method)
+    check_fields(config.trl)
     method = METHODS[config.method]
-    kind, defaults = _kind_and_defaults(config, method)
-    known = {field.name for field in dataclasses.fields(kind)}
-    fields = defaults | {"run_name": folder.name} | config.trl
-    chosen = {name: value for name, value in fields.items() if name in known}
-    try:
-        args = kind(output_dir=str(folder / "checkpoints"), seed=config.seed, **chosen)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"trl.{kind.__name__} refuses these settings: {error}") from error
+    args = with_method(trl_arguments(GRPOConfig, config, folder / "checkpoints"), method, chosen=config.trl)
     if args.fp16 and not torch.accelerator.is_available():
         raise ConfigError("trl.fp16 needs an accelerator, and this machine has none. Leave it out.")
-    args = with_method(args, method, chosen=config.trl)
     resolve_signal(method, config.signal)
-    divides = getattr(args, "scale_rewards", "group") != "none"  # SDFTConfig has no such field
+    divides = args.scale_rewards != "none"
     check_settings(method, reward=config.reward, advantage=config.advantage, divides=divides)
-    if method.supervised_fraction and args.max_steps < 2:
-        raise ConfigError(
-            f"trl.max_steps is {args.max_steps}, but {config.method} shares out its optimiser steps: set their number, "
-            "at least 2"
-        )
-    if method.self_distillation is not None:
-        from gar.integrations.trl.self_distillation import check_arguments
-
-        check_arguments(args, config)
+    if method.check is not None:
+        method.check(config, args)
     return args
 
 
-def _kind_and_defaults(config: RunConfig, method: Method) -> tuple[Any, dict[str, Any]]:
-    """TRL's class of configuration for a method, and where `gar train` differs from its defaults."""
-    defaults = DEFAULTS | _device_defaults() | _model_defaults(config)
-    if method.self_distillation is None:
-        return GRPOConfig, defaults
-    from gar.integrations.trl.self_distillation import CONFIGS, teacher_defaults
+def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields: Any) -> Any:
+    """A configuration of one of TRL's trainers from a run's settings, as far as it has their fields.
 
-    return CONFIGS[method.self_distillation], defaults | teacher_defaults(method.self_distillation, config.data.source)
+    Args:
+        kind: The class, for example `trl.GRPOConfig`.
+        config: The run's settings; `DEFAULTS` and then `config.trl` give the fields.
+        output_dir: Where checkpoints go.
+        fields: Go over the run's.
+
+    Raises:
+        ConfigError: TRL refuses the combination, with its own words.
+    """
+    known = {field.name for field in dataclasses.fields(kind)}
+    named = {"run_name": Path(output_dir).parent.name}
+    values = DEFAULTS | _device_defaults() | _model_defaults(config) | named | config.trl | fields
+    values |= {"output_dir": str(output_dir), "seed": config.seed}
+    try:
+        return kind(**{name: value for name, value in values.items() if name in known})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"trl.{kind.__name__} refuses these settings: {error}") from error
 
 
 def _model_defaults(config: RunConfig) -> dict[str, Any]:
@@ -91,10 +86,8 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
         `args` itself where it agrees with the method, else a copy.
 
     Raises:
-        ConfigError: A chosen field says otherwise, or the method has another trainer.
+        ConfigError: A chosen field says otherwise.
     """
-    if method.self_distillation is not None and isinstance(args, GRPOConfig):
-        raise ConfigError(f"{method.name} has a trainer of its own in TRL. Start it with gar train.")
     if chosen is None:
         defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
         chosen = [name for name in method.trl if getattr(args, name) != defaults[name]]

@@ -46,12 +46,6 @@ CHOICES = {
 }
 """Words that TRL compares with only while it trains."""
 
-TRAINERS = {
-    "sdft": ("experimental/sdft/sdft_config.py", "SDFTConfig"),
-    "sdpo": ("experimental/sdpo/sdpo_config.py", "SDPOConfig"),
-}
-"""Where TRL has the configuration of methods with a trainer of their own; the others have `GRPOConfig`."""
-
 REPORTERS = {
     "azure_ml": ("azureml",), "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",),
     "dagshub": ("dagshub",), "dvclive": ("dvclive",), "flyte": ("flytekit",), "kubeflow": (), "mlflow": ("mlflow",),
@@ -88,8 +82,8 @@ _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operato
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
 
-def check_fields(values: Mapping[str, Any], method: str = "grpo") -> None:
-    """Refuse what no `trl.GRPOConfig` can hold, nor the configuration of the method's own trainer.
+def check_fields(values: Mapping[str, Any]) -> None:
+    """Refuse what no `trl.GRPOConfig` can hold.
 
     Imports neither TRL nor torch.
 
@@ -97,12 +91,13 @@ def check_fields(values: Mapping[str, Any], method: str = "grpo") -> None:
         ConfigError: An unknown field, with the nearest one; a field that another setting decides; or a value of the
             wrong type or out of its range.
     """
-    types = field_types() | field_types(method)
+    types = field_types()
     for name, value in values.items():
         if name in OWNED:
             raise ConfigError(f"trl.{name} is decided by another setting: use {OWNED[name]}")
         if types and name not in types:
-            raise ConfigError(_unknown(name, method, types))
+            hint = did_you_mean(name, types, "trl.")
+            raise ConfigError(f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}")
         _check_type(name, value, types.get(name, ""))
         _check_value(name, value)
     for name in _reporters(values):
@@ -171,17 +166,9 @@ def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]
     return [f"trl.{name}" for name in values if shared and name not in shared and f"trl.{name}" not in read]
 
 
-def field_types(method: str = "grpo") -> dict[str, str]:
-    """Type of every field of a method's TRL configuration as its source writes it.
-
-    Empty where TRL is arranged otherwise.
-    """
-    return {name: kind for name, (kind, _) in _fields(method if method in TRAINERS else "").items()}
-
-
-def all_fields() -> list[str]:
-    """Names of the fields that `gar train` takes with one method or another."""
-    return list(dict.fromkeys(name for method in ("grpo", *TRAINERS) for name in field_types(method)))
+def field_types() -> dict[str, str]:
+    """Type of every field of `trl.GRPOConfig` as its source writes it; empty where TRL is arranged otherwise."""
+    return {name: kind for name, (kind, _) in _fields().items()}
 
 
 def default_of(name: str) -> str:
@@ -190,13 +177,13 @@ def default_of(name: str) -> str:
 
 
 @cache
-def _fields(method: str = "") -> dict[str, tuple[str, str]]:
-    """Type and default of every field, as the source writes them; of `GRPOConfig` unless a method has a trainer."""
+def _fields() -> dict[str, tuple[str, str]]:
+    """Type and default of every field, as the source writes them."""
     fields: dict[str, tuple[str, str]] = {}
     for package, file, name in (
         ("transformers", "training_args.py", "TrainingArguments"),
         ("trl", "trainer/base_config.py", "_BaseConfig"),
-        ("trl", *TRAINERS.get(method, ("trainer/grpo_config.py", "GRPOConfig"))),
+        ("trl", "trainer/grpo_config.py", "GRPOConfig"),
     ):
         found = _source_fields(package, file, name)
         if not found:
@@ -228,15 +215,6 @@ def _source_fields(package: str, file: str, name: str) -> dict[str, tuple[str, s
     """Type and default of the fields of one dataclass; empty where the package is arranged otherwise."""
     classes = _classes(package, file)
     return {field: (kind, default) for field, kind, default in _annotations(classes[name])} if classes else {}
-
-
-def _unknown(name: str, method: str, types: Mapping[str, str]) -> str:
-    others = [other for other in TRAINERS if name in field_types(other)]
-    if others:
-        return f"trl.{name} belongs to {' and '.join(others)}, but method is {method}. Leave it out."
-    kind = TRAINERS.get(method, ("", "GRPOConfig"))[1]
-    hint = did_you_mean(name, types, "trl.")
-    return f"unknown key 'trl.{name}': trl.{kind} has no such field.{hint}"
 
 
 def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, str, str]]:

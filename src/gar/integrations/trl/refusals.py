@@ -48,13 +48,6 @@ def check_supported(args: Any, shaping: Shaping, problems: Sequence[Problem]) ->
     _check_scale(args, shaping)
     if shaping.method.gate is not None:
         _check_gate(args, shaping.method)
-    if shaping.method.expert_loss is not None:
-        _check_expert(args, shaping.method)
-    if shaping.method.supervised_fraction:
-        raise ConfigError(
-            f"{shaping.method.name} has steps without responses, which GARTrainer does not make. Start it with "
-            "gar train."
-        )
     _check_problems(args, shaping.method, problems)
 
 
@@ -66,14 +59,13 @@ def refuse_processor(tokenizer: Any) -> None:
 
 def _check_scale(args: Any, shaping: Shaping) -> None:
     """What TRL divides rewards by must be what the run's advantages are divided by."""
-    method, advantage, estimator = shaping.method, shaping.advantage, shaping.estimator
-    overrides = overrides_advantages(shaping) or method.expert_loss == "member"
-    if estimator == "group" and overrides and args.scale_rewards not in ("group", "none"):
+    advantage, estimator = shaping.advantage, shaping.estimator
+    if estimator == "group" and overrides_advantages(shaping) and args.scale_rewards not in ("group", "none"):
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but the advantage section is about groups: use "
             "trl.scale_rewards group or none, or leave the section at TRL's own (advantage.ddof and eps null)"
         )
-    if args.scale_rewards != "group" and (estimator != "group" or advantage.baseline == "none" or method.token_level):
+    if args.scale_rewards != "group" and (estimator != "group" or advantage.baseline == "none"):
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but these advantages are not TRL's, and nothing would read "
             "it. Leave it at group."
@@ -87,21 +79,8 @@ def check_batch(args: Any, problems: Sequence[Problem]) -> None:
 
 def _check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
     check_batch(args, problems)
-    if any(problem.anchors for problem in problems):
-        return
-    if method.alignment is not None or method.trains_on_experts:
+    if method.alignment is not None and not any(problem.anchors for problem in problems):
         raise no_expert_solutions(method.name, len(problems))
-
-
-def _check_expert(args: Any, method: Method) -> None:
-    """The loss on expert solutions is a mean per solution, which goes with a mean per response."""
-    if args.loss_type != "grpo":
-        raise ConfigError(
-            f"trl.loss_type is '{args.loss_type}', but {method.name} goes with 'grpo', a mean per response. Set it to "
-            "grpo."
-        )
-    if args.world_size > 1:
-        raise ConfigError(f"{method.name} trains in one process, got {args.world_size}. Start it without a launcher.")
 
 
 def _check_gate(args: Any, method: Method) -> None:

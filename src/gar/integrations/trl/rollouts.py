@@ -33,6 +33,7 @@ class RolloutBatch:
         captured: Hidden states were taken from a passing forward, on all ranks.
         means: One mean vector per response, 0 where `has_means` is False.
         shaped: The responses of all ranks with their rewards.
+        further_rewards: What further reward functions add, with their weights, float64 [responses of all ranks].
         advantages: One per response.
     """
 
@@ -49,6 +50,7 @@ class RolloutBatch:
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     shaped: ShapedTable | None = None
+    further_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     advantages: list[float] = field(default_factory=list)
 
     def __len__(self) -> int:

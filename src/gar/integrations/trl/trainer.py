@@ -10,7 +10,7 @@ The methods overridden here begin with an underscore and carry no promise: `test
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from accelerate.utils import gather_object
@@ -19,27 +19,25 @@ from trl import GRPOConfig
 
 from gar.core import unit_rows
 from gar.data.problems import problems_of, prompt_text
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
 from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
-from gar.integrations.trl.expert import ExpertLoss
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
+from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.ranks import refuse_data_parallel
 from gar.integrations.trl.refusals import TRL, check_supported, overrides_advantages, refuse_processor
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
 from gar.integrations.trl.states import StateSource
-from gar.integrations.trl.token_advantages import judged_advantages
 from gar.methods import Method, find_method
 from gar.models.capture import capture_hidden
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
 from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
-from gar.scoring.judge import Judge, frozen_copy
-from gar.settings import AdvantageSettings, JudgeSettings, RewardSettings, SignalSettings
-from gar.shaping import RewardTable, ShapedTable, plan_shaping
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.shaping import RewardTable, ShapedTable, Shaping, plan_shaping
 from gar.spans import SequenceReader, SpanRule
 from gar.types import Problem, ResponseVerifier
 
@@ -66,7 +64,6 @@ class GARTrainer(ResumableTrainer):
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages; unset values leave TRL's own.
-        judge: For a method with token-level rewards, whose judge is a frozen copy of `model`.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
         reward_funcs: Further TRL reward functions, added to the method's reward (weights: `args.reward_weights`, the
             method's first); with token-level rewards, on the last token.
@@ -93,7 +90,6 @@ class GARTrainer(ResumableTrainer):
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
         advantage: AdvantageSettings | None = None,
-        judge: JudgeSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
         reward_funcs: Sequence[Callable[..., Any]] = (),
         eval_problems: Iterable[Problem | Mapping[str, Any]] | Mapping[str, Iterable[Problem]] = (),
@@ -105,11 +101,10 @@ class GARTrainer(ResumableTrainer):
         self._verifier, self._on_rollouts = verifier, on_rollouts
         self._method = find_method(method)
         self._config = with_method(args, self._method)
-        given = {"signal": signal, "reward": reward, "advantage": advantage, "judge": judge}
+        given = {"signal": signal, "reward": reward, "advantage": advantage}
         self._shaping = plan_shaping(TRL, self._method, given, divides=self._config.scale_rewards != "none")
         refuse_processor(processing_class)
         check_supported(self._config, self._shaping, problems)
-        self._judge = self._make_judge(model, processing_class, judge)
         super().__init__(
             model=model,
             reward_funcs=[gar, *reward_funcs],
@@ -121,15 +116,52 @@ class GARTrainer(ResumableTrainer):
         )
         self._prepare(problems)
 
-    def _make_judge(self, model: Any, tokenizer: Any, judge: JudgeSettings | None) -> Judge | None:
-        """Copy the policy where it judges, before TRL patches it."""
-        if not self._method.token_level:
-            return None
-        if isinstance(model, str):
-            raise ConfigError(
-                f"{self._method.name} keeps a copy of the initial policy: give the loaded model, got '{model}'"
-            )
-        return Judge(frozen_copy(model), tokenizer, judge or JudgeSettings(), tags=self._verifier.tags)
+    @classmethod
+    def from_parts(cls, parts: RunParts, **changes: Any) -> Self:
+        """The trainer of a run, for `Method.trainer`.
+
+        Args:
+            parts: What the run has.
+            changes: Arguments that differ from the run's.
+        """
+        settings = parts.settings
+        arguments: dict[str, Any] = {
+            "model": parts.model,
+            "problems": parts.problems,
+            "verifier": parts.verifier,
+            "args": parts.arguments,
+            "processing_class": parts.tokenizer,
+            "on_rollouts": parts.on_rollouts,
+            "callbacks": parts.callbacks,
+            "peft_config": parts.adapter,
+            **{name: getattr(settings, name) for name in ("method", "signal", "reward", "advantage")},
+        }
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Not read by")  # the run has printed it
+            return cls(**(arguments | changes))
+
+    # To be overridden by trainers of methods.
+
+    def token_advantages(self, batch: RolloutBatch, inputs: dict[str, Any], in_loss: Tensor) -> Tensor:
+        """Advantages of a generation, [responses] or [responses, tokens]. Override it to set those of single tokens.
+
+        Args:
+            batch: This rank's responses with the rewards of all ranks.
+            inputs: TRL's tensors of them. `inputs["advantages"]` are the run's, [responses]. What you add, of one row
+                for each response or without dimensions, reaches `with_added_loss`.
+            in_loss: Which of their tokens are in the loss, [responses, tokens].
+        """
+        return inputs["advantages"]
+
+    def with_added_loss(self, model: Any, inputs: dict[str, Any], loss: Tensor) -> Tensor:
+        """The loss of a micro-batch in training, with a gradient. Override it to add a loss.
+
+        Args:
+            model: The policy as the trainer wraps it.
+            inputs: The micro-batch's share of TRL's tensors, and of those from `token_advantages`.
+            loss: TRL's, already divided by the number of micro-batches of the optimizer step.
+        """
+        return loss
 
     def _prepare(self, problems: Sequence[Problem]) -> None:
         """What needs the trainer: head, span reader, anchors, loss, and the state of a step."""
@@ -146,11 +178,7 @@ class GARTrainer(ResumableTrainer):
             problems = self._with_usable_anchors(problems)
         self._comparison = self._make_comparison(problems)
         self._policy_loss = PolicyLoss(self._method)
-        self._expert = self._make_expert_loss() if self._method.expert_loss else None
-        if self._judge is not None:
-            self._judge.to(self.accelerator.device)
         self._batch: RolloutBatch | None = None
-        self._further_rewards = torch.zeros(0)
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
@@ -179,14 +207,15 @@ class GARTrainer(ResumableTrainer):
             most=self._most,
         )
 
-    def _make_expert_loss(self) -> ExpertLoss:
-        if self._method.expert_loss == "member" and len(self.reward_funcs) > 1:
-            raise ConfigError(
-                f"{self._method.name} compares responses with an expert solution, which only the verifier rewards. "
-                f"Leave out the {len(self.reward_funcs) - 1} further reward_funcs, or take chord."
-            )
-        end = cast(int, self._tokenizer.eos_token_id)
-        return ExpertLoss(self._method, self._reader, self._verifier, self._shaping.reward, end_token=end)
+    @property
+    def shaping(self) -> Shaping:
+        """Method and settings in force."""
+        return self._shaping
+
+    @property
+    def reader(self) -> SequenceReader:
+        """Reads responses and expert solutions."""
+        return self._reader
 
     @property
     def copied_bytes(self) -> int:
@@ -205,16 +234,11 @@ class GARTrainer(ResumableTrainer):
         )
         output = super()._generate_and_score_completions(inputs)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)
-        if self._judge is not None and self._is_training():
-            with self._timer.part("gar"):
-                judged = judged_advantages(
-                    self, self._judge, self._batch, self._further_rewards, in_loss, self._shaping
-                )
-            output["advantages"] = judged.to(output["advantages"])
-        elif overrides_advantages(self._shaping):
+        if overrides_advantages(self._shaping):
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
-        if self._expert is not None and self._is_training():
-            output |= self._expert.inputs(self, self._batch, in_loss)
+        if self._is_training():
+            with self._timer.part("gar"):
+                output["advantages"] = self.token_advantages(self._batch, output, in_loss).to(output["advantages"])
         self._batch.advantages = mean_advantages(output["advantages"], in_loss)
         if self._is_training():
             self._report(self._batch)
@@ -247,7 +271,7 @@ class GARTrainer(ResumableTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         loss = self._policy_loss.compute(super()._compute_loss, model, inputs)
-        return self._expert.add(self, model, inputs, loss) if self._expert and self._is_training() else loss
+        return self.with_added_loss(model, inputs, loss) if self._is_training() else loss
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any
@@ -291,7 +315,7 @@ class GARTrainer(ResumableTrainer):
             self._batch.shaped = self._shape(self._batch)
         rewards_per_func[:, 0] = self._batch.shaped.rewards.to(rewards_per_func)
         further = rewards_per_func[:, 1:].cpu().double() * self.reward_weights[1:].cpu().double()
-        self._further_rewards = further.nansum(dim=1)
+        self._batch.further_rewards = further.nansum(dim=1)
         return rewards_per_func
 
     # What happens in between.
@@ -316,7 +340,7 @@ class GARTrainer(ResumableTrainer):
         return batch.table.shape(self._gather(alignment), vectors=vectors)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
-        rewards = batch.rewarded.rewards * float(self.reward_weights[0]) + self._further_rewards
+        rewards = batch.rewarded.rewards * float(self.reward_weights[0]) + batch.further_rewards
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
         groups = batch.rewarded.batch.group_index

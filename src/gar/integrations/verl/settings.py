@@ -20,7 +20,7 @@ REWARD_MANAGER = "gar"
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """Value of verl's `actor_rollout_ref.rollout.agent.agent_loop_manager_class`, which `gar_sync` sets itself."""
 
-SECTIONS = ("method", "variant", "verify", "signal", "reward", "watchdog")
+SECTIONS = ("method", "variant", "plugins", "verify", "signal", "reward", "watchdog")
 """Settings of a run that mean something here; verl's own flags decide the rest."""
 
 VERL = Engine(
@@ -69,7 +69,7 @@ def read_shaping(config: RunConfig, *, quiet: bool = False) -> Shaping:
     Raises:
         ConfigError: The method does not fit, or a setting that another one switches off.
     """
-    sections = {name: getattr(config, name) for name in SECTIONS if name not in ("method", "variant")}
+    sections = {name: getattr(config, name) for name in SECTIONS if name not in ("method", "variant", "plugins")}
     return plan_shaping(VERL, config.method, sections, quiet=quiet)
 
 

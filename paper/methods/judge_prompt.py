@@ -3,13 +3,11 @@
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, ModelError
-from gar.settings import JudgeSettings
-from gar.types import Prompt
+from gar import ConfigError, ModelError, Prompt
+from paper.methods.judge_settings import JudgeSettings
 
 _FIELDS = ("problem", "response", "criterion")
 
@@ -55,12 +53,12 @@ def read_template(name: str) -> JudgeTemplate:
         ConfigError: There is no such template, it lacks `{problem}` or exactly one `{response}`, or it has a field
             other than these and `{criterion}`.
     """
-    packaged = resources.files("gar") / "assets" / "judges"
+    packaged = Path(__file__).parent / "judges"
     known = sorted(entry.name.removesuffix(".txt") for entry in packaged.iterdir())
     source = packaged / f"{name}.txt" if name in known else Path(name)
     if not source.is_file():
         raise ConfigError(
-            f"judge.template: there is no file '{name}', and no packaged template of that name; these are "
+            f"grad2reward.template: there is no file '{name}', and no packaged template of that name; these are "
             f"{', '.join(known)}."
         )
     return _parse_template(source.read_text(encoding="utf-8").rstrip(), name)
@@ -73,17 +71,17 @@ def _parse_template(text: str, name: str) -> JudgeTemplate:
             odd = (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
             parts.append((literal, None if field is None else field + odd))
     except ValueError as error:
-        raise ConfigError(f"judge.template '{name}': {error}. Write a literal brace twice.") from error
+        raise ConfigError(f"grad2reward.template '{name}': {error}. Write a literal brace twice.") from error
     fields = [field for _, field in parts if field is not None]
     for field in fields:
         if field not in _FIELDS:
             raise ConfigError(
-                f"judge.template '{name}': unknown field {{{field}}}, expected {{problem}}, {{response}} or "
+                f"grad2reward.template '{name}': unknown field {{{field}}}, expected {{problem}}, {{response}} or "
                 "{criterion}. Write a literal brace twice."
             )
     if fields.count("response") != 1 or "problem" not in fields:
         raise ConfigError(
-            f"judge.template '{name}': expected {{problem}} and exactly one {{response}}, got "
+            f"grad2reward.template '{name}': expected {{problem}} and exactly one {{response}}, got "
             f"{' '.join(f'{{{field}}}' for field in fields) or 'no field at all'}."
         )
     middle = next(i for i, (_, field) in enumerate(parts) if field == "response")
@@ -103,22 +101,23 @@ class JudgePrompts:
     """
 
     def __init__(self, tokenizer: Any, settings: JudgeSettings):
+        settings = settings.resolved()
         self._tokenizer = tokenizer
         self._template = read_template(settings.template)
         if len(settings.criteria) > 1 and "criterion" not in self._template.fields:
             raise ConfigError(
-                f"judge.criteria has {len(settings.criteria)} criteria, but the template '{settings.template}' has no "
-                "{criterion}: the judge could not tell them apart."
+                f"grad2reward.criteria has {len(settings.criteria)} criteria, but template '{settings.template}' has "
+                "no {criterion}: the judge could not tell them apart."
             )
         first = tokenizer(text="a")["input_ids"][:1]
         self._leading = first if first == [tokenizer.bos_token_id] else []
-        self.true_ids = self._verdict_ids(settings.verdict_true)
-        self.false_ids = self._verdict_ids(settings.verdict_false)
+        self.true_ids = self._verdict_ids(settings.verdict_true or "")
+        self.false_ids = self._verdict_ids(settings.verdict_false or "")
         if self.true_ids[0] == self.false_ids[0]:
             raise ModelError(
                 f"the judge's verdicts {settings.verdict_true!r} and {settings.verdict_false!r} begin with the same "
                 f"token, {tokenizer.convert_ids_to_tokens(self.true_ids[0])!r}, so the judge could not choose between "
-                "them there. Set other words in judge.verdict_true and judge.verdict_false."
+                "them there. Set other words in grad2reward.verdict_true and grad2reward.verdict_false."
             )
 
     def write(self, problem: Prompt, response: Sequence[int], criterion: str) -> JudgePrompt:
@@ -144,7 +143,7 @@ class JudgePrompts:
         if not ids or self._tokenizer.unk_token_id in ids:
             raise ModelError(
                 f"the judge cannot say {word!r}: the tokenizer makes it {'an unknown token' if ids else 'no token'}. "
-                "Set words that the model knows in judge.verdict_true and judge.verdict_false."
+                "Set words that the model knows in grad2reward.verdict_true and grad2reward.verdict_false."
             )
         return ids
 

@@ -9,25 +9,27 @@ import torch
 import torch.nn.functional as F
 from trl import GRPOConfig
 
-from gar.core import imitation_weight
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
-from gar.integrations.slime.settings import SLIME
-from gar.integrations.trl.supervised import SupervisedTrainer, solution_rows
-from gar.integrations.verl.settings import VERL
-from gar.methods import METHODS
+from gar.integrations.trl import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.settings import AdvantageSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
 from gar.types import Anchor
+from paper.methods.expert_losses import imitation_weight
+from paper.methods.expert_trainer import ChordTrainer, LuffyTrainer
+from paper.methods.supervised_trainer import SupervisedTrainer, solution_rows
 from tests.integrations.conftest import SMALL, TrainerFactory
 
 GROUPS = 4
+KINDS = {"luffy": LuffyTrainer, "chord": ChordTrainer}
+
+pytestmark = pytest.mark.paper
 
 
 def micro_batch(make_trainer: TrainerFactory, method: str, **options):
     """A trainer and TRL's inputs of one whole batch, four groups of eight."""
-    trainer, records = make_trainer(method=method, **options)
+    trainer, records = make_trainer(kind=KINDS[method], **options)
     trainer.model.train()
     rows = [{"prompt": trainer._problems[i].prompt, "problem_index": i} for i in range(GROUPS) for _ in range(8)]
     trainer.current_gradient_accumulation_steps = 1
@@ -45,7 +47,7 @@ def expert_log_probs(trainer, group: int) -> torch.Tensor:
 
 def responses_loss(trainer, inputs) -> torch.Tensor:
     """TRL's own loss of the same inputs."""
-    return super(type(trainer), trainer)._compute_loss(trainer.model, dict(inputs))
+    return super(GARTrainer, trainer)._compute_loss(trainer.model, dict(inputs))
 
 
 def test_luffy_loss_has_the_expert_for_a_ninth_member_of_each_group(make_trainer: TrainerFactory):
@@ -146,29 +148,9 @@ def test_expert_solutions_in_another_format_are_warned_of(make_trainer: TrainerF
         micro_batch(make_trainer, "luffy", problems=problems)
 
 
-def test_methods_that_train_on_experts_refuse_what_they_cannot_do(make_trainer: TrainerFactory):
-    with pytest.raises(ConfigError, match=r"trl.loss_type is 'dapo', but luffy goes with 'grpo'"):
-        make_trainer(method="luffy", args={"loss_type": "dapo"})
-    with pytest.raises(ConfigError, match=r"sft-grpo has steps without responses, .* Start it with gar train"):
-        make_trainer(method="sft-grpo")
-    with pytest.raises(ConfigError, match=r"sdft has a trainer of its own in TRL. Start it with gar train"):
-        make_trainer(method="sdft")
-    with pytest.raises(ConfigError, match=r"trl.scale_rewards is 'batch'"):
-        make_trainer(method="luffy", args={"scale_rewards": "batch"})
+def test_luffy_takes_no_rewards_that_its_solutions_do_not_have(make_trainer: TrainerFactory):
     with pytest.raises(ConfigError, match="luffy compares responses with an expert solution, which only the verifier"):
-        make_trainer(method="luffy", reward_funcs=[lambda prompts, **_: [0.0] * len(prompts)])
-    bare = [replace(problem, anchors=()) for problem in load_arithmetic("train")[:8]]
-    with pytest.raises(DataError, match="chord needs expert solutions, and none of the 8 problems has one"):
-        make_trainer(method="chord", problems=bare)
-
-
-@pytest.mark.parametrize("engine", [SLIME, VERL], ids=lambda engine: engine.name)
-def test_other_engines_refuse_methods_that_train_on_experts(engine):
-    for name, method in METHODS.items():
-        if method.trains_on_experts or method.self_distillation:
-            assert name not in engine.methods()
-            with pytest.raises(ConfigError, match=r"trains on the expert solutions|reads the expert solution"):
-                engine.check(method, "group")
+        make_trainer(kind=LuffyTrainer, reward_funcs=[lambda prompts, **_: [0.0] * len(prompts)])
 
 
 def test_solution_rows_are_prompt_solution_and_end_token():

@@ -6,7 +6,6 @@ the gradient of the verdict "True" with respect to the input embedding of respon
 special case.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,25 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from gar import ModelError, Prompt, Tags
 from gar.core import attributed_rewards, attribution_weights, effective_token_counts, last_token_rewards, rubric_rewards
-from gar.errors import ModelError
-from gar.models.families import evaluation_mode, find_parts
-from gar.rollouts.generate import context_length
-from gar.scoring.forward import batches_by_length
-from gar.scoring.judge_prompt import JudgePrompt, JudgePrompts
-from gar.settings import JudgeSettings
-from gar.spans import special_ids, without_trailing_special
-from gar.types import Prompt, Tags
+from gar.data import context_length
+from gar.models import evaluation_mode, find_parts
+from gar.scoring import batches_by_length, special_ids, without_trailing_special
+from paper.methods.judge_prompt import JudgePrompt, JudgePrompts
+from paper.methods.judge_settings import JudgeSettings
 
 _PROBE_TOKENS = 4
-
-
-def frozen_copy(model: Any) -> Any:
-    """A copy of a model in evaluation mode, whose parameters have no gradient.
-
-    Make it before the model is wrapped or sharded, and before the first step.
-    """
-    return copy.deepcopy(model).eval().requires_grad_(False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,10 +76,9 @@ class Judge:
             its token ids for more than their input embeddings.
 
     Example:
-        >>> from gar.models.embedded import load_embedded
+        >>> from gar.models import frozen_copy, load_embedded
         >>> model, tokenizer = load_embedded()
-        >>> words = {"template": "arithmetic", "verdict_true": " right", "verdict_false": " wrong"}
-        >>> judge = Judge(frozen_copy(model), tokenizer, JudgeSettings(**words))
+        >>> judge = Judge(frozen_copy(model), tokenizer, JudgeSettings(template="arithmetic"))
         >>> solution = "<think> [ 3 + 4 = 7 ] </think> <answer> 7 </answer>"
         >>> judgements = judge.token_scores(["3+4="], [tokenizer.encode(solution)])
         >>> judgements.scores[0].shape, judgements.verdicts.tolist()
@@ -98,6 +86,7 @@ class Judge:
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: JudgeSettings, *, tags: Tags | None = None):
+        settings = settings.resolved()
         self._model = model
         self._settings = settings
         self._prompts = JudgePrompts(tokenizer, settings)

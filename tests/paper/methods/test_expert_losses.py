@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gar.core import imitation_weight, off_policy_token_losses
+from paper.methods.expert_losses import imitation_weight, off_policy_token_losses
 
 
 def test_off_policy_token_losses_by_hand():

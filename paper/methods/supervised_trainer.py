@@ -9,11 +9,9 @@ from torch import Tensor
 from transformers import TrainerCallback, TrainingArguments
 from trl import GRPOConfig, SFTConfig, SFTTrainer
 
-from gar.errors import DataError
-from gar.integrations.trl.metrics import StepSum, StepTimer
-from gar.rollouts.generate import encode_prompt
-from gar.spans import SequenceReader
-from gar.types import Problem
+from gar import DataError, Problem, SequenceReader
+from gar.data import encode_prompt
+from gar.integrations.trl import StepSum, StepTimer
 
 
 class SupervisedTrainer(SFTTrainer):
@@ -63,6 +61,12 @@ class SupervisedTrainer(SFTTrainer):
         num_tokens = self.accelerator.gather((labels != -100).sum()).sum().item()  # pyright: ignore[reportAttributeAccessIssue]
         self._tokens.add(self, num_tokens)
         return super().compute_loss(model, inputs, *args, **kwargs)
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As in `SFTTrainer`; afterwards the model is plain again."""
+        result = super().train(*args, **kwargs)
+        self.plain_model()
+        return result
 
     def plain_model(self) -> Any:
         """The trained model without accelerate's wrappers, which the next trainer would take for its own."""

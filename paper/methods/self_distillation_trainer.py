@@ -4,6 +4,7 @@ TRL samples, asks the teacher and updates. Here are the teacher's prompt, what i
 """
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,23 +13,22 @@ import torch
 from datasets import Dataset
 from trl.import_utils import TRLExperimentalWarning
 
-from gar.config import RunConfig
-from gar.data.arithmetic import SEPARATOR
-from gar.data.problems import prompt_text
-from gar.errors import ConfigError, DataError
-from gar.integrations.trl.metrics import StepTimer
-from gar.integrations.trl.refusals import TRL, check_batch
-from gar.integrations.trl.rollouts import RolloutBatch
+from gar import (
+    AdvantageSettings,
+    ConfigError,
+    DataError,
+    Problem,
+    Prompt,
+    ResponseVerifier,
+    RewardSettings,
+    SequenceReader,
+)
+from gar.data import EMBEDDED_TASKS, SEPARATOR, check_prompts, encode_prompt, prompt_text
+from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
-from gar.methods.base import SelfDistillation
-from gar.models.adapters import is_adapted
+from gar.models import frozen_copy, is_adapted
 from gar.records import RolloutRecord
-from gar.rollouts.generate import check_prompts, encode_prompt
-from gar.scoring.judge import frozen_copy
-from gar.settings import EMBEDDED_TASKS, AdvantageSettings, RewardSettings
-from gar.shaping import RewardTable, plan_shaping
-from gar.spans import SequenceReader
-from gar.types import Problem, Prompt, ResponseVerifier
+from gar.scoring import RewardTable, plan_shaping
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", TRLExperimentalWarning)
@@ -36,60 +36,61 @@ with warnings.catch_warnings():
     from trl.experimental.sdft.teacher_sync import SyncTeacherModelCallback
     from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
-CONFIGS: dict[SelfDistillation, Any] = {"sdft": SDFTConfig, "sdpo": SDPOConfig}
-
-_DEFAULTS: dict[SelfDistillation, dict[str, Any]] = {
-    "sdft": {},
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "sdft": {"max_prompt_length": None},  # TRL would cut off the beginning
     "sdpo": {
+        "max_prompt_length": None,
+        "max_reprompt_len": sys.maxsize,
+        # The expert solution takes the place of an environment's feedback and of the group's correct responses.
+        "include_environment_feedback": True,
+        "use_successful_as_teacher": False,
+        "beta": 0.0,  # TRL's trainer takes it and never reads it
         "feedback_template": "\nCorrect solution:\n\n{feedback_raw}\n\n",  # TRL's words for one of the group
         "diagnostics_warning_interval": 0,  # TRL warns of equal rewards, which are no fault without a policy loss
     },
 }
 # As `gar.data.arithmetic.privileged_prompt`, which the embedded models were trained to read.
-_EMBEDDED: dict[SelfDistillation, dict[str, Any]] = {
+_EMBEDDED: dict[str, dict[str, Any]] = {
     "sdft": {
         "teacher_prompt_template": f"{{privileged_context}} {SEPARATOR} {{prompt}}",
         "distillation_mode": "full_logits",  # TRL takes the 100 likeliest tokens, and the embedded models have 36
     },
     "sdpo": {"feedback_template": f"{{feedback_raw}} {SEPARATOR} ", "reprompt_template": "{feedback}{prompt}"},
 }
-_REFUSED = {
-    "use_vllm": "responses are sampled with transformers here",
-    "generate_from_teacher": "the records would show the teacher's responses as the policy's",
-}
-_TEACHERS = ("base", "ema", "live")
 _TEMPLATES = (
-    "Expected {prompt} and {privileged_context} in trl.teacher_prompt_template (sdft), or {prompt} and {feedback} in "
-    "trl.reprompt_template and {feedback_raw} in trl.feedback_template (sdpo)."
+    "Expected {prompt} and {privileged_context} in sdft.teacher_prompt_template, or {prompt} and {feedback} in "
+    "sdpo.reprompt_template and {feedback_raw} in sdpo.feedback_template."
 )
 
 
-def teacher_defaults(trainer: SelfDistillation, source: str) -> dict[str, Any]:
-    """Where `gar train` differs from TRL's defaults, given where the problems come from (`data.source`)."""
-    return _DEFAULTS[trainer] | (_EMBEDDED[trainer] if source in EMBEDDED_TASKS else {})
+def teacher_trainer(parts: RunParts) -> Any:
+    """TRL's trainer for sdft or sdpo."""
+    config = parts.settings
+    return {"sdft": SDFTRecorded, "sdpo": SDPORecorded}[config.method](
+        parts.model,
+        problems=parts.problems,
+        reader=parts.reader,
+        verifier=parts.verifier,
+        reward=config.reward,
+        advantage=config.advantage,
+        on_rollouts=parts.on_rollouts,
+        args=teacher_arguments(config, str(parts.arguments.output_dir)),
+        processing_class=parts.tokenizer,
+        callbacks=parts.callbacks,
+    )
 
 
-def check_arguments(args: Any, config: RunConfig) -> None:
-    """Refuse what these trainers do not do here.
-
-    Args:
-        args: An `SDFTConfig` or `SDPOConfig`.
-        config: The run's.
+def teacher_arguments(config: Any, output_dir: str) -> Any:
+    """TRL's configuration for sdft or sdpo: what `trl` has of it, and the method's own section.
 
     Raises:
-        ConfigError: Names the setting, its value, and why.
+        ConfigError: TRL refuses the combination.
     """
-    method = config.method
-    if config.adapter.rank is not None:
-        raise ConfigError(f"adapter.rank is {config.adapter.rank}, but {method} trains all weights here. Leave it out.")
-    for name, reason in _REFUSED.items():
-        if getattr(args, name, False):
-            raise ConfigError(f"trl.{name} is True under {method}, but {reason}. Leave it out.")
-    if args.teacher_model_kind not in _TEACHERS:
-        teachers = ", ".join(_TEACHERS)
-        raise ConfigError(f"trl.teacher_model_kind is '{args.teacher_model_kind}', expected one of {teachers}")
-    if args.world_size > 1:
-        raise ConfigError(f"{method} trains in one process, got {args.world_size}. Start it without a launcher.")
+    name = config.method
+    embedded = _EMBEDDED[name] if config.data.source in EMBEDDED_TASKS else {}
+    chosen = {field: value for field, value in dict(getattr(config, name)).items() if value is not None}
+    fields = _DEFAULTS[name] | embedded | chosen | {"save_strategy": "no"}
+    return trl_arguments({"sdft": SDFTConfig, "sdpo": SDPOConfig}[name], config, output_dir, **fields)
 
 
 def teacher_prompt(args: Any, problem: Problem) -> Prompt:
@@ -229,11 +230,11 @@ class _Recorded(_Trainer):
         self._on_rollouts(step, batch.records(step=step))
 
 
-class _SDFT(_Recorded, SDFTTrainer):
+class SDFTRecorded(_Recorded, SDFTTrainer):
     """`SDFTTrainer` with records."""
 
 
-class _SDPO(_Recorded, SDPOTrainer):
+class SDPORecorded(_Recorded, SDPOTrainer):
     """`SDPOTrainer` with records. The loss reads the rewards where `distillation_weight` is below 1."""
 
     def __init__(self, model: Any, **kwargs: Any):
@@ -241,7 +242,3 @@ class _SDPO(_Recorded, SDPOTrainer):
             return self._rewards
 
         super().__init__(model, reward_funcs=outcome, **kwargs)
-
-
-TRAINERS: dict[SelfDistillation, Any] = {"sdft": _SDFT, "sdpo": _SDPO}
-"""Trainers by the method's `self_distillation`; arguments as `_Recorded`."""

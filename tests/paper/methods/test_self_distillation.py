@@ -11,19 +11,22 @@ import torch
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
-from gar.config import make_config, merge, read_preset
+from gar.config import RunConfig, make_config, merge, read_preset
 from gar.data.arithmetic import load_arithmetic, privileged_prompt
 from gar.errors import ConfigError, DataError
+from gar.integrations.trl import RunParts
 from gar.integrations.trl.arguments import grpo_arguments
-from gar.integrations.trl.self_distillation import TRAINERS, teacher_prompt
 from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.settings import SignalSettings, VerifySettings
 from gar.spans import SequenceReader
 from gar.types import Problem
 from gar.verify import Verifier
+from paper.methods.self_distillation_trainer import teacher_arguments, teacher_prompt, teacher_trainer
 
 METHODS = ["sdft", "sdpo"]
+
+pytestmark = pytest.mark.paper
 CHAIN = {"prompt": "3+4=", "answer": "7"}
 
 
@@ -45,10 +48,16 @@ def weight_of(model: Any) -> torch.Tensor:
     return model.model.layers[0].mlp.up_proj.weight.detach().clone()
 
 
-def arguments_of(method: str, folder: Path, over: dict[str, Any] | None = None, **trl: Any) -> Any:
+def config_of(method: str, over: dict[str, Any] | None = None, **trl: Any) -> RunConfig:
     small = {"max_steps": 1, "num_iterations": 1, "per_device_train_batch_size": 16, "learning_rate": 2e-4}
     values = {"method": method, "trl": {**small, **trl}, **(over or {})}
-    return grpo_arguments(make_config(merge(read_preset("bench"), values)), folder)
+    return make_config(merge(read_preset("bench"), values))
+
+
+def arguments_of(method: str, folder: Path, over: dict[str, Any] | None = None, **trl: Any) -> Any:
+    config = config_of(method, over, **trl)
+    args = grpo_arguments(config, folder)
+    return args if method == "grpo" else teacher_arguments(config, str(folder))
 
 
 def make_trainer(
@@ -57,21 +66,22 @@ def make_trainer(
     """A trainer, the records that it writes, and a watcher of what TRL does."""
     model, tokenizer = load_embedded()
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    config = make_config({})
+    config = config_of(method, **trl)
     records: list[RolloutRecord] = []
     watcher = Watcher()
-    trainer = TRAINERS[method](
-        model,
+    parts = RunParts(
+        model=model,
+        tokenizer=tokenizer,
         problems=problems or load_arithmetic("train"),
         reader=SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None),
         verifier=verifier,
-        reward=config.reward,
-        advantage=config.advantage,
-        on_rollouts=lambda step, rows: records.extend(rows),
-        args=arguments_of(method, folder, **trl),
-        processing_class=tokenizer,
+        settings=config,
+        adapter=None,
+        arguments=grpo_arguments(config, folder),
         callbacks=[watcher],
+        on_rollouts=lambda step, rows: records.extend(rows),
     )
+    trainer = teacher_trainer(parts)
     return SimpleNamespace(trainer=trainer, records=records, watcher=watcher, tokenizer=tokenizer)
 
 
@@ -154,15 +164,16 @@ def test_teacher_prompt_of_a_chat_is_in_the_users_message(tmp_path: Path, verifi
 @pytest.mark.parametrize(
     ("method", "over", "trl", "message"),
     [
-        ("sdft", {}, {"use_vllm": True}, "trl.use_vllm is True under sdft, but responses are sampled with transform"),
-        ("sdft", {}, {"generate_from_teacher": True}, "trl.generate_from_teacher is True under sdft"),
-        ("sdpo", {}, {"teacher_model_kind": "emma"}, "trl.teacher_model_kind is 'emma', expected one of base, ema, li"),
-        ("sdpo", {}, {"beta": 0.1}, "trl.beta is 0.1, but 0.0 belongs to sdpo"),
-        ("sdpo", {}, {"use_successful_as_teacher": True}, "trl.use_successful_as_teacher is True, but False belongs"),
-        ("sdft", {}, {"max_prompt_length": 8}, "trl.max_prompt_length is 8, but None belongs to sdft"),
+        ("sdft", {}, {"use_vllm": True}, "trl.use_vllm is True, but sdft samples with transformers"),
+        ("sdpo", {"sdpo": {"teacher_model_kind": "emma"}}, {}, "sdpo.teacher_model_kind: unknown value 'emma'"),
         ("sdft", {}, {"save_strategy": "steps"}, "trl.save_strategy is .*, but 'no' belongs to sdft"),
-        ("sdft", {"adapter": {"rank": 4}}, {}, "adapter.rank is 4, but sdft trains all weights here"),
-        ("sdft", {}, {"distillation_mode": "sampled_token"}, "trl.SDFTConfig refuses these settings: .*alpha=1.0"),
+        ("sdft", {"adapter": {"rank": 4}}, {}, "adapter.rank is 4, but sdft trains all weights"),
+        (
+            "sdft",
+            {"sdft": {"distillation_mode": "sampled_token"}},
+            {},
+            "trl.SDFTConfig refuses these settings: .*alpha=1.0",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(method: str, over: dict, trl: dict, message: str, tmp_path: Path):
@@ -171,7 +182,7 @@ def test_settings_that_do_not_fit_are_refused(method: str, over: dict, trl: dict
 
 
 @pytest.mark.parametrize(
-    ("method", "trl", "message"),
+    ("method", "section", "message"),
     [
         (
             "sdft",
@@ -181,9 +192,9 @@ def test_settings_that_do_not_fit_are_refused(method: str, over: dict, trl: dict
         ("sdpo", {"reprompt_template": "{prompt}"}, "does not show the expert solution. Expected {prompt} and"),
     ],
 )
-def test_templates_that_do_not_fit_are_refused(method: str, trl: dict, message: str, tmp_path: Path):
+def test_templates_that_do_not_fit_are_refused(method: str, section: dict, message: str, tmp_path: Path):
     with pytest.raises(ConfigError, match=message):
-        teacher_prompt(arguments_of(method, tmp_path, **trl), load_arithmetic("train")[0])
+        teacher_prompt(arguments_of(method, tmp_path, {method: section}), load_arithmetic("train")[0])
 
 
 def test_problems_that_do_not_fit_are_refused(tmp_path: Path, verifier: Verifier):

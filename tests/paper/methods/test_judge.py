@@ -1,22 +1,19 @@
 """The judge of Grad2Reward: its gradient against autograd and finite differences, its rewards, what it refuses."""
 
-import math
-
 import pytest
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel
 
-from gar.core import attribution_weights
-from gar.data.arithmetic import judge_prompt, load_arithmetic, parse_solution, write_solution
+from gar.data.arithmetic import judge_prompt, load_arithmetic, write_solution
 from gar.errors import ConfigError, ModelError
-from gar.models.embedded import load_embedded
-from gar.rollouts.generate import encode_prompt, generate_responses
-from gar.scoring.judge import Judge, frozen_copy
-from gar.scoring.judge_prompt import JudgePrompts, read_template
-from gar.settings import JudgeSettings
+from gar.models import frozen_copy, load_embedded
+from paper.methods.judge import Judge
+from paper.methods.judge_prompt import JudgePrompts
+from paper.methods.judge_settings import JudgeSettings
 
+pytestmark = pytest.mark.paper
 WORDS = {"verdict_true": " right", "verdict_false": " wrong"}
 ARITHMETIC = JudgeSettings(template="arithmetic", **WORDS)
 # float32 gradients through four layers, summed in two orders: 2e-6 apart where measured, relative to the largest.
@@ -145,27 +142,6 @@ def test_token_scores_do_not_depend_on_batches_padding_or_order(embedded, judge,
         assert float(found.log_odds[place]) == pytest.approx(float(expected.log_odds[i]), abs=1e-4)
 
 
-def test_token_scores_of_verdicts_of_several_tokens_sum_their_log_probabilities(embedded, solutions):
-    model, tokenizer = embedded
-    settings = JudgeSettings(template="arithmetic", verdict_true=" right = 3", verdict_false=" wrong so")
-    problems, responses = solutions
-    found = Judge(frozen_copy(model), tokenizer, settings).token_scores(problems, responses)
-
-    @torch.no_grad()
-    def log_prob(context: list[int], word: str) -> float:
-        verdict = tokenizer.encode(word)
-        logits = model(torch.tensor([[*context, *verdict]])).logits[0, len(context) - 1 : -1].log_softmax(-1)
-        return float(logits[range(len(verdict)), verdict].sum())
-
-    for i, (problem, response) in enumerate(zip(problems, responses, strict=True)):
-        before, after = tokenizer.encode(problem), tokenizer.encode("<sep>")
-        expected = plain_scores(model, before, response, after, tokenizer.encode("right = 3"))
-        assert_close(found.scores[i], expected[None])
-        context = [*before, *response, *after]
-        odds = log_prob(context, "right = 3") - log_prob(context, "wrong so")
-        assert float(found.log_odds[i]) == pytest.approx(odds, abs=1e-3)
-
-
 def gemma() -> Gemma3ForCausalLM:
     """It multiplies its embeddings by the root of its width."""
     config = Gemma3TextConfig(
@@ -197,15 +173,6 @@ def test_token_scores_of_other_families_equal_autograd(make, tokenizer, solution
         assert_close(scores, plain_scores(model, before, response, after, verdict)[None])
 
 
-def test_token_scores_of_a_half_precision_judge_are_float32_and_close(embedded, judge, solutions):
-    half = Judge(frozen_copy(embedded[0]).bfloat16(), embedded[1], ARITHMETIC)
-    problems, responses = solutions
-    found, expected = half.token_scores(problems, responses), judge.token_scores(problems, responses)
-    assert all(scores.dtype == torch.float32 for scores in found.scores)
-    likeness = [torch.cosine_similarity(a, b).item() for a, b in zip(found.scores, expected.scores, strict=True)]
-    assert min(likeness) > 0.9  # 8 bits through four layers
-
-
 # What the judge reads, and what it says.
 
 
@@ -228,29 +195,6 @@ def test_prompts_fill_fields_in_and_leave_braces_in_a_problem_alone(tokenizer, t
     assert written.ids == [*before, 7, 8, *after]
 
 
-def test_prompts_of_the_default_template_end_where_the_verdict_begins(tokenizer):
-    template = read_template("default")
-    assert template.fields == {"problem", "criterion", None}
-    assert template.after[-1][0].endswith("Answer True or False.\nAnswer:")
-    assert template.before[-1][0].endswith("Response:\n")
-
-
-def test_prompts_begin_with_the_tokenizers_own_first_token(tokenizer):
-    from tokenizers.processors import TemplateProcessing
-    from transformers import PreTrainedTokenizerFast
-
-    with_bos = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer.backend_tokenizer, bos_token="<eos>", unk_token="<unk>"
-    )
-    before = with_bos.backend_tokenizer.post_processor
-    with_bos.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 1)])
-    try:
-        written = JudgePrompts(with_bos, ARITHMETIC).write("3+4=", [5], "unused")
-    finally:
-        with_bos.backend_tokenizer.post_processor = before
-    assert written.ids == [1, *tokenizer.encode("3+4="), 5, *tokenizer.encode("<sep>")]
-
-
 def test_token_scores_leave_out_special_tokens_at_the_end_and_keep_those_before(judge, tokenizer, solutions):
     problem, response = solutions[0][0], solutions[1][0]
     end = tokenizer.eos_token_id
@@ -261,52 +205,6 @@ def test_token_scores_leave_out_special_tokens_at_the_end_and_keep_those_before(
     inside = judge.token_scores([problem], [[response[0], end, *response[1:]]])
     assert inside.scores[0].shape == (1, len(response) + 1)
     assert judge.token_scores([problem], [[end]]).scores[0].shape == (1, 0)
-
-
-@pytest.fixture(scope="module")
-def rollouts(embedded, judge):
-    """The embedded model's own well-formatted responses: problem text, ids, whether right, method, judgements."""
-    model, tokenizer = embedded
-    problems = load_arithmetic("test")[:60]
-    sampled = generate_responses(
-        model, tokenizer, [encode_prompt(tokenizer, p.prompt) for p in problems],
-        num_samples=4, max_new_tokens=56, temperature=1.0, top_p=1.0, batch_size=240, seed=1,
-    )  # fmt: skip
-    rows = []
-    for problem, responses in zip(problems, sampled, strict=True):
-        for response in responses:
-            parsed = parse_solution(response.text)
-            if parsed.method and response.text.count("<") == 4 and parsed.answer:
-                rows.append((str(problem.prompt), response.ids, parsed.answer == problem.answer, parsed.method))
-    found = judge.token_scores([row[0] for row in rows], [row[1] for row in rows])
-    return rows, found
-
-
-def test_verdicts_on_the_embedded_task_are_as_often_right_as_documented(rollouts):
-    """docs/embedded-task.md: 0.821 of all, guesses included; running right in 1,008 of 1,050."""
-    rows, found = rollouts
-    hits = [verdict == right for verdict, (_, _, right, _) in zip(found.verdicts[:, 0].tolist(), rows, strict=True)]
-    running = [hit for hit, row in zip(hits, rows, strict=True) if row[3] == "running"]
-    assert len(hits) > 200
-    # Four standard errors of a sample of this size.
-    for sample, documented in ((hits, 0.821), (running, 0.958)):
-        error = math.sqrt(documented * (1 - documented) / len(sample))
-        assert sum(sample) / len(sample) == pytest.approx(documented, abs=4 * error)
-
-
-def test_scores_on_the_embedded_task_fall_on_computed_values(rollouts, tokenizer):
-    """In 589 right running responses values had 0.44 of the weight and were 0.20 of the tokens."""
-    rows, found = rollouts
-    equals = tokenizer.convert_tokens_to_ids(["=", "is"])
-    share, tokens = [], []
-    for (_, ids, right, method), scores in zip(rows, found.scores, strict=True):
-        if right and method == "running":
-            alpha = attribution_weights(scores, torch.ones_like(scores, dtype=torch.bool))[0]
-            values = [t for t in range(1, len(alpha)) if ids[t - 1] in equals]
-            share.append(float(alpha[values].sum()))
-            tokens.append(len(values) / len(alpha))
-    assert len(share) > 50
-    assert sum(share) > 1.7 * sum(tokens)
 
 
 # Rewards.
@@ -367,17 +265,6 @@ def test_token_rewards_share_nothing_to_tokens_outside_the_mask(judge, solutions
     found = judge.token_rewards(problems, responses, torch.ones(1), torch.zeros(1), mask)
     assert found.rewards[~mask].count_nonzero() == 0
     assert float(found.rewards.sum()) == pytest.approx(2.0)
-
-
-def test_token_rewards_use_the_temperature(embedded, solutions):
-    def effective(temperature: float) -> Tensor:
-        settings = JudgeSettings(template="arithmetic", temperature=temperature, **WORDS)
-        judge = Judge(frozen_copy(embedded[0]), embedded[1], settings)
-        return rewards_of(judge, solutions, [1.0] * 6)[0].effective_tokens[:, 0]
-
-    lengths = torch.tensor([float(len(response)) for response in solutions[1]], dtype=torch.float64)
-    assert bool((effective(0.05) < effective(1.0)).all())
-    assert torch.allclose(effective(1e4), lengths)
 
 
 def test_token_rewards_of_a_rubric_follow_its_formula(embedded, solutions, tmp_path):
@@ -485,7 +372,7 @@ def test_template_that_does_not_exist_is_refused(tokenizer):
 
 def test_several_criteria_without_a_place_for_them_are_refused(tokenizer):
     settings = JudgeSettings(template="arithmetic", criteria=(("a", 1.0), ("b", 1.0)), **WORDS)
-    with pytest.raises(ConfigError, match=r"2 criteria, but the template 'arithmetic' has no \{criterion\}"):
+    with pytest.raises(ConfigError, match=r"2 criteria, but template 'arithmetic' has no \{criterion\}"):
         JudgePrompts(tokenizer, settings)
 
 
@@ -495,32 +382,11 @@ def test_settings_refuse_criteria_whose_weights_sum_to_zero_or_less(weights):
         JudgeSettings(criteria=tuple(("criterion", weight) for weight in weights))
 
 
-def test_settings_refuse_bad_judge_values():
-    for field, value, message in (
-        ("criteria", (), "at least 1 item"),
-        ("criteria", (("a", math.nan),), "finite"),
-        ("temperature", 0.0, "greater than 0"),
-        ("verdict_false", " True", "verdict_true and verdict_false are the same"),
-        ("max_batch_tokens", 0, "greater than or equal to 1"),
-    ):
-        with pytest.raises(ValidationError, match=message):
-            JudgeSettings.model_validate({field: value})
-
-
 def test_judge_refuses_chat_messages_and_prompts_over_its_context(judge):
     with pytest.raises(ModelError, match="plain text, but a problem is a list of chat messages"):
         judge.token_scores([[{"role": "user", "content": "3+4="}]], [[5]])
     with pytest.raises(ModelError, match="a judge prompt has 605 tokens, but the model reads at most 512"):
         judge.token_scores(["3+4="], [[5] * 600])
-
-
-def test_judge_refuses_a_model_that_is_not_finite(embedded, solutions):
-    model = frozen_copy(embedded[0])
-    judge = Judge(model, embedded[1], ARITHMETIC)
-    with torch.no_grad():
-        model.model.layers[1].mlp.down_proj.weight.fill_(torch.inf)
-    with pytest.raises(ModelError, match=r"NaN or infinity in a batch of 3 prompts .* dtype overflow"):
-        judge.token_scores(*solutions)
 
 
 def test_judge_refuses_a_model_that_reads_its_tokens_twice(embedded):

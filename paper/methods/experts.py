@@ -1,0 +1,57 @@
+"""LUFFY and CHORD: grpo with the expert solutions themselves in the loss."""
+
+from typing import Any
+
+from gar import ConfigError
+from gar.methods import Method, outcome_rewards
+
+
+def _check(config: Any, args: Any) -> None:
+    """The loss on expert solutions is a mean per solution, which goes with a mean per response."""
+    if args.loss_type != "grpo":
+        raise ConfigError(
+            f"trl.loss_type is '{args.loss_type}', but {config.method} goes with 'grpo', a mean per response. Set it "
+            "to grpo."
+        )
+    if args.world_size > 1:
+        raise ConfigError(f"{config.method} trains in one process, got {args.world_size}. Start it without a launcher.")
+
+
+def _check_luffy(config: Any, args: Any) -> None:
+    _check(config, args)
+    if args.scale_rewards not in ("group", "none"):
+        raise ConfigError(
+            f"trl.scale_rewards is '{args.scale_rewards}', but luffy normalizes groups with their expert solution. Use "
+            "group or none."
+        )
+
+
+def _luffy(parts: Any) -> Any:
+    from paper.methods.expert_trainer import LuffyTrainer, with_solutions
+
+    return LuffyTrainer.from_parts(with_solutions(parts))
+
+
+def _chord(parts: Any) -> Any:
+    from paper.methods.expert_trainer import ChordTrainer, with_solutions
+
+    return ChordTrainer.from_parts(with_solutions(parts))
+
+
+LUFFY = Method(
+    name="luffy",
+    summary="grpo with the expert solution as an off-policy member of its group [arXiv 2504.14945]",
+    shape=outcome_rewards,
+    trains_on_experts=True,
+    trainer=_luffy,
+    check=_check_luffy,
+)
+
+CHORD = Method(
+    name="chord",
+    summary="(1 - mu) grpo + mu imitation of expert solutions, mu falling: CHORD-mu [arXiv 2508.11408]",
+    shape=outcome_rewards,
+    trains_on_experts=True,
+    trainer=_chord,
+    check=_check,
+)

@@ -1,0 +1,50 @@
+"""What a run has when its trainer is made."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import TrainerCallback
+from trl import GRPOConfig
+
+from gar.config import RunConfig
+from gar.records import RolloutRecord
+from gar.settings import section_name
+from gar.spans import SequenceReader
+from gar.types import Problem, ResponseVerifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """What `Method.trainer` makes a trainer from.
+
+    Attributes:
+        model: The policy. With `adapter`, the trainer adds it.
+        tokenizer: The policy's.
+        problems: The training problems, as the policy reads them.
+        reader: Reads responses and expert solutions.
+        verifier: Judges responses.
+        settings: Every setting of the run.
+        adapter: A `peft.LoraConfig`, or None.
+        arguments: TRL's, made from `settings`.
+        callbacks: Every trainer of the run gets them.
+        on_rollouts: Takes the step of the trainer under way and the records of its responses.
+        steps_before: Optimizer steps that the run made before it was resumed.
+    """
+
+    model: Any
+    tokenizer: Any
+    problems: Sequence[Problem]
+    reader: SequenceReader
+    verifier: ResponseVerifier
+    settings: RunConfig
+    adapter: Any
+    arguments: GRPOConfig
+    callbacks: list[TrainerCallback]
+    on_rollouts: Callable[[int, list[RolloutRecord]], None]
+    steps_before: int = 0
+
+    @property
+    def section(self) -> Any:
+        """The method's own section of the settings."""
+        return getattr(self.settings, section_name(self.settings.method))

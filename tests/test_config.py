@@ -65,15 +65,8 @@ def test_make_config_puts_the_variant_over_the_defaults_and_the_values_over_the_
 def test_variant_paper_normalises_as_equation_12(variant):
     # Population deviation and eps 1e-6, not the engine's own: K 16 with 5 right gives the paper's 1.4832.
     advantage = make_config({"variant": variant}).advantage
-    assert advantage == AdvantageSettings(baseline="group", ddof=0, eps=1e-6)
+    assert advantage == AdvantageSettings(ddof=0, eps=1e-6)
     assert make_config({"advantage": {"ddof": None, "eps": None}}).advantage == AdvantageSettings()
-
-
-def test_variant_released_has_its_tags_singletons_and_no_baseline():
-    config = make_config({"variant": "released"})
-    assert (config.verify.tags.think_open, config.verify.tags.think_close) == ("<|think|>", "<|/think|>")
-    assert (config.reward.singleton, config.advantage.baseline) == ("absolute", "none")
-    assert (config.signal.limit_tokens, config.signal.limit_from) == ("auto", "end")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -153,7 +146,7 @@ def test_read_config_refuses_a_file_that_cannot_be_read(tmp_path):
 def test_dump_config_and_back_is_the_same_configuration():
     config = make_config(
         {
-            "variant": "released",
+            "variant": "paper-thresholds",
             "seed": 3,
             "model": {"path": "no", "revision": "123e456"},
             "adapter": {"rank": 8, "target_modules": ["q_proj", "1e3"]},
@@ -174,7 +167,7 @@ def test_dump_config_and_back_is_the_same_configuration():
     text = dump_config(config)
     assert make_config(parse_yaml(text)) == config
     assert make_config(yaml.safe_load(text)) == config  # other readers speak YAML 1.1
-    assert text.startswith("method: gar-grpo\nvariant: released\nseed: 3\n")
+    assert text.startswith("method: gar-grpo\nvariant: paper-thresholds\nseed: 3\n")
 
 
 def test_dump_config_names_every_setting():
@@ -199,7 +192,7 @@ def test_make_config_suggests_the_nearest_key():
 
 def test_make_config_lists_the_known_keys_where_none_is_near():
     assert refusal({"advantage": {"zzz": 1}}) == (
-        "configs/demo.yaml: unknown key 'advantage.zzz'. Known here: estimator, baseline, ddof, eps, std_floor."
+        "configs/demo.yaml: unknown key 'advantage.zzz'. Known here: estimator, ddof, eps, std_floor."
     )
 
 
@@ -239,7 +232,7 @@ def test_make_config_reports_all_faults_at_once():
         ({"reward": None}, "run.yaml: reward: expected a section of settings, got None."),
         ({"reward": 0.5}, "run.yaml: reward: expected a section of settings, got 0.5."),
         ({"trl": 5}, "run.yaml: trl must be a valid dictionary, got 5"),
-        ({"variant": "papr"}, "run.yaml: unknown variant 'papr', expected one of paper, paper-thresholds, released"),
+        ({"variant": "papr"}, "run.yaml: unknown variant 'papr', expected one of paper, paper-thresholds"),
         ({"variant": ["paper"]}, "run.yaml: unknown variant '['paper']'"),
         ({"variant": None}, "run.yaml: unknown variant 'None'"),
         (

@@ -22,7 +22,7 @@ from gar.settings import (
 def test_defaults_are_those_of_the_method():
     reward, signal = RewardSettings(), SignalSettings()
     assert (reward.base, reward.beta, reward.penalty) == (1.0, 0.5, -0.6)
-    assert (reward.centre, reward.clip, reward.singleton, reward.format_gate) == (True, True, "zero", "algorithm")
+    assert (reward.centre, reward.clip, reward.format_gate) == (True, True, "algorithm")
     assert (signal.kind, signal.limit_tokens, signal.limit_from) == ("gradient-activation", "auto", "end")
     assert (signal.activation_threshold, signal.anchor_keep_fraction, signal.temperature) == (0.0, 1.0, 1.0)
     assert VerifySettings().format == "think-answer"

@@ -34,7 +34,7 @@ from gar.settings import (
     section_name,
 )
 
-VariantName = Literal["paper", "paper-thresholds", "released"]
+VariantName = Literal["paper", "paper-thresholds"]
 
 
 def _absolute(plugins: tuple[str, ...]) -> tuple[str, ...]:
@@ -92,12 +92,6 @@ _PAPER: dict[str, Any] = {"advantage": {"ddof": GROUP_DDOF, "eps": GROUP_EPS}}
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,
     "paper-thresholds": {**_PAPER, "signal": {"activation_threshold": 0.05, "anchor_keep_fraction": 0.7}},
-    "released": {
-        "verify": {"tags": {"think_open": "<|think|>", "think_close": "<|/think|>"}},
-        "reward": {"singleton": "absolute"},
-        # The released code overwrites rewards after its framework has normalised them.
-        "advantage": {"baseline": "none"},
-    },
 }
 
 

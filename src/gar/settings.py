@@ -197,8 +197,6 @@ class RewardSettings(Settings):
     """Subtract the group's mean alignment."""
     clip: bool = True
     """Clip negative bonuses to zero."""
-    singleton: Literal["zero", "absolute"] = "zero"
-    """Bonus of the only scored correct response of a group: none (paper), or beta times its cosine (released code)."""
     format_gate: Literal["algorithm", "equation"] = "algorithm"
     """A correct answer in bad format gets only the penalty (algorithm 1), or base and penalty (equation 6)."""
     novelty_weight: Annotated[float, Field(ge=0)] = 1.0
@@ -215,9 +213,6 @@ class AdvantageSettings(Settings):
     estimator: Literal["group", "reinforce-pp", "reinforce-pp-baseline"] | None = None
     """Normalise within groups (group), or whiten over all tokens of the batch (reinforce-pp), after subtracting the
     group's mean (reinforce-pp-baseline). None: the method's own."""
-    baseline: Literal["group", "none"] = "group"
-    """Subtract the group's mean and scale; or take the reward itself as advantage, as the released code does. Only
-    for the estimator group."""
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None

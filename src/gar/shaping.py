@@ -129,8 +129,8 @@ def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBa
 
     Args:
         method: The method that is trained.
-        settings: `centre` and `singleton` decide whether the only candidate of a group may earn a bonus: its centred
-            alignment is 0, its own cosine is not.
+        settings: `centre` decides whether the only candidate of a group may earn a bonus: its centred alignment is 0,
+            its own cosine is not.
         facts: Verdicts and groups of the responses of all ranks; `alignment`, `scored` and `vectors` are not read.
         can_score: Bool [responses]: has tokens to score and, for a method that compares it with anchors alone, an
             anchor.
@@ -143,7 +143,7 @@ def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBa
     if method.scores_all or method.compares_responses:
         return can_score
     candidates = can_score & eligible_responses(facts, settings)
-    if not settings.centre or settings.singleton == "absolute":
+    if not settings.centre:
         return candidates
     return candidates & (group_sizes(facts.group_index, candidates) >= 2)
 

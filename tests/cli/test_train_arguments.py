@@ -64,16 +64,17 @@ def test_train_without_flags_has_the_defaults(parse):
 
 def test_train_flags_go_over_the_file_and_the_file_over_the_variant(parse, file):
     assert parse(str(file)).reward.beta == 0.25
-    config = parse(str(file), "--reward.beta", "0.75", "--variant", "released")
-    assert (config.reward.beta, config.seed, config.reward.singleton) == (0.75, 3, "absolute")
-    assert config.variant == "released"
-    file.write_text("variant: released\nreward: {singleton: zero}\n")
+    config = parse(str(file), "--reward.beta", "0.75", "--variant", "paper-thresholds")
+    assert (config.reward.beta, config.seed, config.signal.activation_threshold) == (0.75, 3, 0.05)
+    assert config.variant == "paper-thresholds"
+    file.write_text("variant: paper-thresholds\nsignal: {activation_threshold: 0.0}\n")
     config = parse(str(file), "--reward.base", "2")
-    assert (config.reward.singleton, config.reward.base, config.advantage.baseline) == ("zero", 2.0, "none")
+    assert (config.signal.activation_threshold, config.reward.base) == (0.0, 2.0)
+    assert config.signal.anchor_keep_fraction == 0.7
 
 
 def test_train_variant_flag_goes_over_the_files(parse, file):
-    file.write_text("variant: released\n")
+    file.write_text("variant: paper-thresholds\n")
     assert parse(str(file), "--variant=paper") == make_config({})
 
 
@@ -257,7 +258,7 @@ def test_train_explains_what_it_refuses(capsys, arguments, error):
         (["--trl.max_steps", "--seed", "3"], "--trl.max_steps needs a value, for example --trl.learning_rate"),
         (
             ["--variant", "papr"],
-            "--variant must be one of paper, paper-thresholds, released; got 'papr'.",
+            "--variant must be one of paper, paper-thresholds; got 'papr'.",
         ),
         (["--dry-run", "run.yaml"], "Unrecognized options: run.yaml"),
         (["--seed"], "Missing value for argument '--seed'."),

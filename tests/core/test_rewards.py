@@ -40,20 +40,11 @@ def test_gradient_aligned_rewards_by_hand():
         ({"beta": 2.0}, (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
         ({"clip": False}, (0.1, 0.0, 0.0, -0.1, 0.0, 0.0, 0.0)),
         ({"centre": False}, (0.35, 0.25, 0.0, 0.15, 0.2, 0.05, 0.0)),
-        # The released code: one member in Q(x) gets its cosine itself. Group 0 has two eligible, but one scored.
-        ({"singleton": "absolute"}, (0.1, 0.0, 0.0, 0.0, 0.2, 0.05, 0.0)),
-        ({"singleton": "absolute", "clip": False}, (0.1, 0.0, 0.0, -0.1, 0.2, 0.05, 0.0)),
     ],
 )
 def test_gradient_aligned_bonuses_with_options_by_hand(options, expected):
     found = gradient_aligned_bonuses(ELIGIBLE, ALIGNMENT, GROUPS, scored=SCORED, **options)
     torch.testing.assert_close(found, f64(*expected), rtol=1e-14, atol=1e-16)
-
-
-def test_gradient_aligned_bonuses_of_a_negative_singleton_are_clipped_unless_told():
-    one = {"eligible": flags("1"), "alignment": f64(-0.4), "group_index": torch.tensor([0]), "singleton": "absolute"}
-    assert gradient_aligned_bonuses(**one).tolist() == [0.0]
-    assert gradient_aligned_bonuses(**one, clip=False).tolist() == [-0.2]
 
 
 def test_gradient_aligned_bonuses_do_not_average_over_responses_without_an_anchor():
@@ -97,23 +88,20 @@ def columns(rows) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
 
 
 @given(
-    rows=ROWS, beta=st.floats(0, 10), base=st.sampled_from([0.0, 0.1, 1.0]), centre=st.booleans(), clip=st.booleans(),
-    singleton=st.sampled_from(["zero", "absolute"]),
-)  # fmt: skip
-def test_gradient_aligned_rewards_agree_with_algorithm_1(rows, beta, base, centre, clip, singleton):
+    rows=ROWS, beta=st.floats(0, 10), base=st.sampled_from([0.0, 0.1, 1.0]), centre=st.booleans(), clip=st.booleans()
+)
+def test_gradient_aligned_rewards_agree_with_algorithm_1(rows, beta, base, centre, clip):
     eligible, alignment, penalty, groups, scored = columns(rows)
     found = gradient_aligned_rewards(
-        eligible, alignment, penalty, groups, scored=scored, beta=beta, base=base, centre=centre, clip=clip,
-        singleton=singleton,
-    )  # fmt: skip
+        eligible, alignment, penalty, groups, scored=scored, beta=beta, base=base, centre=centre, clip=clip
+    )
     for i, (correct, usable, b, fine, group) in enumerate(rows):
         expected = fine
         if correct:
             bonus = 0.0
             if usable:
                 peers = [row[2] for row in rows if row[0] and row[1] and row[4] == group]
-                absolute = singleton == "absolute" and len(peers) == 1
-                bonus = b if absolute or not centre else b - math.fsum(peers) / len(peers)
+                bonus = b if not centre else b - math.fsum(peers) / len(peers)
                 bonus = beta * (max(0.0, bonus) if clip else bonus)
             expected = base + bonus + fine
         # float64: 2e-16 relative on b and its mean, times beta up to 10
@@ -126,7 +114,7 @@ def test_gradient_aligned_rewards_with_beta_0_are_the_outcome_bit_for_bit(dtype,
     eligible, alignment, penalty, groups, scored = columns(rows)
     found = gradient_aligned_rewards(
         eligible, alignment.to(dtype), penalty.to(dtype), groups, scored=scored, beta=0.0, base=base, clip=clip,
-        centre=centre, singleton="absolute",
+        centre=centre,
     )  # fmt: skip
     outcome = [base * correct for correct in eligible.tolist()]
     expected = (torch.tensor(outcome, dtype=torch.float64) + penalty.to(dtype)).to(dtype)
@@ -173,9 +161,8 @@ def test_gradient_aligned_bonuses_of_equal_cosines_are_exactly_zero(value):
         assert bonuses.eq(0).all()
 
 
-@pytest.mark.parametrize("singleton", ["zero", "absolute"])
-def test_gradient_aligned_rewards_of_no_responses_are_empty(singleton):
-    found = gradient_aligned_rewards(*columns([])[:4], singleton=singleton)
+def test_gradient_aligned_rewards_of_no_responses_are_empty():
+    found = gradient_aligned_rewards(*columns([])[:4])
     assert found.tolist() == []
 
 
@@ -218,8 +205,7 @@ def test_gradient_aligned_bonuses_refuse_a_cosine_that_is_not_finite(value):
         ({"group_index": torch.zeros(4).long()}, "group_index must have shape (3,), got (4,)"),
         ({"scored": flags("1")}, "scored must have shape (3,), got (1,)"),
         ({"penalty": f64(0.0)}, "penalty must have shape (3,), got (1,)"),
-        ({"singleton": "abs"}, "singleton must be zero or absolute and beta finite, got 'abs' and 0.5"),
-        ({"beta": math.nan}, "singleton must be zero or absolute and beta finite, got 'zero' and nan"),
+        ({"beta": math.nan}, "beta must be finite, got nan"),
     ],
 )
 def test_gradient_aligned_rewards_refuse(changes, message):

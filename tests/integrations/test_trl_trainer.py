@@ -279,12 +279,6 @@ def test_paper_advantages_and_std_floor_are_applied(make_trainer: TrainerFactory
         torch.testing.assert_close(advantages, expected, atol=1e-6, rtol=1e-6)
 
 
-def test_baseline_none_takes_the_reward_as_advantage(make_trainer: TrainerFactory):
-    trainer, records = make_trainer(advantage=AdvantageSettings(baseline="none"))
-    trainer.train()
-    assert [r.advantage for r in records] == pytest.approx([r.reward for r in records], abs=1e-6)
-
-
 def test_further_reward_functions_are_added_with_their_weights(make_trainer: TrainerFactory):
     def shortness(completion_ids, **_):
         return [-len(ids) / 48 for ids in completion_ids]

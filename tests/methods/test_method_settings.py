@@ -23,10 +23,10 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     },
     "reward": {
         "beta": [0.25], "base": [2.0], "penalty": [-1.0], "centre": [False], "clip": [False],
-        "singleton": ["absolute"], "format_gate": ["equation"], "novelty_weight": [0.5],
+        "format_gate": ["equation"], "novelty_weight": [0.5],
     },
     "advantage": {
-        "estimator": ["group", "reinforce-pp", "reinforce-pp-baseline"], "baseline": ["none"], "ddof": [1],
+        "estimator": ["group", "reinforce-pp", "reinforce-pp-baseline"], "ddof": [1],
         "eps": [0.1], "std_floor": [0.2],
     },
 }  # fmt: skip
@@ -65,7 +65,7 @@ def outcome(method: str, section: str, name: str, value: Any) -> str:
     try:
         resolve_signal(record, config.signal)
         divides = record.trl.get("scale_rewards") != "none"
-        check_settings(record, reward=config.reward, advantage=config.advantage, divides=divides)
+        check_settings(record, advantage=config.advantage, divides=divides)
     except ConfigError as error:
         return "refused" if f"{section}.{name}" in str(error) else f"refused in other words: {error}"
     return "unread" if f"{section}.{name}" in unread_settings(record, dict(config)) else "read"
@@ -144,33 +144,28 @@ def test_g2rl_takes_all_response_tokens_unless_the_run_limits_them():
     [
         ({"std_floor": 0.1}, "advantage.std_floor is 0.1, but {} adds 1e-8 to a variance over the batch"),
         ({"eps": 1e-3}, "advantage.eps is 0.001, but {} adds 1e-8"),
-        ({"baseline": "none"}, "advantage.baseline is 'none', but {} whitens over the batch"),
     ],
 )
 def test_whitening_refuses_what_belongs_to_groups(estimator, settings, text):
     for method, chosen in (("gar-grpo", {"estimator": estimator}), (estimator, {})):
         with pytest.raises(ConfigError, match=text.format(estimator)):
-            check_settings(METHODS[method], reward=RewardSettings(), advantage=AdvantageSettings(**settings, **chosen))
+            check_settings(METHODS[method], advantage=AdvantageSettings(**settings, **chosen))
 
 
 @pytest.mark.parametrize("settings", [{"std_floor": 0.1}, {"eps": 1e-3}, {"ddof": 1}])
 def test_undivided_rewards_refuse_what_belongs_to_the_division(settings):
-    grpo, reward = METHODS["gar-grpo"], RewardSettings()
+    grpo = METHODS["gar-grpo"]
     with pytest.raises(ConfigError, match="are not divided by a standard deviation here"):
-        check_settings(grpo, reward=reward, advantage=AdvantageSettings(**settings), divides=False)
-    with pytest.raises(ConfigError, match=r"with advantage\.baseline none nothing is normalised"):
-        check_settings(grpo, reward=reward, advantage=AdvantageSettings(baseline="none", **settings))
-    check_settings(grpo, reward=reward, advantage=AdvantageSettings(**settings))
+        check_settings(grpo, advantage=AdvantageSettings(**settings), divides=False)
+    check_settings(grpo, advantage=AdvantageSettings(**settings))
 
 
 def test_every_fault_is_named_at_once():
-    advantage = AdvantageSettings(std_floor=0.1, baseline="none", estimator="reinforce-pp")
+    advantage = AdvantageSettings(std_floor=0.1, eps=1e-3, estimator="reinforce-pp")
     with pytest.raises(ConfigError) as caught:
-        check_settings(
-            METHODS["gar-grpo"], reward=RewardSettings(singleton="absolute", centre=False), advantage=advantage
-        )
+        check_settings(METHODS["gar-grpo"], advantage=advantage)
     assert [line.split(" is ")[0] for line in str(caught.value).splitlines()] == [
-        "reward.singleton", "advantage.baseline", "advantage.std_floor",
+        "advantage.std_floor", "advantage.eps",
     ]  # fmt: skip
 
 
@@ -179,7 +174,7 @@ def test_every_fault_is_named_at_once():
 def test_defaults_are_never_refused_nor_named(method, variant):
     config = make_config({"method": method, "variant": variant})
     resolve_signal(METHODS[method], config.signal)
-    check_settings(METHODS[method], reward=config.reward, advantage=config.advantage, divides=False)
+    check_settings(METHODS[method], advantage=config.advantage, divides=False)
     named = {name.partition(".")[2] for name in unread_settings(METHODS[method], dict(config))}
     assert named <= VARIANTS[variant].get("signal", {}).keys()
 
@@ -190,7 +185,7 @@ def test_presets_serve_every_method(name, method):
     config = make_config(read_preset(name) | {"method": method})
     resolve_signal(METHODS[method], config.signal)
     if METHODS[method].trl.get("scale_rewards") != "none":
-        check_settings(METHODS[method], reward=config.reward, advantage=config.advantage)
+        check_settings(METHODS[method], advantage=config.advantage)
 
 
 def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):

@@ -133,11 +133,6 @@ def test_shape_hands_every_setting_to_the_formula(settings, rewards):
     assert shaped("gar-grpo", batch_of(CASES["all right"].responses), **settings).rewards.tolist() == rewards
 
 
-def test_shape_gives_a_singleton_its_cosine_where_asked():
-    batch = batch_of(CASES["one right"].responses)
-    assert shaped("gar-grpo", batch, singleton="absolute").rewards.tolist() == [1.4, 0.0, 0.0]
-
-
 responses = st.tuples(st.booleans(), st.booleans(), st.one_of(st.floats(-1, 1), st.just(NAN)), st.integers(0, 3))
 
 
@@ -146,11 +141,10 @@ responses = st.tuples(st.booleans(), st.booleans(), st.one_of(st.floats(-1, 1), 
     st.sampled_from(["algorithm", "equation"]),
     st.booleans(),
     st.booleans(),
-    st.sampled_from(["zero", "absolute"]),
 )
-def test_gar_grpo_with_beta_zero_is_grpo_bit_for_bit(members, gate, centre, clip, singleton):
+def test_gar_grpo_with_beta_zero_is_grpo_bit_for_bit(members, gate, centre, clip):
     batch = batch_of([member[:3] for member in members], [member[3] for member in members])
-    ours = shaped("gar-grpo", batch, beta=0.0, format_gate=gate, centre=centre, clip=clip, singleton=singleton)
+    ours = shaped("gar-grpo", batch, beta=0.0, format_gate=gate, centre=centre, clip=clip)
     plain = shaped("grpo", batch, format_gate=gate)
     for part in ("rewards", "outcomes", "penalties"):
         assert torch.equal(getattr(ours, part).view(torch.int64), getattr(plain, part).view(torch.int64))

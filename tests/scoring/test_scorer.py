@@ -198,14 +198,12 @@ def test_own_judgement_takes_the_place_of_a_verifier(embedded, groups):
 
 def test_settings_reach_rewards_and_advantages(embedded, verifier, groups):
     reward = RewardSettings(beta=0.0, base=2.0, penalty=-1.0)
-    none = GarScorer(*embedded, verifier=verifier, reward=reward, advantage=AdvantageSettings(baseline="none"))
-    scores = none.score(groups[:1])
-    assert [s.reward for s in scores] == [2.0] * 6 + [0.0, -1.0]
-    assert [s.advantage for s in scores] == [s.reward for s in scores]
     bessel = GarScorer(*embedded, verifier=verifier, reward=reward, advantage=AdvantageSettings(ddof=1, eps=0.0))
+    scores = bessel.score(groups[:1])
+    assert [s.reward for s in scores] == [2.0] * 6 + [0.0, -1.0]
     mean, deviation = 11 / 8, (sum((r - 11 / 8) ** 2 for r in [2] * 6 + [0, -1]) / 7) ** 0.5
     expected = [(s.reward - mean) / deviation for s in scores]
-    assert [s.advantage for s in bessel.score(groups[:1])] == pytest.approx(expected, rel=1e-12)
+    assert [s.advantage for s in scores] == pytest.approx(expected, rel=1e-12)
 
 
 def test_one_eligible_response_earns_no_bonus_and_costs_no_pass(embedded, verifier, scorer, groups):
@@ -213,10 +211,6 @@ def test_one_eligible_response_earns_no_bonus_and_costs_no_pass(embedded, verifi
     scores = scorer.score([lonely])
     assert [s.signal for s in scores] == [SignalStatus.SKIPPED] * 3
     assert [s.reward for s in scores] == [1.0, 0.0, -0.6]
-    absolute = GarScorer(*embedded, verifier=verifier, reward=RewardSettings(singleton="absolute"))
-    score = absolute.score([lonely])[0]
-    assert score.signal is SignalStatus.SCORED
-    assert score.bonus == pytest.approx(0.5 * max(0.0, score.alignment), abs=1e-12)
 
 
 @pytest.mark.parametrize("clip", [True, False])

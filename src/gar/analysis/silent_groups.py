@@ -130,10 +130,10 @@ def _normalisation(run: RunContents) -> tuple[Normalisation, list[str]]:
     settings = run.config.advantage
     estimator = settings.estimator or METHODS[run.config.method].estimator
     notes = []
-    if estimator != "group" or settings.baseline == "none":
+    if estimator != "group":
         notes.append(
-            f"The run does not normalise within groups ({estimator}, baseline {settings.baseline}): advantages here "
-            "are what normalisation within groups would have made of its rewards."
+            f"The run does not normalise within groups ({estimator}): advantages here are what normalisation within "
+            "groups would have made of its rewards."
         )
     normalisation = Normalisation(
         ddof=GROUP_DDOF if settings.ddof is None else settings.ddof,

@@ -46,7 +46,7 @@ GROUPS = {
     },
     "method": {
         "method": "grpo, dapo, ...; see docs/methods.md",
-        "variant": "paper, paper-thresholds, released",
+        "variant": "paper or paper-thresholds",
         "reward.beta": "weight of the alignment bonus",
         "reward.penalty": "added for bad format",
         "signal.limit_tokens": "most tokens of a response to score",

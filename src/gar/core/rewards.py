@@ -1,14 +1,13 @@
 """Rewards: the outcome, plus a bonus for correct responses that align better than their group."""
 
 from math import isfinite
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
-from gar.core.groups import group_deviations, group_sizes
+from gar.core.groups import group_deviations
 
 
 def gradient_aligned_bonuses(
@@ -20,7 +19,6 @@ def gradient_aligned_bonuses(
     beta: float = 0.5,
     centre: bool = True,
     clip: bool = True,
-    singleton: Literal["zero", "absolute"] = "zero",
 ) -> Float[Tensor, " responses"]:
     """Bonus for alignment: `beta * max(0, b_i - mean of the group's b)` on Q(x), 0 elsewhere.
 
@@ -35,14 +33,12 @@ def gradient_aligned_bonuses(
         beta: Weight of the bonus.
         centre: Subtract the group's mean. False is the paper's ablation.
         clip: Cut negative bonuses to zero. False is the paper's ablation.
-        singleton: Bonus of the only member of Q(x) in a group: "zero" (the paper's formula) or "absolute", its
-            uncentred cosine (the released code).
 
     Returns:
         One bonus per response in `alignment`'s dtype, torch's default for integers and bool; computed in float64.
 
     Raises:
-        ValueError: Shapes differ, an alignment in Q(x) or `beta` is not finite, or `singleton` is unknown.
+        ValueError: Shapes differ, or an alignment in Q(x) or `beta` is not finite.
 
     References:
         GAR, arXiv 2609.03342, eqs. 6 and 9.
@@ -52,8 +48,8 @@ def gradient_aligned_bonuses(
         >>> gradient_aligned_bonuses(torch.tensor([True, True, False]), b, torch.tensor([0, 0, 0]))
         tensor([0.1000, 0.0000, 0.0000])
     """
-    if singleton not in ("zero", "absolute") or not isfinite(beta):
-        raise ValueError(f"singleton must be zero or absolute and beta finite, got {singleton!r} and {beta}")
+    if not isfinite(beta):
+        raise ValueError(f"beta must be finite, got {beta}")
     if scored is None:
         scored = torch.ones_like(eligible)
     check_shapes(alignment.shape, eligible=eligible, group_index=group_index, scored=scored)
@@ -62,9 +58,6 @@ def gradient_aligned_bonuses(
     hint = ", which is eligible and scored. Was a response without a usable vector left in `scored`?"
     check_finite("alignment", values, members, hint=hint)
     shifted = group_deviations(values, group_index, members) if centre else torch.where(members, values, 0.0)
-    if centre and singleton == "absolute":
-        alone = members & (group_sizes(group_index, members) == 1)
-        shifted = torch.where(alone, values, shifted)
     if clip:
         shifted = shifted.clamp(min=0.0)
     return as_given(beta * shifted, alignment)
@@ -81,7 +74,6 @@ def gradient_aligned_rewards(
     base: float = 1.0,
     centre: bool = True,
     clip: bool = True,
-    singleton: Literal["zero", "absolute"] = "zero",
 ) -> Float[Tensor, " responses"]:
     """Shaped rewards: `base + bonus_i + penalty_i` for eligible responses, `penalty_i` for all others.
 
@@ -97,7 +89,6 @@ def gradient_aligned_rewards(
         base: Reward of an eligible response before its bonus.
         centre: Subtract the group's mean alignment.
         clip: Cut negative bonuses to zero.
-        singleton: Bonus of the only scored eligible response of a group.
 
     Returns:
         One reward per response in `alignment`'s dtype, torch's default for integers and bool; computed in float64.
@@ -118,8 +109,7 @@ def gradient_aligned_rewards(
         tensor([ 1.1000,  1.0000,  0.0000, -0.6000])
     """
     bonuses = gradient_aligned_bonuses(
-        eligible, alignment.double(), group_index, scored=scored, beta=beta, centre=centre, clip=clip,
-        singleton=singleton,
-    )  # fmt: skip
+        eligible, alignment.double(), group_index, scored=scored, beta=beta, centre=centre, clip=clip
+    )
     check_shapes(alignment.shape, penalty=penalty)
     return as_given(base * eligible.double() + bonuses + penalty.double(), alignment)

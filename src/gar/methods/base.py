@@ -19,7 +19,7 @@ _VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
 OUTCOME_SETTINGS = ("base", "penalty", "format_gate")
 """Fields of `RewardSettings` that the plain outcome reward reads."""
 
-BONUS_SETTINGS = (*OUTCOME_SETTINGS, "beta", "centre", "clip", "singleton")
+BONUS_SETTINGS = (*OUTCOME_SETTINGS, "beta", "centre", "clip")
 """Fields that the outcome with a gradient-aligned bonus reads."""
 
 

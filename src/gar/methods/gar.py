@@ -18,7 +18,6 @@ def gradient_aligned_shape(batch: ScoredBatch, settings: RewardSettings) -> Shap
         beta=settings.beta,
         centre=settings.centre,
         clip=settings.clip,
-        singleton=settings.singleton,
     )
     return replace(plain, rewards=plain.outcomes + bonuses + plain.penalties, bonuses=bonuses)
 

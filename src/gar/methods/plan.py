@@ -82,8 +82,6 @@ class Shaping:
         Raises:
             ValueError: `token_counts` is missing under an estimator that whitens.
         """
-        if self.advantage.baseline == "none":
-            return rewards
         if self.estimator == "group":
             return self.normalised(rewards, group_index, scale=scale)
         if token_counts is None:
@@ -134,7 +132,7 @@ def plan_shaping(
     engine.check(chosen, shaping.estimator)
     if chosen.reads_vectors:
         engine.check_signal(shaping.signal)
-    check_settings(chosen, reward=shaping.reward, advantage=shaping.advantage, divides=divides)
+    check_settings(chosen, advantage=shaping.advantage, divides=divides)
     if not quiet:
         warn_of_unread(chosen, sections, driver=engine.name, ignored=engine.ignores)
     return shaping

@@ -66,14 +66,11 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
     return resolved
 
 
-def check_settings(
-    method: Method, *, reward: RewardSettings, advantage: AdvantageSettings, divides: bool = True
-) -> None:
+def check_settings(method: Method, *, advantage: AdvantageSettings, divides: bool = True) -> None:
     """Refuse settings that nothing would read, because another setting or the method switches them off.
 
     Args:
         method: The method that is trained.
-        reward: How verdicts and alignments become rewards.
         advantage: How rewards become advantages. `ddof` and `eps` at the paper's values, which the variant `paper` sets
             for every method, are no choice and never refused.
         divides: Whether normalising in groups divides by the group's standard deviation.
@@ -81,7 +78,7 @@ def check_settings(
     Raises:
         ConfigError: Names each such setting, its value, and what switches it off.
     """
-    _refuse([*_reward_faults(method, reward), *_advantage_faults(method, advantage, divides)])
+    _refuse(_advantage_faults(method, advantage, divides))
 
 
 def unread_settings(method: Method, sections: Mapping[str, Any], *, ignored: Collection[str] = ()) -> list[str]:
@@ -168,25 +165,10 @@ def _reads_span(method: Method) -> bool:
     return method.compares_responses or method.needs_alignment
 
 
-def _reward_faults(method: Method, reward: RewardSettings) -> Iterator[str]:
-    if "singleton" in method.reward and reward.singleton == "absolute" and not reward.centre:
-        yield (
-            "reward.singleton is 'absolute', but with reward.centre false every response keeps its own cosine. Set it "
-            "to zero."
-        )
-
-
 def _advantage_faults(method: Method, advantage: AdvantageSettings, divides: bool) -> Iterator[str]:
     estimator = advantage.estimator or method.estimator
     if estimator != "group":
-        if advantage.baseline == "none":
-            yield (
-                f"advantage.baseline is 'none', but {estimator} whitens over the batch and has no such choice. Set it "
-                "to group; the variant released sets none."
-            )
         yield from _without_spread(advantage, f"{estimator} adds 1e-8 to a variance over the batch", reads_ddof=True)
-    elif advantage.baseline == "none":
-        yield from _without_spread(advantage, "with advantage.baseline none nothing is normalised")
     elif not divides:
         yield from _without_spread(advantage, "rewards are not divided by a standard deviation here")
 

@@ -29,10 +29,10 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
 )
 
 
-ADVANTAGES: dict[str, dict[str, Any]] = {
-    "rewards": {"baseline": "none"},
-    "advantages": {"ddof": None, "eps": None},  # slime's own
-    "paper": {},
+WAYS: dict[str, dict[str, Any]] = {
+    "rewards": {"gar": {}, "rewards_normalization": False},
+    "advantages": {"gar": {"advantage": {"ddof": None, "eps": None}}},  # slime's own
+    "paper": {"gar": {}},
 }
 
 # What runs on each rank.
@@ -56,8 +56,8 @@ def through_slime() -> dict[str, Any]:
     built = build_qwen3(model)
     rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
     found = {"hidden error": hidden_error(built.module, model)}
-    for name, advantage in ADVANTAGES.items():
-        args = make_arguments(gar={"advantage": advantage}, hf_checkpoint=str(embedded_path()), vocab_size=36)
+    for name, changes in WAYS.items():
+        args = make_arguments(**changes, hf_checkpoint=str(embedded_path()), vocab_size=36)
         share = split_by_data_parallel_rank(convert_samples(args, samples()), num_ranks)[rank]
         postprocess(args, 0, share)
         found[name] = [float(advantages[0]) for advantages in share["advantages"]]

@@ -63,8 +63,9 @@ def policy(layout: str, head: str, *, standin: bool = True, mtp: bool = False) -
     mpu.destroy_model_parallel()
 
 
-def settings(signal: dict[str, Any], **advantage: Any) -> Any:
-    return make_arguments(gar={"signal": signal, "advantage": advantage or {"ddof": 1, "eps": 1e-6}})
+def settings(signal: dict[str, Any], *, normalised: bool = True) -> Any:
+    advantage = {"ddof": 1, "eps": 1e-6} if normalised else {}
+    return make_arguments(gar={"signal": signal, "advantage": advantage}, rewards_normalization=normalised)
 
 
 def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -80,7 +81,7 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
         for head in HEADS:
             with policy(layout, head) as chunks:
                 for signal in SIGNALS:
-                    args = settings(SIGNALS[signal], baseline="none")
+                    args = settings(SIGNALS[signal], normalised=False)
                     rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
                     everything = [s for part in sequences_of(make_data()) for s in part if s.positions]
                     sequences = [
@@ -95,9 +96,9 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
                         "is last": mpu.is_pipeline_last_stage(),
                         "data": (rank, num_ranks),
                     }
-                    for name, options in (("shaped", {"baseline": "none"}), ("normalised", {})):
+                    for name, normalised in (("shaped", False), ("normalised", True)):
                         share = split_by_data_parallel_rank(make_data(), num_ranks)[rank]
-                        postprocess(settings(SIGNALS[signal], **options), 0, share)
+                        postprocess(settings(SIGNALS[signal], normalised=normalised), 0, share)
                         found[layout, head, signal][name] = share
                 for signal, more in captured(chunks).items():
                     found[layout, head, signal] |= more
@@ -115,8 +116,7 @@ def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
     from tests.engines.slime_standin import compute_log_prob, split_by_data_parallel_rank
 
     args = {
-        name: make_capturing(gar={"signal": signal, "advantage": {"baseline": "none"}})
-        for name, signal in SIGNALS.items()
+        name: make_capturing(gar={"signal": signal}, rewards_normalization=False) for name, signal in SIGNALS.items()
     }
     share = split_by_data_parallel_rank(make_data(), mpu.get_data_parallel_world_size())[mpu.get_data_parallel_rank()]
     sequences = [

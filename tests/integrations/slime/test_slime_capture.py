@@ -14,7 +14,7 @@ from tests.integrations.slime.test_slime_postprocess import needed_responses, of
 from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
-SHAPED = {"advantage": {"baseline": "none"}}
+SHAPED = {"rewards_normalization": False}
 
 
 # What runs on each rank.
@@ -44,13 +44,13 @@ def step(args: Any, policy: Any, *, num_passes: int = 1) -> dict[str, Any]:
 
 def steps() -> dict[str, dict[str, Any]]:
     policy = setting()
-    own = make_arguments(gar=SHAPED)
+    own = make_arguments(gar={}, **SHAPED)
     return {
         "own": step(own, policy),
-        "logprob": step(make_capturing(gar=SHAPED), policy),
-        "after an aborted one": step(make_capturing(gar=SHAPED), policy, num_passes=2),
-        "temperature": step(make_capturing(gar=SHAPED, rollout_temperature=0.6), policy),
-        "nothing needed": step(make_capturing(gar={**SHAPED, "method": "grpo"}), policy),
+        "logprob": step(make_capturing(**SHAPED), policy),
+        "after an aborted one": step(make_capturing(**SHAPED), policy, num_passes=2),
+        "temperature": step(make_capturing(**SHAPED, rollout_temperature=0.6), policy),
+        "nothing needed": step(make_capturing(gar={"method": "grpo"}, **SHAPED), policy),
     }
 
 

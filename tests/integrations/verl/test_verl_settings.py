@@ -60,7 +60,6 @@ def test_check_supported_lets_through(flags):
         ({"gar__reward": {"bta": 1}}, "gar: unknown key 'reward.bta'. Did you mean 'beta'"),
         ({"gar__trl": {}}, "'gar.trl' means nothing under verl"),
         ({"gar__advantage": {"ddof": 0}}, "'gar.advantage' means nothing under verl, whose own flags decide it"),
-        ({"gar__variant": "released"}, "gar.variant 'released' trains without a group baseline"),
         ({"gar__method": "g2rl"}, "method 'g2rl' does not run under verl: the method compares the vectors of"),
         ({"algorithm__adv_estimator": "gae"}, "adv_estimator is gae, but gar-grpo goes with grpo"),
         ({"gar__method": "gar-reinforce-pp"}, "is grpo, but gar-reinforce-pp goes with reinforce_plus_plus"),

@@ -73,7 +73,7 @@ def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Ten
     rewards, with groups by `group_index`.
     """
     estimator = shaping.estimator
-    if estimator == "reinforce-pp" or shaping.advantage.baseline == "none" or not args.rewards_normalization:
+    if estimator == "reinforce-pp" or not args.rewards_normalization:
         return rewards
     divides = estimator == "group" and args.grpo_std_normalization
     return shaping.normalised(rewards, group_index, scale="std" if divides else "none")

@@ -39,7 +39,7 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
         raise ConfigError("trl.fp16 needs an accelerator, and this machine has none. Leave it out.")
     resolve_signal(method, config.signal)
     divides = args.scale_rewards != "none"
-    check_settings(method, reward=config.reward, advantage=config.advantage, divides=divides)
+    check_settings(method, advantage=config.advantage, divides=divides)
     if method.check is not None:
         method.check(config, args)
     return args

@@ -59,13 +59,13 @@ def refuse_processor(tokenizer: Any) -> None:
 
 def _check_scale(args: Any, shaping: Shaping) -> None:
     """What TRL divides rewards by must be what the run's advantages are divided by."""
-    advantage, estimator = shaping.advantage, shaping.estimator
+    estimator = shaping.estimator
     if estimator == "group" and overrides_advantages(shaping) and args.scale_rewards not in ("group", "none"):
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but the advantage section is about groups: use "
             "trl.scale_rewards group or none, or leave the section at TRL's own (advantage.ddof and eps null)"
         )
-    if args.scale_rewards != "group" and (estimator != "group" or advantage.baseline == "none"):
+    if args.scale_rewards != "group" and estimator != "group":
         raise ConfigError(
             f"trl.scale_rewards is '{args.scale_rewards}', but these advantages are not TRL's, and nothing would read "
             "it. Leave it at group."
@@ -108,7 +108,6 @@ def overrides_advantages(shaping: Shaping) -> bool:
     advantage = shaping.advantage
     return (
         shaping.estimator != "group"
-        or advantage.baseline == "none"
         or advantage.ddof is not None
         or advantage.eps is not None
         or advantage.std_floor > 0

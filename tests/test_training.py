@@ -203,7 +203,10 @@ def test_watchdog_warns_once_where_nothing_is_right_and_trains_on(tmp_path: Path
 def test_prompts_beyond_the_context_are_refused_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    rows = [{"id": str(i), "prompt": "1+" * n + "1=", "answer": "1"} for i, n in enumerate((3, 300, 400))]
+    rows = [
+        {"id": str(i), "prompt": "1+" * n + "1=", "answer": "1", "expert_solution": "1"}
+        for i, n in enumerate((3, 300, 400))
+    ]
     (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(["train", *TINY, "--data.source", str(tmp_path / "long.jsonl"), *under(tmp_path, "long")]) == 1
     err = capsys.readouterr().err

@@ -18,9 +18,8 @@ def test_step_measures_every_way(monkeypatch, capsys):
     monkeypatch.setitem(step.MODELS, "tiny", tiny)
     group = step.GROUP._replace(responses=4, prompt_tokens=3, response_tokens=8, span_tokens=4, anchor_tokens=6)
     result = step.run("tiny", group, "cpu", rounds=1)
-    ways = {"released", "forward", "captured", "logits", "g2rl", "grad2reward", "initial"}
+    ways = {"released", "forward", "captured", "logits", "g2rl", "grad2reward"}
     assert set(result["share_of_the_step"]) == ways
-    assert set(result["seconds_over_captured"]) == {"initial"}
     assert result["predicted_share"]["captured"] > result["predicted_share"]["logits"] > 0
     step.print_table(result)
     assert "a plain step of" in capsys.readouterr().out

@@ -27,6 +27,7 @@ from gar.cli import eval, eval_table, report, score
 from gar.cli.arguments import parse
 from gar.cli.main import main
 from tests.docs.pages import MARK, PAGES, ROOT, Command, shown_commands
+from tests.paper_methods import registered
 
 RUN_BY = {
     "gar train": "tests/test_training.py::test_run_leaves_what_the_docs_promise",
@@ -142,6 +143,8 @@ def stopped(monkeypatch):
         monkeypatch.setattr(module, "parse", parse_then_stop(parse))
     monkeypatch.setattr("gar.before_loading.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)
+    with registered():
+        yield
 
 
 def words_of(command: Command) -> list[str]:

@@ -9,7 +9,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gar.config import in_words, parse_yaml, read_config
 from gar.errors import ConfigError
-from gar.settings import MethodName, Settings
+from gar.plugins import load_plugins
+from gar.settings import REGISTERED, MethodName, Settings
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 Name = Annotated[str, Field(pattern=_NAME)]
@@ -39,8 +40,9 @@ class RowSettings(Settings):
     @field_validator("method")
     @classmethod
     def _check_method(cls, method: str) -> str:
-        if method not in get_args(MethodName):
-            raise ValueError(f"unknown method. {_near(method, get_args(MethodName))}")
+        known = [*get_args(MethodName), *REGISTERED]
+        if method not in known:
+            raise ValueError(f"unknown method. {_near(method, known)}")
         return method
 
     @field_validator("against", mode="before")
@@ -128,6 +130,10 @@ def read_comparison(source: str) -> ComparisonSettings:
         values = read_config(source)
     if not isinstance(values, dict):
         raise ConfigError(f"{source}: expected a mapping with name, base, runs and seeds, got {type(values).__name__}")
+    shared = values.get("settings")
+    plugins = shared.get("plugins") if isinstance(shared, dict) else None
+    if isinstance(plugins, list):
+        load_plugins(str(name) for name in plugins)  # rows may name their methods
     try:
         return ComparisonSettings.model_validate(values)
     except ValidationError as error:

@@ -23,6 +23,7 @@ from gar.rollouts.generate import encode_prompt
 from gar.scoring import GarScorer, ResponseGroup
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
+from paper.tasks.__main__ import write_task
 from paper.tasks.word_problems import load_word_problems
 from tests.docs.pages import ROOT, shown_commands
 from tests.docs.test_notebooks import run_notebook
@@ -167,7 +168,9 @@ def train(folder: Path, name: str, *arguments: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
-    killed = train(tmp_path, "full", *SHORT)
+    sources = {path.stem: str(path) for path in write_task("word-problems", tmp_path / "task")}
+    data = ["--data.source", sources["train"], "--evaluate.sources", sources["test"]]
+    killed = train(tmp_path, "full", *SHORT, *data)
     first = tmp_path / "full" / "checkpoints" / "checkpoint-1"
     while killed.poll() is None and not first.is_dir():
         time.sleep(0.1)
@@ -187,8 +190,8 @@ def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
 @pytest.mark.slow
 def test_the_page_of_the_first_real_model_runs_as_written(data_dir, tmp_path, monkeypatch):
     """In the order of the page, beside the examples and twenty of the real solutions, then the notebook of the same."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / "smollm2").symlink_to(MODEL)
+    for name, target in {"examples": ROOT / "examples", "paper": ROOT / "paper", "smollm2": MODEL}.items():
+        (tmp_path / name).symlink_to(target)
     solutions = "gsm8k_model_solutions_300.jsonl"
     (tmp_path / solutions).write_text("".join((data_dir / solutions).read_text().splitlines(keepends=True)[:5]))
     commands = [

@@ -183,7 +183,7 @@ def test_gar_train_under_accelerate_launch_writes_one_run(tmp_path: Path):
     with launched(launcher, *LOOK, "--trl.max_steps", "2", "--trl.save_steps", "2", folder=tmp_path) as job:
         output, _ = job.communicate(timeout=200)
     assert job.returncode == 0, output
-    assert output.count("Preflight: 2 problems") == 1
+    assert output.count("Preflight: 2 problems") == 2  # at its start, and above its result
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
     folder = RunFolder.open(tmp_path / "two")
     assert folder.read_run().status == "finished"

@@ -192,7 +192,7 @@ def test_reward_manager_says_what_the_trainer_reads(text, gold, expected, tied):
     assert (verdict["verified"], verdict["well_formatted"], verdict["status"]) == expected[1:]
 
 
-TURNS = [("3+4=7<answer>8</answer>", 1), ("<answer>7</answer>", 0)]
+TURNS = [("3+4=8", 1), ("<answer>7</answer>", 0)]
 """The policy answers wrong, and a tool right."""
 
 

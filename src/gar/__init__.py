@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gar.config import RunConfig
     from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError, UsageError
+    from gar.integrations.trl import GARTrainer
     from gar.scoring import GarScorer, ResponseGroup, ResponseScore
     from gar.settings import AdvantageSettings, ModelSettings, RewardSettings, Settings, SignalSettings, VerifySettings
     from gar.spans import SequenceReader, TokenSequence
     from gar.types import Anchor, Problem, Prompt, ResponseVerifier, Tags, Verdict
+    from gar.verify import Verifier
 
 __version__ = "0.1.0"
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Anchor",
     "ConfigError",
     "DataError",
+    "GARTrainer",
     "GarError",
     "GarScorer",
     "ModelError",
@@ -36,16 +39,19 @@ __all__ = [
     "TokenSequence",
     "UsageError",
     "Verdict",
+    "Verifier",
     "VerifySettings",
     "__version__",
 ]
 _MODULES = {
     "gar.config": "RunConfig",
     "gar.errors": "ConfigError DataError GarError ModelError RecordError UsageError",
+    "gar.integrations.trl": "GARTrainer",
     "gar.scoring": "GarScorer ResponseGroup ResponseScore",
     "gar.settings": "AdvantageSettings ModelSettings RewardSettings Settings SignalSettings VerifySettings",
     "gar.spans": "SequenceReader TokenSequence",
     "gar.types": "Anchor Problem Prompt ResponseVerifier Tags Verdict",
+    "gar.verify": "Verifier",
 }
 
 

@@ -15,12 +15,18 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from gar import ModelError, Prompt, Tags
-from gar.core import attributed_rewards, attribution_weights, effective_token_counts, last_token_rewards, rubric_rewards
 from gar.data import context_length
 from gar.models import evaluation_mode, find_parts
 from gar.scoring import batches_by_length, special_ids, without_trailing_special
 from paper.methods.judge_prompt import JudgePrompt, JudgePrompts
 from paper.methods.judge_settings import JudgeSettings
+from paper.methods.token_rewards import (
+    attributed_rewards,
+    attribution_weights,
+    effective_token_counts,
+    last_token_rewards,
+    rubric_rewards,
+)
 
 _PROBE_TOKENS = 4
 

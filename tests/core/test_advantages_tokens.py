@@ -1,4 +1,4 @@
-"""Advantages over tokens: whitening over the batch, z-scores over a group, REINFORCE++; by hand and by plain loops."""
+"""Advantages over tokens: whitening over the batch, and REINFORCE++; by hand and by plain loops."""
 
 import math
 import re
@@ -13,9 +13,7 @@ from torch import Tensor
 from gar.core import (
     gradient_aligned_rewards,
     group_advantages,
-    group_token_advantages,
     reinforce_plus_plus_advantages,
-    token_whitened_advantages,
     whitened_advantages,
 )
 
@@ -24,21 +22,8 @@ def f64(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def prefix_mask(counts: list[int], width: int) -> Tensor:
-    return torch.arange(width)[None, :] < torch.tensor(counts)[:, None]
-
-
-# A response: value of each of its tokens, which of them count, group.
-TOKENS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.booleans()), min_size=5, max_size=5)
-BATCHES = st.lists(st.tuples(TOKENS, st.integers(-2, 2)), max_size=8)
 # A response: value, number of tokens, group.
 ROWS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 6), st.integers(-2, 2)), max_size=12)
-
-
-def token_columns(batch) -> tuple[Tensor, Tensor, Tensor]:
-    values = torch.tensor([[v for v, _ in tokens] for tokens, _ in batch], dtype=torch.float64).reshape(-1, 5)
-    mask = torch.tensor([[m for _, m in tokens] for tokens, _ in batch], dtype=torch.bool).reshape(-1, 5)
-    return values, mask, torch.tensor([group for _, group in batch], dtype=torch.long)
 
 
 def row_columns(rows) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,17 +36,6 @@ def spread(values: list[float], ddof: int) -> float:
     if len(values) <= ddof:
         return 0.0
     return statistics.stdev(values) if ddof else statistics.pstdev(values)
-
-
-def test_token_whitened_advantages_by_hand():
-    # Counted 1, 3, 8: mean 4, squares 9 + 1 + 16 = 26. eps goes under the root.
-    values = f64(1.0, 3.0, math.nan, math.inf, 8.0, 2.0).reshape(2, 3)
-    mask = torch.tensor([[True, True, False], [False, True, False]])
-    for ddof, eps, expected in ((0, 0.0, 26 / 3), (1, 0.0, 13.0), (1, 3.0, 16.0)):
-        found = token_whitened_advantages(values, mask, ddof=ddof, eps=eps)
-        scale = math.sqrt(expected)
-        by_hand = f64(-3 / scale, -1 / scale, 0.0, 0.0, 4 / scale, 0.0).reshape(2, 3)
-        torch.testing.assert_close(found, by_hand, rtol=1e-15, atol=0)
 
 
 def test_whitened_advantages_weigh_a_response_by_its_tokens():
@@ -85,50 +59,6 @@ def test_reinforce_plus_plus_advantages_by_hand():
     assert plain[1] > plain[0] > 0 > plain[2]
 
 
-def test_group_token_advantages_by_hand():
-    # Group 5: counted 0, 2, 4, 2 of two responses, mean 2, squares 8. Group 1: one counted token.
-    values = f64(0.0, 2.0, 9.0, 7.0, 4.0, 2.0).reshape(3, 2)
-    mask = torch.tensor([[True, True], [True, False], [True, True]])
-    groups = torch.tensor([5, 1, 5])
-    found = group_token_advantages(values, mask, groups, ddof=0, eps=0.5)
-    step = 2 / (math.sqrt(2) + 0.5)
-    torch.testing.assert_close(found, f64(-step, 0, 0, 0, step, 0).reshape(3, 2), rtol=1e-15, atol=0)
-    bessel = group_token_advantages(values, mask, groups, ddof=1, eps=0.0)
-    step = 2 / math.sqrt(8 / 3)
-    torch.testing.assert_close(bessel, f64(-step, 0, 0, 0, step, 0).reshape(3, 2), rtol=1e-15, atol=0)
-    floored = group_token_advantages(values, mask, groups, ddof=0, eps=0.0, std_floor=4.0)
-    assert floored.tolist() == [[-0.5, 0.0], [0.0, 0.0], [0.5, 0.0]]
-
-
-@given(batch=BATCHES, ddof=st.sampled_from([0, 1]), eps=st.sampled_from([1e-8, 1e-2]))
-def test_token_whitened_advantages_agree_with_pythons_statistics(batch, ddof, eps):
-    values, mask, _ = token_columns(batch)
-    found = token_whitened_advantages(values, mask, ddof=ddof, eps=eps)
-    counted = [v for tokens, _ in batch for v, m in tokens if m]
-    for i, (tokens, _) in enumerate(batch):
-        for t, (value, counts) in enumerate(tokens):
-            expected = 0.0
-            if counts:
-                expected = (value - statistics.fmean(counted)) / math.sqrt(spread(counted, ddof) ** 2 + eps)
-            # 1e-15 of values up to 10, over a denominator that may be as small as 1e-4
-            assert found[i, t].item() == pytest.approx(expected, rel=1e-8, abs=1e-9)
-
-
-@given(
-    batch=BATCHES, ddof=st.sampled_from([0, 1]), eps=st.sampled_from([1e-6, 1e-4]), floor=st.sampled_from([0.0, 0.1])
-)
-def test_group_token_advantages_agree_with_pythons_statistics(batch, ddof, eps, floor):
-    values, mask, groups = token_columns(batch)
-    found = group_token_advantages(values, mask, groups, ddof=ddof, eps=eps, std_floor=floor)
-    for i, (tokens, group) in enumerate(batch):
-        mine = [v for others, g in batch if g == group for v, m in others if m]
-        for t, (value, counts) in enumerate(tokens):
-            expected = 0.0
-            if counts:
-                expected = (value - statistics.fmean(mine)) / (max(spread(mine, ddof), floor) + eps)
-            assert found[i, t].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
-
-
 @given(rows=ROWS, baseline=st.booleans(), ddof=st.sampled_from([0, 1]))
 def test_reinforce_plus_plus_advantages_agree_with_a_loop_over_tokens(rows, baseline, ddof):
     rewards, counts, groups = row_columns(rows)
@@ -141,24 +71,6 @@ def test_reinforce_plus_plus_advantages_agree_with_a_loop_over_tokens(rows, base
             expected = (values[i] - statistics.fmean(tokens)) / math.sqrt(spread(tokens, ddof) ** 2 + 1e-6)
         # 1e-15 of rewards up to 10, over a denominator of at least 1e-3
         assert found[i].item() == pytest.approx(expected, rel=1e-8, abs=1e-9)
-
-
-@given(rows=ROWS, ddof=st.sampled_from([0, 1]))
-def test_whitened_advantages_are_those_of_the_value_repeated_over_the_tokens(rows, ddof):
-    values, counts, _ = row_columns(rows)
-    mask = prefix_mask(counts.tolist(), 6) if rows else torch.zeros(0, 6, dtype=torch.bool)
-    by_token = token_whitened_advantages(values[:, None].expand(-1, 6), mask, ddof=ddof, eps=1e-6)
-    found = whitened_advantages(values, counts, ddof=ddof, eps=1e-6)
-    torch.testing.assert_close(found[:, None].expand(-1, 6) * mask, by_token, rtol=1e-9, atol=1e-9)
-
-
-@given(rows=ROWS, count=st.integers(1, 3))
-def test_group_token_advantages_of_equal_lengths_are_grpos_without_bessel(rows, count):
-    values, _, groups = row_columns(rows)
-    tokens = values[:, None].expand(-1, count)
-    found = group_token_advantages(tokens, torch.ones_like(tokens, dtype=torch.bool), groups, ddof=0, eps=1e-4)
-    expected = group_advantages(values, groups, scale="std", ddof=0, eps=1e-4)
-    torch.testing.assert_close(found, expected[:, None].expand(-1, count), rtol=1e-9, atol=1e-9)
 
 
 @given(rows=ROWS)
@@ -192,28 +104,12 @@ def test_reinforce_plus_plus_advantages_do_not_know_the_rank_or_a_groups_name(ro
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-8)
 
 
-@given(batch=BATCHES, order=st.randoms(use_true_random=False))
-def test_token_advantages_do_not_know_where_a_response_stands(batch, order):
-    values, mask, groups = token_columns(batch)
-    moved = list(range(len(batch)))
-    order.shuffle(moved)
-    by_batch = token_whitened_advantages(values[moved], mask[moved], ddof=0, eps=1e-6)
-    expected = token_whitened_advantages(values, mask, ddof=0, eps=1e-6)[moved]
-    torch.testing.assert_close(by_batch, expected, rtol=1e-9, atol=1e-8)
-    by_group = group_token_advantages(values[moved], mask[moved], -groups[moved], ddof=1, eps=1e-6)
-    expected = group_token_advantages(values, mask, groups, ddof=1, eps=1e-6)[moved]
-    torch.testing.assert_close(by_group, expected, rtol=1e-9, atol=1e-8)
-
-
 @pytest.mark.parametrize("eps", [0.0, 1e-8])
 @pytest.mark.parametrize("ddof", [0, 1])
 @pytest.mark.parametrize("reward", [0.0, 0.1, -0.6, 1.0005])
 def test_advantages_of_equal_values_are_exactly_zero(reward, ddof, eps):
     rewards, counts, groups = torch.full((6,), reward), torch.tensor([3, 1, 4, 1, 5, 9]), torch.arange(6) % 2
-    tokens, mask = rewards[:, None].expand(-1, 9), prefix_mask(counts.tolist(), 9)
     assert whitened_advantages(rewards, counts, ddof=ddof, eps=eps).eq(0).all()
-    assert token_whitened_advantages(tokens, mask, ddof=ddof, eps=eps).eq(0).all()
-    assert group_token_advantages(tokens, mask, groups, ddof=ddof, eps=eps).eq(0).all()
     for baseline in (False, True):
         found = reinforce_plus_plus_advantages(rewards, counts, groups, baseline=baseline, ddof=ddof, eps=eps)
         assert found.eq(0).all()
@@ -224,31 +120,18 @@ def test_whitened_advantages_of_equal_values_are_zero_though_their_mean_rounds(v
     for tokens in range(2, 40):
         counts = torch.tensor([1, tokens])
         assert whitened_advantages(f64(value, value), counts, ddof=0, eps=0.0).eq(0).all()
-        repeated, mask = torch.full((1, tokens), value, dtype=torch.float64), torch.ones(1, tokens).bool()
-        assert token_whitened_advantages(repeated, mask, ddof=0, eps=0.0).eq(0).all()
 
 
 @pytest.mark.parametrize("ddof", [0, 1])
 def test_advantages_of_one_token_are_exactly_zero(ddof):
-    one = torch.ones(1, 1, dtype=torch.bool)
-    assert token_whitened_advantages(f64(3.0)[None], one, ddof=ddof, eps=0.0).tolist() == [[0.0]]
-    assert group_token_advantages(f64(3.0)[None], one, torch.tensor([4]), ddof=ddof, eps=0.0).tolist() == [[0.0]]
     assert whitened_advantages(f64(3.0), torch.tensor([1]), ddof=ddof, eps=0.0).tolist() == [0.0]
 
 
-@pytest.mark.parametrize(("responses", "tokens"), [(0, 3), (2, 0), (2, 3)])
-def test_advantages_without_counted_tokens_are_zero(responses, tokens):
-    values, mask = torch.full((responses, tokens), math.nan), torch.zeros(responses, tokens, dtype=torch.bool)
-    groups = torch.zeros(responses, dtype=torch.long)
-    assert torch.equal(token_whitened_advantages(values, mask, ddof=1, eps=0.0), torch.zeros(responses, tokens))
-    assert torch.equal(group_token_advantages(values, mask, groups, ddof=1, eps=0.0), torch.zeros(responses, tokens))
-    found = whitened_advantages(torch.full((responses,), math.nan), groups, ddof=1, eps=0.0)
+@pytest.mark.parametrize("responses", [0, 2])
+def test_advantages_without_counted_tokens_are_zero(responses):
+    none = torch.zeros(responses, dtype=torch.long)
+    found = whitened_advantages(torch.full((responses,), math.nan), none, ddof=1, eps=0.0)
     assert torch.equal(found, torch.zeros(responses))
-
-
-def test_group_token_advantages_compare_the_tokens_of_one_response():
-    found = group_token_advantages(f64(1.0, 3.0)[None], torch.ones(1, 2).bool(), torch.tensor([0]), ddof=0, eps=0.0)
-    assert found.tolist() == [[-1.0, 1.0]]
 
 
 def test_reinforce_plus_plus_advantages_leave_a_small_bonus_small():
@@ -287,11 +170,6 @@ def test_advantages_refuse_a_counted_value_that_is_not_finite(value):
             reinforce_plus_plus_advantages(rewards, ones, ones, baseline=baseline, ddof=0, eps=0.0)
     with pytest.raises(ValueError, match=f"values {message}"):
         whitened_advantages(rewards, ones, ddof=0, eps=0.0)
-    tokens, mask = torch.stack([f64(0.0, 0.0), rewards]), torch.ones(2, 2).bool()
-    with pytest.raises(ValueError, match=f"values {message}, token 1"):
-        token_whitened_advantages(tokens, mask, ddof=0, eps=0.0)
-    with pytest.raises(ValueError, match=f"values {message}, token 1"):
-        group_token_advantages(tokens, mask, ones, ddof=0, eps=0.0)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -312,14 +190,3 @@ def test_reinforce_plus_plus_advantages_refuse(changes, message):
     reinforce_plus_plus_advantages(**arguments)
     with pytest.raises(ValueError, match=re.escape(message)):
         reinforce_plus_plus_advantages(**arguments | changes)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_token_advantages_refuse_a_mask_or_index_of_another_shape():
-    values, mask = torch.zeros(2, 3), torch.ones(2, 2).bool()
-    with pytest.raises(ValueError, match=re.escape("mask must have shape (2, 3), got (2, 2)")):
-        token_whitened_advantages(values, mask, ddof=0, eps=0.0)
-    with pytest.raises(ValueError, match=re.escape("mask must have shape (2, 3), got (2, 2)")):
-        group_token_advantages(values, mask, torch.zeros(2).long(), ddof=0, eps=0.0)
-    with pytest.raises(ValueError, match=re.escape("group_index must have shape (2,), got (3,)")):
-        group_token_advantages(values, torch.ones(2, 3).bool(), torch.zeros(3).long(), ddof=0, eps=0.0)

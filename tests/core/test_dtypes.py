@@ -13,13 +13,6 @@ VALUES = [1, 0, 1, 1]
 GROUPS = torch.zeros(4, dtype=torch.long)
 RIGHT = torch.ones(4, dtype=torch.bool)
 COUNTS = torch.tensor([3, 1, 2, 5])
-MASK = torch.ones(2, 2, dtype=torch.bool)
-TWO = torch.zeros(2, dtype=torch.long)
-
-
-def per_token(values: Tensor) -> Tensor:
-    return values.view(2, 2)
-
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gradient_aligned_bonuses": lambda x: core.gradient_aligned_bonuses(RIGHT, x, GROUPS),
@@ -31,17 +24,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
         x, COUNTS, GROUPS, baseline=True, ddof=1, eps=1e-8
     ),
     "whitened_advantages": lambda x: core.whitened_advantages(x, COUNTS, ddof=0, eps=1e-8),
-    "token_whitened_advantages": lambda x: core.token_whitened_advantages(per_token(x), MASK, ddof=0, eps=1e-8),
-    "group_token_advantages": lambda x: core.group_token_advantages(per_token(x), MASK, TWO, ddof=0, eps=1e-6),
     "novelty_rewards": lambda x: core.novelty_rewards(RIGHT, x, x * -0.6, GROUPS, novelty_weight=0.3),
-    "attribution_weights": lambda x: core.attribution_weights(per_token(x), MASK),
-    "effective_token_counts": lambda x: core.effective_token_counts(per_token(x)),
-    "attributed_rewards": lambda x: core.attributed_rewards(per_token(x), x[:2] * 0.5, x[2:], MASK),
-    "rubric_rewards": lambda x: core.rubric_rewards(
-        per_token(x)[:, None], torch.ones(2, 1).bool(), torch.full((2, 1), 3.0)
-    ),
-    "returns_to_go": lambda x: core.returns_to_go(per_token(x), MASK),
-    "last_token_rewards": lambda x: core.last_token_rewards(x[:2], MASK),
 }
 IN_FLOAT64 = {"group_deviations", "group_standard_deviations"}
 DTYPES = [torch.bool, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -62,7 +45,7 @@ def test_no_dtype_cuts_a_result_to_whole_numbers(name, dtype):
 
 def test_every_function_of_values_is_among_these():
     made_from_values = {name for name in core.__all__ if name.endswith(("advantages", "rewards", "bonuses", "returns"))}
-    made_from_values |= {name for name in core.__all__ if name.endswith(("deviations", "to_go", "token_counts"))}
+    made_from_values |= {name for name in core.__all__ if name.endswith("deviations")}
     assert made_from_values <= FUNCTIONS.keys()
 
 

@@ -2,9 +2,7 @@
 
 from gar.core.advantages import (
     group_advantages,
-    group_token_advantages,
     reinforce_plus_plus_advantages,
-    token_whitened_advantages,
     whitened_advantages,
 )
 from gar.core.alignment import BestAlignment, alignment_scores, best_alignment_scores
@@ -15,24 +13,13 @@ from gar.core.groups import group_deviations, group_sizes, group_standard_deviat
 from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores
 from gar.core.policy_losses import maspo_weights
 from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
-from gar.core.token_rewards import (
-    attributed_rewards,
-    attribution_weights,
-    effective_token_counts,
-    last_token_rewards,
-    returns_to_go,
-    rubric_rewards,
-)
 
 __all__ = [
     "NORM_FLOOR",
     "BestAlignment",
     "alignment_scores",
     "alignment_shares",
-    "attributed_rewards",
-    "attribution_weights",
     "best_alignment_scores",
-    "effective_token_counts",
     "gradient_activation_means",
     "gradient_activation_vectors",
     "gradient_aligned_bonuses",
@@ -41,8 +28,6 @@ __all__ = [
     "group_deviations",
     "group_sizes",
     "group_standard_deviations",
-    "group_token_advantages",
-    "last_token_rewards",
     "length_closeness",
     "maspo_weights",
     "novelty_reference_weights",
@@ -50,10 +35,7 @@ __all__ = [
     "novelty_scores",
     "random_unit_rows",
     "reinforce_plus_plus_advantages",
-    "returns_to_go",
-    "rubric_rewards",
     "shuffled_groups",
-    "token_whitened_advantages",
     "unit_rows",
     "whitened_advantages",
 ]

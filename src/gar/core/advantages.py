@@ -3,7 +3,7 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
@@ -73,8 +73,7 @@ def reinforce_plus_plus_advantages(
 ) -> Float[Tensor, " responses"]:
     """REINFORCE++'s advantage: the rewards, less their group's mean if `baseline`, whitened over all tokens.
 
-    There is no division by a group's standard deviation: a bonus keeps its size relative to right against wrong. With
-    KL in the reward, the returns differ between tokens: use `token_whitened_advantages` instead.
+    There is no division by a group's standard deviation: a bonus keeps its size relative to right against wrong.
 
     Args:
         rewards: Rewards of all responses on all ranks, shaped or not.
@@ -107,7 +106,11 @@ def reinforce_plus_plus_advantages(
 def whitened_advantages(
     values: Shaped[Tensor, " responses"], token_counts: Int[Tensor, " responses"], *, ddof: int, eps: float
 ) -> Float[Tensor, " responses"]:
-    """`token_whitened_advantages` for values that are the same for all tokens of a response.
+    """Values with mean 0 and variance 1 over the tokens of the batch: `(a_i - mean) / sqrt(variance + eps)`.
+
+    A long response weighs more than a short one in both statistics. Unlike in `group_advantages`, eps is added to the
+    variance, as the implementations do: verl and slime have `ddof=1, eps=1e-8`, OpenRLHF `ddof=0` and
+    `max(variance, 1e-8)`.
 
     Args:
         values: One value per response, on all ranks.
@@ -117,14 +120,14 @@ def whitened_advantages(
 
     Returns:
         One advantage per response in `values`' dtype, torch's default for integers and bool; computed in float64; 0 for
-        a response without tokens.
+        a response without tokens. Exactly 0 throughout where all counted values are equal.
 
     Raises:
         ValueError: Shapes differ, a token count is negative, the value of a response with tokens is not finite, or a
             setting is out of range.
 
     References:
-        REINFORCE++, arXiv 2501.03262: normalisation over the global batch.
+        REINFORCE++, arXiv 2501.03262: normalization over the global batch.
 
     Example:
         >>> whitened_advantages(torch.tensor([4.0, 0.0]), torch.tensor([1, 3]), ddof=0, eps=0.0)
@@ -133,92 +136,14 @@ def whitened_advantages(
     check_shapes(values.shape, token_counts=token_counts)
     if token_counts.numel() and int(token_counts.min()) < 0:
         raise ValueError(f"token_counts must not be negative, got {int(token_counts.min())}")
-    return _whitened(values, token_counts, ddof, eps)
-
-
-def token_whitened_advantages(
-    values: Shaped[Tensor, "responses tokens"], mask: Bool[Tensor, "responses tokens"], *, ddof: int, eps: float
-) -> Float[Tensor, "responses tokens"]:
-    """Values with mean 0 and variance 1 over all counted tokens of the batch: `(a_t - mean) / sqrt(variance + eps)`.
-
-    A long response weighs more than a short one in both statistics. Unlike in `group_advantages`, eps is added to the
-    variance, as the implementations do: verl and slime have `ddof=1, eps=1e-8`, OpenRLHF `ddof=0` and
-    `max(variance, 1e-8)`.
-
-    Args:
-        values: One per token of all responses on all ranks; entries outside `mask` may be anything, NaN included.
-        mask: True for the tokens that enter the loss.
-        ddof: 0 population, 1 Bessel, on the number of counted tokens.
-        eps: Added to the variance.
-
-    Returns:
-        In `values`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. Exactly 0
-        throughout where all counted values are equal.
-
-    Raises:
-        ValueError: Shapes differ, a counted value is not finite, or a setting is out of range.
-
-    References:
-        REINFORCE++, arXiv 2501.03262: normalisation over the global batch.
-    """
-    check_shapes(values.shape, mask=mask)
-    return _whitened(values, mask, ddof, eps)
-
-
-def group_token_advantages(
-    values: Shaped[Tensor, "responses tokens"],
-    mask: Bool[Tensor, "responses tokens"],
-    group_index: Int[Tensor, " responses"],
-    *,
-    ddof: int,
-    eps: float,
-    std_floor: float = 0.0,
-) -> Float[Tensor, "responses tokens"]:
-    """Grad2Reward's advantage: `group_advantages` with a group's counted tokens in place of its responses.
-
-    Args:
-        values: Usually returns-to-go; entries outside `mask` may be anything, NaN included.
-        mask: True for the tokens that enter the loss.
-        group_index: Which problem a response answers; any integers, any order.
-        ddof: 0 population, 1 Bessel, on the group's number of counted tokens.
-        eps: Added to the standard deviation.
-        std_floor: Smallest standard deviation to divide by.
-
-    Returns:
-        In `values`' dtype, torch's default for integers and bool; computed in float64; 0 outside `mask`. Exactly 0 in a
-        group whose counted values are all equal, and in a group of one counted token. In a group of one response,
-        tokens are compared with each other.
-
-    Raises:
-        ValueError: Shapes differ, a counted value is not finite, or a setting is out of range.
-
-    References:
-        Grad2Reward, arXiv 2602.01791: z-score over all tokens of a group. ddof and eps are not stated there.
-    """
-    check_shapes(values.shape, mask=mask)
-    check_shapes(values.shape[:1], group_index=group_index)
-    check_finite("values", values, mask)
-    token_groups = group_index[:, None].expand_as(mask)[mask]
-    advantages = torch.zeros_like(values, dtype=torch.float64)
-    advantages[mask] = group_advantages(
-        values[mask].double(), token_groups, scale="std", ddof=ddof, eps=eps, std_floor=std_floor
-    )
-    return as_given(advantages, values)
-
-
-def _whitened(values: Tensor, weights: Tensor, ddof: int, eps: float) -> Tensor:
-    """Whiten values that count `weights` times each; 0 where the weight is 0.
-
-    Values are shifted by the smallest one first, so that equal values give exactly 0.
-    """
     if ddof not in (0, 1) or not eps >= 0:
         raise ValueError(f"ddof must be 0 or 1 and eps not negative, got ddof={ddof}, eps={eps}")
-    counted = weights > 0
+    counted = token_counts > 0
     check_finite("values", values, counted)
     if not bool(counted.any()):
         return as_given(torch.zeros_like(values), values)
-    counts = weights.double()
-    shifted = torch.where(counted, values.double() - values.double()[counted].min(), 0.0)
+    counts, wide = token_counts.double(), values.double()
+    shifted = torch.where(counted, wide - wide[counted].min(), 0.0)  # so that equal values give exactly 0
     total = counts.sum()
     deviations = torch.where(counted, shifted - (counts * shifted).sum() / total, 0.0)
     variance = (counts * deviations.square()).sum() / (total - ddof).clamp(min=1)

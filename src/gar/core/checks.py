@@ -18,16 +18,15 @@ def check_shapes(shape: Sequence[int], **tensors: Tensor) -> None:
 
 
 def check_finite(name: str, values: Tensor, counted: Tensor | None = None, *, hint: str = "") -> None:
-    """Refuse NaN and infinity among the counted values, shape [responses] or [responses, tokens].
+    """Refuse NaN and infinity among the counted values, shape [responses].
 
     Raises:
-        ValueError: Names the first such value, its position, and the hint.
+        ValueError: Names the first such value, its response, and the hint.
     """
     bad = ~values.isfinite() if counted is None else ~values.isfinite() & counted
     if bool(bad.any()):
-        position = tuple(bad.nonzero()[0].tolist())
-        place = ", ".join(f"{axis} {index}" for axis, index in zip(("response", "token"), position, strict=False))
-        raise ValueError(f"{name} must be finite, got {values[position].item()} at {place}{hint}")
+        response = int(bad.nonzero()[0])
+        raise ValueError(f"{name} must be finite, got {values[response].item()} at response {response}{hint}")
 
 
 def as_given(result: Tensor, argument: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""Token rewards: attribution, rubrics, returns; by hand, by loops, and with nothing to count."""
+"""Rewards and advantages of tokens: attribution, rubrics, returns; by hand, by loops, and with nothing to count."""
 
+import doctest
 import math
 import re
 import statistics
@@ -10,14 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gar.core import (
+from gar.core import group_advantages
+from paper.methods import token_rewards
+from paper.methods.token_rewards import (
     attributed_rewards,
     attribution_weights,
     effective_token_counts,
+    group_token_advantages,
     last_token_rewards,
     returns_to_go,
     rubric_rewards,
 )
+
+pytestmark = pytest.mark.paper
 
 
 def f64(*values) -> Tensor:
@@ -179,20 +185,22 @@ def test_attribution_weights_of_equal_scores_are_equal(score):
 def test_attribution_weights_of_a_warm_softmax_are_equal_and_of_a_cold_one_single():
     scores, mask = torch.tensor([[1.0, 2.0, 4.0]]), torch.ones(1, 3).bool()
     warm = attribution_weights(scores, mask, temperature=1e9)
-    torch.testing.assert_close(warm, torch.full((1, 3), 1 / 3), rtol=1e-6, atol=0)
+    torch.testing.assert_close(warm, torch.full((1, 3), 1 / 3).double(), rtol=1e-6, atol=0)
     assert attribution_weights(scores, mask, temperature=1e-9).tolist() == [[0.0, 0.0, 1.0]]
 
 
 @pytest.mark.parametrize(("responses", "tokens"), [(0, 3), (2, 0), (2, 3)])
 def test_token_rewards_without_counted_tokens_are_zero(responses, tokens):
     anything, mask = torch.full((responses, tokens), math.nan), torch.zeros(responses, tokens).bool()
-    ones, zeros = torch.ones(responses), torch.zeros(responses, tokens)
+    ones, zeros = torch.ones(responses).double(), torch.zeros(responses, tokens).double()
     weights = attribution_weights(anything, mask)
     assert torch.equal(weights, zeros)
-    assert torch.equal(effective_token_counts(weights), torch.zeros(responses))
+    assert torch.equal(effective_token_counts(weights), torch.zeros(responses).double())
     assert torch.equal(attributed_rewards(anything, ones, ones, mask), zeros)
     assert torch.equal(returns_to_go(anything, mask), zeros)
     assert torch.equal(last_token_rewards(ones, mask), zeros)
+    groups = torch.zeros(responses, dtype=torch.long)
+    assert torch.equal(group_token_advantages(anything, mask, groups, ddof=1, eps=0.0), zeros)
     assert torch.equal(rubric_rewards(zeros[:, None], ones[:, None] > 0, ones[:, None]), zeros)
 
 
@@ -203,12 +211,13 @@ def test_token_rewards_refuse_what_is_not_finite(value):
     for message, call in (
         (f"scores {at}, token 0", lambda: attribution_weights(bad, mask)),
         (f"weights {at}, token 0", lambda: attributed_rewards(bad, good[:, 0], good[:, 0], mask)),
-        (f"outcomes {at}", lambda: attributed_rewards(good, bad[:, 0], good[:, 0], mask)),
-        (f"penalty {at}", lambda: attributed_rewards(good, good[:, 0], bad[:, 0], mask)),
-        (f"weights {at}", lambda: rubric_rewards(bad[:, None], mask, good + 1)),
-        (f"criterion_weights {at}", lambda: rubric_rewards(good[:, None], mask, bad)),
+        (f"rewards {at}, token 0", lambda: attributed_rewards(good, bad[:, 0], good[:, 0], mask)),
         (f"token_rewards {at}, token 0", lambda: returns_to_go(bad, mask)),
-        (f"rewards {at}", lambda: last_token_rewards(bad[:, 0], mask)),
+        (f"rewards {at}, token 0", lambda: last_token_rewards(bad[:, 0], mask)),
+        (
+            f"values {at}, token 0",
+            lambda: group_token_advantages(bad, mask, torch.ones(2).long(), ddof=0, eps=0.0),
+        ),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             call()
@@ -228,19 +237,52 @@ def test_attribution_weights_refuse_a_temperature_that_is_not_positive(temperatu
         attribution_weights(torch.zeros(1, 2), flags("11"), temperature=temperature)
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_token_rewards_refuse_shapes_that_differ():
-    two, mask = torch.zeros(1, 2), flags("111")
-    one, several = torch.zeros(1), torch.zeros(2)
-    wide = torch.zeros(1, 3)
-    for message, call in (
-        ("mask must have shape (1, 2), got (1, 3)", lambda: attribution_weights(two, mask)),
-        ("weights must have shape (1, 3), got (1, 2)", lambda: attributed_rewards(two, one, one, mask)),
-        ("outcomes must have shape (1,), got (2,)", lambda: attributed_rewards(wide, several, one, mask)),
-        ("penalty must have shape (1,), got (2,)", lambda: attributed_rewards(wide, one, several, mask)),
-        ("verdicts must have shape (1, 2), got (1, 3)", lambda: rubric_rewards(two[..., None], mask, two)),
-        ("mask must have shape (1, 2), got (1, 3)", lambda: returns_to_go(two, mask)),
-        ("rewards must have shape (1,), got (2,)", lambda: last_token_rewards(several, mask)),
-    ):
-        with pytest.raises(ValueError, match=re.escape(message)):
-            call()
+def test_group_token_advantages_by_hand():
+    # Group 5: counted 0, 2, 4, 2 of two responses, mean 2, squares 8. Group 1: one counted token.
+    values = f64(0.0, 2.0, 9.0, 7.0, 4.0, 2.0).reshape(3, 2)
+    mask = torch.tensor([[True, True], [True, False], [True, True]])
+    groups = torch.tensor([5, 1, 5])
+    found = group_token_advantages(values, mask, groups, ddof=0, eps=0.5)
+    step = 2 / (math.sqrt(2) + 0.5)
+    torch.testing.assert_close(found, f64(-step, 0, 0, 0, step, 0).reshape(3, 2), rtol=1e-15, atol=0)
+    bessel = group_token_advantages(values, mask, groups, ddof=1, eps=0.0)
+    step = 2 / math.sqrt(8 / 3)
+    torch.testing.assert_close(bessel, f64(-step, 0, 0, 0, step, 0).reshape(3, 2), rtol=1e-15, atol=0)
+    floored = group_token_advantages(values, mask, groups, ddof=0, eps=0.0, std_floor=4.0)
+    assert floored.tolist() == [[-0.5, 0.0], [0.0, 0.0], [0.5, 0.0]]
+
+
+@given(batch=BATCHES, ddof=st.sampled_from([0, 1]), floor=st.sampled_from([0.0, 0.1]))
+def test_group_token_advantages_agree_with_pythons_statistics(batch, ddof, floor):
+    values, mask, *_ = columns(batch)
+    groups = torch.arange(len(batch)) % 2
+    found = group_token_advantages(values, mask, groups, ddof=ddof, eps=1e-4, std_floor=floor)
+    for i, (tokens, *_) in enumerate(batch):
+        mine = [b for others, *_ in batch[i % 2 :: 2] for b, counted in others if counted]
+        std = 0.0 if len(mine) <= ddof else statistics.stdev(mine) if ddof else statistics.pstdev(mine)
+        for t, (value, counts) in enumerate(tokens):
+            expected = (value - statistics.fmean(mine)) / (max(std, floor) + 1e-4) if counts else 0.0
+            assert found[i, t].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+
+def test_group_token_advantages_of_equal_lengths_are_grpos_without_bessel():
+    values, groups = f64(3, 1, 7, 5, 5), torch.tensor([2, 2, 0, 0, 0])
+    tokens = values[:, None].expand(-1, 3)
+    found = group_token_advantages(tokens, torch.ones(5, 3).bool(), groups, ddof=0, eps=1e-4)
+    expected = group_advantages(values, groups, scale="std", ddof=0, eps=1e-4)
+    torch.testing.assert_close(found, expected[:, None].expand(-1, 3), rtol=1e-12, atol=0)
+
+
+def test_group_token_advantages_of_equal_values_are_exactly_zero():
+    values, mask = torch.full((2, 30), 0.1).double(), torch.ones(2, 30).bool()
+    for ddof in (0, 1):
+        assert group_token_advantages(values, mask, torch.tensor([1, 1]), ddof=ddof, eps=0.0).eq(0).all()
+
+
+def test_group_token_advantages_compare_the_tokens_of_one_response():
+    found = group_token_advantages(f64(1.0, 3.0)[None], torch.ones(1, 2).bool(), torch.tensor([0]), ddof=0, eps=0.0)
+    assert found.tolist() == [[-1.0, 1.0]]
+
+
+def test_examples_in_docstrings_print_what_they_say():
+    assert doctest.testmod(token_rewards).failed == 0

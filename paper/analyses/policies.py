@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gar.config import RunConfig, make_config, merge, with_template
+from gar.data.arithmetic import Split
 from gar.data.problems import prompt_text
 from gar.data.prompts import render_problems
-from gar.data.run_problems import GENERATED, load_run_problems
+from gar.data.run_problems import load_run_problems
 from gar.errors import DataError
-from gar.models.embedded import embedded_task
 from gar.models.families import ModelParts, find_parts
 from gar.models.load import load_policy
 from gar.records.checkpoints import marked_checkpoints
@@ -18,10 +18,11 @@ from gar.records.contents import RunContents, is_run_folder, read_run
 from gar.rollouts.generate import encode_prompt, generate_responses
 from gar.scoring import ResponseGroup
 from gar.scoring.reader import GroupReader
-from gar.settings import EMBEDDED_TASKS, DataSettings, SignalSettings
+from gar.settings import DataSettings, SignalSettings
 from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_pieces
 from gar.types import Problem, Prompt, Tags
 from gar.verify import Verifier
+from paper.tasks.chains import TASKS, load_task, task_of_all, task_of_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,11 @@ class Policy:
     config: RunConfig
     run: RunContents | None
     notes: Sequence[str]
+
+    @property
+    def task(self) -> str | None:
+        """The chain task that the problems are of; None for other problems."""
+        return task_of_all(self.problems)
 
     @property
     def tags(self) -> Tags:
@@ -110,9 +116,9 @@ def load_policy_of(
 
     Args:
         subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
-        data: Problems as `gar train --data.source` takes them; None: the run's own, else the embedded task that the
-            model is for.
-        split: Split of the data; None: the run's own, else test of a generated task, else train.
+        data: A chain task, or problems as `gar train --data.source` takes them; None: the run's own, else the chain
+            task that the model is for.
+        split: Split of the data; None: the run's own, else test of a chain task, else train.
         settings: Values by section, as in a configuration file. They override the run's, or the defaults.
 
     Raises:
@@ -127,8 +133,8 @@ def load_policy_of(
     source, replaced = _model_path(run, config, subject)
     notes += replaced
     if run is None:
-        data = data or embedded_task(subject) or EMBEDDED_TASKS[0]
-    changes: dict[str, Any] = {} if run else {"split": "test" if data in GENERATED else "train"}
+        data = data or task_of_model(subject)
+    changes: dict[str, Any] = {} if run and data not in TASKS else {"split": "test" if data in TASKS else "train"}
     changes |= {"source": data, "subset": None} if data else {}
     changes |= {"split": split} if split else {}
     config = config.model_copy(update={"data": config.data.model_copy(update=changes)})
@@ -137,7 +143,11 @@ def load_policy_of(
     )
     tags = config.verify.tags.as_tags()
     assert config.data.template != "auto"
-    problems = render_problems(load_run_problems(config.data).problems, config.data.template, tokenizer, tags)
+    if data in TASKS:
+        asked = load_task(data, cast(Split, config.data.split))
+    else:
+        asked = list(load_run_problems(config.data).problems)
+    problems = render_problems(asked, config.data.template, tokenizer, tags)
     return Policy(
         name=run.name if run else Path(subject).name,
         source=source,

@@ -1,6 +1,6 @@
 """The tasks on chains of digits: the embedded one, and two fairer ones. README.md shows their methods."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gar.data.arithmetic import ARITHMETIC, EmbeddedTask, SolutionMethod, Split, task_problems
@@ -31,6 +31,21 @@ def load_task(name: str, split: Split, expert: SolutionMethod | None = None) -> 
     if name not in TASKS:
         raise DataError(f"there is no task {name!r}, expected one of {', '.join(TASKS)}.")
     return task_problems(TASKS[name], split, expert)
+
+
+def task_of_all(problems: Iterable[Problem]) -> str | None:
+    """The chain task that every problem names as its source; None for problems of another kind, or none at all."""
+    names = {problem.source for problem in problems}
+    return names.pop() if len(names) == 1 and names <= TASKS.keys() else None
+
+
+def task_of_model(model: str) -> str:
+    """The task that a model was trained for, by its folder: which-way for `models/which-way-qwen3` or `runs/which-way`.
+
+    The embedded task where the folder names none.
+    """
+    name = Path(model).name.removesuffix("-qwen3")
+    return name if name in TASKS else ARITHMETIC.name
 
 
 def model_path(name: str) -> Path:

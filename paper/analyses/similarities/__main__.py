@@ -1,6 +1,7 @@
 """How often each similarity of a response and an expert solution ranks a pair correctly (docs/signals.md).
 
-    python -m paper.analyses.similarities embedded                          # the embedded task's first 60 test problems
+    python -m paper.analyses.similarities embedded                          # its task's first 60 test problems
+    python -m paper.analyses.similarities paper/tasks/models/which-way-qwen3
     python -m paper.analyses.similarities runs/demo                         # also with the initial policy's vectors
     python -m paper.analyses.similarities MODEL --solutions labelled.jsonl  # prompt, solution, method, wording, id
 
@@ -12,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from gar.models.load import quiet_libraries
-from gar.settings import EMBEDDED_TASKS
 from paper.analyses.outputs import present
 from paper.analyses.policies import load_policy_of
 from paper.analyses.similarities.study import Scope, signal_study, signals_output
@@ -25,9 +25,8 @@ def main(arguments: list[str] | None = None) -> None:
     quiet_libraries()
     settings = {"model": {"dtype": options.dtype}} if options.dtype else {}
     policy = load_policy_of(options.subject, data=options.data, split=options.split, settings=settings)
-    source = policy.config.data.source
-    if options.split is None and policy.run is not None and source in EMBEDDED_TASKS:
-        policy = replace(policy, problems=load_task(source, "test"))  # not those that the run was trained on
+    if options.data is None and policy.run is not None and policy.task:  # not those that the run was trained on
+        policy = replace(policy, problems=load_task(policy.task, options.split or "test"))
     start = options.initial or (policy.config.model.path if policy.run else None)
     initial = load_policy_of(start, settings=settings) if start and start != policy.source else None
     scope = Scope(
@@ -54,8 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("subject", metavar="RUN_OR_MODEL")
     parser.add_argument("--out", metavar="FOLDER", help="folder for the files (default: SUBJECT/analysis/signals)")
-    parser.add_argument("--data", metavar="SOURCE", help="problems (default: the run's; for a model: its own task)")
-    parser.add_argument("--split", help="split of the data (default: test of a generated task, else train)")
+    parser.add_argument("--data", metavar="SOURCE", help="a chain task, or a file of problems (default: the "
+                        "run's; for a model: the task that its folder names, else arithmetic)")  # fmt: skip
+    parser.add_argument("--split", help="split of the data (default: test of a chain task, else train)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="dtype of the weights")
     parser.add_argument("--samples", type=int, default=16, help="fresh responses to each sampled problem")
     parser.add_argument("--seed", type=int, default=0)

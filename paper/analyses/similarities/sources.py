@@ -1,4 +1,4 @@
-"""Sources of questions: the embedded task, labelled solutions, rated solutions, and the policy's own samples."""
+"""Sources of questions: the chain tasks, labelled solutions, rated solutions, and the policy's own samples."""
 
 import ast
 import operator
@@ -9,7 +9,6 @@ from typing import Any
 
 from gar.errors import DataError
 from gar.records import read_jsonl
-from gar.settings import EMBEDDED_TASKS
 from gar.types import Problem, Prompt
 from paper.analyses.policies import Policy, read_sequences, sampled_groups
 from paper.analyses.similarities.flaws import split_answer, without_annotations
@@ -37,8 +36,8 @@ class Scope:
 
     Attributes:
         solutions: A file with labelled solutions (prompt, solution, method) or rated ones (question, ground_truth, and
-            columns with solution and is_correct); None: the policy's problems, if they are an embedded task's.
-        expert: The method of anchors; None: the expert's of an embedded task, every method of a file.
+            columns with solution and is_correct); None: the policy's problems, if they are a chain task's.
+        expert: The method of anchors; None: the expert's of a chain task, every method of a file.
         num_problems: Most problems to use, after the first `skip`.
         skip: Problems to leave out.
         sampled_problems: Problems for the policy itself to answer; 0 leaves `sampled` out.
@@ -56,7 +55,7 @@ class Scope:
 
 
 def questions_for(policy: Policy, scope: Scope) -> Questions:
-    """All questions but `sampled`: of a file of solutions, or of an embedded task's problems.
+    """All questions but `sampled`: of a file of solutions, or of a chain task's problems.
 
     Raises:
         RecordError: The file cannot be read.
@@ -64,7 +63,7 @@ def questions_for(policy: Policy, scope: Scope) -> Questions:
     """
     questions, chosen = Questions(), slice(scope.skip, scope.skip + scope.num_problems)
     if scope.solutions is None:
-        if policy.config.data.source in EMBEDDED_TASKS:
+        if policy.task:
             ask_chain(questions, policy.problems[chosen], scope.seed)
         return questions
     if "ground_truth" in next(iter(read_jsonl(scope.solutions)), {}):
@@ -107,13 +106,13 @@ def read_rated(path: str | Path, policy: Policy) -> list[RatedSolutions]:
 def for_text(policy: Policy, solutions: str | Path | None) -> Policy:
     """The policy set up for plain text: responses without tags, and chat prompts where it has a chat template.
 
-    A run keeps the format it was trained on, and so do the embedded task and solutions with thinking tags.
+    A run keeps the format it was trained on, and so do chain tasks and solutions with thinking tags.
 
     Raises:
         RecordError: The file of solutions cannot be read.
     """
     if solutions is None:
-        tagged = policy.config.data.source in EMBEDDED_TASKS
+        tagged = policy.task is not None
     else:
         tagged = policy.tags.think_open in str(next(iter(read_jsonl(solutions)), ""))
     if policy.run is not None or tagged:
@@ -141,7 +140,7 @@ def sample_questions(questions: Questions, policy: Policy, scope: Scope) -> str:
     if not problems:
         return "sampled: no problem with an expert solution."
     before = len(questions.triples)
-    soundness = chain_soundness if policy.config.data.source in EMBEDDED_TASKS else text_soundness
+    soundness = chain_soundness if policy.task else text_soundness
     num_right = 0
     for group in read_sequences(policy, sampled_groups(policy, problems, num_samples=num_samples, seed=scope.seed)):
         right = [text for text, eligible in zip(group.texts, group.eligible, strict=True) if eligible]

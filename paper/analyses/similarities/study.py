@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
 from gar.errors import ConfigError, DataError
-from gar.settings import EMBEDDED_TASKS
 from paper.analyses.outputs import Output
 from paper.analyses.policies import Policy
 from paper.analyses.similarities.bench import Bench, Share, run_bench
@@ -52,8 +51,8 @@ def signal_study(policy: Policy, scope: Scope, initial: Policy | None = None) ->
     policy = for_text(policy, scope.solutions)
     questions = questions_for(policy, scope)
     notes = list(policy.notes)
-    # With solutions from a file and no source of problems, the embedded task is only the default: leave it out.
-    if scope.sampled_problems and (scope.solutions is None or policy.config.data.source not in EMBEDDED_TASKS):
+    # With solutions from a file and no source of problems, the chain task is only the default: leave it out.
+    if scope.sampled_problems and (scope.solutions is None or policy.task is None):
         notes.append(sample_questions(questions, policy, scope))
     if not questions.triples:
         raise DataError(

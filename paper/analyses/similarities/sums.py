@@ -1,8 +1,8 @@
 r"""Weighted sums of two or three similarities: which one has the best worst-case share over several benches?
 
-    for task in embedded embedded:which-way embedded:whose-voice; do
-      python -m paper.analyses.similarities $task --split train --skip 1000 --problems 40 \
-          --sampled-problems 0 --out bench/$task
+    for model in embedded paper/tasks/models/which-way-qwen3 paper/tasks/models/whose-voice-qwen3; do
+      python -m paper.analyses.similarities $model --split train --skip 1000 --problems 40 \
+          --sampled-problems 0 --out bench/$(basename $model)
     done
     python -m paper.analyses.similarities.sums bench/*
 

@@ -98,8 +98,8 @@ def test_questions_for_labelled_solutions_are_those_of_the_task(embedded, tmp_pa
 
 def with_chat_template(policy: Policy, source: str) -> Policy:
     tokenizer = type("Tokenizer", (), {"chat_template": "{{ messages }}"})()
-    data = policy.config.data.model_copy(update={"source": source})
-    return replace(policy, tokenizer=tokenizer, config=policy.config.model_copy(update={"data": data}))
+    problems = [replace(problem, source=source) for problem in policy.problems]
+    return replace(policy, tokenizer=tokenizer, problems=problems)
 
 
 def test_for_text_gives_problems_as_a_chat_and_no_tags(embedded):

@@ -11,15 +11,20 @@ import random
 import torch
 from plain_pytorch_loop import policy_gradient_loss, sample, take_step
 
-from gar import ResponseGroup
-from gar.data.arithmetic import load_arithmetic
+from gar import ResponseGroup, SequenceReader, VerifySettings
+from gar.data import load_arithmetic
 from gar.methods import Engine
-from gar.models.embedded import load_embedded
-from gar.models.families import find_parts
-from gar.scoring import signal_means
-from gar.settings import VerifySettings
-from gar.shaping import RewardTable, ShapedTable, Shaping, VectorPlan, plan_shaping, read_row
-from gar.spans import SequenceReader, context_of
+from gar.models import find_parts, load_embedded
+from gar.scoring import (
+    RewardTable,
+    ShapedTable,
+    Shaping,
+    VectorPlan,
+    context_of,
+    plan_shaping,
+    read_row,
+    signal_means,
+)
 from gar.verify import Verifier
 
 # What the engine can do. Methods that need anything else are refused with a sentence that says what.

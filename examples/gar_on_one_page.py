@@ -12,8 +12,8 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 from trl.kernels import ChunkedLogProbFunction
 
-from gar.data.arithmetic import load_arithmetic
-from gar.models.embedded import load_embedded
+from gar.data import load_arithmetic
+from gar.models import load_embedded
 
 GROUP, BASE, BONUS_WEIGHT, FORMAT_PENALTY = 8, 1.0, 0.5, -0.6
 FORMAT = re.compile(r"\s*<think>[^<]*</think>\s*<answer>\s*([^<\s][^<]*)</answer>\s*")

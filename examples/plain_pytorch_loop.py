@@ -19,11 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from gar import GarScorer, ResponseGroup
-from gar.data.arithmetic import load_arithmetic
-from gar.data.problems import Problem
-from gar.models.embedded import load_embedded
-from gar.rollouts.generate import encode_prompt, generate_responses
+from gar import GarScorer, Problem, ResponseGroup
+from gar.data import encode_prompt, generate_responses, load_arithmetic
+from gar.models import load_embedded
 from gar.verify import Verifier
 
 

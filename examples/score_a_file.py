@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gar import GarScorer, ResponseGroup, ResponseScore
-from gar.models.embedded import load_embedded
+from gar.models import load_embedded
 from gar.verify import Verifier
 
 ROLLOUTS = Path(__file__).with_name("rollouts.jsonl")

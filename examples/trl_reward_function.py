@@ -29,8 +29,8 @@ from transformers import PrinterCallback, TrainerState
 from trl import GRPOConfig, GRPOTrainer
 
 from gar import GarScorer, ResponseGroup
-from gar.data.arithmetic import load_arithmetic
-from gar.models.embedded import load_embedded
+from gar.data import load_arithmetic
+from gar.models import load_embedded
 from gar.verify import Verifier
 
 NUM_GENERATIONS = 8

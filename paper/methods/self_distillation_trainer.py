@@ -23,7 +23,7 @@ from gar import (
     RewardSettings,
     SequenceReader,
 )
-from gar.data import EMBEDDED_TASKS, SEPARATOR, check_prompts, encode_prompt, prompt_text
+from gar.data import EMBEDDED_TASKS, arithmetic, check_prompts, encode_prompt, prompt_text
 from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
 from gar.models import frozen_copy, is_adapted
@@ -50,12 +50,16 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 # As `gar.data.arithmetic.privileged_prompt`, which the embedded models were trained to read.
+_SEPARATOR = arithmetic.SEPARATOR
 _EMBEDDED: dict[str, dict[str, Any]] = {
     "sdft": {
-        "teacher_prompt_template": f"{{privileged_context}} {SEPARATOR} {{prompt}}",
+        "teacher_prompt_template": f"{{privileged_context}} {_SEPARATOR} {{prompt}}",
         "distillation_mode": "full_logits",  # TRL takes the 100 likeliest tokens, and the embedded models have 36
     },
-    "sdpo": {"feedback_template": f"{{feedback_raw}} {SEPARATOR} ", "reprompt_template": "{feedback}{prompt}"},
+    "sdpo": {
+        "feedback_template": f"{{feedback_raw}} {_SEPARATOR} ",
+        "reprompt_template": "{feedback}{prompt}",
+    },
 }
 _TEMPLATES = (
     "Expected {prompt} and {privileged_context} in sdft.teacher_prompt_template, or {prompt} and {feedback} in "

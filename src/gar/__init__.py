@@ -1,16 +1,26 @@
 """Gradient-Aligned Reward (GAR): dense rewards for reinforcement learning on verifiable problems."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.config import RunConfig
+    from gar.config import RunConfig, make_config, read_config
     from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError, UsageError
     from gar.integrations.trl import GARTrainer
     from gar.scoring import GarScorer, ResponseGroup, ResponseScore
-    from gar.settings import AdvantageSettings, ModelSettings, RewardSettings, Settings, SignalSettings, VerifySettings
+    from gar.settings import (
+        AdvantageSettings,
+        DataSettings,
+        ModelSettings,
+        RewardSettings,
+        Settings,
+        SignalSettings,
+        VerifySettings,
+        WatchdogSettings,
+    )
     from gar.spans import SequenceReader, TokenSequence
-    from gar.types import Anchor, Problem, Prompt, ResponseVerifier, Tags, Verdict
+    from gar.types import Anchor, Problem, Prompt, ResponseVerifier, Status, Tags, Verdict
     from gar.verify import Verifier
 
 __version__ = "0.1.0"
@@ -19,6 +29,7 @@ __all__ = [
     "Anchor",
     "ConfigError",
     "DataError",
+    "DataSettings",
     "GARTrainer",
     "GarError",
     "GarScorer",
@@ -35,29 +46,29 @@ __all__ = [
     "SequenceReader",
     "Settings",
     "SignalSettings",
+    "Status",
     "Tags",
     "TokenSequence",
     "UsageError",
     "Verdict",
     "Verifier",
     "VerifySettings",
+    "WatchdogSettings",
     "__version__",
+    "make_config",
+    "read_config",
 ]
-_MODULES = {
-    "gar.config": "RunConfig",
-    "gar.errors": "ConfigError DataError GarError ModelError RecordError UsageError",
-    "gar.integrations.trl": "GARTrainer",
-    "gar.scoring": "GarScorer ResponseGroup ResponseScore",
-    "gar.settings": "AdvantageSettings ModelSettings RewardSettings Settings SignalSettings VerifySettings",
-    "gar.spans": "SequenceReader TokenSequence",
-    "gar.types": "Anchor Problem Prompt ResponseVerifier Tags Verdict",
-    "gar.verify": "Verifier",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for."""
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'gar' has no attribute '{name}'")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gar.config": "RunConfig make_config read_config",
+        "gar.errors": "ConfigError DataError GarError ModelError RecordError UsageError",
+        "gar.integrations.trl": "GARTrainer",
+        "gar.scoring": "GarScorer ResponseGroup ResponseScore",
+        "gar.settings": "AdvantageSettings DataSettings ModelSettings RewardSettings Settings SignalSettings "
+        "VerifySettings WatchdogSettings",
+        "gar.spans": "SequenceReader TokenSequence",
+        "gar.types": "Anchor Problem Prompt ResponseVerifier Status Tags Verdict",
+        "gar.verify": "Verifier",
+    },
+)

@@ -1,0 +1,52 @@
+"""Figures and tables of runs, and the style that all figures share."""
+
+from typing import TYPE_CHECKING
+
+from gar.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from gar.analysis.intervals import ClusteredMean, clustered_mean
+    from gar.analysis.learning_curve import learning_curve_figure
+    from gar.analysis.style import (
+        COLOURS,
+        COLUMN_WIDTH,
+        INK,
+        MARKERS,
+        MUTED,
+        PAGE_WIDTH,
+        PAPER,
+        STYLE,
+        add_caption,
+        bare_rows,
+        method_colour,
+        paper_figure,
+        save_figure,
+    )
+
+__all__ = [
+    "COLOURS",
+    "COLUMN_WIDTH",
+    "INK",
+    "MARKERS",
+    "MUTED",
+    "PAGE_WIDTH",
+    "PAPER",
+    "STYLE",
+    "ClusteredMean",
+    "add_caption",
+    "bare_rows",
+    "clustered_mean",
+    "learning_curve_figure",
+    "method_colour",
+    "paper_figure",
+    "save_figure",
+]
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gar.analysis.intervals": "ClusteredMean clustered_mean",
+        "gar.analysis.learning_curve": "learning_curve_figure",
+        "gar.analysis.style": "COLOURS COLUMN_WIDTH INK MARKERS MUTED PAGE_WIDTH PAPER STYLE add_caption bare_rows "
+        "method_colour paper_figure save_figure",
+    },
+)

@@ -1,7 +1,8 @@
 """Several methods over several seeds under equal conditions: what `gar compare` runs, and its tables and figures."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.comparison.figures import curves_figure
@@ -20,12 +21,14 @@ __all__ = [
     "numbers_of_results",
     "read_comparison",
 ]
-_MODULES = ("settings", "result", "store", "tables", "report", "figures")
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for: most of them need NumPy and matplotlib."""
-    if name in __all__:
-        modules = (import_module(f"gar.comparison.{module}") for module in _MODULES)
-        return next(getattr(module, name) for module in modules if hasattr(module, name))
-    raise AttributeError(f"module 'gar.comparison' has no attribute '{name}'")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gar.comparison.figures": "curves_figure",
+        "gar.comparison.report": "numbers_of_results",
+        "gar.comparison.result": "RunResult SetCounts",
+        "gar.comparison.settings": "read_comparison",
+        "gar.comparison.store": "check_paired",
+        "gar.comparison.tables": "markdown",
+    },
+)

@@ -1,36 +1,38 @@
-"""Problems, prompts, and the tasks that the package generates."""
+"""Problems, prompts, responses to them, and the generated task, `arithmetic`, whose names are public too."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gar.data import arithmetic
+from gar.data.arithmetic import load_arithmetic
+from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.data.arithmetic import SEPARATOR, load_arithmetic
     from gar.data.problems import load_problems, prompt_text
+    from gar.data.prompts import render_problems
+    from gar.data.run_problems import load_run_problems
     from gar.rollouts.generate import check_prompts, context_length, encode_prompt, generate_responses
     from gar.settings import EMBEDDED_TASKS
 
 __all__ = [
     "EMBEDDED_TASKS",
-    "SEPARATOR",
+    "arithmetic",
     "check_prompts",
     "context_length",
     "encode_prompt",
     "generate_responses",
     "load_arithmetic",
     "load_problems",
+    "load_run_problems",
     "prompt_text",
+    "render_problems",
 ]
-_MODULES = {
-    "gar.data.arithmetic": "SEPARATOR load_arithmetic",
-    "gar.data.problems": "load_problems prompt_text",
-    "gar.rollouts.generate": "check_prompts context_length encode_prompt generate_responses",
-    "gar.settings": "EMBEDDED_TASKS",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for."""
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'gar.data' has no attribute '{name}'")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gar.data.problems": "load_problems prompt_text",
+        "gar.data.prompts": "render_problems",
+        "gar.data.run_problems": "load_run_problems",
+        "gar.rollouts.generate": "check_prompts context_length encode_prompt generate_responses",
+        "gar.settings": "EMBEDDED_TASKS",
+    },
+)

@@ -1,17 +1,20 @@
 """Language models: load one, find its head and backbone."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.models.adapters import is_adapted
-    from gar.models.embedded import load_embedded
+    from gar.models.embedded import embedded_path, embedded_task, load_embedded
     from gar.models.families import ModelParts, evaluation_mode, find_parts, frozen_copy
-    from gar.models.load import load_policy, load_tokenizer
+    from gar.models.load import load_policy, load_tokenizer, quiet_libraries
     from gar.models.sources import model_path
 
 __all__ = [
     "ModelParts",
+    "embedded_path",
+    "embedded_task",
     "evaluation_mode",
     "find_parts",
     "frozen_copy",
@@ -20,19 +23,15 @@ __all__ = [
     "load_policy",
     "load_tokenizer",
     "model_path",
+    "quiet_libraries",
 ]
-_MODULES = {
-    "gar.models.adapters": "is_adapted",
-    "gar.models.embedded": "load_embedded",
-    "gar.models.families": "ModelParts evaluation_mode find_parts frozen_copy",
-    "gar.models.load": "load_policy load_tokenizer",
-    "gar.models.sources": "model_path",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for."""
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'gar.models' has no attribute '{name}'")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gar.models.adapters": "is_adapted",
+        "gar.models.embedded": "embedded_path embedded_task load_embedded",
+        "gar.models.families": "ModelParts evaluation_mode find_parts frozen_copy",
+        "gar.models.load": "load_policy load_tokenizer quiet_libraries",
+        "gar.models.sources": "model_path",
+    },
+)

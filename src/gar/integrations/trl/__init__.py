@@ -1,7 +1,8 @@
 """GAR inside TRL: the trainer, what a method makes its own from, and helpers for it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.integrations.trl.arguments import trl_arguments
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from gar.integrations.trl.refusals import TRL, check_batch
     from gar.integrations.trl.rollouts import RolloutBatch
     from gar.integrations.trl.trainer import GARTrainer
+    from gar.integrations.watchdog import Watchdog
 
 __all__ = [
     "TRL",
@@ -18,22 +20,19 @@ __all__ = [
     "RunParts",
     "StepSum",
     "StepTimer",
+    "Watchdog",
     "check_batch",
     "trl_arguments",
 ]
-_MODULES = {
-    "gar.integrations.trl.arguments": "trl_arguments",
-    "gar.integrations.trl.metrics": "StepSum StepTimer",
-    "gar.integrations.trl.parts": "RunParts",
-    "gar.integrations.trl.refusals": "TRL check_batch",
-    "gar.integrations.trl.rollouts": "RolloutBatch",
-    "gar.integrations.trl.trainer": "GARTrainer",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, imported when first asked for."""
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'gar.integrations.trl' has no attribute '{name}'")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gar.integrations.trl.arguments": "trl_arguments",
+        "gar.integrations.trl.metrics": "StepSum StepTimer",
+        "gar.integrations.trl.parts": "RunParts",
+        "gar.integrations.trl.refusals": "TRL check_batch",
+        "gar.integrations.trl.rollouts": "RolloutBatch",
+        "gar.integrations.trl.trainer": "GARTrainer",
+        "gar.integrations.watchdog": "Watchdog",
+    },
+)

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PARTS = "analysis comparison core data evaluation integrations.trl methods models records scoring verify"
 PUBLIC = ("gar", *(f"gar.{part}" for part in PARTS.split()))
-PLACES = ("paper/methods/*.py", "examples/*.py", "examples/*.ipynb", "docs/**/*.md", "README.md")
+PLACES = ("paper/**/*.py", "examples/*.py", "examples/*.ipynb", "docs/**/*.md", "README.md")
 FILES = [path for place in PLACES for path in ROOT.glob(place)]
 IMPORTS = re.compile(r"^[> ]*((?:from|import) gar\b.*)$", re.MULTILINE)
 

@@ -17,12 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.intervals import clustered_mean
-from gar.analysis.style import MUTED, add_caption, bare_rows, method_colour, paper_figure
+from gar.analysis import MUTED, add_caption, bare_rows, clustered_mean, method_colour, paper_figure
 from gar.comparison import RunResult
-from paper.analyses.finished_runs import FinishedRun, read_finished_runs
 from paper.analyses.outputs import Output, present
-from paper.comparisons.results import NAMES, read_results
+from paper.comparisons.results import NAMES, finished_runs
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +75,8 @@ def ablation(folder: str | Path) -> Ablation:
     Raises:
         RecordError: There is nothing to read.
     """
-    runs, notes = ([*read_results(str(folder)).in_order()], []) if folder in NAMES else read_finished_runs(folder)
+    runs = finished_runs(folder)
+    notes: list[str] = []
     labels = list(dict.fromkeys(run.label for run in runs))
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     k = min(int(k) for run in runs for values in run.pass_at.values() for k in values)
@@ -93,7 +92,7 @@ def ablation(folder: str | Path) -> Ablation:
     return Ablation(name=Path(folder).resolve().name, k=k, losses=losses, notes=notes)
 
 
-def _losses(runs: Sequence[FinishedRun | RunResult], labels: Sequence[str], set_name: str, k: int) -> list[Loss]:
+def _losses(runs: Sequence[RunResult], labels: Sequence[str], set_name: str, k: int) -> list[Loss]:
     scores = {label: seed_scores(runs, label, set_name, k) for label in labels}
     scores = {label: values for label, values in scores.items() if values}
     means = {label: float(np.mean(list(values.values()))) for label, values in scores.items()}
@@ -117,7 +116,7 @@ def _losses(runs: Sequence[FinishedRun | RunResult], labels: Sequence[str], set_
     return losses
 
 
-def seed_scores(runs: Sequence[FinishedRun | RunResult], label: str, set_name: str, k: int) -> dict[int, float]:
+def seed_scores(runs: Sequence[RunResult], label: str, set_name: str, k: int) -> dict[int, float]:
     """pass@k of each seed of a row."""
     return {
         run.seed: run.pass_at[set_name][str(k)]

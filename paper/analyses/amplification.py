@@ -8,9 +8,9 @@ REINFORCE++ the group is the whole batch. For comparison: with two right and two
 
 import torch
 
-from gar.integrations.trl.refusals import TRL
-from gar.settings import AdvantageSettings
-from gar.shaping import ResponseFacts, RewardTable, plan_shaping
+from gar import AdvantageSettings
+from gar.integrations.trl import TRL
+from gar.scoring import ResponseFacts, RewardTable, plan_shaping
 
 GAPS = (0.002, 0.02, 0.2)
 COLUMNS = {

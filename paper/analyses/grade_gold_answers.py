@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from gar.types import Status, Verdict
+from gar import Status, Verdict
 from gar.verify import Verifier
 
 KNOWN_BAD = {

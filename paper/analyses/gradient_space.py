@@ -14,9 +14,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.style import COLUMN_WIDTH, INK, MUTED, add_caption, paper_figure
+from gar import DataError
+from gar.analysis import COLUMN_WIDTH, INK, MUTED, add_caption, paper_figure
 from gar.core import unit_rows
-from gar.errors import DataError
 from gar.scoring import signal_means
 from paper.analyses.outputs import Cell, Output, present
 from paper.analyses.policies import Policy, SequenceGroup, load_policy_of, read_sequences, sampled_groups

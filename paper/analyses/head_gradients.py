@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gar import TokenSequence
 from gar.core import gradient_activation_means, unit_rows
 from gar.models import ModelParts, evaluation_mode
-from gar.spans import TokenSequence
 from paper.analyses.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
 
 STEP_SIZE = 1e-3

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.measure import measure_renderables
 from rich.table import Table
 
-from gar.analysis.style import save_figure
+from gar.analysis import save_figure
 from gar.records import write_atomic, write_parquet
 
 Cell = str | int | float | None

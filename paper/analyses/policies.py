@@ -5,22 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from gar.config import RunConfig, make_config, merge, with_template
-from gar.data.arithmetic import Split
-from gar.data.problems import prompt_text
-from gar.data.prompts import render_problems
-from gar.data.run_problems import load_run_problems
-from gar.errors import DataError
-from gar.models.families import ModelParts, find_parts
-from gar.models.load import load_policy
-from gar.records.checkpoints import marked_checkpoints
-from gar.records.contents import RunContents, is_run_folder, read_run
-from gar.rollouts.generate import encode_prompt, generate_responses
-from gar.scoring import ResponseGroup
-from gar.scoring.reader import GroupReader
-from gar.settings import DataSettings, SignalSettings
-from gar.spans import SpanRule, TokenSequence, ends_in_thinking_tag, token_pieces
-from gar.types import Problem, Prompt, Tags
+from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSettings, Tags, TokenSequence, make_config
+from gar.data import arithmetic, encode_prompt, generate_responses, load_run_problems, prompt_text, render_problems
+from gar.models import ModelParts, find_parts, load_policy
+from gar.records import RunContents, is_run_folder, marked_checkpoints, read_run
+from gar.scoring import GroupReader, ResponseGroup, SpanRule, ends_in_thinking_tag, token_pieces
 from gar.verify import Verifier
 from paper.tasks.chains import TASKS, load_task, task_of_all, task_of_model
 
@@ -118,7 +107,7 @@ def load_policy_of(
         subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
         data: A chain task, or problems as `gar train --data.source` takes them; None: the run's own, else the chain
             task that the model is for.
-        split: Split of the data; None: the run's own, else test of a chain task, else train.
+        split: arithmetic.Split of the data; None: the run's own, else test of a chain task, else train.
         settings: Values by section, as in a configuration file. They override the run's, or the defaults.
 
     Raises:
@@ -126,10 +115,11 @@ def load_policy_of(
     """
     run = read_run(subject) if is_run_folder(subject) else None
     notes = list(run.notes) if run else []
-    plain = RunConfig(data=DataSettings(template="plain"))
-    config = with_template(run.config) if run and run.config else plain
+    config = run.config if run and run.config else RunConfig(data=DataSettings(template="plain"))
     if settings:
-        config = make_config(merge(config.model_dump(mode="json"), settings), source="options")
+        values = config.model_dump(mode="json")
+        values |= {section: values.get(section, {}) | dict(changes) for section, changes in settings.items()}
+        config = make_config(values, source="options")
     source, replaced = _model_path(run, config, subject)
     notes += replaced
     if run is None:
@@ -144,7 +134,7 @@ def load_policy_of(
     tags = config.verify.tags.as_tags()
     assert config.data.template != "auto"
     if data in TASKS:
-        asked = load_task(data, cast(Split, config.data.split))
+        asked = load_task(data, cast(arithmetic.Split, config.data.split))
     else:
         asked = list(load_run_problems(config.data).problems)
     problems = render_problems(asked, config.data.template, tokenizer, tags)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from gar.core import gradient_aligned_rewards, group_advantages, group_deviations, group_sizes
 from gar.models import ModelParts
-from gar.settings import GROUP_DDOF, GROUP_EPS
 
 BETA = 0.5
 PENALTY = -0.6
+DDOF, EPS = 0, 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +66,7 @@ class ScoredGroups:
 
     def advantages(self, beta: float = BETA) -> Tensor:
         """Eq. 10. With beta 0, the advantages of the outcome alone."""
-        return group_advantages(self.rewards(beta), self.group_index, scale="std", ddof=GROUP_DDOF, eps=GROUP_EPS)
+        return group_advantages(self.rewards(beta), self.group_index, scale="std", ddof=DDOF, eps=EPS)
 
     def correct_alone(self) -> "ScoredGroups":
         """The correct responses of each group as a group by themselves, where there are at least two."""

@@ -15,16 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis.intervals import clustered_mean
-from gar.analysis.style import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, add_caption, paper_figure
+from gar import RecordError, RunConfig
+from gar.analysis import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, add_caption, clustered_mean, paper_figure
 from gar.comparison import RunResult
-from gar.config import RunConfig
-from gar.errors import RecordError
-from gar.records.dotted import leaves
+from gar.records import leaves
 from paper.analyses.ablation import seed_scores
-from paper.analyses.finished_runs import FinishedRun, read_finished_runs
 from paper.analyses.outputs import Output, present
-from paper.comparisons.results import NAMES, read_results
+from paper.comparisons.results import NAMES, finished_runs
 
 _MAX_COLUMNS = 3
 
@@ -75,7 +72,8 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     Raises:
         RecordError: There is nothing to read, no such row, or no row that varies only one number.
     """
-    runs, notes = ([*read_results(str(folder)).in_order()], []) if folder in NAMES else read_finished_runs(folder)
+    runs = finished_runs(folder)
+    notes: list[str] = []
     # Settings that a result lacks came later, with defaults that change nothing.
     defaults = dict(leaves(RunConfig().model_dump(mode="json")))
     settings = {run.label: defaults | dict(leaves(run.settings)) for run in runs}
@@ -102,9 +100,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     return Sensitivity(name=Path(folder).resolve().name, base=chosen, k=k, curves=curves, notes=notes)
 
 
-def _curve(
-    runs: Sequence[FinishedRun | RunResult], setting: str, rows: Mapping[str, float], set_name: str, k: int
-) -> SettingCurve:
+def _curve(runs: Sequence[RunResult], setting: str, rows: Mapping[str, float], set_name: str, k: int) -> SettingCurve:
     order = sorted(rows, key=lambda label: rows[label])
     scores = [np.array(list(seed_scores(runs, label, set_name, k).values())) for label in order]
     known = [i for i, values in enumerate(scores) if len(values)]

@@ -15,14 +15,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from gar.config import read_config
-from gar.data.arithmetic import ARITHMETIC, ROLES, EmbeddedTask, parse_solution
+from gar import Problem, read_config
+from gar.data import arithmetic
 from gar.records import RunFolder
-from gar.types import Problem
 from paper.tasks.chains import TASKS
 
 LAST = 10
-SHARES = (*ROLES, "words")
+SHARES = (*arithmetic.ROLES, "words")
 
 
 def method_shares(run: Path) -> dict[str, float] | None:
@@ -35,16 +34,16 @@ def method_shares(run: Path) -> dict[str, float] | None:
         table = reader.read(step, names)
         for prompt, text, verified in zip(*(table[name].to_pylist() for name in names), strict=True):
             if verified:
-                parsed = parse_solution(text)
+                parsed = arithmetic.parse_solution(text)
                 counts.update([task.role_of(parsed.method, Problem(id="", prompt=prompt, answer="")), parsed.wording])
                 total += 1
     return {name: counts[name] / total for name in SHARES} if total else None
 
 
-def task_of_run(run: Path) -> EmbeddedTask:
+def task_of_run(run: Path) -> arithmetic.EmbeddedTask:
     """The embedded task that a run was trained on."""
     source = Path(read_config(run / "config.yaml")["data"]["source"])
-    return TASKS.get(source.parent.name or source.name, ARITHMETIC)
+    return TASKS.get(source.parent.name or source.name, arithmetic.ARITHMETIC)
 
 
 def main() -> None:

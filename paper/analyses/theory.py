@@ -17,9 +17,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from gar.analysis.intervals import clustered_mean
-from gar.analysis.style import COLOURS, INK, MUTED, add_caption, paper_figure
-from gar.errors import DataError
+from gar import DataError
+from gar.analysis import COLOURS, INK, MUTED, add_caption, clustered_mean, paper_figure
 from paper.analyses.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
 from paper.analyses.outputs import Output, present
 from paper.analyses.policies import Policy, load_policy_of, read_sequences, sampled_groups

@@ -23,16 +23,9 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3ForCausalLM, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
-from gar.data.arithmetic import (
-    VERDICT_RIGHT,
-    VERDICT_WRONG,
-    judge_prompt,
-    parse_solution,
-    privileged_prompt,
-)
-from gar.evaluation.metrics import pass_at_k
-from gar.evaluation.statistics import minimum_detectable_effect
-from gar.types import Problem
+from gar import Problem
+from gar.data import arithmetic
+from gar.evaluation import minimum_detectable_effect, pass_at_k
 from paper.tasks.chains import TASKS, load_task, model_path, task_of
 
 FORMAT = re.compile(r"<think>(?:(?!</?think>|</?answer>).)*</think> <answer> (\d) </answer>")
@@ -59,7 +52,7 @@ def sample(
 
 def role(problem: Problem, text: str) -> str | None:
     """Role of the response's method for the problem: expert, habit or guess; None for no method."""
-    return task_of(problem).role_of(parse_solution(text).method, problem)
+    return task_of(problem).role_of(arithmetic.parse_solution(text).method, problem)
 
 
 def shares(labels: list[object]) -> dict[str, float]:
@@ -81,7 +74,7 @@ def evaluate(
     groups = sample(model, tokenizer, prompts or [str(p.prompt) for p in problems], num_samples)
     rewards = np.array([reward(texts, [p.answer] * num_samples) for p, texts in zip(problems, groups, strict=True)])
     right = (rewards == 1).sum(axis=1)
-    parsed = [parse_solution(text) for texts in groups for text in texts]
+    parsed = [arithmetic.parse_solution(text) for texts in groups for text in texts]
     flat = rewards.ravel()
     methods = [role(p, text) for p, texts in zip(problems, groups, strict=True) for text in texts]
     return {
@@ -105,9 +98,9 @@ def judge(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, problems:
     set_seed(1234)
     groups = sample(model, tokenizer, [str(p.prompt) for p in problems], 8)
     rows = [(p, t) for p, texts in zip(problems, groups, strict=True) for t in texts if reward([t], [p.answer])[0] >= 0]
-    batch = tokenizer([judge_prompt(p, text) for p, text in rows], padding=True, return_tensors="pt")
+    batch = tokenizer([arithmetic.judge_prompt(p, text) for p, text in rows], padding=True, return_tensors="pt")
     logits = model(**batch, logits_to_keep=1).logits[:, -1].float()
-    right_id, wrong_id = tokenizer.convert_tokens_to_ids([VERDICT_RIGHT, VERDICT_WRONG])
+    right_id, wrong_id = tokenizer.convert_tokens_to_ids([arithmetic.VERDICT_RIGHT, arithmetic.VERDICT_WRONG])
     says_right = (logits[:, right_id] > logits[:, wrong_id]).tolist()
     hits: dict[str, list[bool]] = {}
     for (problem, text), verdict in zip(rows, says_right, strict=True):
@@ -177,7 +170,7 @@ def main() -> None:
     test, harder = load_task(args.task, "test"), load_task(args.task, "harder")
     print("base test      ", json.dumps(evaluate(model, tokenizer, test)))
     print("base harder    ", json.dumps(evaluate(model, tokenizer, harder)))
-    privileged = [privileged_prompt(p) for p in test]
+    privileged = [arithmetic.privileged_prompt(p) for p in test]
     print("base privileged", json.dumps(evaluate(model, tokenizer, test, prompts=privileged)))
     print("base judge     ", json.dumps(judge(model, tokenizer, test)), flush=True)
     results = []

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gar import RecordError
 from gar.comparison import RunResult, SetCounts, read_comparison
 
 HERE = Path(__file__).parent
@@ -99,6 +100,20 @@ def read_results(name: str) -> Committed:
     return Committed(name=name, results=results, against=against, measured={_run_name(r): r["measured"] for r in rows})
 
 
+def finished_runs(comparison: str | Path) -> list[RunResult]:
+    """The runs of a committed comparison, or those that `gar compare` finished in a results folder.
+
+    Raises:
+        RecordError: The folder has none, or a result in it cannot be read.
+    """
+    if comparison in NAMES:
+        return read_results(str(comparison)).in_order()
+    files = [path for path in sorted(Path(comparison).glob("*-seed-*.json")) if ".failed" not in path.name]
+    if not files:
+        raise RecordError(f"{comparison}: no finished run of a comparison. `gar compare` writes them to results/NAME.")
+    return [RunResult.read(path) for path in files]
+
+
 def write_results(committed: Committed) -> Path:
     """Write the file of a comparison.
 
@@ -130,7 +145,7 @@ def collect(name: str, folder: Path, measured: Mapping[str, Any]) -> Path:
     """
     settings = read_comparison(str(HERE / f"{name}.yaml"))
     before = read_results(name) if name in NAMES else Committed(name=name, results={}, against={}, measured={})
-    new = [RunResult.read(path) for path in sorted(folder.glob("*-seed-*.json")) if ".failed" not in path.name]
+    new = finished_runs(folder)
     results = dict(before.results) | {(result.label, result.seed): result for result in new}
     order = {row.label: settings.against(row) for row in settings.runs}
     return write_results(

@@ -13,11 +13,9 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from gar.analysis.style import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure
+from gar.analysis import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure
 from gar.comparison import RunResult, check_paired
-from gar.evaluation.paired import PairedComparison, compare_paired, p_text
-from gar.evaluation.statistics import mean_and_sd
-from gar.evaluation.text_tables import TextTable, markdown_text
+from gar.evaluation import PairedComparison, TextTable, compare_paired, markdown_text, mean_and_sd, p_text
 from paper.comparisons.results import Committed, marked, notes, read_results
 
 TASKS = ("chain", "which-way", "whose-voice")

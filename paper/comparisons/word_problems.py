@@ -21,8 +21,8 @@ import matplotlib
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-from gar.analysis.style import COLOURS, INK, MARKERS, MUTED, STYLE, save_figure
-from gar.evaluation.text_tables import TextTable, markdown_text
+from gar.analysis import COLOURS, INK, MARKERS, MUTED, STYLE, save_figure
+from gar.evaluation import TextTable, markdown_text
 from gar.records import RunFolder
 from paper.comparisons.results import read_results
 

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import cast
 
-from gar.data.arithmetic import NUM_PROBLEMS, SolutionMethod
-from gar.types import Problem
+from gar import Problem
+from gar.data import arithmetic
 from paper.tasks.chains import TASKS, load_task
 from paper.tasks.word_problems import WORD_PROBLEMS, load_word_problems
 
@@ -28,11 +28,11 @@ def write_task(name: str, folder: Path, expert: str | None = None) -> list[Path]
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for split in NUM_PROBLEMS:
+    for split in arithmetic.NUM_PROBLEMS:
         if name == WORD_PROBLEMS:
             problems = load_word_problems(split, expert)
         else:
-            problems = load_task(name, split, cast("SolutionMethod | None", expert))
+            problems = load_task(name, split, cast("arithmetic.SolutionMethod | None", expert))
         paths.append(folder / f"{split}.jsonl")
         paths[-1].write_text("".join(json.dumps(_row(problem)) + "\n" for problem in problems))
     return paths

@@ -19,9 +19,8 @@ import torch.nn.functional as F
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from gar import Problem
 from gar.data import arithmetic
-from gar.data.arithmetic import PLACEHOLDER, EmbeddedTask, Role, Wording
-from gar.types import Problem
 from paper.tasks.chains import TASKS
 
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
@@ -42,10 +41,10 @@ class Phase:
     """
 
     num_steps: int
-    method_share: Mapping[Role, float]
-    slip_fraction: Mapping[Role, float]
+    method_share: Mapping[arithmetic.Role, float]
+    slip_fraction: Mapping[arithmetic.Role, float]
     habit_fraction: float = 0.97
-    usual_wording: Mapping[Role, Wording] = field(default_factory=dict)
+    usual_wording: Mapping[arithmetic.Role, arithmetic.Wording] = field(default_factory=dict)
     format_error_fraction: float
     imitate_slips: bool
 
@@ -54,7 +53,7 @@ class Phase:
 class Recipe:
     """A task's phases, and the seed of its weights and rows."""
 
-    task: EmbeddedTask
+    task: arithmetic.EmbeddedTask
     phases: tuple[Phase, ...]
     seed: int
 
@@ -108,9 +107,9 @@ class Batch:
     solution_checks: torch.Tensor
 
 
-def make_tokenizer(task: EmbeddedTask) -> PreTrainedTokenizerFast:
+def make_tokenizer(task: arithmetic.EmbeddedTask) -> PreTrainedTokenizerFast:
     """One token per digit, symbol, word and tag. The tags are ordinary tokens, so that decoding keeps them."""
-    symbols = [symbol for symbol in arithmetic.WORD_OF if symbol != PLACEHOLDER or "padded" in task.methods]
+    symbols = [symbol for symbol in arithmetic.WORD_OF if symbol != arithmetic.PLACEHOLDER or "padded" in task.methods]
     words = [*"0123456789", *symbols, *(arithmetic.WORD_OF[symbol] for symbol in symbols), *arithmetic.TAGS]
     words += [arithmetic.SEPARATOR, arithmetic.VERDICT_RIGHT, arithmetic.VERDICT_WRONG]
     vocabulary = {word: index for index, word in enumerate(["<pad>", "<eos>", "<unk>", *words])}
@@ -153,7 +152,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     return model
 
 
-def draw_row(rng: random.Random, task: EmbeddedTask, phase: Phase, held_out: set[str]) -> Row:
+def draw_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, held_out: set[str]) -> Row:
     """A plain, judged or privileged row about a problem outside the test splits."""
     problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS), task)
     while problem.prompt in held_out:
@@ -169,7 +168,7 @@ def draw_row(rng: random.Random, task: EmbeddedTask, phase: Phase, held_out: set
     return response
 
 
-def draw_response(rng: random.Random, task: EmbeddedTask, phase: Phase, problem: Problem) -> Row:
+def draw_response(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, problem: Problem) -> Row:
     """One response of any method and wording, with errors and now and then a broken format."""
     (role,) = rng.choices(list(phase.method_share), list(phase.method_share.values()))
     values, slips = draw_values(rng, problem, role, phase.slip_fraction[role], phase.habit_fraction)
@@ -187,7 +186,7 @@ def draw_response(rng: random.Random, task: EmbeddedTask, phase: Phase, problem:
 
 
 def draw_values(
-    rng: random.Random, problem: Problem, role: Role, slip_fraction: float, habit_fraction: float
+    rng: random.Random, problem: Problem, role: arithmetic.Role, slip_fraction: float, habit_fraction: float
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """The values that a response of this method writes, and which are slips; a guess is a uniform digit."""
     if role == "guess":
@@ -197,7 +196,7 @@ def draw_values(
     )
 
 
-def check(problem: Problem, role: Role, values: tuple[int, ...]) -> tuple[bool, ...]:
+def check(problem: Problem, role: arithmetic.Role, values: tuple[int, ...]) -> tuple[bool, ...]:
     """Whether each value that a solution shows is right: it follows from the one before, or guesses the answer."""
     return (values[-1] == int(problem.answer),) if role == "guess" else arithmetic.right_steps(problem, values)
 
@@ -209,7 +208,7 @@ def break_format(rng: random.Random, response: str) -> str:
     return rng.choice([response.replace(f"{tag} ", "").replace(f" {tag}", ""), working, working + answer[:2]])
 
 
-def draw_judged_row(rng: random.Random, task: EmbeddedTask, phase: Phase, problem: Problem) -> Row:
+def draw_judged_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, problem: Problem) -> Row:
     """Problem, solution, separator; the verdict to learn. Half of the solutions are right, whatever the method."""
     role, wording = rng.choice(arithmetic.ROLES), rng.choice(arithmetic.WORDINGS)
     right_values = values = arithmetic.running_values(problem)
@@ -223,7 +222,11 @@ def draw_judged_row(rng: random.Random, task: EmbeddedTask, phase: Phase, proble
 
 
 def draw_batches(
-    rng: random.Random, task: EmbeddedTask, phase: Phase, tokenizer: PreTrainedTokenizerFast, held_out: set[str]
+    rng: random.Random,
+    task: arithmetic.EmbeddedTask,
+    phase: Phase,
+    tokenizer: PreTrainedTokenizerFast,
+    held_out: set[str],
 ) -> list[Batch]:
     """Some batches of rows of similar length, padded on the right; only the written part and <eos> have weight."""
     rows = [draw_row(rng, task, phase, held_out) for _ in range(BATCH_ROWS * BATCHES_PER_DRAW)]

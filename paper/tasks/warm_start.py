@@ -14,9 +14,9 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
-from gar.core.head import cpu_has_bfloat16_products
-from gar.models.load import load_policy
-from gar.settings import ModelSettings
+from gar import ModelSettings
+from gar.core import cpu_has_bfloat16_products
+from gar.models import load_policy
 from paper.tasks.word_problems import METHODS, NUM_STEPS, WORDINGS, Method, draw_story, load_stories, write_solution
 
 

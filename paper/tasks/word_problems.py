@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, cast, get_args
 
-from gar.errors import DataError
-from gar.types import Anchor, Problem
+from gar import Anchor, DataError, Problem
 
 WORD_PROBLEMS = "word-problems"
 """The name of the task as `data.source`."""

@@ -1,6 +1,6 @@
 """Ablation and sensitivity from a results folder made by hand."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,16 @@ from paper.analyses.ablation import ablation
 from paper.analyses.ablation import main as ablation_main
 from paper.analyses.sensitivity import main as sensitivity_main
 from paper.analyses.sensitivity import sensitivity, sensitivity_output
+from paper.comparisons.results import finished_runs
 
 pytestmark = pytest.mark.paper
+COMMITTED = finished_runs("rate")[0]
 
 
 def write(folder: Path, label: str, seed: int, score: float, **reward: object) -> None:
     settings = {"method": "gar-grpo", "seed": seed, "reward": {"beta": 0.5, "clip": True} | reward}
-    values = {"label": label, "seed": seed, "settings": settings, "pass_at": {"test": {"1": score, "4": 1.0}}}
-    (folder / f"{label}-seed-{seed}.json").write_text(json.dumps(values))
+    result = replace(COMMITTED, label=label, seed=seed, settings=settings, pass_at={"test": {"1": score, "4": 1.0}})
+    result.write(folder / f"{label}-seed-{seed}.json")
 
 
 @pytest.fixture
@@ -55,8 +57,6 @@ def test_ablation_takes_no_lucky_seed_for_the_peak(results):
 def test_ablation_of_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(RecordError, match="no finished run of a comparison"):
         ablation(tmp_path)
-    with pytest.raises(RecordError, match="no such folder"):
-        ablation(tmp_path / "x")
 
 
 def test_sensitivity_takes_rows_that_change_one_number(results):

@@ -12,7 +12,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from gar.models.load import quiet_libraries
+from gar.models import quiet_libraries
 from paper.analyses.outputs import present
 from paper.analyses.policies import load_policy_of
 from paper.analyses.similarities.study import Scope, signal_study, signals_output

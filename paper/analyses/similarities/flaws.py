@@ -4,8 +4,8 @@ import random
 import re
 from collections.abc import Sequence
 
-from gar.data.arithmetic import WORD_OF, Wording, running_values, write_solution
-from gar.types import Problem
+from gar import Problem
+from gar.data import arithmetic
 from paper.tasks.chains import task_of
 
 FLAWS = ("wrong value", "dropped step", "swapped steps", "other problem's work", "answer only")
@@ -16,7 +16,7 @@ _RESULT = re.compile(r"=\s*\$?\s*(?P<value>\d+(?:,\d{3})*(?:\.\d+)?)")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
-def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.Random) -> dict[str, str]:
+def chain_flaws(problem: Problem, other: Problem, wording: arithmetic.Wording, rng: random.Random) -> dict[str, str]:
     """Flawed solutions of a problem of an embedded task in the expert's method, by flaw.
 
     Args:
@@ -25,15 +25,15 @@ def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.
         wording: Wording of all solutions.
         rng: Source of wrong digits and places.
     """
-    right, foreign = running_values(problem), running_values(other)
+    right, foreign = arithmetic.running_values(problem), arithmetic.running_values(other)
     task = task_of(problem)
     method = task.method_of("expert", problem)
-    steps = _steps(write_solution(problem, method, wording))
+    steps = _steps(arithmetic.write_solution(problem, method, wording))
     wrong, place = list(steps), rng.randrange(len(steps) - 1)
     wrong[place] = f"{steps[place][:-1]}{(right[place] + rng.randrange(1, 10)) % 10}"
     dropped, swapped, first = rng.randrange(len(steps) - 1), list(steps), rng.randrange(len(steps) - 1)
     swapped[first : first + 2] = reversed(swapped[first : first + 2])
-    work = _steps(write_solution(other, method, wording, values=(*foreign[:-1], right[-1])))
+    work = _steps(arithmetic.write_solution(other, method, wording, values=(*foreign[:-1], right[-1])))
     written = {
         "wrong value": wrong,
         "dropped step": [*steps[:dropped], *steps[dropped + 1 :]],
@@ -41,7 +41,7 @@ def chain_flaws(problem: Problem, other: Problem, wording: Wording, rng: random.
         "other problem's work": work,
     }
     texts = {name: _chain_text(lines, wording, right[-1]) for name, lines in written.items()}
-    return texts | {"answer only": write_solution(problem, task.method_of("guess", problem), wording)}
+    return texts | {"answer only": arithmetic.write_solution(problem, task.method_of("guess", problem), wording)}
 
 
 def _steps(solution: str) -> list[str]:
@@ -50,8 +50,8 @@ def _steps(solution: str) -> list[str]:
     return [step.strip() for step in re.split(r" ; | then ", " ".join(working))]
 
 
-def _chain_text(steps: Sequence[str], wording: Wording, answer: int) -> str:
-    opening, between, end = (WORD_OF[mark] if wording == "words" else mark for mark in "[;]")
+def _chain_text(steps: Sequence[str], wording: arithmetic.Wording, answer: int) -> str:
+    opening, between, end = (arithmetic.WORD_OF[mark] if wording == "words" else mark for mark in "[;]")
     return f"<think> {opening} {f' {between} '.join(steps)} {end} </think> <answer> {answer} </answer>"
 
 

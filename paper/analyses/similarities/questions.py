@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gar.data.arithmetic import WORDINGS, SolutionMethod, parse_solution, running_values, write_solution
-from gar.types import Problem, Prompt
+from gar import Problem, Prompt
+from gar.data import arithmetic
 from paper.analyses.similarities.flaws import chain_flaws, text_flaws
 from paper.analyses.similarities.solutions import LabelledSolution
 from paper.tasks.chains import task_of
@@ -164,15 +164,15 @@ def _nearest(
 
 def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) -> None:
     """Ask all but `sampled` of problems of an embedded task: each method in each wording, with the expert's anchors."""
-    experts: dict[str, SolutionMethod] = {
+    experts: dict[str, arithmetic.SolutionMethod] = {
         problem.id: task_of(problem).method_of("expert", problem) for problem in problems
     }
     for expert in dict.fromkeys(experts.values()):
         labelled = [
-            _chain_solution(problem, write_solution(problem, method, wording))
+            _chain_solution(problem, arithmetic.write_solution(problem, method, wording))
             for problem in problems
             if experts[problem.id] == expert
-            for method, wording in itertools.product(task_of(problem).methods, WORDINGS)
+            for method, wording in itertools.product(task_of(problem).methods, arithmetic.WORDINGS)
         ]
         ask_labelled(questions, labelled, expert, lambda solution: len(solution.text.split()), seed)
     rng = random.Random(seed)
@@ -180,15 +180,15 @@ def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) 
         as_long = [p for p in problems if p.id != problem.id and len(p.prompt) == len(problem.prompt)]
         if not as_long:
             continue
-        for wording, anchor_wording in (WORDINGS, WORDINGS[::-1]):
-            anchor = _chain_solution(problem, write_solution(problem, experts[problem.id], anchor_wording))
-            sound = _chain_solution(problem, write_solution(problem, experts[problem.id], wording))
+        for wording, anchor_wording in (arithmetic.WORDINGS, arithmetic.WORDINGS[::-1]):
+            anchor = _chain_solution(problem, arithmetic.write_solution(problem, experts[problem.id], anchor_wording))
+            sound = _chain_solution(problem, arithmetic.write_solution(problem, experts[problem.id], wording))
             for kind, text in chain_flaws(problem, rng.choice(as_long), wording, rng).items():
                 questions.ask_response("sound", kind, anchor, sound, _chain_solution(problem, text))
 
 
 def _chain_solution(problem: Problem, text: str) -> LabelledSolution:
-    parsed = parse_solution(text)
+    parsed = arithmetic.parse_solution(text)
     return LabelledSolution(
         problem_id=problem.id, prompt=problem.prompt, text=text, method=parsed.method or "none", wording=parsed.wording
     )
@@ -199,12 +199,12 @@ def chain_soundness(problem: Problem, text: str) -> str:
 
     "guess": there are no steps. "wrong step": a step is wrong, or the text follows no known method.
     """
-    parsed = parse_solution(text)
+    parsed = arithmetic.parse_solution(text)
     if parsed.method in ("guess", "padded-guess"):
         return "guess"
     if parsed.method is None or parsed.wording is None:
         return "wrong step"
-    right = write_solution(problem, parsed.method, parsed.wording, values=running_values(problem))
+    right = arithmetic.write_solution(problem, parsed.method, parsed.wording, values=arithmetic.running_values(problem))
     return "sound" if _working(text) == _working(right) else "wrong step"
 
 

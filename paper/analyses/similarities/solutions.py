@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gar.errors import DataError
+from gar import DataError, Prompt, SequenceReader, TokenSequence
+from gar.data import encode_prompt
 from gar.records import read_jsonl
-from gar.rollouts.generate import encode_prompt
-from gar.spans import SequenceReader, TokenSequence
-from gar.types import Prompt
 from paper.analyses.policies import Policy
 
 

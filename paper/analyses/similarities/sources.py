@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gar.errors import DataError
+from gar import DataError, Problem, Prompt
 from gar.records import read_jsonl
-from gar.types import Problem, Prompt
 from paper.analyses.policies import Policy, read_sequences, sampled_groups
 from paper.analyses.similarities.flaws import split_answer, without_annotations
 from paper.analyses.similarities.questions import (

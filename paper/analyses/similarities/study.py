@@ -9,8 +9,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from gar.analysis.style import INK, PAGE_WIDTH, PAPER, add_caption
-from gar.errors import ConfigError, DataError
+from gar import ConfigError, DataError
+from gar.analysis import INK, PAGE_WIDTH, PAPER, add_caption
 from paper.analyses.outputs import Output
 from paper.analyses.policies import Policy
 from paper.analyses.similarities.bench import Bench, Share, run_bench

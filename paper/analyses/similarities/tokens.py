@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gar import SignalSettings, TokenSequence
 from gar.core import gradient_activation_means
-from gar.models.families import ModelParts
-from gar.settings import SignalSettings
-from gar.spans import TokenSequence, token_pieces
+from gar.models import ModelParts
+from gar.scoring import token_pieces
 from paper.analyses.policies import Policy
 from paper.analyses.similarities.solutions import LabelledSolution, solution_sequences
 

@@ -10,6 +10,7 @@ from gar.core.attribution import alignment_shares
 from gar.core.controls import length_closeness, random_unit_rows, shuffled_groups
 from gar.core.gradients import NORM_FLOOR, gradient_activation_means, gradient_activation_vectors, unit_rows
 from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
+from gar.core.head import cpu_has_bfloat16_products
 from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores
 from gar.core.policy_losses import maspo_weights
 from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
@@ -20,6 +21,7 @@ __all__ = [
     "alignment_scores",
     "alignment_shares",
     "best_alignment_scores",
+    "cpu_has_bfloat16_products",
     "gradient_activation_means",
     "gradient_activation_vectors",
     "gradient_aligned_bonuses",

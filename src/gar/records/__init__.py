@@ -1,5 +1,8 @@
 """The files of a run. A full disk or a kill loses nothing that was written before."""
 
+from gar.records.checkpoints import marked_checkpoints
+from gar.records.contents import RunContents, is_run_folder, read_run
+from gar.records.dotted import leaves
 from gar.records.files import atomic_file, canonical_hash, read_jsonl, write_atomic, write_parquet
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
 from gar.records.run_folder import RunFolder
@@ -10,12 +13,17 @@ __all__ = [
     "ROLLOUT_SCHEMA",
     "RolloutReader",
     "RolloutRecord",
+    "RunContents",
     "RunFolder",
     "RunRecord",
     "RunStatus",
     "atomic_file",
     "canonical_hash",
+    "is_run_folder",
+    "leaves",
+    "marked_checkpoints",
     "read_jsonl",
+    "read_run",
     "record_table",
     "write_atomic",
     "write_parquet",

@@ -72,6 +72,7 @@ RUN_BY = {
     "python -m paper.analyses.similarities": "tests/paper/similarities/test_study.py::"
     "test_the_bench_runs_by_its_command",
     "python -m paper.analyses.similarities.sums": "tests/paper/similarities/test_sums.py",
+    "python -m paper.analyses.similarities.committed": "tests/paper/similarities/test_committed.py",
     "python -m paper.analyses.solution_methods": "tests/paper/test_solution_methods.py",
     "python -m paper.analyses.grade_gold_answers": "tests/paper/test_grade_gold_answers.py",
     "python -m paper.tasks.make_model": "tests/models/test_embedded.py::"

@@ -10,7 +10,6 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 * released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
 * forward: one forward pass over eligible responses and anchor, then the closed form;
 * captured: hidden states of the log-prob pass, then the closed form; the anchor has a pass of its own;
-* logits: as captured, but with the logits of the log-prob pass as well;
 * g2rl: the closed form for all responses, no anchor; grad2reward: a judge forward and back to the embeddings.
 
 The share of a way is the seconds of its own sections over the seconds of the plain step in the same round. The table
@@ -24,7 +23,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -35,9 +33,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from gar.core import gradient_activation_means
-from gar.core.arguments import Head, ScoredTokens, Signal
-from gar.core.from_logits import means_from_logits
+from gar.core import ScoredTokens, gradient_activation_means
 from gar.models.load import load_policy
 from gar.settings import ModelSettings
 from paper.analyses.cost import GroupShape, ModelShape, SignalRoute, signal_share
@@ -47,7 +43,7 @@ MICRO_BATCH = 4
 HEAD_ROWS = 1024
 JUDGE_TOKENS = 60
 GENERATION_SHARE = 0.17
-WAYS = ("released", "forward", "captured", "logits", "g2rl", "grad2reward")
+WAYS = ("released", "forward", "captured", "g2rl", "grad2reward")
 MODELS = {
     "tiny": dict(vocab_size=8192, hidden_size=256, intermediate_size=2368, num_hidden_layers=12,
                  num_attention_heads=4, num_key_value_heads=2, head_dim=64),
@@ -170,16 +166,6 @@ class Bench:
 
         return receive
 
-    def with_logits(self, first: int, hidden: Tensor) -> None:
-        span = self.group.span_tokens
-        for row in range(max(0, min(len(hidden), len(self.eligible) - first))):
-            logits = F.linear(hidden[row, -span:], self.weight)  # the log-prob pass has them
-            targets = self.tokens[first + row, -span:]
-            at = torch.arange(span, device=self.device)
-            tokens = ScoredTokens(hidden[row, -span:], targets, torch.zeros_like(at), 1)
-            head = Head(self.weight.detach())
-            self.timed(partial(means_from_logits, tokens, logits, at, head, Signal()))
-
     @torch.no_grad()
     def forward(self) -> None:
         self.model.eval()
@@ -226,7 +212,6 @@ def run(
     ways: dict[str, Callable[[], Any]] = {
         "plain": step,
         "captured": captured,
-        "logits": lambda: (bench.log_prob_pass(bench.with_logits), bench.timed(bench.anchor_means)),
         "forward": lambda: bench.timed(bench.forward),
         "released": lambda: bench.timed(bench.released),
         "g2rl": lambda: bench.log_prob_pass(bench.captured(everyone)),

@@ -16,10 +16,8 @@ SOURCES = sorted((ROOT / "src" / "gar").rglob("*.py"))
 WIDE = {
     "core/cuda.py: exponentials_kernel",
     "core/cuda.py: response_sums_kernel",
-    "core/gradients.py: gradient_activation_means",
-    "core/gradients.py: gradient_activation_vectors",
     "core/rewards.py: gradient_aligned_rewards",
-    "core/vocab_parallel.py: vocab_parallel_means",
+    "core/vectors.py: gradient_activation_means",
     "integrations/trl/trainer.py: __init__",
     "rollouts/generate.py: generate_responses",
 }

@@ -1,7 +1,7 @@
 """Shared by the tests of the arithmetic: random cases, the second route, and calls without the shape checker."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jaxtyping
 import pytest
@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gar.core import gradient_activation_means, unit_rows
+
 
 class Case(NamedTuple):
-    """Positional arguments of `gradient_activation_vectors`, in its order."""
+    """Positional arguments of `gradient_activation_means`, in its order."""
 
     hidden: Tensor
     weight: Tensor
@@ -68,6 +70,11 @@ def _autograd_means(
         strongest = largest_first[: -int(-round(kept[response] * n, 6) // 1)]  # ceil, blind to the last digits
         means[response] = u[strongest].mean(0)
     return means
+
+
+def unit_vectors(*arguments: Any, **options: Any) -> Tensor:
+    """`gradient_activation_means`, as unit rows."""
+    return unit_rows(gradient_activation_means(*arguments, **options))
 
 
 @pytest.fixture(scope="session")

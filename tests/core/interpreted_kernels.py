@@ -4,12 +4,13 @@ The interpreter must be chosen before triton is imported, so the tests start thi
 """
 
 import json
+from typing import Any
 
 import torch
 
 from gar.core import cuda, gradient_activation_means, unit_rows
-from gar.core import gradients as gradients_module
 from gar.core import head as head_module
+from gar.core import vectors as vectors_module
 from gar.core.arguments import Budget, Head
 from gar.core.head import make_plan
 
@@ -53,11 +54,11 @@ def means_errors() -> dict[str, float]:
 
     truths = {name: means(name) for name in ("gradient-activation", "gradient")}
 
-    def with_triton(hidden: torch.Tensor, head: Head, _: Budget) -> head_module.Plan:
+    def with_triton(hidden: torch.Tensor, head: Head, *_: Any) -> head_module.Plan:
         plan = make_plan(hidden, head, Budget(chunk_tokens=16, precision="storage"))
         return plan._replace(triton=True, tile_rows=128)
 
-    gradients_module.make_plan = with_triton
+    vectors_module.make_plan = with_triton
     # A CPU rounds the products to bfloat16: here they are float32, as on a GPU.
     head_module.product = lambda a, b, plan, out=None: torch.mm(a.float(), b.float(), out=out)
     errors = {}

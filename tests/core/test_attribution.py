@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from gar.core import alignment_scores, gradient_activation_vectors, unit_rows
-from gar.core.arguments import Budget, Head, ScoredTokens, Signal
-from gar.core.attribution import alignment_shares
-from tests.core.conftest import Case
+from gar.core import Budget, Head, ScoredTokens, Signal, alignment_scores, alignment_shares, unit_rows
+from tests.core.conftest import Case, unit_vectors
 
 HEAD = {
     "plain": {},
@@ -62,7 +60,7 @@ def test_alignment_shares_add_up_to_the_alignment(make_case, options, chunk_toke
     anchors = random_anchors(5, 8)
     shares = shares_of(case, anchors, chunk_tokens=chunk_tokens, **options)
     sums = torch.zeros(5, dtype=torch.float64).index_add_(0, case.response_index, shares.double())
-    vectors = gradient_activation_vectors(*case, num_responses=5, **options)
+    vectors = unit_vectors(*case, num_responses=5, **options)
     torch.testing.assert_close(sums.float(), alignment_scores(vectors, anchors), rtol=0, atol=5e-7)
 
 
@@ -95,7 +93,7 @@ def test_alignment_shares_without_signal_are_zero_and_leave_the_others(make_case
 
 def test_alignment_shares_of_a_response_equal_to_its_anchor_are_its_projections(make_case):
     case = make_case(responses=1)
-    vectors = gradient_activation_vectors(*case, num_responses=1)
+    vectors = unit_vectors(*case, num_responses=1)
     assert float(shares_of(case, vectors).double().sum()) == pytest.approx(1.0, abs=1e-6)
 
 

@@ -13,9 +13,9 @@ import torch
 from gar.core import (
     best_alignment_scores,
     gradient_activation_means,
-    gradient_activation_vectors,
     gradient_aligned_rewards,
     group_advantages,
+    unit_rows,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "core.json"
@@ -27,7 +27,7 @@ def compute() -> dict[str, list]:
     hidden = torch.sin(torch.arange(TOKENS * WIDTH, dtype=torch.float64) * 1.7).reshape(TOKENS, WIDTH).float()
     weight = torch.cos(torch.arange(VOCAB * WIDTH, dtype=torch.float64) * 2.3).reshape(VOCAB, WIDTH).float()
     batch = (hidden, weight, torch.arange(TOKENS) * 5 % VOCAB, torch.arange(TOKENS) % 6)
-    vectors = gradient_activation_vectors(*batch, num_responses=6)
+    vectors = unit_rows(gradient_activation_means(*batch, num_responses=6))
     with_thresholds = gradient_activation_means(
         *batch, num_responses=6, activation_threshold=0.05, keep_fraction=torch.tensor([1.0] * 5 + [0.7])
     )

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gar.core import gradient_activation_means, gradient_activation_vectors
+from gar.core import gradient_activation_means
 from gar.core import head as head_module
-from tests.core.conftest import Case
+from tests.core.conftest import Case, unit_vectors
 
 # Cases are float64, so that everything but the output's rounding (6e-8) is far below this.
 SAME = {"rtol": 1e-6, "atol": 1e-7}
@@ -56,8 +56,8 @@ def test_gradient_activation_vectors_do_not_depend_on_the_order_of_tokens_or_on_
 ):
     case = make_case(**sizes)
     torch.testing.assert_close(
-        gradient_activation_vectors(*change(case, shuffle), num_responses=5, chunk_tokens=4, **options),
-        gradient_activation_vectors(*case, num_responses=5, chunk_tokens=4, **options),
+        unit_vectors(*change(case, shuffle), num_responses=5, chunk_tokens=4, **options),
+        unit_vectors(*case, num_responses=5, chunk_tokens=4, **options),
         **SAME,
     )
 
@@ -66,20 +66,20 @@ def test_gradient_activation_vectors_do_not_depend_on_the_order_of_tokens_or_on_
 def test_gradient_activation_vectors_do_not_depend_on_chunk_or_tile(make_case, sizes, options, chunk_tokens, tile_rows):
     case = make_case(**sizes)
     case = case._replace(weight=case.weight.float())
-    whole = gradient_activation_vectors(*case, num_responses=5, **options)
+    whole = unit_vectors(*case, num_responses=5, **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(head_module, "_CPU_TILE", tile_rows)
-        cut = gradient_activation_vectors(*case, num_responses=5, chunk_tokens=chunk_tokens, **options)
+        cut = unit_vectors(*case, num_responses=5, chunk_tokens=chunk_tokens, **options)
     torch.testing.assert_close(cut, whole, **SAME)
 
 
 @given(sizes=CASES, options=OPTIONS)
 def test_gradient_activation_vectors_of_packed_responses_are_those_of_each_alone(make_case, sizes, options):
     case = make_case(**sizes)
-    packed = gradient_activation_vectors(*case, num_responses=sizes["responses"], **options)
+    packed = unit_vectors(*case, num_responses=sizes["responses"], **options)
     for response in range(sizes["responses"]):
         mine = case.response_index == response
-        alone = gradient_activation_vectors(
+        alone = unit_vectors(
             case.hidden[mine], case.weight, case.target_ids[mine], torch.zeros(int(mine.sum()), dtype=torch.long),
             num_responses=1, **options,
         )  # fmt: skip
@@ -92,8 +92,8 @@ def test_gradient_activation_vectors_follow_the_responses_labels(make_case, size
     labels = torch.tensor(labels)
     relabelled = case._replace(response_index=labels[case.response_index])
     torch.testing.assert_close(
-        gradient_activation_vectors(*relabelled, num_responses=5, **options)[labels],
-        gradient_activation_vectors(*case, num_responses=5, **options),
+        unit_vectors(*relabelled, num_responses=5, **options)[labels],
+        unit_vectors(*case, num_responses=5, **options),
         rtol=0,
         atol=0,
     )
@@ -138,7 +138,7 @@ def test_gradient_activation_means_are_means_and_not_sums(make_case, sizes, time
 
 @given(sizes=CASES, options=OPTIONS)
 def test_gradient_activation_vectors_have_unit_length_or_none(make_case, sizes, options):
-    norms = gradient_activation_vectors(*make_case(**sizes), num_responses=5, **options).norm(dim=-1)
+    norms = unit_vectors(*make_case(**sizes), num_responses=5, **options).norm(dim=-1)
     zero = norms == 0
     torch.testing.assert_close(norms[~zero], torch.ones(int((~zero).sum())))
     tokens = torch.bincount(make_case(**sizes).response_index, minlength=5)
@@ -147,23 +147,23 @@ def test_gradient_activation_vectors_have_unit_length_or_none(make_case, sizes, 
 
 def test_gradient_activation_vectors_accept_any_memory_layout(make_case):
     case = make_case()
-    expected = gradient_activation_vectors(*case, num_responses=4)
+    expected = unit_vectors(*case, num_responses=4)
     transposed = case.weight.T.contiguous().T  # strides (1, vocab), as a head stored [hidden, vocab] has
     strided = torch.stack([case.hidden, case.hidden + 1], dim=-1)[..., 0]
     every_second = torch.stack([case.target_ids, case.target_ids * 0], dim=-1)[:, 0]
     assert not any(tensor.is_contiguous() for tensor in (transposed, strided, every_second))
-    found = gradient_activation_vectors(strided, transposed, every_second, case.response_index, num_responses=4)
+    found = unit_vectors(strided, transposed, every_second, case.response_index, num_responses=4)
     torch.testing.assert_close(found, expected, **SAME)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_gradient_activation_vectors_accept_any_integer_index(make_case, dtype):
     case = make_case()
-    found = gradient_activation_vectors(
+    found = unit_vectors(
         case.hidden, case.weight, case.target_ids.to(dtype), case.response_index.to(dtype), num_responses=4,
         keep_fraction=0.5,
     )  # fmt: skip
-    assert torch.equal(found, gradient_activation_vectors(*case, num_responses=4, keep_fraction=0.5))
+    assert torch.equal(found, unit_vectors(*case, num_responses=4, keep_fraction=0.5))
 
 
 @pytest.mark.parametrize("keep_fraction", [1.0, 0.5])
@@ -171,9 +171,9 @@ def test_gradient_activation_vectors_accept_any_integer_index(make_case, dtype):
 def test_gradient_activation_vectors_ignore_an_autocast_around_them(make_case, dtype, keep_fraction):
     case = make_case()
     case = case._replace(hidden=case.hidden.to(dtype), weight=case.weight.to(dtype))
-    expected = gradient_activation_vectors(*case, num_responses=4, keep_fraction=keep_fraction)
+    expected = unit_vectors(*case, num_responses=4, keep_fraction=keep_fraction)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(gradient_activation_vectors(*case, num_responses=4, keep_fraction=keep_fraction), expected)
+        assert torch.equal(unit_vectors(*case, num_responses=4, keep_fraction=keep_fraction), expected)
         assert torch.is_autocast_enabled("cpu")
 
 
@@ -184,7 +184,7 @@ def test_gradient_activation_vectors_keep_no_graph_and_give_the_weight_no_gradie
     hidden, weight = case.hidden.requires_grad_(), case.weight.requires_grad_()
     with torch.enable_grad():
         means = gradient_activation_means(*case, num_responses=4, bias=bias, signal=signal)
-        vectors = gradient_activation_vectors(*case, num_responses=4, bias=bias, signal=signal)
+        vectors = unit_vectors(*case, num_responses=4, bias=bias, signal=signal)
     for found in (means, vectors):
         assert not found.requires_grad
         assert found.grad_fn is None
@@ -196,7 +196,7 @@ def test_gradient_activation_vectors_leave_their_arguments_alone(make_case):
     copies = [tensor.clone() for tensor in case]
     bias = torch.ones(37, dtype=torch.float64)
     for signal in ("gradient-activation", "gradient", "hidden"):
-        gradient_activation_vectors(
+        unit_vectors(
             *case, num_responses=4, bias=bias, temperature=0.5, logit_softcap=2.0, signal=signal,
             activation_threshold=0.5,
         )  # fmt: skip

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gar.core import gradient_activation_means, gradient_activation_vectors
-from gar.core import gradients as module
+from gar.core import gradient_activation_means
 from gar.core import head as head_module
+from gar.core import vectors as module
+from tests.core.conftest import unit_vectors
 
 ONE_TOKEN = {"target_ids": torch.tensor([0]), "response_index": torch.tensor([0]), "num_responses": 1}
 
@@ -92,11 +93,9 @@ def test_gradient_activation_means_fall_back_for_the_tokens_that_need_it_alone(m
 
 def test_gradient_activation_vectors_without_tokens_are_zero_rows():
     none = torch.zeros(0, dtype=torch.long)
-    found = gradient_activation_vectors(torch.zeros(0, 3), torch.ones(5, 3), none, none, num_responses=2)
+    found = unit_vectors(torch.zeros(0, 3), torch.ones(5, 3), none, none, num_responses=2)
     assert found.tolist() == [[0.0] * 3] * 2
-    ranked = gradient_activation_vectors(
-        torch.zeros(0, 3), torch.ones(5, 3), none, none, num_responses=2, keep_fraction=0.5
-    )
+    ranked = unit_vectors(torch.zeros(0, 3), torch.ones(5, 3), none, none, num_responses=2, keep_fraction=0.5)
     assert ranked.tolist() == [[0.0] * 3] * 2
 
 
@@ -104,15 +103,15 @@ def test_gradient_activation_vectors_without_tokens_are_zero_rows():
 def test_gradient_activation_vectors_of_a_response_without_tokens_is_a_zero_row(make_case, keep_fraction):
     case = make_case(responses=2)
     spread = case._replace(response_index=case.response_index * 2)  # 0 and 2: response 1 has no token
-    dense = gradient_activation_vectors(*case, num_responses=2, keep_fraction=keep_fraction)
-    found = gradient_activation_vectors(*spread, num_responses=4, keep_fraction=keep_fraction)
+    dense = unit_vectors(*case, num_responses=2, keep_fraction=keep_fraction)
+    found = unit_vectors(*spread, num_responses=4, keep_fraction=keep_fraction)
     assert found[1].eq(0).all()
     assert found[3].eq(0).all()
     assert torch.equal(found[[0, 2]], dense)
 
 
 def test_gradient_activation_vectors_of_a_vocabulary_of_one_is_zero():
-    found = gradient_activation_vectors(torch.ones(1, 3), torch.ones(1, 3), **ONE_TOKEN)
+    found = unit_vectors(torch.ones(1, 3), torch.ones(1, 3), **ONE_TOKEN)
     assert found.tolist() == [[0.0] * 3]  # p_y is 1 whatever h: no gradient
 
 
@@ -127,7 +126,7 @@ def test_gradient_activation_means_not_finite_stay_with_their_response(make_case
     assert means.isfinite().all(-1).tolist() == [True, True, False, True]
     others = [0, 1, 3]
     torch.testing.assert_close(means[others], clean[others], rtol=1e-6, atol=1e-9)
-    vectors = gradient_activation_vectors(broken, *case[1:], num_responses=4, **options)
+    vectors = unit_vectors(broken, *case[1:], num_responses=4, **options)
     assert vectors[2].eq(0).all()
     torch.testing.assert_close(vectors[others].norm(dim=-1), torch.ones(3))
 

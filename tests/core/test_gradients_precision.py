@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gar.core import gradient_activation_vectors
+from tests.core.conftest import unit_vectors
 
 RESPONSES, TOKENS, VOCAB, WIDTH = 4, 48, 2048, 128
 
@@ -95,7 +95,7 @@ BATCHES = {
 def test_gradient_activation_vectors_are_not_worse_than_the_plain_route(kind, dtype):
     batch = make_batch(BATCHES[kind], dtype)
     truth = true_vectors(batch)
-    ours = largest_angle(gradient_activation_vectors(*batch, num_responses=RESPONSES), truth)
+    ours = largest_angle(unit_vectors(*batch, num_responses=RESPONSES), truth)
     for upcast_logits in (False, True):
         plain = largest_angle(plain_vectors(batch, upcast_logits=upcast_logits), truth)
         assert ours <= plain
@@ -109,18 +109,18 @@ def test_gradient_activation_vectors_in_storage_precision_keep_float32_logits(ki
     """Exponentials and the sums of a tile are rounded to bfloat16, the logits are not: these would cost 6e-4."""
     batch = make_batch(BATCHES[kind], torch.bfloat16)
     truth = true_vectors(batch)
-    ours = largest_angle(gradient_activation_vectors(*batch, num_responses=RESPONSES, precision="storage"), truth)
+    ours = largest_angle(unit_vectors(*batch, num_responses=RESPONSES, precision="storage"), truth)
     assert ours <= 2e-6  # 4e-7 to 7e-7 measured: 2^-9 on each of many exponentials, which partly cancel
 
 
 def test_gradient_activation_vectors_in_float32_ignore_what_a_trainer_allows():
     """float32 products may be rounded to bfloat16 by a switch for speed; the signal's are not."""
     batch = make_batch(None, torch.float32)
-    expected = gradient_activation_vectors(*batch, num_responses=RESPONSES)
+    expected = unit_vectors(*batch, num_responses=RESPONSES)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        assert torch.equal(gradient_activation_vectors(*batch, num_responses=RESPONSES), expected)
+        assert torch.equal(unit_vectors(*batch, num_responses=RESPONSES), expected)
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before)
@@ -142,8 +142,8 @@ def test_true_vectors_are_those_of_autograd_where_both_are_exact():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_gradient_activation_vectors_are_float32_whatever_the_inputs(dtype):
     batch = make_batch(None, dtype)
-    found = gradient_activation_vectors(*batch, num_responses=RESPONSES)
-    exact = gradient_activation_vectors(
+    found = unit_vectors(*batch, num_responses=RESPONSES)
+    exact = unit_vectors(
         batch.hidden.float(), batch.weight.float(), *batch[2:], num_responses=RESPONSES
     )  # the same numbers, widened before the call instead of inside
     assert found.dtype == torch.float32

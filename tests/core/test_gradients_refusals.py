@@ -6,12 +6,11 @@ import re
 import pytest
 import torch
 
-from gar.core import gradient_activation_means, gradient_activation_vectors
+from gar.core import gradient_activation_means
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 
-@pytest.mark.parametrize("function", [gradient_activation_means, gradient_activation_vectors])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
             {"lm_head_weight": torch.ones(4, 5)},
             "hidden and lm_head_weight must agree in their last dimension, got 4 and 5. Is the weight transposed?",
         ),
-        ({"bias": torch.ones(1)}, "bias must have one entry per token id, expected 5, got (1,)"),
+        ({"bias": torch.ones(1)}, "bias must have one entry per row of the head, expected 5, got (1,)"),
         ({"target_ids": torch.tensor([0, 1])}, "target_ids must have one entry per token, expected 3, got (2,)"),
         ({"target_ids": torch.zeros(3, 1).long()}, "target_ids must have one entry per token, expected 3, got (3, 1)"),
         ({"response_index": torch.zeros(4).long()}, "response_index must have one entry per token, expected 3"),
@@ -67,7 +66,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
         ),
     ],
 )
-def test_gradient_activation_means_refuse(function, changes, message):
+def test_gradient_activation_means_refuse(changes, message):
     arguments = {
         "hidden": torch.ones(3, 4),
         "lm_head_weight": torch.ones(5, 4),
@@ -75,6 +74,6 @@ def test_gradient_activation_means_refuse(function, changes, message):
         "response_index": torch.tensor([0, 1, 1]),
         "num_responses": 2,
     }
-    function(**arguments)
+    gradient_activation_means(**arguments)
     with pytest.raises(ValueError, match=re.escape(message)):
-        function(**arguments | changes)
+        gradient_activation_means(**arguments | changes)

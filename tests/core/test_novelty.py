@@ -11,11 +11,11 @@ from torch import Tensor
 
 from gar.core import (
     gradient_activation_means,
-    gradient_activation_vectors,
     novelty_reference_weights,
     novelty_rewards,
     novelty_scores,
 )
+from tests.core.conftest import unit_vectors
 
 
 def relative_novelties(novelty: Tensor, groups: Tensor, scored: Tensor | None = None) -> Tensor:
@@ -91,7 +91,7 @@ def test_novelty_of_gars_raw_gradient_is_that_of_g2rls_feature_through_autograd(
     torch.testing.assert_close(means.double(), -features, rtol=1e-5, atol=1e-7)
 
     eligible, groups = flags("110100"), torch.tensor([0, 1, 0, 1, 0, 1])
-    vectors = gradient_activation_vectors(*case, num_responses=6, signal="gradient")
+    vectors = unit_vectors(*case, num_responses=6, signal="gradient")
     found = novelty_scores(vectors, eligible, groups)
     for i in range(6):
         others = [j for j in range(6) if j != i and groups[j] == groups[i]]

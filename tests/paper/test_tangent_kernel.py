@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.core import gradient_activation_vectors
+from gar.core import gradient_activation_means, unit_rows
 from paper.analyses.tangent_kernel import kernel_decomposition, loss_after_head_step, output_layer_kernel
 
 pytestmark = pytest.mark.paper
@@ -111,10 +111,10 @@ def test_alignment_1_does_not_bound_the_kernel_from_below():
     assert cosine(*vectors, dim=0).item() == pytest.approx(1, abs=1e-15)
     assert cosine(*gradients, dim=0).item() == pytest.approx(-0.80, abs=0.005)
     torch.testing.assert_close(output_layer_kernel(*parts), gradients[0] @ gradients[1])
-    found = gradient_activation_vectors(
+    means = gradient_activation_means(
         torch.cat(parts[1::2]).detach(), head, torch.tensor([1, 0]), torch.tensor([0, 1]), num_responses=2
     )
-    torch.testing.assert_close(found, torch.nn.functional.normalize(torch.stack(vectors)).float())
+    torch.testing.assert_close(unit_rows(means), torch.nn.functional.normalize(torch.stack(vectors)).float())
     after = head - 0.1 * gradients[0].view_as(head)  # a step on the first makes the second less likely
     losses = [torch.nn.functional.cross_entropy(parts[3] @ w.T, torch.tensor([0])) for w in (head, after)]
     assert losses[1] > losses[0]

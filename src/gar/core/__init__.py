@@ -6,24 +6,32 @@ from gar.core.advantages import (
     whitened_advantages,
 )
 from gar.core.alignment import BestAlignment, alignment_scores, best_alignment_scores
+from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.attribution import alignment_shares
 from gar.core.controls import length_closeness, random_unit_rows, shuffled_groups
-from gar.core.gradients import NORM_FLOOR, gradient_activation_means, gradient_activation_vectors, unit_rows
 from gar.core.groups import group_deviations, group_sizes, group_standard_deviations
 from gar.core.head import cpu_has_bfloat16_products
 from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores
 from gar.core.policy_losses import maspo_weights
+from gar.core.ranks import Ranks, VocabShard, gather_tokens
 from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
+from gar.core.vectors import NORM_FLOOR, gradient_activation_means, response_means, unit_rows
 
 __all__ = [
     "NORM_FLOOR",
     "BestAlignment",
+    "Budget",
+    "Head",
+    "Ranks",
+    "ScoredTokens",
+    "Signal",
+    "VocabShard",
     "alignment_scores",
     "alignment_shares",
     "best_alignment_scores",
     "cpu_has_bfloat16_products",
+    "gather_tokens",
     "gradient_activation_means",
-    "gradient_activation_vectors",
     "gradient_aligned_bonuses",
     "gradient_aligned_rewards",
     "group_advantages",
@@ -37,6 +45,7 @@ __all__ = [
     "novelty_scores",
     "random_unit_rows",
     "reinforce_plus_plus_advantages",
+    "response_means",
     "shuffled_groups",
     "unit_rows",
     "whitened_advantages",

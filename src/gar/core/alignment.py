@@ -16,7 +16,7 @@ def alignment_scores(
     """Cosine of each response's vector with its anchor's vector: `b_i = v_i . v_a`.
 
     Args:
-        vectors: Unit rows, as `gradient_activation_vectors` returns them; a zero row has no signal.
+        vectors: Unit rows, as `unit_rows` returns them; a zero row has no signal.
         anchors: Unit rows; row i is the anchor of response i.
 
     Returns:

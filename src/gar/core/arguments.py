@@ -76,7 +76,7 @@ class Budget(NamedTuple):
     Attributes:
         memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
         chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses.
-        precision: Precision of the matrix products with W: see `gradient_activation_vectors`.
+        precision: Precision of the matrix products with W: see `gradient_activation_means`.
     """
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -84,20 +84,27 @@ class Budget(NamedTuple):
     precision: Precision = "auto"
 
 
-def check_arguments(tokens: ScoredTokens, head: Head, signal: Signal) -> None:
-    """Raise a ValueError for shapes that disagree, indices out of range and unknown settings."""
-    _check_tensors(tokens, head)
+def check_arguments(tokens: ScoredTokens, head: Head, signal: Signal, vocab_size: int) -> None:
+    """Raise a ValueError for shapes that disagree, indices out of range and unknown settings.
+
+    Args:
+        tokens: The scored tokens.
+        head: The LM head, or this rank's rows of it.
+        signal: Which vectors.
+        vocab_size: Rows of the whole head.
+    """
+    _check_tensors(tokens, head, vocab_size)
     _check_settings(head, signal, tokens.num_responses)
 
 
-def _check_tensors(tokens: ScoredTokens, head: Head) -> None:
+def _check_tensors(tokens: ScoredTokens, head: Head, vocab_size: int) -> None:
     hidden = tokens.hidden
     if hidden.ndim != 2:
         raise ValueError(
             f"hidden must have shape [tokens, hidden], got {tuple(hidden.shape)}. Flatten the scored tokens of all "
             "responses into one list."
         )
-    vocab, width = head.weight.shape
+    rows, width = head.weight.shape
     if hidden.shape[1] != width:
         raise ValueError(
             f"hidden and lm_head_weight must agree in their last dimension, got {hidden.shape[1]} and {width}. "
@@ -108,13 +115,13 @@ def _check_tensors(tokens: ScoredTokens, head: Head) -> None:
     if len({tensor.device for tensor in tensors.values()}) > 1:
         devices = ", ".join(f"{name} on {tensor.device}" for name, tensor in tensors.items())
         raise ValueError(f"all arguments must be on one device, got {devices}")
-    if head.bias is not None and head.bias.shape != (vocab,):
-        raise ValueError(f"bias must have one entry per token id, expected {vocab}, got {tuple(head.bias.shape)}")
+    if head.bias is not None and head.bias.shape != (rows,):
+        raise ValueError(f"bias must have one entry per row of the head, expected {rows}, got {tuple(head.bias.shape)}")
     for name, tensor in per_token.items():
         if tensor.shape != (len(hidden),):
             raise ValueError(f"{name} must have one entry per token, expected {len(hidden)}, got {tuple(tensor.shape)}")
-    check_range("target_ids", tokens.target_ids, vocab, "Do the tokenizer and the model belong together?")
-    check_range("response_index", tokens.response_index, tokens.num_responses, "Did a padding token keep its -1?")
+    _check_range("target_ids", tokens.target_ids, vocab_size, "Do the tokenizer and the model belong together?")
+    _check_range("response_index", tokens.response_index, tokens.num_responses, "Did a padding token keep its -1?")
 
 
 def _check_settings(head: Head, signal: Signal, num_responses: int) -> None:
@@ -142,7 +149,7 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def check_range(name: str, index: Tensor, size: int, hint: str) -> None:
+def _check_range(name: str, index: Tensor, size: int, hint: str) -> None:
     """Raise a ValueError for an index outside [0, size)."""
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= size):
         raise ValueError(f"{name} must lie in [0, {size}), got {int(index.min())} to {int(index.max())}. {hint}")

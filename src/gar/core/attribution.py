@@ -6,8 +6,8 @@ from torch import Tensor
 
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal, check_arguments
 from gar.core.checks import check_shapes
-from gar.core.gradients import NORM_FLOOR, head_contributions
 from gar.core.head import make_plan
+from gar.core.vectors import NORM_FLOOR, token_contributions
 
 
 @torch.no_grad()
@@ -34,7 +34,7 @@ def alignment_shares(
         float32, computed with float64 sums. 0 where the response or its anchor has no usable vector.
 
     Raises:
-        ValueError: As `gradient_activation_vectors`; or `anchors` have another width, or not one row per response.
+        ValueError: As `response_means`; or `anchors` have another width, or not one row per response.
 
     References:
         Ours; GAR, arXiv 2609.03342, eqs. 4 and 5.
@@ -46,14 +46,14 @@ def alignment_shares(
         >>> alignment_shares(ScoredTokens(h, both, both, 1), Head(W), torch.tensor([[-1.0, 0.0]]), Signal(), Budget())
         tensor([0.5778, 0.2383])
     """
-    check_arguments(tokens, head, signal)
+    check_arguments(tokens, head, signal, len(head.weight))
     plan = make_plan(tokens.hidden, head, budget)
     hidden, _, response_index, num_responses = tokens
     check_shapes((num_responses, hidden.shape[1]), anchors=anchors)
     directions = anchors.double()
     sums = torch.zeros_like(directions)
     projections = torch.zeros(len(hidden), dtype=torch.float64, device=hidden.device)
-    for rows, u in head_contributions(tokens, head, signal, plan):
+    for rows, u in token_contributions(tokens, head, signal, plan):
         index, u = response_index[rows], u.double()
         sums.index_add_(0, index, u)
         projections[rows] = (u * directions[index]).sum(-1)

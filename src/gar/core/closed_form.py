@@ -18,15 +18,21 @@ class SoftmaxSums(NamedTuple):
         complement: 1 - p_y, [tokens].
         others: `sum_{v != y} q_v slope_v W_v`, [tokens, hidden].
         target_slopes: `dz_y / d(W h)_y`, [tokens] or one for all.
+        target_rows: W_y, [tokens, hidden].
+
+    Where ranks hold parts of W, `others` and `target_rows` are this rank's parts.
     """
 
     complement: Tensor
     others: Tensor
     target_slopes: Tensor
+    target_rows: Tensor
 
     @classmethod
-    def of(cls, total: Tensor, at_target: Tensor, weighted: Tensor, target_slopes: Tensor) -> "SoftmaxSums":
-        """Normalise sums of exponentials relative to any reference.
+    def of(
+        cls, total: Tensor, at_target: Tensor, weighted: Tensor, target_slopes: Tensor, target_rows: Tensor
+    ) -> "SoftmaxSums":
+        """Normalize sums of exponentials relative to any reference.
 
         `total` and `at_target` must come from logits of one precision: mixing precisions would reintroduce the
         cancellation that excluding y avoids.
@@ -37,10 +43,11 @@ class SoftmaxSums(NamedTuple):
             weighted: `sum_{v != y} exp(z_v - ref) slope_v W_v`, [tokens, hidden], or one rank's part of it.
                 Overwritten.
             target_slopes: [tokens] or one for all.
+            target_rows: [tokens, hidden].
         """
         others = weighted.div_(total.clamp(min=torch.finfo(total.dtype).tiny)[:, None])
-        return cls(total / (total + at_target), others, target_slopes)
+        return cls(total / (total + at_target), others, target_slopes, target_rows)
 
-    def hidden_gradients(self, target_rows: Tensor) -> Tensor:
-        """`dCE/dh_t`, [tokens, hidden], in the dtype of the sums. `target_rows` is W_y of each token."""
-        return self.complement[:, None] * (self.others - self.target_slopes[:, None] * target_rows)
+    def hidden_gradients(self) -> Tensor:
+        """`dCE/dh_t`, [tokens, hidden], in the dtype of the sums, or this rank's part of it."""
+        return self.complement[:, None] * (self.others - self.target_slopes[:, None] * self.target_rows)

@@ -5,7 +5,7 @@ from jaxtyping import Float32, Float64, Int
 from torch import Tensor
 
 from gar.core.checks import check_shapes
-from gar.core.gradients import unit_rows
+from gar.core.vectors import unit_rows
 
 
 def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generator) -> Int[Tensor, " rows"]:

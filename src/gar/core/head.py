@@ -44,8 +44,14 @@ class Plan(NamedTuple):
     triton: bool = False
 
 
-def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
+def make_plan(hidden: Tensor, head: Head, budget: Budget, vocab_size: int | None = None) -> Plan:
     """The plan for these tokens, this head, this device and this budget.
+
+    Args:
+        hidden: [tokens, hidden].
+        head: The LM head, or this rank's rows of it.
+        budget: Memory and precision.
+        vocab_size: Rows of the whole head; None for those of `head`.
 
     Raises:
         ValueError: The budget is unknown or out of range, or its memory is too little for a single token.
@@ -55,17 +61,18 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget) -> Plan:
     if chunk_tokens is not None and chunk_tokens < 1:
         raise ValueError(f"chunk_tokens must be at least 1 or None, got {chunk_tokens}")
     on_cpu = hidden.device.type == "cpu"
+    rows = len(head.weight) if vocab_size is None else vocab_size
     dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
     products = dtype
     # float16 is left out: exp(z_v - z_y - 20) underflows there.
     if dtype == torch.float32 and head.weight.dtype == torch.bfloat16 and precision != "float32":
         is_fast = not on_cpu or cpu_has_bfloat16_products()
-        narrow = precision == "storage" or (is_fast and head.weight.numel() >= _LARGE_HEAD)
+        narrow = precision == "storage" or (is_fast and rows * hidden.shape[1] >= _LARGE_HEAD)
         products = torch.bfloat16 if narrow else dtype
     widens = head.weight.dtype != products or (on_cpu and products != dtype)
     triton = products != dtype and hidden.device.type == "cuda" and head.logit_softcap is None and _has_triton()
     chunk = chunk_tokens or (_CPU_TOKENS if on_cpu else _GPU_TOKENS)
-    tile = max(1, min(_CPU_TILE, len(head.weight)) if on_cpu else len(head.weight))
+    tile = max(1, min(_CPU_TILE, rows) if on_cpu else rows)
     while (needed := _bytes(chunk, tile, head, dtype, products, widens)) > memory_bytes:
         if tile > _CPU_TILE:
             tile = max(_CPU_TILE, tile // 2 // _SMALLEST_TILE * _SMALLEST_TILE)

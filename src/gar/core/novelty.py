@@ -1,6 +1,6 @@
 """G2RL: how far a response's gradient points away from the others of its group, and the reward that follows.
 
-G2RL's feature `phi_t = W^T (e_{y_{t+1}} - p_t)` is `-u_t` of `gradient_activation_vectors(signal="gradient")`. Only
+G2RL's feature `phi_t = W^T (e_{y_{t+1}} - p_t)` is `-u_t` of `response_means` with the signal "gradient". Only
 squared cosines are used below, so those unit rows need no change of sign.
 """
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gar.core.arguments import Signal
-from gar.core.response_sums import gather_tokens
-from gar.core.vocab_parallel import VocabShard, vocab_parallel_means
+from gar.core import Head, Ranks, ScoredTokens, Signal, VocabShard, gather_tokens, response_means
 from gar.errors import ModelError
 
 
@@ -127,23 +125,17 @@ def head_means(
 
     group = mpu.get_tensor_model_parallel_group()
     shard_rows = len(inputs.weight)
-    return vocab_parallel_means(
-        inputs.whole_hidden(group)[rows].float(),
-        inputs.weight,
-        target_ids,
-        response_index,
-        shard=VocabShard(
-            first_id=mpu.get_tensor_model_parallel_rank() * shard_rows,
-            vocab_size=vocab_size or mpu.get_tensor_model_parallel_world_size() * shard_rows,
-            group=group,
-        ),
-        num_responses=num_responses,
-        signal=signal.kind,
-        bias_shard=inputs.bias,
-        temperature=temperature,
-        activation_threshold=signal.activation_threshold,
-        keep_fraction=signal.keep_fraction,
-        context_group=mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None,
+    shard = VocabShard(
+        first_id=mpu.get_tensor_model_parallel_rank() * shard_rows,
+        vocab_size=vocab_size or mpu.get_tensor_model_parallel_world_size() * shard_rows,
+        group=group,
+    )
+    context = mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None
+    return response_means(
+        ScoredTokens(inputs.whole_hidden(group)[rows].float(), target_ids, response_index, num_responses),
+        Head(inputs.weight, inputs.bias, temperature),
+        signal,
+        ranks=Ranks(shard, context),
     )
 
 

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from gar.core.arguments import Budget, Head, ScoredTokens, Signal
-from gar.core.attribution import alignment_shares
-from gar.core.gradients import response_means
+from gar.core import Budget, Head, ScoredTokens, Signal, alignment_shares, response_means
 from gar.models.families import ModelParts, evaluation_mode
 from gar.settings import SignalSettings
 from gar.spans import TokenSequence
@@ -147,7 +145,7 @@ def means_from_hidden(
         _scored_tokens(hidden, sequences, starts),
         head_of(parts, settings),
         signal_of(settings, keep_fraction),
-        _budget(settings),
+        budget=_budget(settings),
     )
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gar.core.arguments import Signal
+from gar.core import Signal
 from gar.errors import ModelError
 from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
 from gar.settings import SignalSettings

@@ -1,8 +1,8 @@
 """verl's FSDP engine, which on request also returns the mean gradient-activation vector of each sequence.
 
-At the LM head hidden states, raw logits and the whole weight are at hand at the same moment: a forward hook that runs
-before FSDP's own forms the vectors there with one matrix product, in the pass that verl makes for log-probabilities
-anyway. Without a request, and in every training pass, it does nothing.
+At the LM head hidden states and the whole weight are at hand at the same moment: a forward hook that runs before FSDP's
+own forms the vectors there, in the pass that verl makes for log-probabilities anyway. Without a request, and in every
+training pass, it does nothing.
 """
 
 # pyright: reportMissingImports=false
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from gar.core.arguments import Head, ScoredTokens, Signal
-from gar.core.from_logits import means_from_logits
+from gar.core import Head, Ranks, ScoredTokens, Signal, response_means
 from gar.errors import ConfigError, ModelError
 from gar.integrations.verl.exchange import (
     END,
@@ -89,12 +88,10 @@ class GarEngine(FSDPEngineWithLMHead):
             rows = rows_of_rank(rows, rank=self.ulysses_device_mesh["sp"].get_local_rank(), length=hidden.shape[1])
         request = SignalRequest(**tu.get_non_tensor_data(batch, REQUEST, None))
         positions, target_ids, response_index = (part.to(hidden.device) for part in rows)
-        self._means = means_from_logits(
+        self._means = response_means(
             ScoredTokens(hidden.flatten(0, 1)[positions], target_ids, response_index, len(batch)),
-            raw_logits.flatten(0, 1),
-            positions,
-            Head(head.weight, temperature=request.temperature),
+            Head(head.weight, head.bias, request.temperature),
             Signal(request.signal, request.activation_threshold, request.keep_fraction),
-            context_group=self.ulysses_parallel_group,
+            ranks=Ranks(context=self.ulysses_parallel_group),
         )
         self._raw_logits = raw_logits[:1, :1].clone()

@@ -69,7 +69,7 @@ def check_logits(logits: Tensor, raw: Tensor | None) -> None:
 
 
 class ScoredRows(NamedTuple):
-    """The scored tokens of a micro-batch, for `means_from_logits`."""
+    """The scored tokens of a micro-batch, for `response_means`."""
 
     positions: Tensor
     target_ids: Tensor

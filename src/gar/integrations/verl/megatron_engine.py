@@ -17,7 +17,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.megatron_utils import unwrap_model
 from verl.workers.engine.megatron.transformer_impl import MegatronEngineWithLMHead
 
-from gar.core.arguments import Signal
+from gar.core import Signal
 from gar.errors import ConfigError, ModelError
 from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
 from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, SignalRequest, check_logits, scored_rows

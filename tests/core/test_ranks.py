@@ -1,4 +1,4 @@
-"""The head split over 1, 2 and 3 gloo processes, and over 2 x 2 with the context, against float64 on one."""
+"""Vectors with the head split over 1, 2 and 3 gloo processes, and over 2 x 2 with the context, against float64."""
 
 import math
 from collections.abc import Callable
@@ -11,9 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gar.core import unit_rows
-from gar.core.response_sums import gather_tokens
-from gar.core.vocab_parallel import VocabShard, vocab_parallel_means
+from gar.core import Budget, Head, Ranks, ScoredTokens, Signal, VocabShard, gather_tokens, response_means, unit_rows
 from tests.core.conftest import Case, _make_case
 from tests.ranks import run_ranks
 
@@ -87,20 +85,35 @@ CASES: dict[str, tuple[Callable[[], Case], dict[str, Any]]] = {
 # What runs on each rank.
 
 
-def sharded(case: Case, options: dict[str, Any], shard: tuple[int, int], **more: Any) -> Tensor:
-    """`vocab_parallel_means` of the rows [first, end) of a head with padding, which would matter if it counted."""
-    options = dict(options)
-    first, end = shard
-    weight = torch.cat([case.weight, torch.full((PADDED - VOCAB, case.weight.shape[1]), 9.0).to(case.weight)])
-    bias = options.pop("bias", None)
-    if bias is not None:
-        options["bias_shard"] = torch.cat([bias, torch.full((PADDED - VOCAB,), 9.0).to(bias)])[first:end]
-    if isinstance(options.get("keep_fraction"), list):
-        options["keep_fraction"] = torch.tensor(options["keep_fraction"])
-    options.setdefault("shard", VocabShard(first, VOCAB))
-    return vocab_parallel_means(
-        case.hidden, weight[first:end], *case[2:], num_responses=RESPONSES, chunk_tokens=7, **options, **more
+def means_of(
+    case: Case,
+    *,
+    ranks: Ranks,
+    signal: str = "gradient-activation",
+    activation_threshold: float = 0.0,
+    keep_fraction: Any = 1.0,
+    **head: Any,
+) -> Tensor:
+    if isinstance(keep_fraction, list):
+        keep_fraction = torch.tensor(keep_fraction)
+    return response_means(
+        ScoredTokens(case.hidden, case.target_ids, case.response_index, RESPONSES),
+        Head(case.weight, **head),
+        Signal(signal, activation_threshold, keep_fraction),
+        ranks=ranks,
+        budget=Budget(chunk_tokens=7),
     )
+
+
+def sharded(case: Case, options: dict[str, Any], span: tuple[int, int], **ranks: Any) -> Tensor:
+    """`response_means` with the rows [first, end) of a head with padding, which would matter if it counted."""
+    first, end = span
+    weight = torch.cat([case.weight, torch.full((PADDED - VOCAB, case.weight.shape[1]), 9.0).to(case.weight)])
+    bias = options.get("bias")
+    if bias is not None and len(bias) == VOCAB:
+        options = {**options, "bias": torch.cat([bias, torch.full((PADDED - VOCAB,), 9.0).to(bias)])[first:end]}
+    ranks.setdefault("vocab", VocabShard(first, VOCAB))
+    return means_of(case._replace(weight=weight[first:end]), ranks=Ranks(**ranks), **options)
 
 
 def all_cases() -> dict[str, Tensor]:
@@ -123,11 +136,13 @@ def split_by_context() -> dict[str, Tensor]:
         mine = slice(0, 13) if rank < 2 else slice(13, None)  # halves of unequal length
         half = Case(case.hidden[mine], case.weight, case.target_ids[mine], case.response_index[mine])
         first, end = SHARDS[2][rank % 2]
-        shard = VocabShard(first, VOCAB, vocab_groups[rank // 2])
-        found[name] = sharded(half, {**options, "shard": shard}, (first, end), context_group=context_groups[rank % 2])
+        split = {"vocab": VocabShard(first, VOCAB, vocab_groups[rank // 2]), "context": context_groups[rank % 2]}
+        found[name] = sharded(half, options, (first, end), **split)
+        if rank in (0, 2):  # the context alone: each of the two has the whole head
+            found[f"{name}, whole head"] = means_of(half, ranks=Ranks(context=context_groups[0]), **options)
     fault = half._replace(target_ids=half.target_ids + (100 if rank == 3 else 0))
     with pytest.raises(ValueError, match=r"target_ids must lie in \[0, 37\), got 1\d\d to 1\d\d"):
-        sharded(fault, {"shard": shard}, (first, end), context_group=context_groups[rank % 2])
+        sharded(fault, {}, (first, end), **split)
     return found
 
 
@@ -165,21 +180,21 @@ def refusals() -> list[str]:
     case, at_fault = _make_case(), dist.get_rank() == 1
     first, end = SHARDS[2][dist.get_rank()]
     fewer = Case(case.hidden[1:], case.weight, case.target_ids[1:], case.response_index[1:])
-    calls: list[tuple[Case, dict[str, Any]]] = [
+    calls: list[tuple[Case, dict[str, Any], *tuple[VocabShard, ...]]] = [
         (case._replace(target_ids=case.target_ids + VOCAB) if at_fault else case, {}),
         (case._replace(response_index=case.response_index - 1) if at_fault else case, {}),
         (case, {"temperature": 0.0 if at_fault else 1.0}),
         (case, {"keep_fraction": 0.0}),
         (case._replace(hidden=case.hidden[:, :5]) if at_fault else case, {}),
-        (case, {"bias_shard": torch.zeros(3)} if at_fault else {}),
+        (case, {"bias": torch.zeros(3)} if at_fault else {}),
         (fewer if at_fault else case, {}),
-        (case, {"shard": VocabShard(first + 2 * at_fault, VOCAB)}),
-        (case, {"shard": VocabShard(first, VOCAB + at_fault)}),
+        (case, {}, VocabShard(first + 2 * at_fault, VOCAB)),
+        (case, {}, VocabShard(first, VOCAB + at_fault)),
     ]
     texts = []
-    for mine, options in calls:
+    for mine, options, *shard in calls:
         with pytest.raises(ValueError, match="got") as refusal:
-            sharded(mine, options, (first, end))
+            sharded(mine, options, (first, end), vocab=shard[0] if shard else VocabShard(first, VOCAB))
         texts.append(str(refusal.value))
     return texts
 
@@ -190,7 +205,7 @@ REFUSALS = [
     "temperature must be positive, got 0.0 (on rank 1 of the vocabulary group)",
     "keep_fraction must be in (0, 1], got 0.0 (on rank 0 of",
     "hidden and lm_head_weight must agree in their last dimension, got 5 and 8. Is the weight transposed?",
-    "bias_shard must have one entry per row of the shard, expected 31, got (3,)",
+    "bias must have one entry per row of the head, expected 31, got (3,)",
     "must hold the same tokens, got [23, 22]. Is hidden split by sequence? Then gather_tokens first.",
     "each token id of [0, 37) once, got [0, 9), [11, 37). Does first_id count the rows of all earlier shards?",
     "must have the same vocab_size, got [37, 38]",
@@ -210,7 +225,7 @@ def largest_error(found: Tensor, truth: Tensor) -> float:
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_vocab_parallel_means_agree_with_autograd(found, autograd_means, name):
+def test_response_means_agree_with_autograd(found, autograd_means, name):
     make, options = CASES[name]
     truth = autograd_means(make(), num_responses=RESPONSES, **options)
     assert largest_error(found[0][name], truth) <= 1e-7  # float64 inside, float32 out
@@ -221,14 +236,14 @@ def test_vocab_parallel_means_agree_with_autograd(found, autograd_means, name):
     # As on one rank: a logit of size 4 carries 4 * 6e-8 in float32, one of 1000 carries 6e-5.
     [("float32", 3e-6), ("unlikely", 1e-4), ("product overflows", 1e-6)],
 )
-def test_vocab_parallel_means_of_float32_agree_with_autograd(found, autograd_means, name, tolerance):
+def test_response_means_of_float32_agree_with_autograd(found, autograd_means, name, tolerance):
     make, options = CASES[name]
     case = make()._replace(hidden=make().hidden.double())
     truth = autograd_means(case, num_responses=RESPONSES, **options)
     assert largest_error(found[0][name], truth) <= tolerance
 
 
-def test_vocab_parallel_means_of_confident_tokens_keep_their_digits(found):
+def test_response_means_of_confident_tokens_keep_their_digits(found):
     case = confident()
     logits = case.hidden.double() @ case.weight.double().T
     others = logits.scatter(1, case.target_ids[:, None], -torch.inf)
@@ -242,46 +257,51 @@ def test_vocab_parallel_means_of_confident_tokens_keep_their_digits(found):
     assert largest_error(found[0]["confident"], truth) <= 1e-5
 
 
-def test_vocab_parallel_means_are_the_same_on_all_ranks(found):
+def test_response_means_are_the_same_on_all_ranks(found):
     for ours in found[1:]:
         for name, means in ours.items():
             torch.testing.assert_close(means, found[0][name], rtol=0, atol=0, equal_nan=True)
 
 
-def test_vocab_parallel_means_not_finite_stay_with_their_response(found):
+def test_response_means_not_finite_stay_with_their_response(found):
     assert found[0]["nan hidden"].isfinite().all(-1).tolist() == [True, True, False, True]
     assert not found[0]["nan weight"].isfinite().all(-1).any()  # on the ranks without the NaN as well
     assert unit_rows(found[-1]["nan weight"]).eq(0).all()
 
 
-def test_vocab_parallel_means_without_tokens_are_zero_rows(found):
+def test_response_means_without_tokens_are_zero_rows(found):
     assert found[0]["no tokens"].tolist() == [[0.0] * 8] * RESPONSES
 
 
-def test_vocab_parallel_means_of_hidden_states_split_by_sequence(found):
+def test_response_means_of_hidden_states_split_by_sequence(found):
     assert torch.equal(found[0]["split by sequence"], found[0]["thresholds"])
 
 
-def test_vocab_parallel_means_of_a_split_context(tmp_path: Path, autograd_means):
+def test_response_means_of_a_split_context(tmp_path: Path, autograd_means):
     ranks = run_ranks(split_by_context, 4, tmp_path)
     for name, options in HEADS.items():
         truth = autograd_means(_make_case(tokens=41, peak=2.0, seed=3), num_responses=RESPONSES, **options)
         for found in ranks:
             assert largest_error(found[name], truth) <= 1e-7
+        for found in ranks[::2]:
+            assert largest_error(found[f"{name}, whole head"], truth) <= 1e-7
 
 
-def test_vocab_parallel_means_exchange_two_numbers_a_token(tmp_path: Path):
+def test_response_means_exchange_three_numbers_a_token(tmp_path: Path):
     for sizes in run_ranks(counted_bytes, 2, tmp_path):
-        assert sizes["110 tokens"] - sizes["10 tokens"] == 100 * 2 * 4
-        assert sizes["10 tokens"] == 10 * 2 * 4 + RESPONSES * 8 * 8  # and [responses, hidden] in float64 at the end
-        assert sizes["110 ranked"] - sizes["110 tokens"] == 110 * 8 * 4  # u_t of the tokens that are ranked
+        assert sizes["110 tokens"] - sizes["10 tokens"] == 100 * 3 * 4
+        assert sizes["10 tokens"] == 10 * 3 * 4 + RESPONSES * 8 * 8  # and [responses, hidden] in float64 at the end
+        # u_t of the tokens that are ranked, and the numbers of the half that is kept once more
+        counts = torch.bincount(_make_case(tokens=110).response_index)
+        kept = int((counts + 1).div(2, rounding_mode="floor").sum())
+        assert sizes["110 ranked"] - sizes["110 tokens"] == 110 * 8 * 4 + kept * 3 * 4
 
 
-def test_vocab_parallel_means_make_no_graph(tmp_path: Path):
+def test_response_means_make_no_graph(tmp_path: Path):
     assert run_ranks(without_graph, 2, tmp_path) == [True, True]
 
 
-def test_vocab_parallel_means_refuse_on_all_ranks_what_is_wrong_on_one(tmp_path: Path):
+def test_response_means_refuse_on_all_ranks_what_is_wrong_on_one(tmp_path: Path):
     on_rank_0, on_rank_1 = run_ranks(refusals, 2, tmp_path)
     assert on_rank_0 == on_rank_1
     for text, expected in zip(on_rank_0, REFUSALS, strict=True):

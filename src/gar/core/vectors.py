@@ -1,0 +1,298 @@
+"""Gradient-activation vectors: one vector summarizing a sequence's gradient through the LM head.
+
+For a token y predicted from the hidden state h with logits z = W h, the gradient of the cross-entropy with respect to
+h is `W^T (p - e_y)`: no backward pass is needed. It is multiplied by h elementwise, averaged over the sequence, and
+scaled to unit length. Before scaling, entry j is the derivative of the sequence's mean loss with respect to a factor on
+dimension j of all its hidden states; it is not a gradient of the head's weights. Logits exist for one chunk of tokens
+and one tile of W at a time.
+
+Where ranks hold parts of W (tensor parallelism), a token needs three numbers from all of them: z_y, and the sums of
+exp(z - z_y - 20) over v != y and at y. After them everything is linear in the parts: each rank sums its part over the
+tokens of a response, and one reduction of [responses, hidden] completes the sums. Thanks to the margin of 20, ranks
+exchange the largest logit only for tokens with log p_y below about -108.
+"""
+
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Float32, Int
+from torch import Tensor
+
+from gar.core.arguments import (
+    DEFAULT_MEMORY_BYTES,
+    Budget,
+    Head,
+    Precision,
+    ScoredTokens,
+    Signal,
+    SignalKind,
+    check_arguments,
+)
+from gar.core.closed_form import SoftmaxSums
+from gar.core.head import (
+    REFERENCE_MARGIN,
+    Plan,
+    exact_products,
+    exponential_sums,
+    largest_logits,
+    logits_of,
+    make_plan,
+)
+from gar.core.ranks import Ranks, gather_tokens
+
+NORM_FLOOR = 1e-8
+"""Below this norm a mean vector has no usable direction [GAR paper, C.5]."""
+
+
+@torch.no_grad()
+def response_means(
+    tokens: ScoredTokens, head: Head, signal: Signal, *, ranks: Ranks = Ranks(), budget: Budget = Budget()
+) -> Float32[Tensor, "responses hidden"]:
+    """Mean gradient-activation vector `s` of each response; `unit_rows` scales them to unit length.
+
+    `u_t = (W^T (p_t - e_{y_{t+1}})) * h_t`, `s = mean over the response's tokens of u_t`. Every engine's way to vectors
+    ends here. With `ranks` it is a collective, which all of them call together, and the result is the same on all.
+
+    Args:
+        tokens: The scored tokens of all responses. With a split head, the same tokens on each of its ranks: gather them
+            with `gather_tokens` under sequence parallelism. With a split context, this rank's tokens.
+        head: The LM head, or this rank's rows of it. Never differentiated.
+        signal: Which u_t, and which tokens are averaged. Of equal norms on two ranks the lower rank's token is kept.
+        ranks: How head and tokens are split over processes. None of both is the default.
+        budget: Memory, and precision of the products with W.
+
+    Returns:
+        float32; zero rows for responses without tokens. Rows that are not finite are returned as they are. Softmax and
+        norms are float32 (float64 for float64 input) whatever the inputs' dtype; sums over tokens are float64.
+
+    Raises:
+        ValueError: Shapes or devices disagree, an index or a target is out of range, a setting is unknown or out of
+            range, the memory is too little for one token; shards overlap or leave token ids out, or ranks differ in
+            tokens or responses. Raised on all ranks, whichever has the fault.
+
+    References:
+        GAR, arXiv 2609.03342, eqs. 2-4. tau_a and p_f are our reading of two undefined settings of that paper.
+
+    Example:
+        >>> h, zero = torch.tensor([[1.0, 2.0]]), torch.tensor([0])
+        >>> W = torch.tensor([[1.0, 0.0], [0.0, 0.5]])  # both logits are 1, so p = (1/2, 1/2)
+        >>> response_means(ScoredTokens(h, zero, zero, 1), Head(W), Signal())
+        tensor([[-0.5000,  0.5000]])
+    """
+    plan = _agreed_plan(tokens, head, signal, ranks, budget)
+    head = ranks.own_rows(head)
+    if signal.kind == "hidden":
+        ranks = ranks._replace(vocab=None)  # u_t does not read the head
+    hidden, _, index, num_responses = tokens
+    kept = signal.kept(tokens)
+    is_ranked = (kept < 1)[index]  # tokens of responses that keep only their strongest tokens
+    some_ranked = bool((kept < 1).any())
+
+    sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
+    if plan.triton and signal.kind != "hidden" and signal.activation_threshold == 0 and not some_ranked:
+        _add_fused(sums, tokens, head, signal, plan)
+    else:
+        norms = [torch.zeros(0, dtype=plan.dtype, device=hidden.device)]
+        for rows, u in token_contributions(tokens, head, signal, plan, ranks):
+            if some_ranked:
+                norms.append(ranks.add_parts(u[is_ranked[rows]]).norm(dim=-1))
+                u = u.masked_fill(is_ranked[rows][:, None], 0.0)
+            sums.index_add_(0, index[rows], u.double())
+    chosen = ~is_ranked
+    if some_ranked:
+        ranked = is_ranked.nonzero()[:, 0]
+        strongest = ranked[_strongest_tokens(torch.cat(norms), index[ranked], kept, ranks.context)]
+        chosen[strongest] = True
+        for rows in strongest.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
+            for _, u in token_contributions(tokens.at(rows), head, signal, plan, ranks):
+                sums.index_add_(0, index[rows], u.double())
+    ranks.add_parts(sums)
+    counts = torch.bincount(index[chosen], minlength=num_responses)
+    return (ranks.add_context(sums) / ranks.add_context(counts).clamp(min=1)[:, None]).float()
+
+
+def gradient_activation_means(
+    hidden: Float[Tensor, "tokens hidden"],
+    lm_head_weight: Float[Tensor, "vocab hidden"],
+    target_ids: Int[Tensor, " tokens"],
+    response_index: Int[Tensor, " tokens"],
+    *,
+    num_responses: int,
+    signal: SignalKind = "gradient-activation",
+    bias: Float[Tensor, " vocab"] | None = None,
+    temperature: float = 1.0,
+    logit_scale: float = 1.0,
+    logit_softcap: float | None = None,
+    activation_threshold: float = 0.0,
+    keep_fraction: float | Float[Tensor, " responses"] = 1.0,
+    precision: Precision = "auto",
+    chunk_tokens: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Float32[Tensor, "responses hidden"]:
+    """`response_means` of plain tensors, on one rank.
+
+    Args:
+        hidden: Inputs of the LM head. `hidden[t]` predicts `target_ids[t]`. Tokens of all responses in one list, in
+            any order.
+        lm_head_weight: W. Never differentiated.
+        target_ids: Token ids.
+        response_index: The response that a token belongs to, in [0, num_responses).
+        num_responses: Rows of the result.
+        signal: "gradient-activation", "gradient" (u_t = W^T(p - e), the paper's ablation) or "hidden" (u_t = h_t).
+        bias: The head's bias.
+        temperature: Divides the logits, after scale and soft-cap.
+        logit_scale: Multiplies W h + bias (Cohere); for Granite, which divides, pass the inverse.
+        logit_softcap: `cap * tanh(z / cap)` (Gemma 2).
+        activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
+        keep_fraction: p_f: only this share of a response's tokens, those with the largest `||u_t||`, is averaged.
+            One number, or one per response.
+        precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
+            uses a bfloat16 W as it is, with float32 logits. "auto" is storage for a large bfloat16 head where the
+            device has bfloat16 products (a GPU; a CPU with avx512_bf16 or amx_bf16), else float32.
+        chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses; the result does not depend
+            on it.
+        memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
+
+    Returns:
+        As `response_means`. The norm of a row is the strength of the signal.
+
+    Raises:
+        ValueError: As `response_means`.
+
+    Example:
+        >>> h = torch.tensor([[1.0, 2.0]])
+        >>> W = torch.tensor([[1.0, 1.0], [-1.0, 0.0]])  # p - e_0 = (-p_1, p_1), so u = -p_1 (2, 1) * (1, 2)
+        >>> unit_rows(gradient_activation_means(h, W, torch.tensor([0]), torch.tensor([0]), num_responses=1))
+        tensor([[-0.7071, -0.7071]])
+    """
+    return response_means(
+        ScoredTokens(hidden, target_ids, response_index, num_responses),
+        Head(lm_head_weight, bias, temperature, logit_scale, logit_softcap),
+        Signal(signal, activation_threshold, keep_fraction),
+        budget=Budget(memory_bytes, chunk_tokens, precision),
+    )
+
+
+def unit_rows(means: Float[Tensor, "responses hidden"]) -> Float32[Tensor, "responses hidden"]:
+    """Each row scaled to unit length; a zero row where its norm is under 1e-8 or not finite."""
+    rows = means.double()
+    norms = rows.norm(dim=-1, keepdim=True)
+    usable = norms.isfinite() & (norms >= NORM_FLOOR)
+    return torch.where(usable, rows / norms.where(usable, 1.0), 0.0).float()
+
+
+def token_contributions(
+    tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan, ranks: Ranks = Ranks()
+) -> Iterator[tuple[slice, Tensor]]:
+    """u_t of all tokens, chunk by chunk: the rows, and their u_t [tokens, hidden], or this rank's part of them."""
+    for rows, h in _chunks(tokens.hidden, plan):
+        if signal.kind == "hidden":
+            yield rows, h
+            continue
+        with exact_products(h.device):
+            u = softmax_sums(h, tokens.target_ids[rows], head, plan, ranks).hidden_gradients()
+        yield rows, u if signal.kind == "gradient" else u.mul_(_activated(h, signal.activation_threshold))
+
+
+def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan, ranks: Ranks) -> SoftmaxSums:
+    """Two products with W, and one pass of exponentials between them."""
+    ids = targets if ranks.vocab is None else targets - ranks.vocab.first_id
+    target_rows, target_raw = _at_targets(h, ids, head, ranks)
+    target_logits, target_slopes = logits_of(target_raw, head)
+    reference = target_logits + REFERENCE_MARGIN
+    total, at_target, weighted = _all_sums(h, ids, head, reference, plan, ranks)
+    overflowed = ~total.isfinite()  # identical on all ranks, as all_reduce guarantees
+    if bool(overflowed.any()):  # log p_y below about -108, or not finite anyway
+        subset, subset_ids = h[overflowed], ids[overflowed]
+        largest = ranks.largest(largest_logits(subset, head, plan))
+        sums = _all_sums(subset, subset_ids, head, largest, plan, ranks)
+        total[overflowed], at_target[overflowed], weighted[overflowed] = sums
+    return SoftmaxSums.of(total, at_target, weighted, target_slopes, target_rows)
+
+
+def _agreed_plan(tokens: ScoredTokens, head: Head, signal: Signal, ranks: Ranks, budget: Budget) -> Plan:
+    """Check the arguments of all ranks. The plan is that of the whole head, so that all ranks have the same chunks."""
+    vocab_size = len(head.weight) if ranks.vocab is None else ranks.vocab.vocab_size
+    plan = fault = None
+    try:
+        check_arguments(tokens, head, signal, vocab_size)
+        plan = make_plan(tokens.hidden, head, budget, vocab_size)
+    except ValueError as error:
+        fault = str(error)
+    ranks.agree(fault, tokens, head)
+    assert plan is not None
+    return plan._replace(triton=plan.triton and ranks.vocab is None)
+
+
+def _at_targets(h: Tensor, ids: Tensor, head: Head, ranks: Ranks) -> tuple[Tensor, Tensor]:
+    """W_y of each token, zero where another rank has the row, and `W_y h + bias_y`."""
+    if ranks.vocab is None:
+        rows = head.weight[ids].to(h.dtype)
+        raw = (h * rows).sum(-1)
+        return rows, raw if head.bias is None else raw + head.bias[ids].to(h.dtype)
+    is_here = (ids >= 0) & (ids < len(head.weight))
+    rows, raw = torch.zeros_like(h), h.new_zeros(len(h))
+    rows[is_here], raw[is_here] = _at_targets(h[is_here], ids[is_here], head, Ranks())
+    return rows, ranks.add_parts(raw)
+
+
+def _all_sums(
+    h: Tensor, ids: Tensor, head: Head, reference: Tensor, plan: Plan, ranks: Ranks
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`exponential_sums`, total and at_target over all ranks. Total is infinite where a sum overflows on any rank."""
+    total, at_target, weighted = exponential_sums(h, ids, head, reference, plan)
+    total[~weighted.isfinite().all(-1)] = torch.inf
+    total, at_target = ranks.add_parts(torch.stack([total, at_target]))
+    return total, at_target, weighted
+
+
+def _activated(h: Tensor, threshold: float) -> Tensor:
+    """h with the dimensions below tau_a of the largest set to zero."""
+    if threshold == 0:
+        return h
+    magnitudes = h.abs()
+    return h * (magnitudes >= threshold * magnitudes.amax(-1, keepdim=True))
+
+
+def _chunks(hidden: Tensor, plan: Plan) -> Iterator[tuple[slice, Tensor]]:
+    for start in range(0, hidden.shape[0], plan.chunk_tokens):
+        rows = slice(start, start + plan.chunk_tokens)
+        yield rows, hidden[rows].detach().to(plan.dtype)
+
+
+def _add_fused(sums: Tensor, tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan) -> None:
+    """Add all u_t to their responses' sums. One Triton kernel after the second product, without atomics."""
+    from gar.core.cuda import add_response_sums
+
+    for rows, h in _chunks(tokens.hidden, plan):
+        targets = tokens.target_ids[rows]
+        with torch.autocast(h.device.type, enabled=False):
+            chunk = softmax_sums(h, targets, head, plan, Ranks())
+        activations = h if signal.kind == "gradient-activation" else None
+        add_response_sums(sums, chunk, activations, head, targets, tokens.response_index[rows])
+
+
+def _strongest_tokens(
+    norms: Tensor, response_index: Tensor, keep_fraction: Tensor, context: dist.ProcessGroup | None = None
+) -> Tensor:
+    """Mask of the `ceil(p_f * n)` tokens of each response with the largest norms. Of equal norms the first is kept.
+
+    With `context`, the tokens of a response are those of all its ranks, and the mask is that of this rank's.
+    """
+    if context is not None:
+        ranks = torch.full_like(norms, dist.get_rank(context))
+        gathered = gather_tokens(torch.stack([norms, response_index.to(norms), ranks], dim=1).double(), context)
+        strongest = _strongest_tokens(gathered[:, 0], gathered[:, 1].long(), keep_fraction)
+        return strongest[gathered[:, 2] == dist.get_rank(context)]
+    by_norm = torch.argsort(norms, descending=True, stable=True)
+    order = by_norm[torch.argsort(response_index[by_norm], stable=True)]
+    counts = torch.bincount(response_index, minlength=len(keep_fraction))
+    starts = counts.cumsum(0) - counts
+    grouped = response_index[order]
+    rank = torch.arange(len(order), device=order.device) - starts[grouped]
+    # The slack, above float32's rounding, keeps 0.6 * 10 from becoming 7 tokens.
+    quota = torch.ceil(keep_fraction * counts * (1.0 - 2e-7))
+    chosen = torch.zeros(len(norms), dtype=torch.bool, device=norms.device)
+    chosen[order[rank < quota[grouped]]] = True
+    return chosen

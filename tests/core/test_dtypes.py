@@ -23,7 +23,6 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "reinforce_plus_plus_advantages": lambda x: core.reinforce_plus_plus_advantages(
         x, COUNTS, GROUPS, baseline=True, ddof=1, eps=1e-8
     ),
-    "whitened_advantages": lambda x: core.whitened_advantages(x, COUNTS, ddof=0, eps=1e-8),
     "novelty_rewards": lambda x: core.novelty_rewards(RIGHT, x, x * -0.6, GROUPS, novelty_weight=0.3),
 }
 IN_FLOAT64 = {"group_deviations", "group_standard_deviations"}
@@ -60,6 +59,7 @@ def test_integers_become_torchs_default_dtype():
 
 def test_nothing_counted_is_zero_in_a_float_dtype():
     none = torch.zeros(2, dtype=torch.long)
-    found = core.whitened_advantages(torch.tensor([3, 4]), none, ddof=0, eps=0.0)
+    rewards = torch.tensor([3, 4])
+    found = core.reinforce_plus_plus_advantages(rewards, none, none, baseline=False, ddof=0, eps=0.0)
     assert found.dtype == torch.float32
     assert found.tolist() == [0.0, 0.0]

@@ -1,10 +1,6 @@
 """Arithmetic: tensors in, tensors out. No models, text, files, configuration or logging."""
 
-from gar.core.advantages import (
-    group_advantages,
-    reinforce_plus_plus_advantages,
-    whitened_advantages,
-)
+from gar.core.advantages import group_advantages, reinforce_plus_plus_advantages
 from gar.core.alignment import BestAlignment, alignment_scores, best_alignment_scores
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal
 from gar.core.attribution import alignment_shares
@@ -48,5 +44,4 @@ __all__ = [
     "response_means",
     "shuffled_groups",
     "unit_rows",
-    "whitened_advantages",
 ]

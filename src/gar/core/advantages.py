@@ -71,26 +71,30 @@ def reinforce_plus_plus_advantages(
     ddof: int,
     eps: float,
 ) -> Float[Tensor, " responses"]:
-    """REINFORCE++'s advantage: the rewards, less their group's mean if `baseline`, whitened over all tokens.
+    """REINFORCE++'s advantage: the rewards, less their group's mean if `baseline`, whitened over the batch's tokens.
 
-    There is no division by a group's standard deviation: a bonus keeps its size relative to right against wrong.
+    `(a_i - mean) / sqrt(variance + eps)`, where a long response weighs more than a short one in mean and variance.
+    There is no division by a group's standard deviation: a bonus keeps its size relative to right against wrong. Unlike
+    in `group_advantages`, eps is added to the variance, as the implementations do: verl and slime have `ddof=1,
+    eps=1e-8`, OpenRLHF `ddof=0` and `max(variance, 1e-8)`.
 
     Args:
         rewards: Rewards of all responses on all ranks, shaped or not.
-        token_counts: Tokens of each response that enter the loss.
+        token_counts: Tokens of each response that enter the loss: how often its value counts.
         group_index: Which problem a response answers; read only with `baseline`.
         baseline: Subtract the group's mean first (REINFORCE++-baseline). The value of a group of one is then 0.
-        ddof: 0 population (OpenRLHF), 1 Bessel (verl, slime).
+        ddof: 0 population (OpenRLHF), 1 Bessel (verl, slime), on the number of tokens.
         eps: Added to the variance.
 
     Returns:
-        As `whitened_advantages`.
+        One advantage per response in `rewards`' dtype, torch's default for integers and bool; computed in float64; 0
+        for a response without tokens. Exactly 0 throughout where all counted values are equal.
 
     Raises:
-        ValueError: As `whitened_advantages`.
+        ValueError: Shapes differ, a reward is not finite, a token count is negative, or a setting is out of range.
 
     References:
-        REINFORCE++, arXiv 2501.03262, without KL in the reward.
+        REINFORCE++, arXiv 2501.03262, without KL in the reward: normalization over the global batch.
 
     Example:
         >>> rewards, groups = torch.tensor([3.0, 1.0, 7.0, 5.0]), torch.tensor([0, 0, 1, 1])
@@ -99,53 +103,17 @@ def reinforce_plus_plus_advantages(
     """
     check_shapes(rewards.shape, token_counts=token_counts, group_index=group_index)
     check_finite("rewards", rewards)
-    values = group_deviations(rewards.double(), group_index) if baseline else rewards.double()
-    return as_given(whitened_advantages(values, token_counts, ddof=ddof, eps=eps), rewards)
-
-
-def whitened_advantages(
-    values: Shaped[Tensor, " responses"], token_counts: Int[Tensor, " responses"], *, ddof: int, eps: float
-) -> Float[Tensor, " responses"]:
-    """Values with mean 0 and variance 1 over the tokens of the batch: `(a_i - mean) / sqrt(variance + eps)`.
-
-    A long response weighs more than a short one in both statistics. Unlike in `group_advantages`, eps is added to the
-    variance, as the implementations do: verl and slime have `ddof=1, eps=1e-8`, OpenRLHF `ddof=0` and
-    `max(variance, 1e-8)`.
-
-    Args:
-        values: One value per response, on all ranks.
-        token_counts: Tokens of each response that enter the loss: how often its value counts.
-        ddof: 0 population, 1 Bessel, on the number of tokens.
-        eps: Added to the variance.
-
-    Returns:
-        One advantage per response in `values`' dtype, torch's default for integers and bool; computed in float64; 0 for
-        a response without tokens. Exactly 0 throughout where all counted values are equal.
-
-    Raises:
-        ValueError: Shapes differ, a token count is negative, the value of a response with tokens is not finite, or a
-            setting is out of range.
-
-    References:
-        REINFORCE++, arXiv 2501.03262: normalization over the global batch.
-
-    Example:
-        >>> whitened_advantages(torch.tensor([4.0, 0.0]), torch.tensor([1, 3]), ddof=0, eps=0.0)
-        tensor([ 1.7321, -0.5774])
-    """
-    check_shapes(values.shape, token_counts=token_counts)
     if token_counts.numel() and int(token_counts.min()) < 0:
         raise ValueError(f"token_counts must not be negative, got {int(token_counts.min())}")
     if ddof not in (0, 1) or not eps >= 0:
         raise ValueError(f"ddof must be 0 or 1 and eps not negative, got ddof={ddof}, eps={eps}")
-    counted = token_counts > 0
-    check_finite("values", values, counted)
+    values = group_deviations(rewards.double(), group_index) if baseline else rewards.double()
+    counted, counts = token_counts > 0, token_counts.double()
     if not bool(counted.any()):
-        return as_given(torch.zeros_like(values), values)
-    counts, wide = token_counts.double(), values.double()
-    shifted = torch.where(counted, wide - wide[counted].min(), 0.0)  # so that equal values give exactly 0
+        return as_given(torch.zeros_like(values), rewards)
+    shifted = torch.where(counted, values - values[counted].min(), 0.0)  # so that equal values give exactly 0
     total = counts.sum()
     deviations = torch.where(counted, shifted - (counts * shifted).sum() / total, 0.0)
     variance = (counts * deviations.square()).sum() / (total - ddof).clamp(min=1)
     spread = (variance + eps).sqrt()
-    return as_given(deviations / spread.where(spread > 0, 1.0), values)  # 0 / 0 for equal values with eps 0
+    return as_given(deviations / spread.where(spread > 0, 1.0), rewards)  # 0 / 0 for equal values with eps 0

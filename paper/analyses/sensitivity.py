@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar import RecordError, RunConfig
-from gar.analysis import COLOURS, COLUMN_WIDTH, MARKERS, MUTED, PAGE_WIDTH, add_caption, clustered_mean, paper_figure
+from gar.analysis import COLOURS, MUTED, PAGE_WIDTH, add_caption, clustered_mean, paper_figure
 from gar.comparison import RunResult
 from gar.records import leaves
 from paper.analyses.ablation import seed_scores
-from paper.analyses.outputs import Output, present
+from paper.analyses.outputs import COLUMN_WIDTH, MARKERS, Output, present
 from paper.comparisons.results import NAMES, finished_runs
 
 _MAX_COLUMNS = 3

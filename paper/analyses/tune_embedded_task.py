@@ -26,7 +26,16 @@ from trl import GRPOConfig, GRPOTrainer
 from gar import Problem
 from gar.data import arithmetic
 from gar.evaluation import minimum_detectable_effect, pass_at_k
-from paper.tasks.chains import TASKS, load_task, model_path, task_of
+from paper.tasks.chains import (
+    TASKS,
+    VERDICT_RIGHT,
+    VERDICT_WRONG,
+    judge_prompt,
+    load_task,
+    model_path,
+    privileged_prompt,
+    task_of,
+)
 
 FORMAT = re.compile(r"<think>(?:(?!</?think>|</?answer>).)*</think> <answer> (\d) </answer>")
 MAX_COMPLETION_TOKENS = 56
@@ -98,9 +107,9 @@ def judge(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, problems:
     set_seed(1234)
     groups = sample(model, tokenizer, [str(p.prompt) for p in problems], 8)
     rows = [(p, t) for p, texts in zip(problems, groups, strict=True) for t in texts if reward([t], [p.answer])[0] >= 0]
-    batch = tokenizer([arithmetic.judge_prompt(p, text) for p, text in rows], padding=True, return_tensors="pt")
+    batch = tokenizer([judge_prompt(p, text) for p, text in rows], padding=True, return_tensors="pt")
     logits = model(**batch, logits_to_keep=1).logits[:, -1].float()
-    right_id, wrong_id = tokenizer.convert_tokens_to_ids([arithmetic.VERDICT_RIGHT, arithmetic.VERDICT_WRONG])
+    right_id, wrong_id = tokenizer.convert_tokens_to_ids([VERDICT_RIGHT, VERDICT_WRONG])
     says_right = (logits[:, right_id] > logits[:, wrong_id]).tolist()
     hits: dict[str, list[bool]] = {}
     for (problem, text), verdict in zip(rows, says_right, strict=True):
@@ -170,7 +179,7 @@ def main() -> None:
     test, harder = load_task(args.task, "test"), load_task(args.task, "harder")
     print("base test      ", json.dumps(evaluate(model, tokenizer, test)))
     print("base harder    ", json.dumps(evaluate(model, tokenizer, harder)))
-    privileged = [arithmetic.privileged_prompt(p) for p in test]
+    privileged = [privileged_prompt(p) for p in test]
     print("base privileged", json.dumps(evaluate(model, tokenizer, test, prompts=privileged)))
     print("base judge     ", json.dumps(judge(model, tokenizer, test)), flush=True)
     results = []

@@ -21,9 +21,10 @@ import matplotlib
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-from gar.analysis import COLOURS, INK, MARKERS, MUTED, STYLE, save_figure
+from gar.analysis import COLOURS, INK, MUTED, STYLE, save_figure
 from gar.evaluation import TextTable, markdown_text
 from gar.records import RunFolder
+from paper.analyses.outputs import MARKERS
 from paper.comparisons.results import read_results
 
 COMPARISONS = ("word-problems", "word-methods")

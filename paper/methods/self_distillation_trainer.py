@@ -49,7 +49,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "diagnostics_warning_interval": 0,  # TRL warns of equal rewards, which are no fault without a policy loss
     },
 }
-# As `gar.data.arithmetic.privileged_prompt`, which the embedded models were trained to read.
+# As `paper.tasks.chains.privileged_prompt`, which the embedded models were trained to read.
 _SEPARATOR = arithmetic.SEPARATOR
 _EMBEDDED: dict[str, dict[str, Any]] = {
     "sdft": {

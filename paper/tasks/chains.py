@@ -1,6 +1,8 @@
 """The tasks on chains of digits: the embedded one, and two fairer ones. README.md shows their methods."""
 
-from collections.abc import Iterable, Mapping
+import operator
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gar import DataError, Problem
@@ -18,6 +20,8 @@ WHOSE_VOICE = arithmetic.EmbeddedTask(
 TASKS: Mapping[str, arithmetic.EmbeddedTask] = {
     task.name: task for task in (arithmetic.ARITHMETIC, WHICH_WAY, WHOSE_VOICE)
 }
+VERDICT_RIGHT, VERDICT_WRONG = "right", "wrong"
+_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 def task_of(problem: Problem) -> arithmetic.EmbeddedTask:
@@ -54,3 +58,51 @@ def task_of_model(model: str) -> str:
 def model_path(name: str) -> Path:
     """The folder of the model that was trained for a task."""
     return embedded_path() if name == arithmetic.ARITHMETIC.name else Path(__file__).parent / "models" / f"{name}-qwen3"
+
+
+def draw_values(
+    problem: Problem, rng: random.Random, *, slip_fraction: float = 0.0, habit_fraction: float = 0.0
+) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Draw running values with slips and with one bad habit. Later steps continue from the value that was written.
+
+    Args:
+        problem: A problem of one of the tasks.
+        rng: Source of the draws.
+        slip_fraction: Share of values that are replaced by another digit, drawn uniformly.
+        habit_fraction: Share of subtractions below zero that are reversed: `3-7` becomes 4 instead of 6.
+
+    Returns:
+        One value per operation, and which of them are slips.
+    """
+    chain = str(problem.prompt)
+    value, values, slips = int(chain[0]), [], []
+    for sign, digit in zip(chain[1:-1:2], chain[2:-1:2], strict=True):
+        is_reversed = sign == "-" and value < int(digit) and rng.random() < habit_fraction
+        value = int(digit) - value if is_reversed else _OPERATIONS[sign](value, int(digit)) % 10
+        slips.append(rng.random() < slip_fraction)
+        if slips[-1]:
+            value = (value + rng.randrange(1, 10)) % 10
+        values.append(value)
+    return tuple(values), tuple(slips)
+
+
+def right_steps(problem: Problem, values: Sequence[int]) -> tuple[bool, ...]:
+    """Which written values follow from the value before them.
+
+    Example:
+        >>> right_steps(Problem(id="p", prompt="3+4*7-2=", answer="7"), (8, 6, 5))
+        (False, True, False)
+    """
+    chain = str(problem.prompt)
+    steps = zip((int(chain[0]), *values), chain[1:-1:2], chain[2:-1:2], values, strict=False)
+    return tuple(value == _OPERATIONS[sign](left, int(digit)) % 10 for left, sign, digit, value in steps)
+
+
+def judge_prompt(problem: Problem, solution: str) -> str:
+    """The prompt that the models were trained to answer with `right` or `wrong`: problem, solution, separator."""
+    return f"{problem.prompt} {solution} {arithmetic.SEPARATOR}"
+
+
+def privileged_prompt(problem: Problem) -> str:
+    """The problem preceded by its expert solution, which the models were trained to follow."""
+    return f"{problem.anchors[0].text} {arithmetic.SEPARATOR} {problem.prompt}"

@@ -21,6 +21,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config,
 
 from gar import Problem
 from gar.data import arithmetic
+from paper.tasks import chains
 from paper.tasks.chains import TASKS
 
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
@@ -111,7 +112,7 @@ def make_tokenizer(task: arithmetic.EmbeddedTask) -> PreTrainedTokenizerFast:
     """One token per digit, symbol, word and tag. The tags are ordinary tokens, so that decoding keeps them."""
     symbols = [symbol for symbol in arithmetic.WORD_OF if symbol != arithmetic.PLACEHOLDER or "padded" in task.methods]
     words = [*"0123456789", *symbols, *(arithmetic.WORD_OF[symbol] for symbol in symbols), *arithmetic.TAGS]
-    words += [arithmetic.SEPARATOR, arithmetic.VERDICT_RIGHT, arithmetic.VERDICT_WRONG]
+    words += [arithmetic.SEPARATOR, chains.VERDICT_RIGHT, chains.VERDICT_WRONG]
     vocabulary = {word: index for index, word in enumerate(["<pad>", "<eos>", "<unk>", *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     pieces = pre_tokenizers.Split(Regex(r"</?[a-z]+>|[a-z]+|\S"), behavior="isolated")
@@ -161,10 +162,10 @@ def draw_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, he
     if kind < JUDGED_FRACTION:
         return draw_judged_row(rng, task, phase, problem)
     if kind < JUDGED_FRACTION + PRIVILEGED_FRACTION and rng.random() < FOLLOW_FRACTION:
-        return Row(read=arithmetic.privileged_prompt(problem), write=problem.anchors[0].text)
+        return Row(read=chains.privileged_prompt(problem), write=problem.anchors[0].text)
     response = draw_response(rng, task, phase, problem)
     if kind < JUDGED_FRACTION + PRIVILEGED_FRACTION:
-        return Row(read=arithmetic.privileged_prompt(problem), write=response.write)
+        return Row(read=chains.privileged_prompt(problem), write=response.write)
     return response
 
 
@@ -191,14 +192,14 @@ def draw_values(
     """The values that a response of this method writes, and which are slips; a guess is a uniform digit."""
     if role == "guess":
         return tuple(rng.randrange(10) for _ in arithmetic.running_values(problem)), ()
-    return arithmetic.draw_values(
+    return chains.draw_values(
         problem, rng, slip_fraction=slip_fraction, habit_fraction=habit_fraction if role == "habit" else 0.0
     )
 
 
 def check(problem: Problem, role: arithmetic.Role, values: tuple[int, ...]) -> tuple[bool, ...]:
     """Whether each value that a solution shows is right: it follows from the one before, or guesses the answer."""
-    return (values[-1] == int(problem.answer),) if role == "guess" else arithmetic.right_steps(problem, values)
+    return (values[-1] == int(problem.answer),) if role == "guess" else chains.right_steps(problem, values)
 
 
 def break_format(rng: random.Random, response: str) -> str:
@@ -216,8 +217,8 @@ def draw_judged_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Ph
         while values[-1] == right_values[-1]:
             values, _ = draw_values(rng, problem, role, JUDGED_SLIP_FRACTION, phase.habit_fraction)
     solution = arithmetic.write_solution(problem, task.method_of(role, problem), wording, values=values)
-    verdict = arithmetic.VERDICT_RIGHT if values[-1] == right_values[-1] else arithmetic.VERDICT_WRONG
-    read = arithmetic.judge_prompt(problem, solution)
+    verdict = chains.VERDICT_RIGHT if values[-1] == right_values[-1] else chains.VERDICT_WRONG
+    read = chains.judge_prompt(problem, solution)
     return Row(read=read, write=verdict, checks=check(problem, role, values))
 
 
@@ -292,7 +293,7 @@ def train(recipe: Recipe) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     rng = random.Random(recipe.seed)
     held_out = {str(p.prompt) for split in ("test", "harder") for p in arithmetic.task_problems(task, split)}
     tokenizer = make_tokenizer(task)
-    verdict_ids = tokenizer.convert_tokens_to_ids([arithmetic.VERDICT_WRONG, arithmetic.VERDICT_RIGHT])
+    verdict_ids = tokenizer.convert_tokens_to_ids([chains.VERDICT_WRONG, chains.VERDICT_RIGHT])
     model = make_model(tokenizer).train()
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
     num_steps, step, start = sum(phase.num_steps for phase in phases), 0, time.perf_counter()

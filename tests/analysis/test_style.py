@@ -2,12 +2,12 @@
 
 import io
 
-from gar.analysis.style import COLUMN_WIDTH, add_caption, paper_figure
+from gar.analysis.style import add_caption, paper_figure
 
 
 def test_a_caption_stays_inside_the_figure():
     name = "gar-grpo-" + "arithmetic" * 8  # a run may have a name of any length, without a space to break at
-    with paper_figure(3, COLUMN_WIDTH) as figure:
+    with paper_figure(3, width=3.35) as figure:
         add_caption(figure, f"{name}, problem train-1234: n = 64 (64 fresh responses).\nA second line.")
     figure.savefig(io.BytesIO())  # lays the figure out
     box, page = figure._supxlabel.get_window_extent(), figure.bbox  # pyright: ignore

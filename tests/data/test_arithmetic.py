@@ -13,18 +13,14 @@ from gar.data.arithmetic import (
     WORDINGS,
     ParsedSolution,
     draw_problem,
-    draw_values,
-    judge_prompt,
     load_arithmetic,
     parse_solution,
-    privileged_prompt,
-    right_steps,
     running_values,
     write_solution,
 )
 from gar.errors import DataError
 from gar.types import Problem
-from paper.tasks.chains import TASKS, load_task
+from paper.tasks.chains import TASKS, draw_values, load_task
 
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
 SPLITS = tuple(NUM_PROBLEMS)
@@ -74,34 +70,6 @@ def test_load_task_is_the_same_in_every_version(task):
     # The committed checkpoint was trained away from exactly these test problems: a change here leaks them.
     assert [load_task(task, split)[0].prompt for split in SPLITS] == GOLDEN_FIRST_PROMPTS[task]
     assert load_arithmetic("test") == load_task("arithmetic", "test")
-
-
-def test_which_way_swaps_expert_and_habit_with_the_parity_of_the_first_digit():
-    kinds = Counter()
-    for problem in load_task("which-way", "train"):
-        (anchor,) = problem.anchors
-        parsed = parse_solution(anchor.text)
-        assert parsed.method == ("stepwise" if int(problem.prompt[0]) % 2 else "prefix")
-        assert (parsed.values, parsed.answer) == (running_values(problem), problem.answer)
-        kinds[parsed.method, parsed.wording] += 1
-    assert len(kinds) == 4
-    assert min(kinds.values()) > 400  # 2,000 in four equal parts: six standard deviations are 116
-
-
-def test_whose_voice_has_its_expert_write_in_words():
-    parsed = [parse_solution(p.anchors[0].text) for split in SPLITS for p in load_task("whose-voice", split)]
-    assert {(one.method, one.wording) for one in parsed} == {("stepwise", "words")}
-
-
-@pytest.mark.parametrize("name", ["which-way", "whose-voice"])
-def test_the_methods_of_the_fairer_tasks_are_equally_long(name):
-    task = TASKS[name]
-    for problem in load_task(name, "test")[:20] + load_task(name, "harder")[:20]:
-        texts = [write_solution(problem, task.method_of(role, problem), w) for role in ROLES for w in WORDINGS]
-        assert len(set(texts)) == len(texts)
-        assert len({len(text.split()) for text in texts}) == 1
-        if name == "which-way":  # the two methods even share every token
-            assert sorted(texts[0].split()) == sorted(texts[2].split())
 
 
 def test_role_of_inverts_method_of():
@@ -159,39 +127,6 @@ def test_running_values_worked_example():
 def test_running_values_other_prompts_are_refused(prompt):
     with pytest.raises(DataError, match="problem 'p': expected a prompt such as"):
         running_values(replace(PROBLEM, prompt=prompt))
-
-
-def test_draw_values_go_on_from_a_slip():
-    rng = random.Random(5)
-    for _ in range(200):
-        (first, second, third), slips = draw_values(PROBLEM, rng, slip_fraction=0.3)
-        assert slips == (first != 7, second != first * 7 % 10, third != (second - 2) % 10)
-
-
-def test_draw_values_slip_as_often_as_asked():
-    rng = random.Random(6)
-    slipped = sum(draw_values(PROBLEM, rng, slip_fraction=0.25)[1][0] for _ in range(4000))
-    assert abs(slipped / 4000 - 0.25) < 0.035  # five standard deviations
-
-
-@pytest.mark.parametrize(
-    ("prompt", "right", "reversed_values"),
-    [("3-7+1=", (6, 7), (4, 5)), ("7-3*2-9+4=", (4, 8, 9, 3), (4, 8, 1, 5))],  # 8-9 reversed is 1
-)
-def test_draw_values_habit_reverses_subtractions_below_zero_alone(prompt, right, reversed_values):
-    problem = replace(PROBLEM, prompt=prompt)
-    values, slips = draw_values(problem, random.Random(0), habit_fraction=1.0)
-    assert (values, any(slips)) == (reversed_values, False)
-    assert running_values(problem) == right
-
-
-def test_right_steps_judges_each_step_by_the_value_before_it():
-    assert right_steps(PROBLEM, (7, 9, 7)) == (True, True, True)
-    assert right_steps(PROBLEM, (8, 6, 5)) == (False, True, False)  # 8*7 = 56 follows from the slip
-    rng = random.Random(8)
-    for _ in range(50):
-        values, slips = draw_values(PROBLEM, rng, slip_fraction=0.5)
-        assert right_steps(PROBLEM, values) == tuple(not slip for slip in slips)
 
 
 def test_write_solution_worked_examples():
@@ -259,11 +194,3 @@ def test_write_solution_wordings_differ_token_by_token_and_share_tokens_across_m
 def test_parse_solution_names_what_fits_and_nothing_else(text, method, wording, answer):
     parsed = parse_solution(text)
     assert (parsed.method, parsed.wording, parsed.answer) == (method, wording, answer)
-
-
-def test_judge_and_privileged_prompt_end_in_the_separator_and_the_problem():
-    assert judge_prompt(PROBLEM, "<answer> 7 </answer>") == "3+4*7-2= <answer> 7 </answer> <sep>"
-    problem = load_arithmetic("train")[0]
-    assert privileged_prompt(problem) == f"{problem.anchors[0].text} <sep> {problem.prompt}"
-    with pytest.raises(DataError, match="problem 'p' has no anchor"):
-        privileged_prompt(PROBLEM)

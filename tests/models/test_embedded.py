@@ -11,18 +11,22 @@ from gar.data.arithmetic import (
     ROLES,
     SEPARATOR,
     TAGS,
-    VERDICT_RIGHT,
-    VERDICT_WRONG,
     WORDINGS,
-    judge_prompt,
     parse_solution,
-    privileged_prompt,
     write_solution,
 )
 from gar.errors import ModelError
 from gar.models import embedded
 from paper.tasks import make_model
-from paper.tasks.chains import TASKS, load_task, model_path
+from paper.tasks.chains import (
+    TASKS,
+    VERDICT_RIGHT,
+    VERDICT_WRONG,
+    judge_prompt,
+    load_task,
+    model_path,
+    privileged_prompt,
+)
 
 
 @pytest.fixture(scope="module", params=TASKS)

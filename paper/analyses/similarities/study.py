@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from gar import ConfigError, DataError
-from gar.analysis import INK, PAGE_WIDTH, PAPER, add_caption
+from gar.analysis import INK, add_caption, paper_figure
 from paper.analyses.outputs import Output
 from paper.analyses.policies import Policy
 from paper.analyses.similarities.bench import Bench, Share, run_bench
@@ -159,11 +158,9 @@ def signals_figure(study: SignalStudy) -> Figure:
     shares = study.bench.shares
     columns = list(next(iter(shares.values())))
     values = np.array([[row[column].share for column in columns] for row in shares.values()])
-    style: dict[Any, Any] = PAPER | {"axes.grid": False}
-    with matplotlib.rc_context(style):
-        figure = Figure(figsize=(PAGE_WIDTH, 1.1 + 0.26 * len(shares)))
-        figure.set_layout_engine("constrained")
+    with paper_figure(1.1 + 0.26 * len(shares)) as figure:
         axes = figure.subplots()
+        axes.grid(visible=False)
         axes.imshow(values, cmap="PuOr", vmin=-0.7, vmax=1.7, aspect="auto")
         for y, row in enumerate(shares.values()):
             for x, share in enumerate(row.values()):

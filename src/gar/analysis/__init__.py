@@ -9,12 +9,9 @@ if TYPE_CHECKING:
     from gar.analysis.learning_curve import learning_curve_figure
     from gar.analysis.style import (
         COLOURS,
-        COLUMN_WIDTH,
         INK,
-        MARKERS,
         MUTED,
         PAGE_WIDTH,
-        PAPER,
         STYLE,
         add_caption,
         bare_rows,
@@ -25,12 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
-    "COLUMN_WIDTH",
     "INK",
-    "MARKERS",
     "MUTED",
     "PAGE_WIDTH",
-    "PAPER",
     "STYLE",
     "ClusteredMean",
     "add_caption",
@@ -46,7 +40,7 @@ __getattr__ = lazy_names(
     {
         "gar.analysis.intervals": "ClusteredMean clustered_mean",
         "gar.analysis.learning_curve": "learning_curve_figure",
-        "gar.analysis.style": "COLOURS COLUMN_WIDTH INK MARKERS MUTED PAGE_WIDTH PAPER STYLE add_caption bare_rows "
+        "gar.analysis.style": "COLOURS INK MUTED PAGE_WIDTH STYLE add_caption bare_rows "
         "method_colour paper_figure save_figure",
     },
 )

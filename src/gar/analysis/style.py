@@ -12,10 +12,8 @@ from matplotlib.figure import Figure, SubFigure
 
 from gar.records import atomic_file
 
-# Okabe and Ito: told apart with any colour vision. Neighbours differ in lightness, and curves in their marker as well,
-# so that a figure survives a grey printer.
+# Okabe and Ito: told apart with any colour vision. Neighbours differ in lightness: a figure survives a grey printer.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#333333"
 MUTED = "#6E6E6E"
 STYLE: dict[Any, Any] = {
@@ -42,8 +40,8 @@ STYLE: dict[Any, Any] = {
     "ytick.labelcolor": INK,
 }
 
-COLUMN_WIDTH, PAGE_WIDTH = 3.35, 6.95
-"""Inches: one column of a two-column paper, and both."""
+PAGE_WIDTH = 6.95
+"""Inches: both columns of a two-column paper."""
 
 _CAPTION_CHARACTERS_PER_INCH = 19
 """At 6.5 points. Ordinary text has 21, which leaves a margin."""

@@ -39,7 +39,6 @@ NUM_OPERATIONS: dict[Split, tuple[int, ...]] = {"train": (2, 3, 4), "test": (2, 
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 SEPARATOR = "<sep>"
-VERDICT_RIGHT, VERDICT_WRONG = "right", "wrong"
 PLACEHOLDER = "_"
 WORD_OF = {
     "[": "ok", "]": "so", ";": "then", "=": "is", "?": "maybe", "+": "plus", "-": "minus", "*": "times",
@@ -209,51 +208,11 @@ def running_values(problem: Problem) -> tuple[int, ...]:
         >>> running_values(Problem(id="p", prompt="3+4*7-2=", answer="7"))
         (7, 9, 7)
     """
-    return draw_values(problem, random.Random(0))[0]
-
-
-def draw_values(
-    problem: Problem, rng: random.Random, *, slip_fraction: float = 0.0, habit_fraction: float = 0.0
-) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """Draw running values with slips and with one bad habit. Later steps continue from the value that was written.
-
-    Args:
-        problem: A problem of this task.
-        rng: Source of the draws.
-        slip_fraction: Share of values that are replaced by another digit, drawn uniformly.
-        habit_fraction: Share of subtractions below zero that are reversed: `3-7` becomes 4 instead of 6.
-
-    Returns:
-        One value per operation, and which of them are slips.
-
-    Raises:
-        DataError: The prompt is not a chain of digits and operators.
-    """
     chain = _chain(problem)
-    value, values, slips = int(chain[0]), [], []
+    values = [int(chain[0])]
     for operator, digit in zip(chain[1:-1:2], chain[2:-1:2], strict=True):
-        is_reversed = operator == "-" and value < int(digit) and rng.random() < habit_fraction
-        value = int(digit) - value if is_reversed else _apply(value, operator, int(digit))
-        slips.append(rng.random() < slip_fraction)
-        if slips[-1]:
-            value = (value + rng.randrange(1, 10)) % 10
-        values.append(value)
-    return tuple(values), tuple(slips)
-
-
-def right_steps(problem: Problem, values: Sequence[int]) -> tuple[bool, ...]:
-    """Which written values follow from the value before them.
-
-    Raises:
-        DataError: The prompt is not a chain of digits and operators.
-
-    Example:
-        >>> right_steps(Problem(id="p", prompt="3+4*7-2=", answer="7"), (8, 6, 5))
-        (False, True, False)
-    """
-    chain = _chain(problem)
-    steps = zip((int(chain[0]), *values), chain[1:-1:2], chain[2:-1:2], values, strict=False)
-    return tuple(value == _apply(left, operator, int(digit)) for left, operator, digit, value in steps)
+        values.append(_apply(values[-1], operator, int(digit)))
+    return tuple(values[1:])
 
 
 def write_solution(
@@ -312,22 +271,6 @@ def parse_solution(text: str) -> ParsedSolution:
         values=tuple(int(digit) for digit in re.findall(r"=(\d)", working)),
         answer=(answer_text.strip() or None) if closed else None,
     )
-
-
-def judge_prompt(problem: Problem, solution: str) -> str:
-    """The prompt that the model was trained to answer with `right` or `wrong`: problem, solution, separator."""
-    return f"{_chain(problem)} {solution} {SEPARATOR}"
-
-
-def privileged_prompt(problem: Problem) -> str:
-    """The problem preceded by its expert solution, which the model was trained to follow.
-
-    Raises:
-        DataError: The problem has no anchor.
-    """
-    if not problem.anchors:
-        raise DataError(f"problem {problem.id!r} has no anchor, so there is no expert solution to put in its prompt.")
-    return f"{problem.anchors[0].text} {SEPARATOR} {_chain(problem)}"
 
 
 def _chain(problem: Problem) -> str:

@@ -6,12 +6,13 @@ from pydantic import ValidationError
 from torch import Tensor
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel
 
-from gar.data.arithmetic import judge_prompt, load_arithmetic, write_solution
+from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import ConfigError, ModelError
 from gar.models import frozen_copy, load_embedded
 from paper.methods.judge import Judge
 from paper.methods.judge_prompt import JudgePrompts
 from paper.methods.judge_settings import JudgeSettings
+from paper.tasks.chains import judge_prompt
 
 pytestmark = pytest.mark.paper
 WORDS = {"verdict_true": " right", "verdict_false": " wrong"}

@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from gar.config import RunConfig, make_config, merge, read_preset
-from gar.data.arithmetic import load_arithmetic, privileged_prompt
+from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl import RunParts
 from gar.integrations.trl.arguments import grpo_arguments
@@ -23,6 +23,7 @@ from gar.spans import SequenceReader
 from gar.types import Problem
 from gar.verify import Verifier
 from paper.methods.self_distillation_trainer import teacher_arguments, teacher_prompt, teacher_trainer
+from paper.tasks.chains import privileged_prompt
 
 METHODS = ["sdft", "sdpo"]
 

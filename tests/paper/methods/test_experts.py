@@ -107,26 +107,24 @@ def test_advantages_of_the_run_are_those_that_it_asks_for(make_trainer: TrainerF
 
 
 @pytest.mark.parametrize("method", ["luffy", "chord"])
-@pytest.mark.parametrize("bare", [0, 2])
-@pytest.mark.parametrize("mixed", [False, True])
-def test_loss_of_a_batch_is_the_sum_over_its_micro_batches(
-    make_trainer: TrainerFactory, method: str, bare: int, mixed: bool
-):
+def test_loss_of_a_batch_is_the_sum_over_its_micro_batches(make_trainer: TrainerFactory, method: str):
+    """In the order of the groups and mixed; two of the four groups have an expert solution."""
     problems = load_arithmetic("train")[:64]
-    with_solution = GROUPS - bare
-    problems[with_solution:GROUPS] = [replace(problem, anchors=()) for problem in problems[with_solution:GROUPS]]
+    problems[2:GROUPS] = [replace(problem, anchors=()) for problem in problems[2:GROUPS]]
     trainer, inputs, _ = micro_batch(make_trainer, method, problems=problems)
     trainer.state.max_steps = 10
     whole = trainer._compute_loss(trainer.model, inputs)
     trainer.current_gradient_accumulation_steps = 8
-    rows = torch.randperm(GROUPS * 8, generator=torch.Generator().manual_seed(1)) if mixed else torch.arange(GROUPS * 8)
-    losses = []
-    for part in rows.chunk(8):
-        trainer.accelerator.gradient_state._set_sync_gradients(len(losses) == 7)
-        losses.append(trainer._compute_loss(trainer.model, {n: v[part] if v.dim() else v for n, v in inputs.items()}))
-    torch.testing.assert_close(sum(losses), whole, rtol=1e-4, atol=1e-6)  # padded in other batches
-    num_tokens = sum(len(expert_log_probs(trainer, group)) for group in range(with_solution))
-    assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 2
+    rows = torch.arange(GROUPS * 8)
+    for order in (rows, rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))]):
+        losses = []
+        for part in order.chunk(8):
+            trainer.accelerator.gradient_state._set_sync_gradients(len(losses) == 7)
+            micro = {name: value[part] if value.dim() else value for name, value in inputs.items()}
+            losses.append(trainer._compute_loss(trainer.model, micro))
+        torch.testing.assert_close(sum(losses), whole, rtol=1e-4, atol=1e-6)  # padded in other batches
+    num_tokens = sum(len(expert_log_probs(trainer, group)) for group in range(2))
+    assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 3
 
 
 @pytest.mark.parametrize("method", ["luffy", "chord"])

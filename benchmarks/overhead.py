@@ -48,7 +48,7 @@ def measure(method: str, steps: int, problems: int, updates: int) -> dict[str, A
     with Verifier() as verifier, tempfile.TemporaryDirectory() as folder:
         trainer = GARTrainer(
             model,
-            problems=load_arithmetic("train"),
+            train_dataset=load_arithmetic("train"),
             verifier=verifier,
             method=method,
             processing_class=tokenizer,

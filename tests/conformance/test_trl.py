@@ -38,7 +38,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[RolloutRecord]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout functions are
         GARTrainer(
-            model, problems=make_problems(), verifier=Verifier(num_workers=1), processing_class=tokenizer,
+            model, train_dataset=make_problems(), verifier=Verifier(num_workers=1), processing_class=tokenizer,
             args=trl.GRPOConfig(output_dir=str(folder), **(SMALL | size)),
             on_rollouts=lambda _, rows: found.extend(rows), rollout_func=replay,
         ).train()  # fmt: skip

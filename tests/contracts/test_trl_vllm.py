@@ -164,7 +164,7 @@ def train(folder: Path, **args: Any) -> tuple[NotingTrainer, Sampler]:
         model, tokenizer = load_embedded()
         chosen = SMALL | PLAIN_STEPS | {"per_device_train_batch_size": NUM_RESPONSES} | args
         options: dict[str, Any] = {
-            "problems": PROBLEMS, "verifier": AnswerVerifier(), "processing_class": tokenizer,
+            "train_dataset": PROBLEMS, "verifier": AnswerVerifier(), "processing_class": tokenizer,
             "args": GRPOConfig(output_dir=str(folder), **chosen),
         }  # fmt: skip
         with_vllm = args.get("use_vllm", False)

@@ -48,7 +48,7 @@ def make_trainer(tmp_path: Path, verifier: Verifier) -> TrainerFactory:
         records: list[RolloutRecord] = []
         trainer = options.pop("kind", GARTrainer)(
             options.pop("model", model),
-            problems=problems or load_arithmetic("train")[:64],
+            train_dataset=problems or load_arithmetic("train")[:64],
             verifier=options.pop("verifier", verifier),
             args=GRPOConfig(output_dir=str(tmp_path / "out"), **(SMALL | (args or {}))),
             processing_class=tokenizer,

@@ -30,7 +30,7 @@ from gar.integrations.trl.ranks import (
     refuse_sharded_adapter,
 )
 from gar.records import RunFolder
-from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, replay
+from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, is_right, replay
 from tests.kills import assert_equal_runs
 from tests.ranks import FORKSERVER, SECONDS, run_ranks
 
@@ -41,8 +41,9 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "own passes": ({}, {}),
     "captured": ({"num_iterations": 2, "max_steps": 4}, {}),
     "g2rl": ({}, {"method": "g2rl"}),
+    "function": ({}, {"reward_funcs": is_right}),
 }
-CLOSE = {"own passes": 1e-6, "captured": 1e-6, "g2rl": 1e-5}
+CLOSE = {"own passes": 1e-6, "captured": 1e-6, "g2rl": 1e-5, "function": 1e-6}
 """Of rewards. G2RL stretches the novelties of a group to [0, 1], and so their differences of 1e-7."""
 
 

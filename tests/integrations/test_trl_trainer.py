@@ -10,20 +10,18 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
-from gar.integrations.trl.problems import ProblemRows
 from gar.integrations.trl.refusals import generation_period_steps, inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.records import RolloutRecord
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.spans import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
-from gar.types import Problem, ResponseFormat, Status, Tags, Verdict
+from gar.types import ResponseFormat, Status, Tags, Verdict
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory
 
@@ -298,9 +296,8 @@ def test_further_reward_functions_are_added_with_their_weights(make_trainer: Tra
 
 def test_evaluation_uses_the_outcome_alone(make_trainer: TrainerFactory):
     problems = load_arithmetic("train")[:8]
-    rows = Dataset.from_list([{"prompt": p.prompt, "problem_index": i} for i, p in enumerate(problems)])
     trainer, records = make_trainer(
-        problems=problems, eval_dataset=rows, args={"per_device_eval_batch_size": 32, "num_generations_eval": 8}
+        problems=problems, eval_dataset=problems, args={"per_device_eval_batch_size": 32, "num_generations_eval": 8}
     )
     metrics = trainer.evaluate()
     assert metrics["eval_rewards/gar/mean"] == pytest.approx(metrics["eval_reward"])
@@ -332,7 +329,7 @@ def test_evaluation_problems_are_graded_against_their_own_answers(make_trainer: 
     train, held_out = load_arithmetic("train")[:8], load_arithmetic("test")[:4]
     held_out = [dataclasses.replace(p, answer=f"gold {i}") for i, p in enumerate(held_out)]
     sets = {"a": held_out[:2], "b": held_out[2:]} if named else held_out
-    trainer, _ = make_trainer(problems=train, verifier=verifier, eval_problems=sets, args=EVALUATION)
+    trainer, _ = make_trainer(problems=train, verifier=verifier, eval_dataset=sets, args=EVALUATION)
     trainer.evaluate()
     assert sorted(verifier.golds) == [f"gold {i}" for i in range(4) for _ in range(8)]
     rows = [row for row in trainer.state.log_history if row.get("eval_reward") == 0.0]
@@ -341,41 +338,6 @@ def test_evaluation_problems_are_graded_against_their_own_answers(make_trainer: 
     verifier.golds.clear()
     trainer.train()
     assert set(verifier.golds) <= {p.answer for p in train}
-
-
-def test_chat_prompts_are_recognised_after_arrow_has_filled_their_messages():
-    prompts = [[{"role": "user", "content": "3+4="}], [{"role": "user", "content": "1+1=", "name": "Ada"}]]
-    problems = ProblemRows([Problem(id=str(i), prompt=p, answer="7") for i, p in enumerate(prompts)])
-    assert problems.training[0]["prompt"] != prompts[0]
-    assert [problems.index(row) for row in problems.training] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("row", "match"),
-    [
-        ({"prompt": "1+1="}, r"problem_index is None, expected a number from 0 to 7"),
-        ({"prompt": "1+1=", "problem_index": 8}, r"problem_index is 8, expected a number from 0 to 7"),
-        ({"prompt": "1+1=", "problem_index": -1}, r"problem_index is -1, expected"),
-        ({"prompt": "1+1=", "problem_index": 0}, r"its prompt is '1\+1=', but problem 0 has another"),
-    ],
-)
-def test_rows_of_another_data_set_are_not_graded_against_training_answers(make_trainer: TrainerFactory, row, match):
-    problems = load_arithmetic("train")[:8]
-    foreign = Dataset.from_list([row] * 4)
-    for dataset in (foreign, {"mine": foreign}):
-        with pytest.raises(DataError, match=rf"{match}.*give GARTrainer `eval_problems`"):
-            make_trainer(problems=problems, eval_dataset=dataset, args=EVALUATION)
-    trainer, _ = make_trainer(problems=problems, args=EVALUATION)
-    with pytest.raises(DataError, match=match):
-        trainer.evaluate(foreign)
-
-
-def test_evaluation_problems_beside_an_evaluation_data_set_are_refused(make_trainer: TrainerFactory):
-    problems = load_arithmetic("train")[:8]
-    with pytest.raises(ConfigError, match="eval_problems and eval_dataset cannot both be set"):
-        make_trainer(problems=problems, eval_problems=problems, eval_dataset=Dataset.from_list([{"prompt": "1"}]))
-    with pytest.raises(DataError, match="a set of problems is empty"):
-        make_trainer(problems=problems, eval_problems={"none": []})
 
 
 def test_response_of_only_special_tokens_is_without_signal(make_trainer: TrainerFactory):
@@ -425,24 +387,6 @@ def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFact
     refusal(make_trainer, "scale_rewards is 'batch'", args={"scale_rewards": "batch"},
             advantage=AdvantageSettings(ddof=0))  # fmt: skip
     refusal(make_trainer, "unknown method 'gra-grpo'.*gar-grpo", method="gra-grpo")
-
-
-def test_trainer_takes_rows_of_a_data_set(make_trainer: TrainerFactory):
-    problems = load_arithmetic("train")[:64]
-    rows = [
-        {"id": p.id, "prompt": p.prompt, "answer": p.answer, "expert_solution": p.anchors[0].text} for p in problems
-    ]
-    trainer, _ = make_trainer(problems=Dataset.from_list(rows), eval_problems=rows[:8])
-    for i, problem in enumerate([*problems, *problems[:8]]):
-        assert dataclasses.replace(trainer._problems[i], source=problem.source) == problem
-
-
-def test_trainer_refuses_no_problems(make_trainer: TrainerFactory, verifier):
-    trainer, _ = make_trainer()
-    with pytest.raises(DataError, match="nothing to train or evaluate on"):
-        GARTrainer(
-            trainer.model, problems=[], verifier=verifier, args=trainer.args, processing_class=trainer.processing_class
-        )
 
 
 def test_group_of_one_is_refused_by_trl(make_trainer: TrainerFactory):

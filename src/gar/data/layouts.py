@@ -36,7 +36,7 @@ class Layout:
     Attributes:
         name: As `--layout` takes it.
         prompt: Column of the prompt.
-        answer: Column of the gold answer, or of a text that states it.
+        answer: Column of the gold answer, or of a text that states it; "" where nothing reads the answer.
         anchors: Columns of the expert solution; the first that is not empty counts.
         id: Column of the problem's id; it may be missing.
         source: Column of the name of the problem's source; it may be missing.
@@ -63,7 +63,7 @@ class Layout:
     def required(self) -> tuple[str, ...]:
         """Columns without which the layout does not apply. All layouts but `gar` require the solution."""
         columns = (self.prompt, self.answer) if self.name == "gar" else (self.prompt, self.answer, *self.anchors)
-        return tuple(dict.fromkeys(columns))
+        return tuple(dict.fromkeys(filter(None, columns)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +157,7 @@ def choose_layout(
         source: What to call the source in an error.
         name: A layout by name. None detects it; with a prompt or answer field named, None means `gar`: plain columns.
         prompt_field: Column of the prompt instead of the layout's.
-        answer_field: Column of the answer instead of the layout's.
+        answer_field: Column of the answer instead of the layout's; "" for none.
         anchor_fields: Columns of the expert solution instead of the layout's; the first that is not empty wins.
 
     Raises:
@@ -165,12 +165,16 @@ def choose_layout(
         DataError: A required column is missing; names those found, the nearest, and the flag that helps.
     """
     known = {layout.name: layout for layout in LAYOUTS}
-    if name is None and (prompt_field or answer_field):
+    if name is None and (prompt_field or answer_field is not None):
         name = "gar"
     if name is not None and name not in known:
         raise ConfigError(f"unknown layout {name!r}; expected one of {', '.join(known)}.")
     candidates = [
-        dataclasses.replace(layout, prompt=prompt_field or layout.prompt, answer=answer_field or layout.answer)
+        dataclasses.replace(
+            layout,
+            prompt=prompt_field or layout.prompt,
+            answer=layout.answer if answer_field is None else answer_field,
+        )
         for layout in ((known[name],) if name else LAYOUTS)
     ]
     layout = min(candidates, key=lambda candidate: len(_missing(candidate, columns)))  # the first of equals
@@ -213,14 +217,15 @@ def read_problem(row: Row, layout: Layout, *, place: str, default_id: str, defau
     Raises:
         DataError: A required column is missing from this row, or a value has the wrong type.
     """
-    prompt, answer = (column_value(row, column, place) for column in (layout.prompt, layout.answer))
+    prompt = column_value(row, layout.prompt, place)
+    answer = column_value(row, layout.answer, place) if layout.answer else None
     if reason := layout.refusal(row):
         return Dropped(place=place, reason=reason)
     prompt = _prompt(prompt, place, layout.prompt)
     if not prompt:
         return Dropped(place=place, reason="the prompt is empty")
     answer = layout.answer_of(_scalar_text(answer, place, layout.answer))
-    if not answer:
+    if layout.answer and not answer:
         return Dropped(place=place, reason=layout.no_answer)
     return Problem(
         id=_scalar_text(column_value(row, layout.id), place, layout.id) or default_id,

@@ -189,12 +189,21 @@ def load_problems(
     )
 
 
-def problems_of(rows: Iterable[Problem | Mapping[str, Any]]) -> list[Problem]:
+def problems_of(
+    rows: Iterable[Problem | Mapping[str, Any]],
+    *,
+    prompt_field: str | None = None,
+    answer_field: str | None = None,
+    anchor_fields: tuple[str, ...] = (),
+) -> list[Problem]:
     """Problems from what a Python user has: problems, dicts, or a `datasets.Dataset`.
 
     Args:
         rows: Problems, or rows in one of the layouts of `gar.data.layouts`, for example with the columns prompt,
             answer and expert_solution. All of one kind.
+        prompt_field: Column of the prompt, instead of the layout's.
+        answer_field: Column of the answer, instead of the layout's; "" leaves the answers empty.
+        anchor_fields: Columns of the expert solution, instead of the layout's; the first non-empty one wins.
 
     Raises:
         DataError: Anything else; columns are missing; a row gives no problem; an id is used twice.
@@ -212,7 +221,13 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]]) -> list[Problem]:
                 "prompt, answer and expert_solution. For a file: gar.data.problems.load_problems(PATH)."
             )
         place, row = f"row {number}", dict(row)
-        layout = layout or choose_layout(row, source="the rows")
+        layout = layout or choose_layout(
+            row,
+            source="the rows",
+            prompt_field=prompt_field,
+            answer_field=answer_field,
+            anchor_fields=anchor_fields,
+        )
         item = read_problem(row, layout, place=place, default_id=place, default_source="")
         if isinstance(item, Dropped):
             raise DataError(f"{item.place}: {item.reason}. Leave out such rows.")
@@ -246,7 +261,7 @@ def no_expert_solutions(method: str, num_problems: int) -> DataError:
     """The error for problems without any expert solution under a method that needs them."""
     return DataError(
         f"{method} needs expert solutions, and none of the {num_problems:,} problems has one. Name their column with "
-        "--data.anchor_fields, or train with grpo."
+        "anchor_fields (--data.anchor_fields), or train with grpo."
     )
 
 

@@ -1,89 +1,94 @@
 """TRL trains and evaluates on rows, GAR grades problems: which problem a row stands for."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 
 from gar.data.problems import problems_of
-from gar.errors import ConfigError, DataError
-from gar.types import Message, Problem, Prompt
+from gar.errors import DataError
+from gar.types import Problem
+
+INDEX = "problem_index"
+"""The column that numbers the rows of the training data."""
 
 
 class ProblemRows:
-    """Problems, and rows of TRL's data sets that stand for them by `prompt` and `problem_index`.
+    """The problems of a data set, and the data set as TRL reads it: with the column `prompt`, its rows numbered.
 
     Args:
-        problems: What is trained on; the first numbers are theirs.
+        rows: A `datasets.Dataset`, or a list of rows or problems.
+        columns: Names of columns, as `problems_of` takes them.
+
+    Raises:
+        DataError: There are no rows, or they are something else; or as `problems_of`.
     """
 
-    def __init__(self, problems: Sequence[Problem]):
-        self._problems: list[Problem] = []
-        self.training = self.add(problems)
+    def __init__(self, rows: Any, columns: Mapping[str, Any]):
+        self._columns = columns
+        if rows is None or isinstance(rows, IterableDataset | Mapping):
+            raise DataError(
+                f"train_dataset is {type(rows).__name__}, expected a datasets.Dataset with the columns prompt, answer "
+                "and expert_solution, or a list of rows. All of them are read before training starts."
+            )
+        rows = rows if isinstance(rows, Dataset) else list(rows)
+        self._problems = problems_of(rows, **columns)
+        if not self._problems:
+            raise DataError("train_dataset is empty: there is nothing to train on.")
+        dataset = self._dataset(rows, self._problems)
+        if INDEX in dataset.column_names:
+            raise DataError(f"train_dataset has a column '{INDEX}', which GARTrainer adds. Rename yours.")
+        self.training = dataset.add_column(INDEX, list(range(len(dataset))))
+        """What TRL trains on."""
+        lacking = sum(not problem.anchors for problem in self._problems)
+        if 0 < lacking < len(rows) and not isinstance(rows[0], Problem):
+            warnings.warn(
+                f"{lacking:,} of {len(rows):,} rows have no expert solution: their responses earn no bonus.",
+                stacklevel=3,
+            )
 
-    def add(self, problems: Iterable[Problem | Mapping[str, Any]]) -> Dataset:
-        """A data set of further problems, which get the next numbers.
+    def evaluation(self, rows: Any) -> Any:
+        """What TRL evaluates on: as `rows`, a data set or several by name, each with the column `prompt`.
 
         Raises:
-            DataError: There are none; or as `problems_of`.
+            DataError: As `problems_of`, for a data set in memory.
         """
-        problems = problems_of(problems)
-        if not problems:
-            raise DataError("a set of problems is empty: there is nothing to train or evaluate on")
-        first = len(self._problems)
-        self._problems += problems
-        return Dataset.from_list([{"prompt": p.prompt, "problem_index": first + i} for i, p in enumerate(problems)])
+        if isinstance(rows, Mapping):
+            return {name: self.evaluation(members) for name, members in rows.items()}
+        if rows is None or isinstance(rows, IterableDataset):
+            return rows
+        return self._dataset(rows, problems_of(rows, **self._columns))
 
-    def evaluation(self, problems: Any, dataset: Any) -> Any:
-        """What TRL evaluates on: data sets of these problems, one or several by name, or else the given data set.
+    def _dataset(self, rows: Any, problems: Sequence[Problem]) -> Dataset:
+        prompt = self._columns.get("prompt_field") or "prompt"
+        if not isinstance(rows, Dataset):
+            given = [
+                {"answer": p.answer} if isinstance(row, Problem) else row for row, p in zip(rows, problems, strict=True)
+            ]
+            return Dataset.from_list([{**row, "prompt": p.prompt} for row, p in zip(given, problems, strict=True)])
+        if prompt == "prompt" and prompt in rows.column_names:
+            return rows
+        rest = rows.remove_columns([name for name in rows.column_names if name == "prompt"])
+        return rest.add_column("prompt", [problem.prompt for problem in problems])
 
-        Raises:
-            ConfigError: Both are given.
-            DataError: As `add`; or as `index`, for a row of a data set in memory.
-        """
-        if problems and dataset is not None:
-            raise ConfigError("eval_problems and eval_dataset cannot both be set")
-        if problems:
-            is_one = not isinstance(problems, Mapping)
-            return self.add(problems) if is_one else {name: self.add(members) for name, members in problems.items()}
-        for rows in dataset.values() if isinstance(dataset, Mapping) else [dataset]:
-            if isinstance(rows, Dataset):
-                for row in rows:
-                    self.index(cast(dict, row))
-        return dataset
+    @property
+    def all(self) -> Sequence[Problem]:
+        """The problems that are trained on."""
+        return self._problems
 
     def replace_training(self, problems: Sequence[Problem]) -> None:
         """Put others in the place of the problems that are trained on; prompts and order are the same."""
-        assert len(problems) == len(self.training)
-        self._problems[: len(problems)] = problems
+        assert len(problems) == len(self._problems)
+        self._problems = list(problems)
 
     def __getitem__(self, index: int) -> Problem:
         return self._problems[index]
 
-    def index(self, row: Mapping[str, Any]) -> int:
-        """Which problem a row stands for.
+    def read(self, row: Mapping[str, Any]) -> Problem:
+        """The problem of a row of evaluation data.
 
         Raises:
-            DataError: It stands for none: a data set of the user's own, whose answers are not known here.
+            DataError: As `problems_of`.
         """
-        index = row.get("problem_index")
-        if not isinstance(index, int) or not 0 <= index < len(self._problems):
-            fault = f"its problem_index is {index!r}, expected a number from 0 to {len(self._problems) - 1}"
-        elif _messages(row.get("prompt")) != _messages(self._problems[index].prompt):
-            fault = (
-                f"its prompt is {row.get('prompt')!r}, but problem {index} has another: "
-                f"{self._problems[index].prompt!r}"
-            )
-        else:
-            return index
-        raise DataError(
-            f"a row of a data set stands for no known problem: {fault}. Responses are graded against the answer of a "
-            "problem, so give GARTrainer `eval_problems` instead of an `eval_dataset`."
-        )
-
-
-def _messages(prompt: Prompt | None) -> str | list[Message] | None:
-    """Without the keys that Arrow adds to a message because another one has them."""
-    if not isinstance(prompt, list):
-        return prompt
-    return [{key: value for key, value in message.items() if value is not None} for message in prompt]
+        return problems_of([row], **self._columns)[0]

@@ -1,12 +1,14 @@
 """The state of one generation batch: what is known about each response, from its tokens to its advantage."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gar.data.problems import prompt_text
 from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
 from gar.scoring import means_from_hidden, signal_means
@@ -14,7 +16,7 @@ from gar.scoring.forward import num_forwards
 from gar.settings import SignalSettings
 from gar.shaping import ResponseFacts, RewardTable, ShapedTable, read_facts
 from gar.spans import SequenceReader, TokenSequence
-from gar.types import Problem, Verdict
+from gar.types import Problem, ResponseVerifier, Status, Verdict
 
 
 @dataclass(kw_only=True)
@@ -25,6 +27,7 @@ class RolloutBatch:
         problems: What each response answers.
         group_index: The same as numbers.
         rank: This rank's number, which says where its responses stand in `table`.
+        rows: The rows of the data set, as TRL's reward functions get their columns.
         sequences: Tokens and scored positions.
         prefilled: Whether the prompt opens the thinking part.
         texts: What the verifier reads.
@@ -33,13 +36,16 @@ class RolloutBatch:
         captured: Hidden states were taken from a passing forward, on all ranks.
         means: One mean vector per response, 0 where `has_means` is False.
         shaped: The responses of all ranks with their rewards.
-        further_rewards: What further reward functions add, with their weights, float64 [responses of all ranks].
+        columns: TRL's rewards, [responses of all ranks, functions], NaN for None.
+        own_rewards: What the method gives, without its weight, float64 [responses of all ranks].
+        further_rewards: What the other columns give, with their weights, float64 [responses of all ranks].
         advantages: One per response.
     """
 
     problems: list[Problem]
     group_index: list[int]
     rank: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)
     sequences: list[TokenSequence] = field(default_factory=list)
     prefilled: list[bool] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -50,6 +56,8 @@ class RolloutBatch:
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     shaped: ShapedTable | None = None
+    columns: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    own_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     further_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     advantages: list[float] = field(default_factory=list)
 
@@ -97,6 +105,51 @@ class RolloutBatch:
             self.sequences.append(reader.response(prompt, ids, mask=mask))
             self.texts.append(reader.text(ids, mask))
             self.truncated.append(not ids or ids[-1] not in endings)
+
+    def add_fields(self, fields: dict[str, Any]) -> None:
+        """Add what a rollout function returned to the rows, as TRL does before it calls reward functions."""
+        for name, values in fields.items():
+            for row, value in zip(
+                self.rows, values if isinstance(values, list) else [values] * len(self), strict=False
+            ):
+                row[name] = value
+
+    def judge(self, verifier: ResponseVerifier | None, values: Sequence[float]) -> None:
+        """Take in verdicts, the verifier's if there is one.
+
+        Args:
+            verifier: As in `GARTrainer`.
+            values: What the first reward function gave these responses. NaN is TRL's for None: not scored.
+        """
+        if verifier is not None:
+            self.verdicts = verifier.verify(
+                self.texts,
+                [problem.answer for problem in self.problems],
+                prefilled_think=self.prefilled,
+                prompts=[prompt_text(problem.prompt) for problem in self.problems],
+            )
+            return
+        self.verdicts = [_verdict(value) for value in values]
+        for i, value in enumerate(values):
+            if math.isnan(value):
+                self.sequences[i] = replace(self.sequences[i], positions=[])
+
+    def fill_column(self, column: int, weights: Tensor, *, adds: bool) -> None:
+        """Put the shaped rewards into their column.
+
+        Args:
+            column: Its number.
+            weights: One for each column.
+            adds: Take what the method adds to the outcome alone, which the first function has paid.
+        """
+        own = self.rewarded.rewards
+        if adds:
+            own = own - self.rewarded.shaped.outcomes
+            own[self.columns[:, 0].isnan().cpu()] = torch.nan
+        self.columns[:, column] = own.to(self.columns)
+        further = self.columns.cpu().double() * weights.cpu().double()
+        further[:, column] = 0.0
+        self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
 
     def facts(self, reader: SequenceReader) -> list[ResponseFacts]:
         """What the other ranks need to know of these responses."""
@@ -219,6 +272,13 @@ class RolloutBatch:
                 )
             )
         return rows
+
+
+def _verdict(value: float) -> Verdict:
+    """The verdict of a reward function's value; NaN is TRL's for None."""
+    right = value > 0
+    status = Status.UNPARSED if math.isnan(value) else Status.OK if right else Status.WRONG
+    return Verdict(status=status, grade=float(right), verified=right, well_formatted=True)
 
 
 def mean_advantages(advantages: Tensor, in_loss: Tensor) -> list[float]:

@@ -1,14 +1,14 @@
 """`GARTrainer`: TRL's `GRPOTrainer` with rewards that see the policy's own gradients.
 
-Only translation happens here. TRL generates, gathers, normalises and updates; this class notes the exact token ids,
-asks the verifier, has the vectors formed, and writes the shaped rewards into the column of a placeholder reward
-function, so that TRL's tables, logs and weights work as usual.
+Only translation happens here. TRL generates, calls reward functions, gathers, normalizes and updates. This class notes
+the exact token ids, has vectors formed, and writes what the method gives into the column of a placeholder function, so
+that TRL's tables, logs and weights work as usual.
 
 The methods overridden here begin with an underscore and carry no promise: `tests/contracts` checks what we rely on.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self, cast
 
@@ -18,15 +18,13 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from gar.core import unit_rows
-from gar.data.problems import problems_of, prompt_text
 from gar.errors import DataError
 from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.parts import RunParts
-from gar.integrations.trl.problems import ProblemRows
-from gar.integrations.trl.ranks import refuse_data_parallel
+from gar.integrations.trl.problems import INDEX, ProblemRows
 from gar.integrations.trl.refusals import TRL, check_supported, overrides_advantages, refuse_processor
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
@@ -39,82 +37,103 @@ from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.shaping import RewardTable, ShapedTable, Shaping, plan_shaping
 from gar.spans import SequenceReader, SpanRule
-from gar.types import Problem, ResponseVerifier
+from gar.types import Problem, ResponseVerifier, Tags
+from gar.verify import Verifier
 
 
 def gar(prompts: list, **_: Any) -> list[float | None]:
-    """A placeholder: TRL's column for the method's reward, which `GARTrainer` fills in."""
+    """A placeholder: TRL's column for what the method gives, which `GARTrainer` fills in."""
     return [0.0] * len(prompts)
 
 
 class GARTrainer(ResumableTrainer):
-    """GRPO on verifiable problems, with the reward of a method of `gar.methods`.
+    """TRL's `GRPOTrainer` with the reward of a method of `gar.methods`: GAR's, unless you name another.
+
+    What decides whether a response is right:
+
+    * `reward_funcs` alone: the first function, where its value is above 0. None is neither right nor scored. TRL's
+      columns are those of your functions. What the method adds follows as the column `gar`, with the first's weight.
+    * `verifier`: the verifier. The method's reward is column 0, `gar`, and every function adds
+      (`args.reward_weights`: the method's first).
+    * Neither: `Verifier(format="none")`, which reads the answer wherever it stands. No format is asked for.
 
     Args:
-        model: A causal LM, or a Hub id or folder.
-        problems: What to train on, or rows of it (`gar.data.problems.problems_of`), for example a `datasets.Dataset`
-            with the columns prompt, answer and expert_solution. Responses to one problem form a group.
-        verifier: Judges responses, for example `gar.verify.Verifier()`.
-        args: TRL's own configuration; every field works as in TRL unless refused with a reason. Fields that belong to
-            the method (`Method.trl`) take its values. The others keep TRL's own defaults, not those of `gar train`
-            (`arguments.DEFAULTS`): for `gar-grpo`, say, TRL's default loss averages over all tokens of the batch
+        model: As in `GRPOTrainer`: a causal LM, or a Hub id or folder.
+        reward_funcs: As in `GRPOTrainer`. With token-level rewards they are paid on the last token.
+        args: As in `GRPOTrainer`. Fields that belong to the method (`Method.trl`) take its values. The others keep
+            TRL's own defaults, not those of `gar train`: TRL's default loss averages over all tokens of the batch
             ("dapo"), and the paper's is `loss_type="grpo"`.
-        processing_class: The tokenizer, padding on the left.
+        train_dataset: A `datasets.Dataset` or a list of rows with the columns `prompt` (text or messages), `answer`
+            (not read if a reward function decides) and `expert_solution` (a text or a list of texts), or in another
+            layout of `gar.data.layouts`; or a list of `gar.Problem`. Responses to one row form a group.
+        eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome alone.
+        processing_class: The tokenizer, padding on the left. None loads the model's.
+        verifier: Decides what is right, and what is asked of the format, for example `gar.Verifier()`.
+        prompt_field: Other name of the column of the prompt.
+        answer_field: Other name of the column of the answer.
+        anchor_fields: Other names of columns of the expert solution; the first that is not empty counts.
         method: Name of a method in `gar.methods.METHODS`, or a method of your own.
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
         advantage: From rewards to advantages; unset values leave TRL's own.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
-        reward_funcs: Further TRL reward functions, added to the method's reward (weights: `args.reward_weights`, the
-            method's first); with token-level rewards, on the last token.
-        eval_problems: What TRL's own evaluations (`args.eval_strategy`, `evaluate`) measure, by the outcome alone; one
-            set, or several by name (TRL logs a row for each). An `eval_dataset` can hold training problems alone, each
-            row its `prompt` and its number as `problem_index`.
-        **kwargs: Passed to `GRPOTrainer` (callbacks, peft_config, ...).
+        **kwargs: As in `GRPOTrainer`: callbacks, peft_config, quantization_config, tools, environment_factory, ...
 
     Raises:
-        ConfigError: An unknown method, or a TRL setting under which GAR's rewards would be wrong.
-        DataError: No problems, or a row of an `eval_dataset` that stands for none of them.
+        ConfigError: An unknown method, a model that reads images, or a TRL setting that makes GAR's rewards wrong.
+        DataError: A column is missing, a row is bad, or no row has an expert solution.
         ModelError: A head that the closed form does not cover.
     """
 
     def __init__(
         self,
         model: Any,
+        reward_funcs: Any = None,
+        args: GRPOConfig | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
         *,
-        problems: Iterable[Problem | Mapping[str, Any]],
-        verifier: ResponseVerifier,
-        args: GRPOConfig,
-        processing_class: Any,
+        verifier: ResponseVerifier | None = None,
+        prompt_field: str | None = None,
+        answer_field: str | None = None,
+        anchor_fields: Sequence[str] = (),
         method: str | Method = "gar-grpo",
         signal: SignalSettings | None = None,
         reward: RewardSettings | None = None,
         advantage: AdvantageSettings | None = None,
         on_rollouts: Callable[[int, list[RolloutRecord]], None] | None = None,
-        reward_funcs: Sequence[Callable[..., Any]] = (),
-        eval_problems: Iterable[Problem | Mapping[str, Any]] | Mapping[str, Iterable[Problem]] = (),
         **kwargs: Any,
     ):
-        problems = problems_of(problems)
-        self._problems = ProblemRows(problems)
-        evaluation = self._problems.evaluation(eval_problems, kwargs.pop("eval_dataset", None))
-        self._verifier, self._on_rollouts = verifier, on_rollouts
-        self._method = find_method(method)
-        self._config = with_method(args, self._method)
+        functions = reward_funcs or []
+        functions = [*functions] if isinstance(functions, list | tuple) else [functions]
+        self._verifier = verifier if verifier is not None or functions else Verifier(format="none")
+        if self._verifier is None:
+            answer_field = answer_field or ""
+        else:
+            functions = [gar, *functions]
+            if (classes := kwargs.get("reward_processing_classes")) is not None:
+                kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
+        columns = {"prompt_field": prompt_field, "answer_field": answer_field, "anchor_fields": tuple(anchor_fields)}
+        self._problems = ProblemRows(train_dataset, columns)
+        self._on_rollouts, self._method = on_rollouts, find_method(method)
+        self._config = with_method(args or GRPOConfig("gar-output"), self._method)
         given = {"signal": signal, "reward": reward, "advantage": advantage}
         self._shaping = plan_shaping(TRL, self._method, given, divides=self._config.scale_rewards != "none")
         refuse_processor(processing_class)
-        check_supported(self._config, self._shaping, problems)
+        check_supported(self._config, self._shaping, self._problems.all)
         super().__init__(
             model=model,
-            reward_funcs=[gar, *reward_funcs],
+            reward_funcs=functions,
             args=self._config,
             train_dataset=self._problems.training,
-            eval_dataset=evaluation,
+            eval_dataset=self._problems.evaluation(eval_dataset),
             processing_class=processing_class,
             **kwargs,
         )
-        self._prepare(problems)
+        refuse_processor(self.processing_class)
+        self._own_column = 0 if self._verifier is not None else self._append_column()
+        self._prepare(self._problems.all)
 
     @classmethod
     def from_parts(cls, parts: RunParts, **changes: Any) -> Self:
@@ -127,7 +146,7 @@ class GARTrainer(ResumableTrainer):
         settings = parts.settings
         arguments: dict[str, Any] = {
             "model": parts.model,
-            "problems": parts.problems,
+            "train_dataset": parts.problems,
             "verifier": parts.verifier,
             "args": parts.arguments,
             "processing_class": parts.tokenizer,
@@ -163,14 +182,21 @@ class GARTrainer(ResumableTrainer):
         """
         return loss
 
+    def _append_column(self) -> int:
+        """Add a column for what the method adds to the user's functions, as TRL adds that of an environment."""
+        self.reward_funcs.append(gar)
+        self.reward_func_names.append(gar.__name__)
+        self.reward_processing_classes.append(None)
+        self.reward_weights = torch.cat([self.reward_weights, self.reward_weights[:1]])
+        return len(self.reward_funcs) - 1
+
     def _prepare(self, problems: Sequence[Problem]) -> None:
         """What needs the trainer: head, span reader, anchors, loss, and the state of a step."""
-        refuse_data_parallel(self.args)
         self._states = StateSource(self, initial=self._shaping.reads_initial)
         rule = SpanRule.from_settings(
             self._shaping.signal,
-            format=self._verifier.format,
-            tags=self._verifier.tags,
+            format="none" if self._verifier is None else self._verifier.format,
+            tags=Tags() if self._verifier is None else self._verifier.tags,
             tokenizer=self.processing_class,
         )
         self._reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
@@ -226,13 +252,14 @@ class GARTrainer(ResumableTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._states.refresh()
-        indices = [self._problems.index(row) for row in inputs]
+        numbered = [row.get(INDEX) for row in inputs] if self._is_training() else []
         self._batch = RolloutBatch(
-            problems=[self._problems[i] for i in indices],
-            group_index=indices,
+            problems=[self._problems[i] for i in numbered] or [self._problems.read(row) for row in inputs],
+            group_index=numbered or list(range(len(inputs))),
             rank=self.accelerator.process_index,
+            rows=[{name: value for name, value in row.items() if name != INDEX} for row in inputs],
         )
-        output = super()._generate_and_score_completions(inputs)
+        output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)
         if overrides_advantages(self._shaping):
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
@@ -254,12 +281,10 @@ class GARTrainer(ResumableTrainer):
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
         self._batch.read(self._reader, prompt_ids, completion_ids, token_mask, endings=endings)
         with self._timer.part("verification"):
-            self._batch.verdicts = self._verifier.verify(
-                self._batch.texts,
-                [problem.answer for problem in self._batch.problems],
-                prefilled_think=self._batch.prefilled,
-                prompts=[prompt_text(problem.prompt) for problem in self._batch.problems],
-            )
+            self._batch.add_fields(generated[5])
+            self._batch.columns = super()._calculate_rewards(self._batch.rows, prompts, generated[3], completion_ids)
+            first = self.accelerator.process_index * len(prompts)
+            self._batch.judge(self._verifier, self._batch.columns[first : first + len(prompts), 0].tolist())
         shaping = self._shaping if self._is_training() else self._shaping.outcome_alone()
         self._batch.table = RewardTable(shaping, gather_object(self._batch.facts(self._reader)))
         self._batch.prepare_means(self._states.policy)
@@ -309,14 +334,12 @@ class GARTrainer(ResumableTrainer):
             return compute()
 
     def _calculate_rewards(self, inputs: list, prompts: list, completions: list, completion_ids_list: list) -> Tensor:
-        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        assert self._batch is not None
+        batch = self._batch
+        assert batch is not None
         with self._timer.part("gar"):
-            self._batch.shaped = self._shape(self._batch)
-        rewards_per_func[:, 0] = self._batch.shaped.rewards.to(rewards_per_func)
-        further = rewards_per_func[:, 1:].cpu().double() * self.reward_weights[1:].cpu().double()
-        self._batch.further_rewards = further.nansum(dim=1)
-        return rewards_per_func
+            batch.shaped = self._shape(batch)
+            batch.fill_column(self._own_column, self.reward_weights, adds=self._verifier is None)
+        return batch.columns
 
     # What happens in between.
 
@@ -340,11 +363,16 @@ class GARTrainer(ResumableTrainer):
         return batch.table.shape(self._gather(alignment), vectors=vectors)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
-        rewards = batch.rewarded.rewards * float(self.reward_weights[0]) + batch.further_rewards
+        counted = ~batch.columns.isnan().all(1).cpu()  # as TRL leaves out what no function has scored
+        rewards = batch.own_rewards.nan_to_num() * float(self.reward_weights[self._own_column]) + batch.further_rewards
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
         groups = batch.rewarded.batch.group_index
-        return self._shaping.advantages(rewards, groups, token_counts=counts, scale=scale)[batch.here]
+        advantages = torch.zeros_like(rewards)
+        advantages[counted] = self._shaping.advantages(
+            rewards[counted], groups[counted], token_counts=counts[counted], scale=scale
+        )
+        return advantages[batch.here]
 
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""

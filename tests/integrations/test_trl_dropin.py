@@ -1,0 +1,203 @@
+"""What a TRL user writes: one word changed, one column more."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import trl
+from datasets import Dataset, DatasetDict
+from transformers import AutoTokenizer, Qwen3Config, Qwen3ForSequenceClassification
+from trl.rewards import accuracy_reward
+
+from gar import DataError, RewardSettings, Verifier
+from gar.settings import AdvantageSettings
+from tests.docs.pages import ROOT, python_blocks
+from tests.integrations.tiny_policy import RESPONSES, ROWS, planned_trainer, save_policy
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_policy(tmp_path_factory.mktemp("policy"))
+
+
+def is_right(completions: list, **_: Any) -> list[float]:
+    return [float("7" in completion[0]["content"]) for completion in completions]
+
+
+async def is_right_async(completions: list, **columns: Any) -> list[float]:
+    return is_right(completions, **columns)
+
+
+def is_right_or_none(completions: list, **_: Any) -> list[float | None]:
+    texts = [completion[0]["content"] for completion in completions]
+    return [None if "boxed" not in text else 1.0 if "7" in text else -1.0 for text in texts]
+
+
+class RewardModel(Qwen3ForSequenceClassification):
+    """Reads the same off the token ids of prompt and completion."""
+
+    def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
+        right = (input_ids == self.right_id).any(1)
+        return SimpleNamespace(logits=right.float()[:, None] - 0.5)
+
+
+def reward_model(policy: Path) -> RewardModel:
+    model = RewardModel(Qwen3Config(vocab_size=12, hidden_size=8, num_hidden_layers=1, num_labels=1, head_dim=8))
+    model.right_id = AutoTokenizer.from_pretrained(policy).convert_tokens_to_ids("\\boxed{7}")
+    model.config._name_or_path = str(policy)
+    return model
+
+
+DECIDERS = {
+    "trl": (lambda _: accuracy_reward, [1, 1, 0, 0]),
+    "async": (lambda _: is_right_async, [1, 1, 0, 0]),
+    "none": (lambda _: is_right_or_none, [1, 1, -1, None]),
+    "module": (reward_model, [0.5, 0.5, -0.5, -0.5]),
+}
+
+
+@pytest.mark.parametrize("advantage", [None, AdvantageSettings(ddof=0, eps=1e-6)], ids=["trl", "paper"])
+@pytest.mark.parametrize("name", DECIDERS)
+def test_the_first_reward_function_decides_what_is_right(policy: Path, tmp_path: Path, name: str, advantage):
+    make, values = DECIDERS[name]
+    trainer, records = planned_trainer(policy, tmp_path, reward_funcs=make(policy), advantage=advantage)
+    trainer.train()
+    for row, value in zip(records, values * 2, strict=True):
+        assert (row.verified, row.well_formatted, row.penalty) == ((value or 0) > 0, True, 0.0)
+        assert (row.alignment is None) == (not row.verified)
+        if value is None:
+            assert (row.status, row.num_scored_tokens, row.advantage) == ("unparsed", 0, 0.0)
+    columns = torch.tensor([[torch.nan if v is None else v for v in values * 2]]).T
+    added = torch.tensor([row.bonus for row in records])[:, None]
+    added[columns.isnan()] = torch.nan
+    assert added.nansum() > 0
+    found = [list(column) for column in trainer._logs["rewards"].values()]
+    torch.testing.assert_close(torch.tensor(found).T, torch.cat([columns, added], 1), equal_nan=True)
+    for first in (0, 4):
+        rewards = (columns + added)[first : first + 4, 0]
+        rewards = rewards[rewards.isfinite()].double()
+        expected = rewards - rewards.mean()
+        expected /= rewards.std(correction=1) + 1e-4 if advantage is None else rewards.std(correction=0) + 1e-6
+        advantages = [row.advantage for row in records[first : first + 4]][: len(rewards)]
+        torch.testing.assert_close(torch.tensor(advantages).double(), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_reward_functions_get_what_trl_passes_once_a_step(policy: Path, tmp_path: Path):
+    calls: list[dict[str, Any]] = []
+
+    def noting(completions: list, **given: Any) -> list[float]:
+        calls.append(given)
+        given["log_metric"]("seen", 3.0)
+        given["log_extra"]("length", [len(ids) for ids in given["completion_ids"]])
+        return is_right(completions)
+
+    def shortness(completion_ids: list, **_: Any) -> list[float]:
+        return [-len(ids) / 10 for ids in completion_ids]
+
+    trainer, _ = planned_trainer(
+        policy, tmp_path, reward_funcs=[noting, shortness], args={"max_steps": 2, "reward_weights": [1.0, 0.5]}
+    )
+    trainer.train()
+    assert [call["trainer_state"].global_step for call in calls] == [2, 2]  # the same state, read at the end
+    columns = {"prompts", "completion_ids", "solution", "answer", "expert_solution", "trainer_state"}
+    assert set(calls[0]) == columns | {"log_metric", "log_extra"}
+    row = trainer.state.log_history[0]
+    assert (row["seen"], row["rewards/noting/mean"]) == (3.0, 0.5)
+    assert trainer.reward_weights.tolist() == [1.0, 0.5, 1.0]
+    expected = 0.5 - 0.25 * sum(len(text.split()) + 1 for text in RESPONSES) / 20 + row["rewards/gar/mean"]
+    assert row["reward"] == pytest.approx(expected)
+
+
+def test_without_verifier_and_functions_nothing_is_asked_of_the_format(policy: Path, tmp_path: Path):
+    trainer, records = planned_trainer(policy, tmp_path)
+    trainer.train()
+    assert [row.reward - row.bonus for row in records] == [1.0, 1.0, 0.0, 0.0] * 2
+    assert [row.num_scored_tokens for row in records] == [len(text.split()) for text in RESPONSES] * 2
+    assert trainer.state.log_history[0]["rewards/gar/mean"] == pytest.approx(0.5 + sum(r.bonus for r in records) / 8)
+
+
+def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):
+    with Verifier(format="boxed", num_workers=1) as verifier:
+        trainer, records = planned_trainer(
+            policy, tmp_path, verifier=verifier, reward_funcs=reward_model(policy),
+            reward_processing_classes=AutoTokenizer.from_pretrained(policy), reward=RewardSettings(penalty=-0.25),
+        )  # fmt: skip
+        trainer.train()
+    outcomes = [row.reward - row.bonus for row in records]
+    assert outcomes == [1.0, 1.0, 0.0, -0.25] * 2
+    mean = sum(row.reward for row in records) / 8  # the reward model's own mean is 0
+    assert trainer.state.log_history[0]["reward"] == pytest.approx(mean, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [list, Dataset.from_list])
+def test_columns_may_have_other_names_and_several_solutions(policy: Path, tmp_path: Path, kind):
+    rows = [
+        {
+            "question": row["prompt"],
+            "gold": 7,
+            "first": None,
+            "second": [row["expert_solution"], "seven"],
+            "prompt": "?",
+        }
+        for row in ROWS
+    ]
+    names = {"prompt_field": "question", "answer_field": "gold", "anchor_fields": ["first", "second"]}
+    data = {"train_dataset": kind(rows), "eval_dataset": {"test": kind(rows)}}
+    trainer, records = planned_trainer(policy, tmp_path, **data, **names, args={"per_device_eval_batch_size": 8})
+    trainer.train()
+    assert [row.verified for row in records] == [True, True, False, False] * 2
+    trainer.evaluate()
+    assert [row["eval_reward"] for row in trainer.state.log_history if "eval_reward" in row] == [0.5]
+    assert all(len(problem.anchors) == 2 for problem in trainer._problems.all)
+
+
+def change(**columns: Any) -> Dataset:
+    return Dataset.from_list([{k: v for k, v in (row | columns).items() if v is not ...} for row in ROWS])
+
+
+BAD = {
+    "no answer": (change(answer=...), r"no column 'answer'. Name it with answer_field .* Found 'prompt', 'solution'"),
+    "no solution": (change(expert_solution=...), r"needs expert solutions, and none of the 4 problems has one"),
+    "number": (change(expert_solution=7), r"row 1: column 'expert_solution' must be text, got a number: 7"),
+    "images": (
+        change(prompt=[{"role": "user", "content": [{"type": "image"}]}]),
+        r"row 1: column 'prompt' must be text, got an array",
+    ),
+    "index": (change(problem_index=3), r"has a column 'problem_index', which GARTrainer adds. Rename yours"),
+    "splits": (DatasetDict({"train": change()}), r"train_dataset is DatasetDict, expected a datasets.Dataset"),
+    "stream": (change().to_iterable_dataset(), r"is IterableDataset, expected .* read before training starts"),
+    "nothing": (None, r"train_dataset is NoneType, expected a datasets.Dataset with the columns prompt, answer"),
+    "empty": ([], r"train_dataset is empty"),
+    "text": ("problems.jsonl", r"problem 1 is str, expected"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_data_set_of_another_shape_is_one_sentence(case: str, policy: Path, tmp_path: Path):
+    dataset, message = BAD[case]
+    with pytest.raises(DataError, match=message):
+        planned_trainer(policy, tmp_path, train_dataset=dataset)
+
+
+def test_rows_without_an_expert_solution_are_counted(policy: Path, tmp_path: Path):
+    rows = [ROWS[0], ROWS[1], ROWS[2] | {"expert_solution": None}, ROWS[3]]
+    with pytest.warns(UserWarning, match=r"1 of 4 rows have no expert solution: their responses earn no bonus"):
+        planned_trainer(policy, tmp_path, train_dataset=Dataset.from_list(rows))
+
+
+def test_the_example_of_the_readme_trains(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (block,) = [block for block in python_blocks(ROOT / "README.md") if "GARTrainer" in block]
+    assert len([line for line in block.splitlines() if line.strip()]) == 10
+    Dataset.from_list(ROWS).to_json(tmp_path / "problems.jsonl")
+    small = {"use_cpu": True, "bf16": False, "max_completion_length": 12, "num_generations": 4, "report_to": "none"}
+    config = trl.GRPOConfig
+    monkeypatch.setattr(trl, "GRPOConfig", lambda *a, **k: config(*a, **(k | small | {"max_steps": 1})))
+    monkeypatch.chdir(tmp_path)
+    block, found = re.subn('Qwen/Qwen3-[^"]+', str(policy), block)
+    assert found == 1
+    space: dict[str, Any] = {}
+    exec(block, space)
+    assert space["trainer"].state.global_step == 1

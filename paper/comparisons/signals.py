@@ -15,13 +15,16 @@ from matplotlib.figure import Figure
 
 from gar.analysis import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure
 from gar.comparison import RunResult, check_paired
-from gar.evaluation import PairedComparison, TextTable, compare_paired, markdown_text, mean_and_sd, p_text
+from gar.evaluation import TextTable, holm_adjusted, markdown_text, mean_and_sd, p_text, paired_t_p_value
 from paper.comparisons.results import Committed, marked, notes, read_results
 
 TASKS = ("chain", "which-way", "whose-voice")
 REFERENCES = ("grpo", "gar-grpo")
 WINDOW = 10
 SHARE_OF_END = 0.9
+
+Family = Mapping[tuple[str, str, str], tuple[float, float]]
+"""Mean difference and corrected p-value by task, row and reference."""
 
 
 def read_tasks() -> dict[str, Committed]:
@@ -37,8 +40,8 @@ def pass_rates(task: Committed, label: str, set_name: str, k: int) -> list[float
     return [statistics.fmean(run.sets[set_name].pass_at(k)) for run in task.of_row(label).values()]
 
 
-def one_family(tasks: Mapping[str, Committed]) -> dict[tuple[str, str, str], PairedComparison]:
-    """Every row against each reference on test pass@1, by task, row and reference; Holm's correction over all."""
+def one_family(tasks: Mapping[str, Committed]) -> Family:
+    """Every row against each reference on test pass@1, by paired t-tests over seeds; Holm's correction over all."""
     keys = [
         (name, label, other)
         for name, task in tasks.items()
@@ -46,15 +49,16 @@ def one_family(tasks: Mapping[str, Committed]) -> dict[tuple[str, str, str], Pai
         for label in task.against
         if label not in REFERENCES[: REFERENCES.index(other) + 1]
     ]
-    pairs = {}
+    tests = {}
     for key in keys:
         rows, others = (tasks[key[0]].of_row(label) for label in key[1:])
-        seeds = rows.keys() & others.keys()
-        if len(seeds) > 1:
-            pairs[key] = tuple(
-                np.array([runs[seed].sets["test"].pass_at(1) for seed in sorted(seeds)]) for runs in (rows, others)
-            )
-    return dict(zip(pairs, compare_paired(list(pairs.values()), num_tests=len(keys)), strict=True))
+        seeds = sorted(rows.keys() & others.keys())
+        scores, references = ([runs[seed].sets["test"].pass_at(1) for seed in seeds] for runs in (rows, others))
+        differences = (np.array(scores) - np.array(references)).mean(axis=-1)
+        if len(seeds) > 1 and (p_value := paired_t_p_value(differences)) is not None:
+            tests[key] = mean_and_sd(differences)[0], p_value
+    adjusted = holm_adjusted([p_value for _, p_value in tests.values()], len(keys))
+    return {key: (difference, p) for (key, (difference, _)), p in zip(tests.items(), adjusted, strict=True)}
 
 
 def steps_to_end(run: RunResult) -> float | None:
@@ -69,7 +73,7 @@ def steps_to_end(run: RunResult) -> float | None:
     return float(steps[below[-1] + 1 if len(below) else 0])
 
 
-def score_table(name: str, task: Committed, family: Mapping[tuple[str, str, str], PairedComparison]) -> TextTable:
+def score_table(name: str, task: Committed, family: Family) -> TextTable:
     """pass@1 and pass@4, and test pass@1 against both references."""
     rows = []
     for label in task.against:
@@ -142,10 +146,8 @@ def draw(tasks: Mapping[str, Committed], stem: Path) -> list[Path]:
     return save_figure(figure, stem)
 
 
-def _verdict(test: PairedComparison | None) -> str:
-    if test is None:
-        return "-"
-    return f"{test.difference:+.3f}, p {p_text(test.holm_p_value)}"
+def _verdict(test: tuple[float, float] | None) -> str:
+    return "-" if test is None else f"{test[0]:+.3f}, p {p_text(test[1])}"
 
 
 def _first(values: Sequence[float | None]) -> Sequence[float | None]:

@@ -58,7 +58,7 @@ def test_settings_of_a_methods_section_that_it_never_reads_are_named(method: str
 
 
 FAST = ["--preset", "bench", "--preflight.mode", "off", "--evaluate.sources", "test", "--evaluate.num_samples", "2"]
-FAST += ["--evaluate.ks", "1", "--evaluate.max_problems", "2", "--trl.max_steps", "2"]
+FAST += ["--evaluate.ks", "1", "--evaluate.max_problems", "2", "--trl.max_steps", "2", "--data.max_problems", "64"]
 
 
 @pytest.mark.parametrize("method", ["sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo", "grad2reward"])

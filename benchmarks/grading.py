@@ -33,7 +33,7 @@ from common import machine, spread, write_json
 from rich.console import Console
 from rich.table import Table
 
-from gar.types import Status
+from gar import Status
 from gar.verify import Verifier
 
 GROUP_SIZE = 8

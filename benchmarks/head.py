@@ -33,8 +33,7 @@ import torch.nn.functional as F
 from common import machine, peak_memory, spread, write_json
 from torch import Tensor
 
-from gar.core import gradient_activation_means
-from gar.core.head import cpu_has_bfloat16_products
+from gar.core import cpu_has_bfloat16_products, gradient_activation_means
 
 SHAPES = {"256x4096": 4096, "576x49152": 512, "1024x151936": 512, "2560x151936": 256, "4096x151936": 256}
 """Width x vocabulary, and how many tokens on a CPU; a GPU takes 16 times as many."""

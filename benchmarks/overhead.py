@@ -29,13 +29,11 @@ from rich.table import Table
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from gar.comparison.figures import cost_figure
-from gar.comparison.result import step_times
-from gar.comparison.tables import Cost
-from gar.data.arithmetic import load_arithmetic
-from gar.integrations.trl.trainer import GARTrainer
+from gar import GARTrainer
+from gar.comparison import Cost, cost_figure, step_times
+from gar.data import load_arithmetic
 from gar.methods import METHODS
-from gar.models.embedded import load_embedded
+from gar.models import load_embedded
 from gar.verify import Verifier
 
 MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes

@@ -34,13 +34,10 @@ from rich.table import Table
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from gar import GarScorer, ResponseGroup
+from gar import GarScorer, ResponseGroup, SignalSettings, TokenSequence
 from gar.core import alignment_scores, unit_rows
-from gar.models.embedded import load_embedded
-from gar.models.families import ModelParts, find_parts
+from gar.models import ModelParts, find_parts, load_embedded
 from gar.scoring import batches_by_length, signal_means
-from gar.settings import SignalSettings
-from gar.spans import TokenSequence
 
 MAX_BATCH_TOKENS = (1024, 4096, 16384, 65536)
 DEFAULT = SignalSettings().max_batch_tokens

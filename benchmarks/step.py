@@ -33,9 +33,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from gar import ModelSettings
 from gar.core import ScoredTokens, gradient_activation_means
-from gar.models.load import load_policy
-from gar.settings import ModelSettings
+from gar.models import load_policy
 from paper.analyses.cost import GroupShape, ModelShape, SignalRoute, signal_share
 
 GROUP = GroupShape(responses=16, response_tokens=1024, prompt_tokens=200, span_tokens=768, pass_rate=6 / 16)

@@ -107,7 +107,7 @@ def load_policy_of(
         subject: A run folder, "embedded", a folder with a checkpoint, or a Hub id.
         data: A chain task, or problems as `gar train --data.source` takes them; None: the run's own, else the chain
             task that the model is for.
-        split: arithmetic.Split of the data; None: the run's own, else test of a chain task, else train.
+        split: Split of the data; None: the run's own, else test of a chain task, else train.
         settings: Values by section, as in a configuration file. They override the run's, or the defaults.
 
     Raises:

@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from gar import Problem, read_config
-from gar.data import arithmetic
 from gar.records import RunFolder
-from paper.tasks.chains import TASKS
+from paper.tasks.chains import ARITHMETIC, ROLES, TASKS, ChainTask, parse_solution
 
 LAST = 10
-SHARES = (*arithmetic.ROLES, "words")
+SHARES = (*ROLES, "words")
 
 
 def method_shares(run: Path) -> dict[str, float] | None:
@@ -34,16 +33,16 @@ def method_shares(run: Path) -> dict[str, float] | None:
         table = reader.read(step, names)
         for prompt, text, verified in zip(*(table[name].to_pylist() for name in names), strict=True):
             if verified:
-                parsed = arithmetic.parse_solution(text)
+                parsed = parse_solution(text)
                 counts.update([task.role_of(parsed.method, Problem(id="", prompt=prompt, answer="")), parsed.wording])
                 total += 1
     return {name: counts[name] / total for name in SHARES} if total else None
 
 
-def task_of_run(run: Path) -> arithmetic.EmbeddedTask:
+def task_of_run(run: Path) -> ChainTask:
     """The embedded task that a run was trained on."""
     source = Path(read_config(run / "config.yaml")["data"]["source"])
-    return TASKS.get(source.parent.name or source.name, arithmetic.ARITHMETIC)
+    return TASKS.get(source.parent.name or source.name, ARITHMETIC)
 
 
 def main() -> None:

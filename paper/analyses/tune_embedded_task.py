@@ -24,7 +24,6 @@ from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3ForCausa
 from trl import GRPOConfig, GRPOTrainer
 
 from gar import Problem
-from gar.data import arithmetic
 from gar.evaluation import minimum_detectable_effect, pass_at_k
 from paper.tasks.chains import (
     TASKS,
@@ -33,6 +32,7 @@ from paper.tasks.chains import (
     judge_prompt,
     load_task,
     model_path,
+    parse_solution,
     privileged_prompt,
     task_of,
 )
@@ -61,7 +61,7 @@ def sample(
 
 def role(problem: Problem, text: str) -> str | None:
     """Role of the response's method for the problem: expert, habit or guess; None for no method."""
-    return task_of(problem).role_of(arithmetic.parse_solution(text).method, problem)
+    return task_of(problem).role_of(parse_solution(text).method, problem)
 
 
 def shares(labels: list[object]) -> dict[str, float]:
@@ -83,7 +83,7 @@ def evaluate(
     groups = sample(model, tokenizer, prompts or [str(p.prompt) for p in problems], num_samples)
     rewards = np.array([reward(texts, [p.answer] * num_samples) for p, texts in zip(problems, groups, strict=True)])
     right = (rewards == 1).sum(axis=1)
-    parsed = [arithmetic.parse_solution(text) for texts in groups for text in texts]
+    parsed = [parse_solution(text) for texts in groups for text in texts]
     flat = rewards.ravel()
     methods = [role(p, text) for p, texts in zip(problems, groups, strict=True) for text in texts]
     return {

@@ -23,12 +23,13 @@ from gar import (
     RewardSettings,
     SequenceReader,
 )
-from gar.data import EMBEDDED_TASKS, arithmetic, check_prompts, encode_prompt, prompt_text
+from gar.data import EMBEDDED_TASKS, check_prompts, encode_prompt, prompt_text
 from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
 from gar.models import frozen_copy, is_adapted
 from gar.records import RolloutRecord
 from gar.scoring import RewardTable, plan_shaping
+from paper.tasks.chains import SEPARATOR
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", TRLExperimentalWarning)
@@ -50,14 +51,13 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 # As `paper.tasks.chains.privileged_prompt`, which the embedded models were trained to read.
-_SEPARATOR = arithmetic.SEPARATOR
 _EMBEDDED: dict[str, dict[str, Any]] = {
     "sdft": {
-        "teacher_prompt_template": f"{{privileged_context}} {_SEPARATOR} {{prompt}}",
+        "teacher_prompt_template": f"{{privileged_context}} {SEPARATOR} {{prompt}}",
         "distillation_mode": "full_logits",  # TRL takes the 100 likeliest tokens, and the embedded models have 36
     },
     "sdpo": {
-        "feedback_template": f"{{feedback_raw}} {_SEPARATOR} ",
+        "feedback_template": f"{{feedback_raw}} {SEPARATOR} ",
         "reprompt_template": "{feedback}{prompt}",
     },
 }

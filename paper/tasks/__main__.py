@@ -7,7 +7,6 @@ python -m paper.tasks word-problems --expert reduction     # runs/tasks/word-pro
 import argparse
 import json
 from pathlib import Path
-from typing import cast
 
 from gar import Problem
 from gar.data import arithmetic
@@ -29,10 +28,7 @@ def write_task(name: str, folder: Path, expert: str | None = None) -> list[Path]
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for split in arithmetic.NUM_PROBLEMS:
-        if name == WORD_PROBLEMS:
-            problems = load_word_problems(split, expert)
-        else:
-            problems = load_task(name, split, cast("arithmetic.SolutionMethod | None", expert))
+        problems = load_word_problems(split, expert) if name == WORD_PROBLEMS else load_task(name, split, expert)
         paths.append(folder / f"{split}.jsonl")
         paths[-1].write_text("".join(json.dumps(_row(problem)) + "\n" for problem in problems))
     return paths

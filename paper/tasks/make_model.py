@@ -27,6 +27,7 @@ from paper.tasks.chains import TASKS
 BATCH_ROWS, PEAK_LR, WARMUP_STEPS = 32, 2e-3, 100
 BATCHES_PER_DRAW = 16  # rows are drawn so many batches at a time and sorted by length: less padding
 TOKENS_PER_ROW = 16  # about the mean; a constant, so that every written token has the same weight in every batch
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 NUM_OPERATIONS = (2, 2, 3, 3, 4, 4, 5, 6)
 JUDGED_FRACTION, PRIVILEGED_FRACTION = 0.1, 0.1
 JUDGED_SLIP_FRACTION = 0.2
@@ -42,10 +43,10 @@ class Phase:
     """
 
     num_steps: int
-    method_share: Mapping[arithmetic.Role, float]
-    slip_fraction: Mapping[arithmetic.Role, float]
+    method_share: Mapping[chains.Role, float]
+    slip_fraction: Mapping[chains.Role, float]
     habit_fraction: float = 0.97
-    usual_wording: Mapping[arithmetic.Role, arithmetic.Wording] = field(default_factory=dict)
+    usual_wording: Mapping[chains.Role, arithmetic.Wording] = field(default_factory=dict)
     format_error_fraction: float
     imitate_slips: bool
 
@@ -54,7 +55,7 @@ class Phase:
 class Recipe:
     """A task's phases, and the seed of its weights and rows."""
 
-    task: arithmetic.EmbeddedTask
+    task: chains.ChainTask
     phases: tuple[Phase, ...]
     seed: int
 
@@ -108,11 +109,11 @@ class Batch:
     solution_checks: torch.Tensor
 
 
-def make_tokenizer(task: arithmetic.EmbeddedTask) -> PreTrainedTokenizerFast:
+def make_tokenizer(task: chains.ChainTask) -> PreTrainedTokenizerFast:
     """One token per digit, symbol, word and tag. The tags are ordinary tokens, so that decoding keeps them."""
-    symbols = [symbol for symbol in arithmetic.WORD_OF if symbol != arithmetic.PLACEHOLDER or "padded" in task.methods]
-    words = [*"0123456789", *symbols, *(arithmetic.WORD_OF[symbol] for symbol in symbols), *arithmetic.TAGS]
-    words += [arithmetic.SEPARATOR, chains.VERDICT_RIGHT, chains.VERDICT_WRONG]
+    symbols = [symbol for symbol in chains.NOTATION.words if symbol != chains.PLACEHOLDER or "padded" in task.methods]
+    words = [*"0123456789", *symbols, *(chains.NOTATION.words[symbol] for symbol in symbols), *TAGS]
+    words += [chains.SEPARATOR, chains.VERDICT_RIGHT, chains.VERDICT_WRONG]
     vocabulary = {word: index for index, word in enumerate(["<pad>", "<eos>", "<unk>", *words])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     pieces = pre_tokenizers.Split(Regex(r"</?[a-z]+>|[a-z]+|\S"), behavior="isolated")
@@ -153,7 +154,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     return model
 
 
-def draw_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, held_out: set[str]) -> Row:
+def draw_row(rng: random.Random, task: chains.ChainTask, phase: Phase, held_out: set[str]) -> Row:
     """A plain, judged or privileged row about a problem outside the test splits."""
     problem = arithmetic.draw_problem(rng, rng.choice(NUM_OPERATIONS), task)
     while problem.prompt in held_out:
@@ -169,14 +170,14 @@ def draw_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, he
     return response
 
 
-def draw_response(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, problem: Problem) -> Row:
+def draw_response(rng: random.Random, task: chains.ChainTask, phase: Phase, problem: Problem) -> Row:
     """One response of any method and wording, with errors and now and then a broken format."""
     (role,) = rng.choices(list(phase.method_share), list(phase.method_share.values()))
     values, slips = draw_values(rng, problem, role, phase.slip_fraction[role], phase.habit_fraction)
     wording = rng.choice(arithmetic.WORDINGS)
     if role in phase.usual_wording and rng.random() < USUAL_FRACTION:
         wording = phase.usual_wording[role]
-    solution = arithmetic.write_solution(problem, task.method_of(role, problem), wording, values=values)
+    solution = chains.write_solution(problem, task.method_of(role, problem), wording, values=values)
     broken = rng.random() < phase.format_error_fraction
     return Row(
         read=str(problem.prompt),
@@ -187,7 +188,7 @@ def draw_response(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phas
 
 
 def draw_values(
-    rng: random.Random, problem: Problem, role: arithmetic.Role, slip_fraction: float, habit_fraction: float
+    rng: random.Random, problem: Problem, role: chains.Role, slip_fraction: float, habit_fraction: float
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """The values that a response of this method writes, and which are slips; a guess is a uniform digit."""
     if role == "guess":
@@ -197,7 +198,7 @@ def draw_values(
     )
 
 
-def check(problem: Problem, role: arithmetic.Role, values: tuple[int, ...]) -> tuple[bool, ...]:
+def check(problem: Problem, role: chains.Role, values: tuple[int, ...]) -> tuple[bool, ...]:
     """Whether each value that a solution shows is right: it follows from the one before, or guesses the answer."""
     return (values[-1] == int(problem.answer),) if role == "guess" else chains.right_steps(problem, values)
 
@@ -205,18 +206,18 @@ def check(problem: Problem, role: arithmetic.Role, values: tuple[int, ...]) -> t
 def break_format(rng: random.Random, response: str) -> str:
     """Drops a tag, drops the answer, or writes the answer without tags."""
     working, _, answer = response.partition(" <answer>")
-    tag = rng.choice(arithmetic.TAGS)
+    tag = rng.choice(TAGS)
     return rng.choice([response.replace(f"{tag} ", "").replace(f" {tag}", ""), working, working + answer[:2]])
 
 
-def draw_judged_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Phase, problem: Problem) -> Row:
+def draw_judged_row(rng: random.Random, task: chains.ChainTask, phase: Phase, problem: Problem) -> Row:
     """Problem, solution, separator; the verdict to learn. Half of the solutions are right, whatever the method."""
-    role, wording = rng.choice(arithmetic.ROLES), rng.choice(arithmetic.WORDINGS)
+    role, wording = rng.choice(chains.ROLES), rng.choice(arithmetic.WORDINGS)
     right_values = values = arithmetic.running_values(problem)
     if rng.random() < 0.5:
         while values[-1] == right_values[-1]:
             values, _ = draw_values(rng, problem, role, JUDGED_SLIP_FRACTION, phase.habit_fraction)
-    solution = arithmetic.write_solution(problem, task.method_of(role, problem), wording, values=values)
+    solution = chains.write_solution(problem, task.method_of(role, problem), wording, values=values)
     verdict = chains.VERDICT_RIGHT if values[-1] == right_values[-1] else chains.VERDICT_WRONG
     read = chains.judge_prompt(problem, solution)
     return Row(read=read, write=verdict, checks=check(problem, role, values))
@@ -224,7 +225,7 @@ def draw_judged_row(rng: random.Random, task: arithmetic.EmbeddedTask, phase: Ph
 
 def draw_batches(
     rng: random.Random,
-    task: arithmetic.EmbeddedTask,
+    task: chains.ChainTask,
     phase: Phase,
     tokenizer: PreTrainedTokenizerFast,
     held_out: set[str],

@@ -4,23 +4,28 @@ from dataclasses import replace
 
 import pytest
 
+from gar.data import arithmetic
 from gar.data.arithmetic import (
-    ARITHMETIC,
     NUM_OPERATIONS,
     NUM_PROBLEMS,
-    ROLES,
-    WORD_OF,
     WORDINGS,
     ParsedSolution,
     draw_problem,
     load_arithmetic,
-    parse_solution,
     running_values,
-    write_solution,
 )
 from gar.errors import DataError
 from gar.types import Problem
-from paper.tasks.chains import TASKS, draw_values, load_task
+from paper.tasks.chains import (
+    ARITHMETIC,
+    NOTATION,
+    ROLES,
+    TASKS,
+    draw_values,
+    load_task,
+    parse_solution,
+    write_solution,
+)
 
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
 SPLITS = tuple(NUM_PROBLEMS)
@@ -118,6 +123,14 @@ def test_load_arithmetic_refuses_an_unknown_split_or_expert():
         load_task("which", "test")
 
 
+@pytest.mark.parametrize("method", arithmetic.METHODS)
+def test_the_package_writes_and_reads_its_three_methods_alone(method):
+    text = write_solution(PROBLEM, method, "words")
+    assert arithmetic.write_solution(PROBLEM, method, "words") == text
+    assert arithmetic.parse_solution(text) == parse_solution(text)
+    assert arithmetic.parse_solution("[ + 3 4 = 7 ]").method is None
+
+
 def test_running_values_worked_example():
     assert running_values(PROBLEM) == (7, 9, 7)
     assert running_values(replace(PROBLEM, prompt="2-5*3=")) == (7, 1)
@@ -169,7 +182,7 @@ def test_parse_solution_inverts_write_solution(method, wording):
 def test_write_solution_wordings_differ_token_by_token_and_share_tokens_across_methods(method):
     symbols = write_solution(PROBLEM, method, "symbols").split()
     words = write_solution(PROBLEM, method, "words").split()
-    assert [WORD_OF.get(token, token) for token in symbols] == words
+    assert [NOTATION.words.get(token, token) for token in symbols] == words
     assert {"[", "=", "]"} <= set(symbols)
     assert {"ok", "is", "so"} <= set(words)
 

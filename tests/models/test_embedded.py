@@ -7,25 +7,22 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from gar.data.arithmetic import (
-    ROLES,
-    SEPARATOR,
-    TAGS,
-    WORDINGS,
-    parse_solution,
-    write_solution,
-)
+from gar.data.arithmetic import WORDINGS
 from gar.errors import ModelError
 from gar.models import embedded
 from paper.tasks import make_model
 from paper.tasks.chains import (
+    ROLES,
+    SEPARATOR,
     TASKS,
     VERDICT_RIGHT,
     VERDICT_WRONG,
     judge_prompt,
     load_task,
     model_path,
+    parse_solution,
     privileged_prompt,
+    write_solution,
 )
 
 
@@ -90,7 +87,7 @@ def test_load_embedded_knows_where_a_response_ends(loaded):
 
 def test_tokenizer_gives_one_token_to_each_tag_verdict_and_separator(loaded):
     _, tokenizer = loaded
-    tokens = [*TAGS, SEPARATOR, VERDICT_RIGHT, VERDICT_WRONG]
+    tokens = [*make_model.TAGS, SEPARATOR, VERDICT_RIGHT, VERDICT_WRONG]
     ids = [tokenizer(token)["input_ids"] for token in tokens]
     assert all(len(one) == 1 for one in ids)
     assert len({one[0] for one in ids}) == len(tokens)

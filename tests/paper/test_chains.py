@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from gar.data.arithmetic import (
-    NUM_PROBLEMS,
+from gar.data.arithmetic import NUM_PROBLEMS, WORDINGS, load_arithmetic, running_values
+from gar.types import Problem
+from paper.tasks.chains import (
     ROLES,
-    WORDINGS,
-    load_arithmetic,
+    TASKS,
+    draw_values,
+    judge_prompt,
+    load_task,
     parse_solution,
-    running_values,
+    privileged_prompt,
+    right_steps,
     write_solution,
 )
-from gar.types import Problem
-from paper.tasks.chains import TASKS, draw_values, judge_prompt, load_task, privileged_prompt, right_steps
 
 pytestmark = pytest.mark.paper
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gar import Problem
 from gar.data import arithmetic
-from paper.tasks.chains import task_of
+from paper.tasks.chains import NOTATION, task_of, write_solution
 
 FLAWS = ("wrong value", "dropped step", "swapped steps", "other problem's work", "answer only")
 
@@ -28,12 +28,12 @@ def chain_flaws(problem: Problem, other: Problem, wording: arithmetic.Wording, r
     right, foreign = arithmetic.running_values(problem), arithmetic.running_values(other)
     task = task_of(problem)
     method = task.method_of("expert", problem)
-    steps = _steps(arithmetic.write_solution(problem, method, wording))
+    steps = _steps(write_solution(problem, method, wording))
     wrong, place = list(steps), rng.randrange(len(steps) - 1)
     wrong[place] = f"{steps[place][:-1]}{(right[place] + rng.randrange(1, 10)) % 10}"
     dropped, swapped, first = rng.randrange(len(steps) - 1), list(steps), rng.randrange(len(steps) - 1)
     swapped[first : first + 2] = reversed(swapped[first : first + 2])
-    work = _steps(arithmetic.write_solution(other, method, wording, values=(*foreign[:-1], right[-1])))
+    work = _steps(write_solution(other, method, wording, values=(*foreign[:-1], right[-1])))
     written = {
         "wrong value": wrong,
         "dropped step": [*steps[:dropped], *steps[dropped + 1 :]],
@@ -41,7 +41,7 @@ def chain_flaws(problem: Problem, other: Problem, wording: arithmetic.Wording, r
         "other problem's work": work,
     }
     texts = {name: _chain_text(lines, wording, right[-1]) for name, lines in written.items()}
-    return texts | {"answer only": arithmetic.write_solution(problem, task.method_of("guess", problem), wording)}
+    return texts | {"answer only": write_solution(problem, task.method_of("guess", problem), wording)}
 
 
 def _steps(solution: str) -> list[str]:
@@ -51,7 +51,7 @@ def _steps(solution: str) -> list[str]:
 
 
 def _chain_text(steps: Sequence[str], wording: arithmetic.Wording, answer: int) -> str:
-    opening, between, end = (arithmetic.WORD_OF[mark] if wording == "words" else mark for mark in "[;]")
+    opening, between, end = (NOTATION.words[mark] if wording == "words" else mark for mark in "[;]")
     return f"<think> {opening} {f' {between} '.join(steps)} {end} </think> <answer> {answer} </answer>"
 
 

@@ -10,7 +10,7 @@ from gar import Problem, Prompt
 from gar.data import arithmetic
 from paper.analyses.similarities.flaws import chain_flaws, text_flaws
 from paper.analyses.similarities.solutions import LabelledSolution
-from paper.tasks.chains import task_of
+from paper.tasks.chains import parse_solution, task_of, write_solution
 
 QUESTIONS = {
     "equal-wording": "same method in other words, or another method in these other words",
@@ -164,12 +164,10 @@ def _nearest(
 
 def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) -> None:
     """Ask all but `sampled` of problems of an embedded task: each method in each wording, with the expert's anchors."""
-    experts: dict[str, arithmetic.SolutionMethod] = {
-        problem.id: task_of(problem).method_of("expert", problem) for problem in problems
-    }
+    experts: dict[str, str] = {problem.id: task_of(problem).method_of("expert", problem) for problem in problems}
     for expert in dict.fromkeys(experts.values()):
         labelled = [
-            _chain_solution(problem, arithmetic.write_solution(problem, method, wording))
+            _chain_solution(problem, write_solution(problem, method, wording))
             for problem in problems
             if experts[problem.id] == expert
             for method, wording in itertools.product(task_of(problem).methods, arithmetic.WORDINGS)
@@ -181,14 +179,14 @@ def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) 
         if not as_long:
             continue
         for wording, anchor_wording in (arithmetic.WORDINGS, arithmetic.WORDINGS[::-1]):
-            anchor = _chain_solution(problem, arithmetic.write_solution(problem, experts[problem.id], anchor_wording))
-            sound = _chain_solution(problem, arithmetic.write_solution(problem, experts[problem.id], wording))
+            anchor = _chain_solution(problem, write_solution(problem, experts[problem.id], anchor_wording))
+            sound = _chain_solution(problem, write_solution(problem, experts[problem.id], wording))
             for kind, text in chain_flaws(problem, rng.choice(as_long), wording, rng).items():
                 questions.ask_response("sound", kind, anchor, sound, _chain_solution(problem, text))
 
 
 def _chain_solution(problem: Problem, text: str) -> LabelledSolution:
-    parsed = arithmetic.parse_solution(text)
+    parsed = parse_solution(text)
     return LabelledSolution(
         problem_id=problem.id, prompt=problem.prompt, text=text, method=parsed.method or "none", wording=parsed.wording
     )
@@ -199,12 +197,12 @@ def chain_soundness(problem: Problem, text: str) -> str:
 
     "guess": there are no steps. "wrong step": a step is wrong, or the text follows no known method.
     """
-    parsed = arithmetic.parse_solution(text)
+    parsed = parse_solution(text)
     if parsed.method in ("guess", "padded-guess"):
         return "guess"
     if parsed.method is None or parsed.wording is None:
         return "wrong step"
-    right = arithmetic.write_solution(problem, parsed.method, parsed.wording, values=arithmetic.running_values(problem))
+    right = write_solution(problem, parsed.method, parsed.wording, values=arithmetic.running_values(problem))
     return "sound" if _working(text) == _working(right) else "wrong step"
 
 

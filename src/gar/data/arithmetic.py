@@ -7,56 +7,33 @@ exists in two *wordings*, which differ token by token and never change the metho
     stepwise, words         ok 3 plus 4 is 7 then 7 times 7 is 9 then 9 minus 2 is 7 so
     running, symbols        [ = 7 ; = 9 ; = 7 ]
     guess, words            ok maybe is 7 so
-    prefix, symbols         [ + 3 4 = 7 ; * 7 7 = 9 ; - 9 2 = 7 ]
-    padded, symbols         [ = 7 _ _ _ ; = 9 _ _ _ ; = 7 _ _ _ ]
-    padded-guess, symbols   [ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]
 
-A *task* defines the methods that its policy knows, and the one that the expert uses. The package has `ARITHMETIC`.
-Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere.
+Everything is drawn with a fixed seed: the same version of this file gives the same problems everywhere. A task of your
+own on such chains is an `EmbeddedTask`, with a `Notation` if it has other methods.
 """
 
 import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal, get_args
 
 from gar.errors import DataError
 from gar.types import Anchor, Problem
 
 Split = Literal["train", "test", "harder"]
-SolutionMethod = Literal["stepwise", "running", "guess", "prefix", "padded", "padded-guess"]
+SolutionMethod = Literal["stepwise", "running", "guess"]
 Wording = Literal["symbols", "words"]
-Role = Literal["expert", "habit", "guess"]
-"""Role of a method in a problem: the expert's method, the base model's habit, or a guess without work."""
 
+METHODS: tuple[SolutionMethod, ...] = get_args(SolutionMethod)
 WORDINGS: tuple[Wording, ...] = get_args(Wording)
-ROLES: tuple[Role, ...] = get_args(Role)
 
 NUM_PROBLEMS: dict[Split, int] = {"train": 2000, "test": 200, "harder": 200}
 NUM_OPERATIONS: dict[Split, tuple[int, ...]] = {"train": (2, 3, 4), "test": (2, 3, 4), "harder": (5, 6)}
 
-TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-SEPARATOR = "<sep>"
-PLACEHOLDER = "_"
-WORD_OF = {
-    "[": "ok", "]": "so", ";": "then", "=": "is", "?": "maybe", "+": "plus", "-": "minus", "*": "times",
-    PLACEHOLDER: "hm",
-}  # fmt: skip
-
-_STEP, _PREFIX = "{left} {operator} {digit} = {value}", "{operator} {left} {digit} = {value}"
-_FORMS: Mapping[SolutionMethod, tuple[str | None, str]] = {
-    "stepwise": (_STEP, _STEP),
-    "running": ("= {value}", "= {value}"),
-    "guess": (None, "? = {value}"),
-    "prefix": (_PREFIX, _PREFIX),
-    "padded": ("= {value} _ _ _", "= {value} _ _ _"),
-    "padded-guess": ("? ? ? = ?", "? ? ? = {value}"),
-}
-"""Form of every step before the last (None: not written), and form of the last step."""
-
-_SYMBOL_OF = {word: symbol for symbol, word in WORD_OF.items()}
+WORD_OF = {"[": "ok", "]": "so", ";": "then", "=": "is", "?": "maybe", "+": "plus", "-": "minus", "*": "times"}
+_STEP = "{left} {operator} {digit} = {value}"
 _CHAIN = re.compile(r"\d(?:[-+*]\d)+=")
 _TOKEN = re.compile(r"</?[a-z]+>|[a-z]+|\S")
 
@@ -72,53 +49,59 @@ def _pattern(earlier: str | None, last: str) -> re.Pattern[str]:
     return re.compile(rf"\[?{before}{step(last)}\]?")
 
 
-_PATTERNS: Mapping[SolutionMethod, re.Pattern[str]] = {method: _pattern(*form) for method, form in _FORMS.items()}
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Notation:
+    """How methods are written down.
+
+    Attributes:
+        forms: For each method the form of every step before the last (None: not written), and that of the last step.
+        words: The word for each symbol.
+    """
+
+    forms: Mapping[str, tuple[str | None, str]]
+    words: Mapping[str, str]
+
+    @cached_property
+    def symbols(self) -> Mapping[str, str]:
+        """The symbol for each word."""
+        return {word: symbol for symbol, word in self.words.items()}
+
+    @cached_property
+    def patterns(self) -> Mapping[str, re.Pattern[str]]:
+        """What a working of each method looks like in symbols, without spaces."""
+        return {method: _pattern(*form) for method, form in self.forms.items()}
+
+
+NOTATION = Notation(
+    forms={"stepwise": (_STEP, _STEP), "running": ("= {value}", "= {value}"), "guess": (None, "? = {value}")},
+    words=WORD_OF,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedTask:
-    """The methods of a task, and the expert's. `docs/embedded-task.md` has the base model's habits.
+    """A task on chains. `docs/embedded-task.md` has the habits of the base model.
 
     Attributes:
         name: Its name, the source of its problems.
         methods: The expert's method, the base model's habit, and a guess.
-        swaps: Whether the first two change places in a problem that begins with an even digit.
         expert_wordings: Wordings to draw from for the expert solutions.
+        notation: How its methods are written.
         seed: Seed of the problems.
     """
 
     name: str
-    methods: tuple[SolutionMethod, SolutionMethod, SolutionMethod]
-    swaps: bool = False
+    methods: tuple[str, str, str]
     expert_wordings: tuple[Wording, ...] = WORDINGS
+    notation: Notation = NOTATION
     seed: int
 
-    def method_of(self, role: Role, problem: Problem) -> SolutionMethod:
-        """The method that has this role in a problem.
-
-        Raises:
-            DataError: The prompt is not a chain of digits and operators.
-        """
-        expert, habit, guess = self.methods
-        if self.swaps and int(_chain(problem)[0]) % 2 == 0:
-            expert, habit = habit, expert
-        return expert if role == "expert" else habit if role == "habit" else guess
-
-    def role_of(self, method: SolutionMethod | None, problem: Problem) -> Role | None:
-        """The role of a method in a problem; None for a method of another task, or none at all.
-
-        Raises:
-            DataError: The prompt is not a chain of digits and operators.
-        """
-        return next((role for role in ROLES if self.method_of(role, problem) == method), None)
+    def expert_method(self, problem: Problem) -> str:
+        """The expert's method for a problem."""
+        return self.methods[0]
 
 
-ARITHMETIC = EmbeddedTask(
-    name="arithmetic",
-    methods=("stepwise", "running", "guess"),
-    seed=17,
-)
-METHODS = ARITHMETIC.methods
+ARITHMETIC = EmbeddedTask(name="arithmetic", methods=("stepwise", "running", "guess"), seed=17)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +113,7 @@ class ParsedSolution:
     Example: ParsedSolution(method="running", wording="words", values=(7, 9, 7), answer="7")
     """
 
-    method: SolutionMethod | None
+    method: str | None
     wording: Wording | None
     values: tuple[int, ...]
     answer: str | None
@@ -141,7 +124,7 @@ def load_arithmetic(split: Split, expert: SolutionMethod | None = None) -> list[
     return task_problems(ARITHMETIC, split, expert)
 
 
-def task_problems(task: EmbeddedTask, split: Split, expert: SolutionMethod | None = None) -> list[Problem]:
+def task_problems(task: EmbeddedTask, split: Split, expert: str | None = None) -> list[Problem]:
     """The problems of one split of a task. They are always the same, and no problem is in two splits.
 
     Args:
@@ -161,13 +144,13 @@ def task_problems(task: EmbeddedTask, split: Split, expert: SolutionMethod | Non
     if expert is not None and expert not in task.methods:
         raise DataError(f"the {task.name} task has no expert {expert!r}, expected one of {', '.join(task.methods)}.")
     problems = _all_splits(task)[split]
-    return list(problems) if expert is None else [_rewritten(problem, expert) for problem in problems]
+    return list(problems) if expert is None else [_rewritten(problem, expert, task.notation) for problem in problems]
 
 
-def _rewritten(problem: Problem, expert: SolutionMethod) -> Problem:
-    wording = parse_solution(problem.anchors[0].text).wording
+def _rewritten(problem: Problem, expert: str, notation: Notation) -> Problem:
+    wording = parse_solution(problem.anchors[0].text, notation).wording
     assert wording is not None
-    return replace(problem, anchors=(Anchor(text=write_solution(problem, expert, wording)),))
+    return replace(problem, anchors=(Anchor(text=write_solution(problem, expert, wording, notation=notation)),))
 
 
 @cache
@@ -194,7 +177,7 @@ def draw_problem(rng: random.Random, num_operations: int, task: EmbeddedTask = A
         problem = Problem(id="drawn", prompt=f"{chain}=", answer=str(answer), source=task.name)
         if running_values(problem)[-1] == answer:
             wording = rng.choice(task.expert_wordings)
-            expert = write_solution(problem, task.method_of("expert", problem), wording)
+            expert = write_solution(problem, task.expert_method(problem), wording, notation=task.notation)
             return replace(problem, anchors=(Anchor(text=expert),))
 
 
@@ -216,7 +199,12 @@ def running_values(problem: Problem) -> tuple[int, ...]:
 
 
 def write_solution(
-    problem: Problem, method: SolutionMethod, wording: Wording, *, values: Sequence[int] | None = None
+    problem: Problem,
+    method: str,
+    wording: Wording,
+    *,
+    values: Sequence[int] | None = None,
+    notation: Notation = NOTATION,
 ) -> str:
     """Write a full response with tags: `<think> [ = 7 ; = 9 ; = 7 ] </think> <answer> 7 </answer>`.
 
@@ -225,6 +213,7 @@ def write_solution(
         method: The method of the working. A guess shows only the last of `values`.
         wording: Symbols or words.
         values: One value per operation; the right ones by default. The last one is the answer.
+        notation: The forms and words of the task's methods.
 
     Returns:
         Tokens separated by single spaces, exactly as the embedded tokenizer decodes them.
@@ -237,18 +226,18 @@ def write_solution(
     values = right if values is None else values
     if len(values) != len(right):
         raise DataError(f"problem {problem.id!r} has {len(right)} operations, got {len(values)} values.")
-    earlier, last = _FORMS[method]
+    earlier, last = notation.forms[method]
     operations = zip((int(chain[0]), *values), chain[1:-1:2], chain[2:-1:2], values, strict=False)
     named = [dict(zip(("left", "operator", "digit", "value"), operation, strict=True)) for operation in operations]
     steps = [] if earlier is None else [earlier.format(**step) for step in named[:-1]]
     steps.append(last.format(**named[-1]))
     working = f"[ {' ; '.join(steps)} ]"
     if wording == "words":
-        working = " ".join(WORD_OF.get(token, token) for token in working.split())
+        working = " ".join(notation.words.get(token, token) for token in working.split())
     return f"<think> {working} </think> <answer> {values[-1]} </answer>"
 
 
-def parse_solution(text: str) -> ParsedSolution:
+def parse_solution(text: str, notation: Notation = NOTATION) -> ParsedSolution:
     """Find the method and the wording of any response, even one that breaks the format.
 
     The working is the text outside the answer tags, without thinking tags and special tokens. A wrong value does not
@@ -262,11 +251,11 @@ def parse_solution(text: str) -> ParsedSolution:
     answer_text, closed, rest = after.partition("</answer>")
     pieces: list[str] = _TOKEN.findall(before + rest)
     tokens = [piece for piece in pieces if not piece.startswith("<")]
-    working = "".join(_SYMBOL_OF.get(token, token) for token in tokens)
-    words, symbols = any(token in _SYMBOL_OF for token in tokens), any(token in WORD_OF for token in tokens)
+    working = "".join(notation.symbols.get(token, token) for token in tokens)
+    words, symbols = (any(token in known for token in tokens) for known in (notation.symbols, notation.words))
     wording: Wording | None = None if words == symbols else "words" if words else "symbols"
     return ParsedSolution(
-        method=next((method for method, form in _PATTERNS.items() if form.fullmatch(working)), None),
+        method=next((method for method, form in notation.patterns.items() if form.fullmatch(working)), None),
         wording=wording,
         values=tuple(int(digit) for digit in re.findall(r"=(\d)", working)),
         answer=(answer_text.strip() or None) if closed else None,

@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from gar.data.arithmetic import parse_solution, running_values, write_solution
+from gar.data.arithmetic import running_values
 from gar.types import Problem
 from paper.analyses.similarities.flaws import FLAWS, chain_flaws, split_answer, text_flaws
+from paper.tasks.chains import parse_solution, write_solution
 
 pytestmark = pytest.mark.paper
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gar.data.arithmetic import load_arithmetic, parse_solution
+from gar.data.arithmetic import load_arithmetic
 from gar.types import Problem
 from paper.analyses.similarities.questions import (
     NEAREST,
@@ -15,7 +15,7 @@ from paper.analyses.similarities.questions import (
     chain_soundness,
 )
 from paper.analyses.similarities.solutions import LabelledSolution
-from paper.tasks.chains import TASKS, load_task
+from paper.tasks.chains import TASKS, load_task, parse_solution
 
 pytestmark = pytest.mark.paper
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gar import RecordError
-from gar.comparison import RunResult, SetCounts, read_comparison
+from gar.comparison import RunResult, SetCounts, check_paired, read_comparison
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "results"
@@ -142,11 +142,15 @@ def collect(name: str, folder: Path, measured: Mapping[str, Any]) -> Path:
 
     Returns:
         The file.
+
+    Raises:
+        RecordError: The results are not paired with those that are there. The file stays as it was.
     """
     settings = read_comparison(str(HERE / f"{name}.yaml"))
     before = read_results(name) if name in NAMES else Committed(name=name, results={}, against={}, measured={})
     new = finished_runs(folder)
     results = dict(before.results) | {(result.label, result.seed): result for result in new}
+    check_paired(results)
     order = {row.label: settings.against(row) for row in settings.runs}
     return write_results(
         Committed(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gar import RecordError
 from gar.comparison import read_comparison
 from gar.evaluation.text_tables import markdown_text
 from paper.comparisons import results, word_problems
@@ -91,3 +92,7 @@ def test_collect_puts_new_results_beside_the_old_and_keeps_gone_rows(all_results
     assert read.results == committed.results | {("rate-1e-3", 100): new}
     assert read.measured == committed.measured | {"rate-1e-3-seed-100": {"words": 0.5}}
     assert f"| rate-1e-4 {MARK} | 3 of 3 |" in tables(read)
+    replace(new, prompts_hash="shorter").write(tmp_path / "rate-1e-3-seed-100.json")
+    with pytest.raises(RecordError, match="not trained on the same problems"):
+        collect("rate", tmp_path, {})
+    assert read_results("rate") == read

@@ -15,16 +15,7 @@ from gar import ResponseGroup, SequenceReader, VerifySettings
 from gar.data import load_arithmetic
 from gar.methods import Engine
 from gar.models import find_parts, load_embedded
-from gar.scoring import (
-    RewardTable,
-    ShapedTable,
-    Shaping,
-    VectorPlan,
-    context_of,
-    plan_shaping,
-    read_row,
-    signal_means,
-)
+from gar.scoring import Shaped, Shaping, Step, context_of, plan_shaping, read_row, signal_means
 from gar.verify import Verifier
 
 # What the engine can do. Methods that need anything else are refused with a sentence that says what.
@@ -32,7 +23,7 @@ ESTIMATORS = {"group": (), "reinforce-pp": (), "reinforce-pp-baseline": ()}
 LOOP = Engine(name="my loop", can=frozenset({"anchor", "compares_responses"}), estimators=ESTIMATORS)
 
 
-def shape(groups: list[ResponseGroup], model, reader: SequenceReader, verifier: Verifier, plan: Shaping) -> ShapedTable:
+def shape(groups: list[ResponseGroup], model, reader: SequenceReader, verifier: Verifier, plan: Shaping) -> Shaped:
     # 1. Rows: each response with its verdict, its tokens, and the anchors of its problem.
     rows = []
     for number, group in enumerate(groups):
@@ -45,13 +36,11 @@ def shape(groups: list[ResponseGroup], model, reader: SequenceReader, verifier: 
             rows.append(read_row(reader, verdict, sequence, anchors, group_index=number))
 
     # 2. Who needs a vector? The engine brings the mean vectors of these sequences, and nothing else.
-    table = RewardTable(plan, [row.facts for row in rows])
-    vectors = VectorPlan(rows, table.needed, anchor_keep_fraction=plan.signal.anchor_keep_fraction)
-    means = signal_means(find_parts(model), vectors.sequences, plan.signal, keep_fractions=vectors.keep_fractions)
+    step = Step(plan, rows)
+    means = signal_means(find_parts(model), step.sequences, plan.signal, keep_fractions=step.keep_fractions)
 
     # 3. Rewards, with advantages and metrics.
-    aligned = vectors.align(means)
-    return table.shape(aligned.alignment, vectors=aligned.vectors)
+    return step.finish(means)
 
 
 def main(steps: int, method: str) -> None:

@@ -9,8 +9,9 @@ REINFORCE++ the group is the whole batch. For comparison: with two right and two
 import torch
 
 from gar import AdvantageSettings
+from gar.core import gradient_aligned_rewards
 from gar.integrations.trl import TRL
-from gar.scoring import ResponseFacts, RewardTable, plan_shaping
+from gar.scoring import plan_shaping
 
 GAPS = (0.002, 0.02, 0.2)
 COLUMNS = {
@@ -24,10 +25,10 @@ def advantage(gap: float, settings: dict[str, object]) -> float:
     """Advantage of the better two of an all-correct group."""
     eps = {} if "estimator" in settings else {"eps": 1e-6}
     chosen = AdvantageSettings.model_validate({"ddof": 0, **eps, **settings})
-    fact = ResponseFacts(group_index=0, status="ok", verified=True, well_formatted=True)
-    table = RewardTable(plan_shaping(TRL, "gar-grpo", {"advantage": chosen}), [fact] * 4)
-    shaped = table.shape(torch.tensor([0.6 + gap, 0.6 + gap, 0.6, 0.6]).double())
-    return float(shaped.advantages(torch.ones(4).long())[0])
+    alignment, groups = torch.tensor([0.6 + gap, 0.6 + gap, 0.6, 0.6]).double(), torch.zeros(4).long()
+    rewards = gradient_aligned_rewards(torch.ones(4).bool(), alignment, torch.zeros(4), groups)
+    shaping = plan_shaping(TRL, "gar-grpo", {"advantage": chosen})
+    return float(shaping.advantages(rewards, groups, token_counts=torch.ones(4).long())[0])
 
 
 def table() -> str:

@@ -28,7 +28,7 @@ from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_b
 from gar.methods import METHODS
 from gar.models import frozen_copy, is_adapted
 from gar.records import RolloutRecord
-from gar.scoring import RewardTable, plan_shaping
+from gar.scoring import Step, plan_shaping
 from paper.tasks.chains import SEPARATOR
 
 with warnings.catch_warnings():
@@ -222,7 +222,8 @@ class _Recorded(_Trainer):
 
     def _record(self, batch: RolloutBatch) -> None:
         """Metrics and records. The advantages are what grpo would have made of the rewards."""
-        batch.shaped = RewardTable(self._shaping, batch.facts(self._reader)).shape()
+        batch.step = Step(self._shaping, batch.step_rows(self._reader, None))
+        batch.shaped = batch.step.finish()
         rewards = batch.shaped.rewards
         batch.advantages = self._shaping.normalised(rewards, torch.tensor(batch.group_index)).tolist()
         self._rewards = rewards.tolist()

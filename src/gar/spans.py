@@ -181,6 +181,9 @@ class TokenSequence:
         return [self.ids[position] for position in self.positions]
 
 
+NO_SEQUENCE = TokenSequence(context_ids=(), ids=(), positions=())
+
+
 def context_of(config: Any) -> int | None:
     """Context length of a model in tokens, from its transformers configuration; None where that sets no limit."""
     return getattr(config.get_text_config(), "max_position_embeddings", None)
@@ -191,6 +194,9 @@ class AnchorSequences(NamedTuple):
 
     usable: tuple[TokenSequence, ...] = ()
     num_too_long: int = 0
+
+
+NO_ANCHORS = AnchorSequences()
 
 
 class SequenceReader:

@@ -17,7 +17,7 @@ from tests.docs.pages import DOCS, PAGES, ROOT, formulas, python_blocks
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
 _QUOTES = re.findall(r"^```text\n(.*?)\n```$", (DOCS / "errors.md").read_text(), re.MULTILINE | re.DOTALL)
 FORMULAS = runpy.run_path(str(DOCS / "site" / "formulas.py"))
-ENGINES = [ROOT / "src/gar/shaping.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
+ENGINES = [ROOT / "src/gar/step.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
 
 
 def templates() -> list[str]:

@@ -13,8 +13,8 @@ from gar.integrations.slime.settings import HOOKS, LOG_PROB_HOOK
 from gar.methods import METHODS, ScoredBatch
 from gar.models.embedded import embedded_path
 from gar.settings import RewardSettings
-from gar.shaping import ResponseFacts
 from gar.spans import TokenSequence
+from gar.step import ResponseFacts
 
 VOCAB = 90
 
@@ -98,12 +98,11 @@ def make_data(num_anchors: int = 1) -> dict[str, Any]:
                 group_index=group * 10, status="ok" if verified else "wrong", verified=verified,
                 well_formatted=well_formatted, num_anchors=len(anchors), num_scored_tokens=len(scored),
             )  # fmt: skip
-            position = len(data["tokens"])
             data["tokens"].append([*prompt, *ids(length)])
             data["response_lengths"].append(length)
             data["rewards"].append(float(verified))
             data["loss_masks"].append([1] * length)
-            data["prompt"].append(ResponsePayload(position=position, facts=facts, positions=scored, anchors=anchors))
+            data["prompt"].append(ResponsePayload(facts=facts, positions=scored, anchors=anchors))
     data["rollout_log_probs"] = [torch.zeros(length) for length in data["response_lengths"]]
     return data
 
@@ -128,7 +127,6 @@ def scored_batch(data: dict[str, Any], alignment: Tensor) -> ScoredBatch:
         well_formatted=torch.tensor([fact.well_formatted for fact in facts]),
         group_index=torch.tensor([fact.group_index for fact in facts]),
         alignment=alignment,
-        scored=alignment.isfinite(),
     )
 
 

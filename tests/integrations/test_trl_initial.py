@@ -19,7 +19,7 @@ from gar.integrations.verl.settings import VERL
 from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.settings import SignalSettings
-from gar.shaping import plan_shaping
+from gar.step import plan_shaping
 from tests.integrations.conftest import TrainerFactory
 
 INITIAL = SignalSettings(policy="initial")

@@ -27,7 +27,7 @@ from gar.settings import (
     SignalSettings,
     WatchdogSettings,
 )
-from gar.shaping import plan_shaping
+from gar.step import plan_shaping
 from gar.types import Anchor, Problem
 from tests.integrations.conftest import TrainerFactory
 

@@ -9,7 +9,7 @@ from gar.integrations.slime.settings import SLIME
 from gar.integrations.watchdog import Collapse, Watchdog
 from gar.records import RolloutRecord
 from gar.settings import WatchdogSettings
-from gar.shaping import ResponseFacts, RewardTable, plan_shaping
+from gar.step import ResponseFacts, Row, Step, plan_shaping
 from gar.types import Status
 
 RIGHT = RolloutRecord(
@@ -74,8 +74,8 @@ def test_off_and_nothing_to_look_at_tell_nothing():
     assert watch([(step, []) for step in range(9)]) == []
 
 
-def table(*facts: ResponseFacts) -> RewardTable:
-    return RewardTable(plan_shaping(SLIME, "grpo"), facts)
+def responses(*facts: ResponseFacts) -> Step:
+    return Step(plan_shaping(SLIME, "grpo"), [Row(facts=fact) for fact in facts])
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_a_collapse_is_told_of_the_facts_of_any_engine(change, words):
     told: list[Collapse] = []
     watchdog = Watchdog(WatchdogSettings(steps=2), told.append)
     wrong = ResponseFacts(group_index=0, status="wrong", verified=False, well_formatted=True, **change)
-    watchdog.look_at_table(1, table(wrong, wrong))
+    watchdog.look_at(1, responses(wrong, wrong))
     assert told == []
-    watchdog.look_at_table(2, table(wrong, wrong))
+    watchdog.look_at(2, responses(wrong, wrong))
     assert told[0].text.startswith(words)
     assert "--trl" not in told[0].text
 
@@ -102,6 +102,6 @@ def test_one_right_response_in_any_group_is_no_collapse_of_any_engine():
     right = ResponseFacts(group_index=1, status="ok", verified=True, well_formatted=True)
     wrong = ResponseFacts(group_index=0, status="wrong", verified=False, well_formatted=True)
     watchdog = Watchdog(WatchdogSettings(mode="stop", steps=1))
-    watchdog.look_at_table(1, table(wrong, right))
+    watchdog.look_at(1, responses(wrong, right))
     with pytest.warns(UserWarning, match="WATCHDOG"), pytest.raises(CollapseError, match=r"gar\.watchdog\.mode warn"):
-        watchdog.look_at_table(2, table(wrong, wrong))
+        watchdog.look_at(2, responses(wrong, wrong))

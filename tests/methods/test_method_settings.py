@@ -54,7 +54,7 @@ def batch() -> ScoredBatch:
     vectors = torch.nn.functional.normalize(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), dim=-1)
     return ScoredBatch(
         verified=flags[:, 0], well_formatted=flags[:, 1], group_index=torch.tensor([0, 0, 0, 0, 1]),
-        alignment=torch.tensor([0.9, 0.1, 0.2, 0.3, 0.4]).double(), scored=torch.ones(5).bool(), vectors=vectors,
+        alignment=torch.tensor([0.9, 0.1, 0.2, 0.3, 0.4]).double(), vectors=vectors,
     )  # fmt: skip
 
 

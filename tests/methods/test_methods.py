@@ -66,7 +66,6 @@ def batch_of(responses: list[tuple[bool, bool, float]], group_index: list[int] |
         well_formatted=torch.tensor(well_formatted),
         group_index=torch.tensor(group_index or [0] * len(responses)),
         alignment=values,
-        scored=values.isfinite(),
         vectors=unit_rows(torch.randn(len(responses), 5, generator=torch.Generator().manual_seed(0))),
     )
 

@@ -7,7 +7,7 @@ import pytest
 from gar.errors import ConfigError
 from gar.methods import METHODS, Method, find_method, outcome_rewards, register
 from gar.scoring.scorer import SCORER
-from gar.shaping import plan_shaping
+from gar.step import plan_shaping
 
 
 @pytest.mark.parametrize(

@@ -554,7 +554,6 @@ def test_g2rl_scores_are_those_of_the_core(embedded, verifier, groups):
         novelty_scores(vectors, eligible, index).double(),
         torch.tensor([0.0] * 7 + [-0.6], dtype=torch.float64),
         index,
-        scored=torch.ones(8, dtype=torch.bool),
         novelty_weight=1.0,
     )
     assert len(set(rewards.tolist())) > 3

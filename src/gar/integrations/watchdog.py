@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gar.errors import CollapseError
 from gar.settings import WatchdogSettings
-from gar.shaping import RewardTable
+from gar.step import Step
 
 if TYPE_CHECKING:  # records import pyarrow, which slime's container may lack
     from gar.records import RolloutRecord
@@ -98,14 +98,14 @@ class Watchdog:
         if rows:
             self._count(step, holds, _TRL_WORDS)
 
-    def look_at_table(self, step: int, table: RewardTable) -> None:
+    def look_at(self, step: int, responses: Step) -> None:
         """The same for the responses of all ranks under any engine."""
         holds = {
-            "empty": all(fact.empty for fact in table.facts),
-            "cut off": all(fact.truncated for fact in table.facts),
-            "none right": not bool(table.eligible.any()),
+            "empty": all(fact.empty for fact in responses.facts),
+            "cut off": all(fact.truncated for fact in responses.facts),
+            "none right": not bool(responses.eligible.any()),
         }
-        if table.facts:
+        if responses.facts:
             self._count(step, holds, _OTHER_WORDS)
 
     def _count(self, step: int, holds: Mapping[str, bool], words: Mapping[str, str]) -> None:

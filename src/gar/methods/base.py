@@ -32,8 +32,7 @@ class ScoredBatch:
         well_formatted: The response keeps the format.
         group_index: Which problem it answers.
         alignment: Likeness to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN where
-            not scored.
-        scored: It has an anchor, and it and the anchor have usable vectors.
+            not scored: it has no anchor, or one of the two has no usable vector.
         vectors: [responses, hidden], unit rows, for a method that compares responses with each other.
     """
 
@@ -41,8 +40,12 @@ class ScoredBatch:
     well_formatted: Tensor
     group_index: Tensor
     alignment: Tensor
-    scored: Tensor
     vectors: Tensor | None = None
+
+    @property
+    def scored(self) -> Tensor:
+        """Which responses have an alignment."""
+        return self.alignment.isfinite()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from gar.scoring.reader import GroupReader
     from gar.scoring.scorer import GarScorer
     from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
-    from gar.shaping import ResponseFacts, RewardTable, ShapedTable, Shaping, VectorPlan, plan_shaping, read_row
     from gar.spans import (
         SpanRule,
         context_of,
@@ -19,19 +18,21 @@ if TYPE_CHECKING:
         token_pieces,
         without_trailing_special,
     )
+    from gar.step import Ranks, ResponseFacts, Row, Shaped, Shaping, Step, plan_shaping, read_row
 
 __all__ = [
     "GarScorer",
     "GroupReader",
+    "Ranks",
     "ResponseFacts",
     "ResponseGroup",
     "ResponseScore",
-    "RewardTable",
-    "ShapedTable",
+    "Row",
+    "Shaped",
     "Shaping",
     "SignalStatus",
     "SpanRule",
-    "VectorPlan",
+    "Step",
     "batches_by_length",
     "context_of",
     "ends_in_thinking_tag",
@@ -53,7 +54,7 @@ __getattr__ = lazy_names(
         "gar.scoring.reader": "GroupReader",
         "gar.scoring.scorer": "GarScorer",
         "gar.scoring.scores": "ResponseGroup ResponseScore SignalStatus",
-        "gar.shaping": "ResponseFacts RewardTable ShapedTable Shaping VectorPlan plan_shaping read_row",
         "gar.spans": "SpanRule context_of ends_in_thinking_tag special_ids token_pieces without_trailing_special",
+        "gar.step": "Ranks ResponseFacts Row Shaped Shaping Step plan_shaping read_row",
     },
 )

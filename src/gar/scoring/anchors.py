@@ -1,19 +1,15 @@
 """The anchors that a response is compared with: its problem's own, or a control's."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float64
-from rapidfuzz import fuzz
-from torch import Tensor
 
-from gar.core import length_closeness, random_unit_rows, shuffled_groups
+from gar.core import shuffled_groups
 from gar.methods.base import AlignmentSource
 from gar.rollouts.generate import encode_prompt
-from gar.shaping import TableRow
-from gar.spans import SequenceReader, TokenPieces, TokenSequence
+from gar.spans import SequenceReader, TokenSequence
 from gar.types import Problem
 
 
@@ -120,43 +116,3 @@ class AnchorReader:
         if self._owner[problem_index] != problem_index:
             context = encode_prompt(self._tokenizer, owner.prompt, chat_template_kwargs=self._chat_template_kwargs)
         return [self._reader.anchor(context, anchor.text) for anchor in owner.anchors]
-
-
-def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:
-    """A random unit vector for each problem, [problems, hidden], the same whenever the problem is drawn."""
-    generators = [torch.Generator().manual_seed((seed << 32) + problem) for problem in problem_index]
-    return torch.cat([torch.zeros(0, width), *(random_unit_rows(1, width, generator) for generator in generators)])
-
-
-def text_likeness(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
-    """`1 - edits / (length + length)` of the scored texts, edits counting insertions and deletions of a character.
-
-    References:
-        The normalised Indel similarity, https://rapidfuzz.github.io/RapidFuzz/Usage/fuzz.html#ratio
-    """
-    return fuzz.ratio("".join(pieces(response.scored_ids)), "".join(pieces(anchor.scored_ids))) / 100
-
-
-def length_likeness(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
-    """`min / max` of the numbers of scored tokens."""
-    counts = [torch.tensor([len(sequence.positions)]) for sequence in (response, anchor)]
-    return float(length_closeness(*counts))
-
-
-LIKENESSES: dict[str, Callable[[TokenSequence, TokenSequence, TokenPieces], float]] = {
-    "text": text_likeness,
-    "length": length_likeness,
-}
-"""Alignments that need no model."""
-
-
-def best_likenesses(
-    rows: Sequence[TableRow], needed: Tensor, source: AlignmentSource, pieces: TokenPieces
-) -> Float64[Tensor, " responses"]:
-    """Largest likeness of each needed response to an anchor of its problem with scored tokens; NaN elsewhere."""
-    values = []
-    for row, is_needed in zip(rows, needed.tolist(), strict=True):
-        usable = [anchor for anchor in row.anchors if anchor.positions] if is_needed and row.sequence.positions else []
-        likenesses = [LIKENESSES[source](row.sequence, anchor, pieces) for anchor in usable]
-        values.append(max(likenesses, default=torch.nan))
-    return torch.tensor(values, dtype=torch.float64)

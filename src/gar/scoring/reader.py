@@ -9,14 +9,13 @@ from gar.models.adapters import num_embeddings
 from gar.models.load import check_vocabulary
 from gar.rollouts.generate import context_length, encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
-from gar.spans import SequenceReader, SpanRule, TokenSequence
+from gar.spans import NO_SEQUENCE, SequenceReader, SpanRule, TokenSequence
 from gar.types import Prompt, Status, Verdict
 
 _JOINT_CHARACTERS = 32
 """Characters on each side of the border that are searched for a token across prompt and response."""
 
 _NO_VERDICT = Verdict(status=Status.ERROR, grade=0.0, verified=False, well_formatted=False)
-_NO_SEQUENCE = TokenSequence(context_ids=(), ids=(), positions=())
 
 
 @dataclass(kw_only=True)
@@ -27,7 +26,7 @@ class ReadResponse:
     response_index: int
     prefilled: bool
     text: str = ""
-    sequence: TokenSequence = _NO_SEQUENCE
+    sequence: TokenSequence = NO_SEQUENCE
     fault: SignalStatus | None = None
     outcome: SignalStatus = SignalStatus.SKIPPED
     verdict: Verdict = _NO_VERDICT

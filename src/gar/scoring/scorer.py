@@ -11,13 +11,12 @@ from gar.core import NORM_FLOOR
 from gar.errors import DataError
 from gar.methods import Engine, Method
 from gar.models.families import find_parts
-from gar.scoring.anchors import best_likenesses
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, ReadResponse
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.shaping import ResponseFacts, RewardTable, ShapedTable, TableRow, VectorPlan, plan_shaping
 from gar.spans import SpanRule, TokenSequence
+from gar.step import ResponseFacts, Row, Shaped, Step, plan_shaping
 from gar.types import ResponseVerifier, Status, Tags, Verdict
 
 SCORER = Engine(
@@ -113,41 +112,34 @@ class GarScorer:
         if not rows:
             return []
         self._verify(groups, rows)
-        members = [_table_row(row, anchors[row.group_index]) for row in rows]
-        table = RewardTable(self._shaping, [member.facts for member in members])
-        norms = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+        step = Step(
+            self._shaping, [_step_row(row, anchors[row.group_index]) for row in rows], pieces=self._reader.pieces
+        )
+        means, norms = None, torch.full((len(rows),), torch.nan, dtype=torch.float64)
         if self._shaping.method.reads_vectors:
-            shaped, norms, shares = self._with_vectors(table, members, tokens=tokens)
-            for i, values in shares.items():
-                rows[i].set_shares(values)
-        else:
-            source, pieces = self._shaping.method.alignment, self._reader.pieces
-            shaped = table.shape(best_likenesses(members, table.needed, source, pieces) if source else None)
-        _note_outcome(rows, table.needed, self._is_scored(shaped, norms), norms)
+            parts, signal = self._parts.gathered(), self._shaping.signal
+            means = signal_means(parts, step.sequences, signal, keep_fractions=step.keep_fractions)
+            norms[step.members] = means[: len(step.members)].double().norm(dim=-1).cpu()
+        shaped = step.finish(means)
+        if tokens:
+            self._share_tokens(rows, shaped)
+        _note_outcome(rows, step.needed, self._is_scored(shaped, norms), norms)
         if tokens:
             self._name_tokens(rows)
         return self._scores(groups, rows, shaped, norms)
 
-    def _with_vectors(
-        self, table: RewardTable, members: Sequence[TableRow], *, tokens: bool
-    ) -> tuple[ShapedTable, Tensor, dict[int, list[float]]]:
-        """Rewards; norms of the means, NaN where none was computed; shares of tokens by response, if `tokens`."""
-        signal, parts = self._shaping.signal, self._parts.gathered()
-        plan = VectorPlan(members, table.needed, anchor_keep_fraction=signal.anchor_keep_fraction)
-        norms = torch.full((len(members),), torch.nan, dtype=torch.float64)
-        means = signal_means(parts, plan.sequences, signal, keep_fractions=plan.keep_fractions)
-        norms[plan.members] = means[: len(plan.members)].double().norm(dim=-1).cpu()
-        aligned = plan.align(means)
-        shaped = table.shape(aligned.alignment, vectors=aligned.vectors)
-        shares = {}
-        if tokens:
-            scored = shaped.batch.scored.nonzero()[:, 0].tolist()
-            anchors = aligned.anchors[aligned.best.anchor_index[scored]]
-            values = token_shares(parts, [members[i].sequence for i in scored], anchors, signal)
-            shares = dict(zip(scored, values, strict=True))
-        return shaped, norms, shares
+    def _share_tokens(self, rows: Sequence[ReadResponse], shaped: Shaped) -> None:
+        """Set the shares of the tokens of each scored response in its alignment."""
+        if shaped.aligned is None:
+            return
+        scored = shaped.batch.scored.nonzero()[:, 0].tolist()
+        anchors = shaped.aligned.anchors[shaped.aligned.best.anchor_index[scored]]
+        sequences = [rows[i].sequence for i in scored]
+        shares = token_shares(self._parts.gathered(), sequences, anchors, self._shaping.signal)
+        for i, values in zip(scored, shares, strict=True):
+            rows[i].set_shares(values)
 
-    def _is_scored(self, shaped: ShapedTable, norms: Tensor) -> Tensor:
+    def _is_scored(self, shaped: Shaped, norms: Tensor) -> Tensor:
         """Which responses have an alignment or, for a method without any, a vector."""
         if self._shaping.method.needs_alignment:
             return shaped.batch.scored
@@ -181,7 +173,7 @@ class GarScorer:
                 row.tokens = self._reader.pieces(row.sequence.ids)
 
     def _scores(
-        self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse], table: ShapedTable, norms: Tensor
+        self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse], table: Shaped, norms: Tensor
     ) -> list[ResponseScore]:
         advantages = self._shaping.advantages(table.rewards, table.batch.group_index)
         shaped, facts, eligible = table.shaped, table.batch, table.eligible.tolist()
@@ -234,7 +226,7 @@ def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> Non
         raise ValueError(f"{name}: no gold answer to verify against. Give `answer`, or `eligible`.")
 
 
-def _table_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> TableRow:
+def _step_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> Row:
     can_be_read = row.fault in (None, SignalStatus.NO_ANCHOR)
     facts = ResponseFacts(
         group_index=row.group_index,
@@ -244,7 +236,7 @@ def _table_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> TableRow:
         num_anchors=len(anchors),
         num_scored_tokens=len(row.sequence.positions) if can_be_read else 0,
     )
-    return TableRow(facts=facts, sequence=row.sequence, anchors=anchors)
+    return Row(facts=facts, sequence=row.sequence, anchors=anchors)
 
 
 def _note_outcome(rows: Sequence[ReadResponse], needed: Tensor, scored: Tensor, norms: Tensor) -> None:

@@ -84,10 +84,7 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
                     args = settings(SIGNALS[signal], normalised=False)
                     rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
                     everything = [s for part in sequences_of(make_data()) for s in part if s.positions]
-                    sequences = [
-                        ScoredSequence.cut(torch.tensor([*s.context_ids, *s.ids]), len(s.context_ids), s.positions)
-                        for s in everything[rank::num_ranks]
-                    ]
+                    sequences = [ScoredSequence.cut(s, "cpu") for s in everything[rank::num_ranks]]
                     means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
                     none = sequence_means(args, chunks, [], read_settings(args).signal, device="cpu")
                     found[layout, head, signal] = {
@@ -119,10 +116,7 @@ def captured(chunks: list[Any]) -> dict[str, dict[str, Any]]:
         name: make_capturing(gar={"signal": signal}, rewards_normalization=False) for name, signal in SIGNALS.items()
     }
     share = split_by_data_parallel_rank(make_data(), mpu.get_data_parallel_world_size())[mpu.get_data_parallel_rank()]
-    sequences = [
-        ScoredSequence.whole(tokens, len(tokens) - length, payload.positions)
-        for tokens, length, payload in zip(share["tokens"], share["response_lengths"], share["prompt"], strict=True)
-    ]
+    sequences = [ScoredSequence.whole(sequence, "cpu") for sequence in sequences_of(share)[0]]
     compute_log_prob(args["plain"], chunks, share)
     seen, found = captured_pass(), {}
     for name, each in args.items():
@@ -145,11 +139,7 @@ def with_further_layers(layout: str) -> Tensor | None:
         layers = [module for chunk in chunks for name, module in chunk.named_modules() if name.endswith(".mtp")]
         for module in layers:
             module.register_forward_pre_hook(lambda *_: pytest.fail("the further layers were called"))
-        sequences = [
-            ScoredSequence.cut(torch.tensor([*s.context_ids, *s.ids]), len(s.context_ids), s.positions)
-            for s in sequences_of(make_data())[0]
-            if s.positions
-        ]
+        sequences = [ScoredSequence.cut(s, "cpu") for s in sequences_of(make_data())[0] if s.positions]
         args = settings({})
         means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
         assert means is None or layers
@@ -167,10 +157,7 @@ def uneven() -> dict[str, Any]:
         passes = []
         chunks[0].register_forward_pre_hook(lambda *_: passes.append(1))
         everything = [s for s in sequences_of(make_data())[0] if s.positions] if mpu.get_data_parallel_rank() else []
-        sequences = [
-            ScoredSequence.cut(torch.tensor([*s.context_ids, *s.ids]), len(s.context_ids), s.positions)
-            for s in everything
-        ]
+        sequences = [ScoredSequence.cut(s, "cpu") for s in everything]
         args = settings({})
         means = sequence_means(args, chunks, sequences, read_settings(args).signal, device="cpu")
         return {"passes": len(passes), "means": means}

@@ -27,8 +27,9 @@ from gar.integrations.verl.exchange import MEANS
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
 from gar.integrations.verl.transfer import OUTCOME_SCORES, read_rows
-from gar.shaping import RewardTable, TableRow, VectorPlan
 from gar.spans import TokenSequence
+from gar.step import Row
+from gar.step import Step as RewardStep
 from tests.engines.verl.steps import Rollouts, make_trainer, read_field, reward_and_advantage, trajectory
 from tests.engines.verl.workers import autograd_mean, compose_config
 
@@ -56,7 +57,7 @@ class Step:
 
     trainer: Any
     batch: Any
-    rows: list[TableRow]
+    rows: list[Row]
     keys: list[str]
     padding: list[str]
     metrics: dict[str, Any]
@@ -106,8 +107,7 @@ def test_trainer_takes_the_synchronous_replay_buffer(step):
 def test_step_gives_the_rewards_of_one_process(step, tied):
     """The same rows, with vectors from autograd on the whole model."""
     config: Any = OmegaConf.to_container(step.trainer.config, resolve=True)
-    table = RewardTable(read_shaping(read_settings(config)), [row.facts for row in step.rows])
-    plan = VectorPlan(step.rows, table.needed)
+    alone = RewardStep(read_shaping(read_settings(config)), step.rows)
 
     def vector(sequence: TokenSequence) -> Tensor:
         ids = torch.tensor([*sequence.context_ids, *sequence.ids])
@@ -115,8 +115,7 @@ def test_step_gives_the_rewards_of_one_process(step, tied):
         span = (first + places[0], first + places[-1] + 1) if places else (0, 0)
         return autograd_mean(tied, (ids, first, torch.ones(len(sequence.ids), dtype=torch.long), *span))
 
-    found = plan.align(torch.stack([vector(sequence) for sequence in plan.sequences]))
-    shaped = table.shape(found.alignment)
+    shaped = alone.finish(torch.stack([vector(sequence) for sequence in alone.sequences]))
     torch.testing.assert_close(step.rewards, shaped.rewards, **TOLERANCE)
     assert bool((shaped.shaped.bonuses > 1e-3).any())
     for name, value in (shaped.metrics() | {"gar/truncated_fraction": 0.0}).items():

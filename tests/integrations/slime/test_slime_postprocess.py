@@ -16,7 +16,7 @@ from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
 from gar.methods import METHODS
 from gar.settings import RewardSettings
-from gar.shaping import RewardTable
+from gar.step import Row, Step
 from tests.engines.rollouts import (
     GROUPS,
     VOCAB,
@@ -170,7 +170,7 @@ def truth(method: str = "gar-grpo", anchor: int = 0) -> tuple[torch.Tensor, torc
 
 
 def needed_responses(args: Any) -> torch.Tensor:
-    return RewardTable(read_shaping(args), [payload.facts for payload in make_data()["prompt"]]).needed
+    return Step(read_shaping(args), [Row(facts=payload.facts) for payload in make_data()["prompt"]]).needed
 
 
 def of_two(two: list[dict[str, dict[str, Any]]], way: str) -> torch.Tensor:

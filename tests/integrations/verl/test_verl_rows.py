@@ -14,8 +14,8 @@ from gar.integrations.verl.rows import table_rows
 from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
 from gar.settings import SignalSettings
-from gar.shaping import RewardTable, ShapedTable, TableRow, VectorPlan
 from gar.spans import SequenceReader
+from gar.step import Row, Shaped, Step
 
 _, TOKENIZER = load_embedded()
 PROMPT = TOKENIZER.encode("3+4*7-2=")
@@ -48,13 +48,11 @@ class Table:
         config = make_config({"verify": {"format": "none"}})
         shaping = read_shaping(config)
         reader = SequenceReader.from_settings(TOKENIZER, shaping.signal, config.verify, context=context)
-        self.rows: list[TableRow] = table_rows(given, reader, max_response_tokens=9)
-        self.table = RewardTable(shaping, [member.facts for member in self.rows])
-        self.plan = VectorPlan(self.rows, self.table.needed)
+        self.rows: list[Row] = table_rows(given, reader, max_response_tokens=9)
+        self.step = Step(shaping, self.rows)
 
-    def shape(self, means: Tensor, anchor_means: Tensor) -> ShapedTable:
-        found = self.plan.align(torch.cat([means[self.plan.members], anchor_means]))
-        return self.table.shape(found.alignment)
+    def shape(self, means: Tensor, anchor_means: Tensor) -> Shaped:
+        return self.step.finish(torch.cat([means[self.step.members], anchor_means]))
 
 
 def vectors(count: int, seed: int) -> Tensor:
@@ -63,7 +61,7 @@ def vectors(count: int, seed: int) -> Tensor:
 
 def test_reward_table_needs_only_responses_that_may_earn_something():
     """Right, in form, with an anchor and a token, beside another such one in the group."""
-    plan = Table().plan
+    plan = Table().step
     assert plan.members == [2, 5, 9, 11, 13]
     assert len(plan.anchors) == 2  # of two groups, each once
     assert plan.anchors[0].context_ids == PROMPT
@@ -75,7 +73,7 @@ def test_reward_table_shapes_rewards_as_the_core_does():
     means, anchors = vectors(len(ROWS), 1), vectors(2, 2)
     shaped, metrics = table.shape(means, anchors), table.shape(means, anchors).metrics()
     alignment = torch.full((len(ROWS),), torch.nan)
-    for i in table.plan.members:
+    for i in table.step.members:
         anchor = anchors[0 if ROWS[i]["uid"] == "all" else 1]
         alignment[i] = torch.nn.functional.cosine_similarity(means[i].double(), anchor.double(), dim=0)
     names, facts = list(dict.fromkeys(r["uid"] for r in ROWS)), [member.facts for member in table.rows]
@@ -84,7 +82,6 @@ def test_reward_table_shapes_rewards_as_the_core_does():
         alignment.double(),
         torch.tensor([0.0 if fact.well_formatted else -0.6 for fact in facts]).double(),
         torch.tensor([names.index(r["uid"]) for r in ROWS]),
-        scored=alignment.isfinite(),
     )
     torch.testing.assert_close(shaped.rewards, expected, rtol=0, atol=1e-6)
     assert shaped.rewards[[0, 6]].tolist() == [0.0, 0.0]  # all wrong: nothing to say
@@ -109,8 +106,8 @@ def test_resumed_job_gives_the_rewards_of_one_that_went_on():
     """Nothing of GAR is in verl's checkpoints: rewards follow from the rows, the vectors and the settings."""
     Table(ROWS[::-1]).shape(vectors(len(ROWS), 3), vectors(2, 4))  # the step before
     went_on, resumed = Table(), Table()
-    assert resumed.plan.members == went_on.plan.members
-    assert resumed.plan.anchors == went_on.plan.anchors
+    assert resumed.step.members == went_on.step.members
+    assert resumed.step.anchors == went_on.step.anchors
     found, expected = (table.shape(vectors(len(ROWS), 1), vectors(2, 2)) for table in (resumed, went_on))
     assert torch.equal(found.rewards, expected.rewards)
     assert found.metrics() == expected.metrics()
@@ -138,10 +135,10 @@ def test_what_lies_beyond_the_context_is_counted_and_not_scored():
     ]  # fmt: skip
     assert len(PROMPT) == 8
     everything, cut = Table(given), Table(given, context=16)
-    assert everything.plan.members == [0, 1, 2, 3, 4]
-    assert cut.plan.members == []  # the anchor of "a" has 9 tokens
+    assert everything.step.members == [0, 1, 2, 3, 4]
+    assert cut.step.members == []  # the anchor of "a" has 9 tokens
     wider = Table([{**r, "extra_info": {"anchors": ["29"]}} if r["uid"] == "a" else r for r in given], context=16)
-    assert wider.plan.members == [0, 1]
+    assert wider.step.members == [0, 1]
     metrics = wider.shape(vectors(5, 1), vectors(1, 2)).metrics()
     assert metrics["gar/too_long_fraction"] == pytest.approx(1 / 5)
     assert metrics["gar/anchor_too_long_fraction"] == pytest.approx(2 / 5)

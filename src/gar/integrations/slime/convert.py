@@ -11,8 +11,8 @@ from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import check_supported, read_settings, read_shaping
 from gar.settings import SignalSettings
-from gar.shaping import ResponseFacts, RewardTable, read_facts
-from gar.spans import AnchorSequences, SequenceReader, TokenSequence, context_of
+from gar.spans import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence, context_of
+from gar.step import ResponseFacts, Row, Step, read_row
 from gar.types import Verdict
 from gar.verify import Verifier
 
@@ -26,12 +26,10 @@ _VERDICT = "gar_verdict"
 class ResponsePayload:
     """The data that slime's rollout manager sends with a response to the ranks that train.
 
-    `position` is its place in slime's batch, which identifies it on every rank. All data-parallel ranks gather the
-    `facts`. Only the rank that trains on the response needs the rest: `positions` count from the response's first
-    token, and `anchors` are one object for all responses of a group.
+    A `gar.step.Row` without the tokens, which slime sends itself. `positions` count from the response's first token, and
+    `anchors` are one object for all responses of a group.
     """
 
-    position: int
     facts: ResponseFacts
     positions: tuple[int, ...]
     anchors: tuple[TokenSequence, ...]
@@ -68,11 +66,11 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
     """
     reader = sample_reader(args)
     samples = sample if isinstance(sample, list) else [sample]
-    facts = []
+    rows = []
     for graded, verdict in zip(samples, await asyncio.to_thread(reader.verdicts, samples), strict=True):
         graded.metadata = {**(graded.metadata or {}), _VERDICT: verdict}
-        facts.append(reader.facts(graded, verdict))
-    rewards = RewardTable(read_shaping(args).outcome_alone(), facts).shape().rewards.tolist()
+        rows.append(reader.row(graded, verdict))
+    rewards = Step(read_shaping(args).outcome_alone(), rows).finish().rewards.tolist()
     return rewards if isinstance(sample, list) else rewards[0]
 
 
@@ -109,7 +107,7 @@ class SampleReader:
         """The payload of each sample, in order. A sample that slime removes from the loss is not scored."""
         anchors: dict[int, AnchorSequences] = {}
         payloads = []
-        for i, (sample, verdict) in enumerate(zip(samples, self.verdicts(samples), strict=True)):
+        for sample, verdict in zip(samples, self.verdicts(samples), strict=True):
             group = sample.group_index
             if group not in anchors:
                 texts = (sample.metadata or {}).get("anchors", ())
@@ -117,33 +115,30 @@ class SampleReader:
             sequence = self._sequences.response(_prompt_ids(sample), _response_ids(sample), mask=sample.loss_mask)
             if sample.remove_sample:
                 sequence = replace(sequence, positions=())
-            facts = self.facts(sample, verdict, sequence, anchors[group])
+            row = self.row(sample, verdict, sequence, anchors[group])
             payloads.append(
-                ResponsePayload(
-                    position=i, facts=facts, positions=tuple(sequence.positions), anchors=anchors[group].usable
-                )
+                ResponsePayload(facts=row.facts, positions=tuple(sequence.positions), anchors=anchors[group].usable)
             )
         return payloads
 
-    def facts(
+    def row(
         self,
         sample: Any,
         verdict: Verdict,
         sequence: TokenSequence | None = None,
-        anchors: AnchorSequences | None = None,
-    ) -> ResponseFacts:
-        """Facts about a sample; without its sequence and anchors, only those that an outcome reward needs."""
+        anchors: AnchorSequences = NO_ANCHORS,
+    ) -> Row:
+        """A sample's row; without its sequence and anchors, as far as an outcome reward needs it."""
         sequence = sequence or TokenSequence(
             context_ids=(), ids=_response_ids(sample), positions=(), mask=sample.loss_mask
         )
         status = getattr(sample, "status", None)
-        return read_facts(
+        return read_row(
             self._sequences,
             verdict,
             sequence,
+            anchors,
             group_index=sample.group_index or 0,
-            num_anchors=len(anchors.usable) if anchors else 0,
-            num_anchors_too_long=anchors.num_too_long if anchors else 0,
             truncated=getattr(status, "value", status) == "truncated",
         )
 

@@ -4,7 +4,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from gar.core import Signal
 from gar.errors import ModelError
 from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
 from gar.settings import SignalSettings
+from gar.spans import TokenSequence
 
 _PREFIX = "gar_"
 _REPLAY_STAGE = "ROUTING_REPLAY_STAGE"
@@ -32,25 +33,19 @@ class ScoredSequence:
     keep_fraction: float = 1.0
 
     @classmethod
-    def cut(
-        cls, tokens: Tensor, prompt_length: int, positions: Sequence[int], *, keep_fraction: float = 1.0
-    ) -> "ScoredSequence":
-        """A sequence cut after its last scored token. Later tokens change no vector, since the model is causal.
-
-        `positions` count from the first token after the prompt, and there is at least one.
-        """
-        end = prompt_length + positions[-1] + 1
-        return cls.whole(tokens[:end], prompt_length, positions, keep_fraction=keep_fraction)
+    def cut(cls, sequence: TokenSequence, device: Any, *, keep_fraction: float = 1.0) -> "ScoredSequence":
+        """A sequence cut after its last scored token: the model is causal, so later tokens change no vector."""
+        cut = replace(sequence, ids=sequence.ids[: sequence.positions[-1] + 1])
+        return cls.whole(cut, device, keep_fraction=keep_fraction)
 
     @classmethod
-    def whole(
-        cls, tokens: Tensor, prompt_length: int, positions: Sequence[int], *, keep_fraction: float = 1.0
-    ) -> "ScoredSequence":
-        """A sequence with all its tokens. `positions` count from the first token after the prompt; may be empty."""
+    def whole(cls, sequence: TokenSequence, device: Any, *, keep_fraction: float = 1.0) -> "ScoredSequence":
+        """A sequence with all its tokens; of these perhaps none is scored."""
+        prompt_length = len(sequence.context_ids)
         return cls(
-            tokens=tokens,
+            tokens=torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long, device=device),
             prompt_length=prompt_length,
-            positions=torch.tensor(positions, dtype=torch.long, device=tokens.device) + prompt_length,
+            positions=torch.tensor(sequence.positions, dtype=torch.long, device=device) + prompt_length,
             keep_fraction=keep_fraction,
         )
 

@@ -8,7 +8,7 @@ from gar.errors import ConfigError
 from gar.methods import Engine
 from gar.methods.base import Estimator
 from gar.settings import GROUP_DDOF
-from gar.shaping import Shaping, plan_shaping
+from gar.step import Shaping, plan_shaping
 
 HOOKS = {
     "custom_convert_samples_to_train_data_path": "gar.integrations.slime.convert_samples",

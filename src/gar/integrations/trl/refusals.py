@@ -10,7 +10,7 @@ from gar.errors import ConfigError
 from gar.integrations.trl.fields import check_num_problems
 from gar.methods import Engine, Method
 from gar.methods.base import Estimator, Need
-from gar.shaping import Shaping
+from gar.step import Shaping
 from gar.types import Problem
 
 TRL = Engine(

@@ -12,10 +12,11 @@ from gar.data.problems import prompt_text
 from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
 from gar.scoring import means_from_hidden, signal_means
+from gar.scoring.anchors import AnchorReader
 from gar.scoring.forward import num_forwards
 from gar.settings import SignalSettings
-from gar.shaping import ResponseFacts, RewardTable, ShapedTable, read_facts
-from gar.spans import SequenceReader, TokenSequence
+from gar.spans import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence
+from gar.step import Row, Shaped, Step, read_row
 from gar.types import Problem, ResponseVerifier, Status, Verdict
 
 
@@ -26,13 +27,12 @@ class RolloutBatch:
     Attributes:
         problems: What each response answers.
         group_index: The same as numbers.
-        rank: This rank's number, which says where its responses stand in `table`.
         rows: The rows of the data set, as TRL's reward functions get their columns.
         sequences: Tokens and scored positions.
         prefilled: Whether the prompt opens the thinking part.
         texts: What the verifier reads.
         truncated: Whether a response was cut off.
-        table: The responses of all ranks, once they are verified.
+        step: The responses of all ranks, once they are verified.
         captured: Hidden states were taken from a passing forward, on all ranks.
         means: One mean vector per response, 0 where `has_means` is False.
         shaped: The responses of all ranks with their rewards.
@@ -44,18 +44,17 @@ class RolloutBatch:
 
     problems: list[Problem]
     group_index: list[int]
-    rank: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     sequences: list[TokenSequence] = field(default_factory=list)
     prefilled: list[bool] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     truncated: list[bool] = field(default_factory=list)
-    table: RewardTable | None = None
+    step: Step | None = None
     captured: bool = False
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    shaped: ShapedTable | None = None
+    shaped: Shaped | None = None
     columns: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     own_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     further_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -66,17 +65,22 @@ class RolloutBatch:
 
     @property
     def here(self) -> slice:
-        """Where this rank's responses stand among those of all ranks, which have as many each."""
-        return slice(self.rank * len(self), (self.rank + 1) * len(self))
+        """Where this rank's responses stand among those of all ranks."""
+        return self.verified.here
 
     @property
     def needed(self) -> Tensor:
         """Which responses of this rank need a vector, or whatever else the method takes for their alignment."""
-        assert self.table is not None
-        return self.table.needed[self.here]
+        return self.verified.needed[self.here]
 
     @property
-    def rewarded(self) -> ShapedTable:
+    def verified(self) -> Step:
+        """The responses of all ranks with their verdicts; for use once there are any."""
+        assert self.step is not None
+        return self.step
+
+    @property
+    def rewarded(self) -> Shaped:
         """The responses of all ranks with their rewards; for use once there are any."""
         assert self.shaped is not None
         return self.shaped
@@ -151,16 +155,21 @@ class RolloutBatch:
         further[:, column] = 0.0
         self.own_rewards, self.further_rewards = own, further.nansum(dim=1)
 
-    def facts(self, reader: SequenceReader) -> list[ResponseFacts]:
-        """What the other ranks need to know of these responses."""
-        return [
-            read_facts(
-                reader, verdict, sequence, group_index=group, num_anchors=len(problem.anchors), truncated=truncated
+    def step_rows(self, reader: SequenceReader, anchors: AnchorReader | None) -> list[Row]:
+        """The responses with their verdicts and, where a reader of anchors is given, their problems' anchors."""
+        of_group: dict[int, AnchorSequences] = {}
+        rows = []
+        for verdict, sequence, group, problem, truncated in zip(
+            self.verdicts, self.sequences, self.group_index, self.problems, self.truncated, strict=True
+        ):
+            if anchors is not None and group not in of_group:
+                of_group[group] = AnchorSequences(tuple(anchors.sequences(group, sequence.context_ids)))
+            count = len(problem.anchors) if anchors is None else None
+            beside = of_group.get(group, NO_ANCHORS)
+            rows.append(
+                read_row(reader, verdict, sequence, beside, group_index=group, num_anchors=count, truncated=truncated)
             )
-            for verdict, sequence, group, problem, truncated in zip(
-                self.verdicts, self.sequences, self.group_index, self.problems, self.truncated, strict=True
-            )
-        ]
+        return rows
 
     def prepare_means(self, parts: ModelParts) -> None:
         """Make room for one mean vector per response."""
@@ -200,27 +209,21 @@ class RolloutBatch:
         self.means[members] = means
         self.has_means[members] = True
 
-    def compute_missing(
-        self,
-        parts: ModelParts,
-        anchors: Sequence[TokenSequence],
-        settings: SignalSettings,
-        most: Callable[[int], int],
-    ) -> Tensor:
+    def compute_missing(self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]) -> Tensor:
         """Run the forward passes that are still needed: responses without a mean, and the anchors, in one list.
 
         All ranks make as many as the one with the most: where the model is sharded, each pass needs all of them.
 
         Args:
             parts: With the head gathered.
-            anchors: The anchors' sequences.
             settings: Signal kind and thresholds.
             most: Largest of the ranks' numbers.
 
         Returns:
-            The anchors' means, [anchors, hidden].
+            The means of `step.sequences`, [sequences, hidden].
         """
-        missing = (self.needed & ~self.has_means).nonzero()[:, 0].tolist()
+        anchors = self.verified.anchors
+        missing = [i for i in self.verified.members if not self.has_means[i]]
         sequences = [*(self.sequences[i] for i in missing), *anchors]
         num_idle = _num_idle_forwards(sequences, settings, most)
         means = signal_means(
@@ -232,7 +235,7 @@ class RolloutBatch:
         _run_idle_forwards(parts, num_idle)
         self.means[missing] = means[: len(missing)]
         self.has_means[missing] = True
-        return means[len(missing) :]
+        return torch.cat([self.means[self.verified.members], means[len(missing) :]])
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""

@@ -13,13 +13,12 @@ from functools import partial
 from typing import Any, Self, cast
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOConfig
 
-from gar.core import unit_rows
 from gar.errors import DataError
-from gar.integrations.trl.alignment import AnchorComparison
 from gar.integrations.trl.arguments import with_method
 from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
@@ -33,10 +32,10 @@ from gar.methods import Method, find_method
 from gar.models.capture import capture_hidden
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
-from gar.scoring.anchors import LIKENESSES, AnchorReader, usable_anchors
+from gar.scoring.anchors import AnchorReader, usable_anchors
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.shaping import RewardTable, ShapedTable, Shaping, plan_shaping
 from gar.spans import SequenceReader, SpanRule
+from gar.step import Shaped, Shaping, Step, plan_shaping
 from gar.types import Problem, ResponseVerifier, Tags
 from gar.verify import Verifier
 
@@ -44,6 +43,24 @@ from gar.verify import Verifier
 def gar(prompts: list, **_: Any) -> list[float | None]:
     """A placeholder: TRL's column for what the method gives, which `GARTrainer` fills in."""
     return [0.0] * len(prompts)
+
+
+class TrlRanks:
+    """`gar.step.Ranks` of a Trainer's processes, which have as many responses each."""
+
+    def __init__(self, accelerator: Accelerator):
+        self._accelerator = accelerator
+
+    def gather(self, items: list[Any]) -> tuple[list[Any], int]:
+        """The items of all ranks, and where this rank's begin."""
+        return gather_object(items), self._accelerator.process_index * len(items)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all ranks."""
+        if self._accelerator.num_processes == 1:
+            return values
+        total = self._accelerator.reduce(values.to(self._accelerator.device), reduction="sum")
+        return cast(Tensor, total).to(values.device)
 
 
 class GARTrainer(ResumableTrainer):
@@ -202,7 +219,7 @@ class GARTrainer(ResumableTrainer):
         self._reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
         if self._method.alignment is not None:
             problems = self._with_usable_anchors(problems)
-        self._comparison = self._make_comparison(problems)
+        self._anchors = self._anchor_reader(problems)
         self._policy_loss = PolicyLoss(self._method)
         self._batch: RolloutBatch | None = None
         self._timer = StepTimer(self._metrics["train"])
@@ -219,18 +236,18 @@ class GARTrainer(ResumableTrainer):
         self._problems.replace_training(usable.problems)
         return usable.problems
 
-    def _make_comparison(self, problems: Sequence[Problem]) -> AnchorComparison:
-        source, signal, seed = self._method.alignment, self._shaping.signal, self._config.seed
-        template = cast("dict[str, Any]", self.chat_template_kwargs)
-        return AnchorComparison(
+    def _anchor_reader(self, problems: Sequence[Problem]) -> AnchorReader | None:
+        """Reads the anchors of the problems; None for a method that reads none."""
+        source, template = self._method.alignment, cast("dict[str, Any]", self.chat_template_kwargs)
+        if source in (None, "random-anchor"):
+            return None
+        return AnchorReader(
+            problems,
+            self.processing_class,
+            self._reader,
             source=source,
-            signal=signal,
-            anchors=AnchorReader(
-                problems, self.processing_class, self._reader, source=source, seed=seed, chat_template_kwargs=template
-            ),
-            reader=self._reader,
-            seed=seed,
-            most=self._most,
+            seed=self._config.seed,
+            chat_template_kwargs=template,
         )
 
     @property
@@ -256,7 +273,6 @@ class GARTrainer(ResumableTrainer):
         self._batch = RolloutBatch(
             problems=[self._problems[i] for i in numbered] or [self._problems.read(row) for row in inputs],
             group_index=numbered or list(range(len(inputs))),
-            rank=self.accelerator.process_index,
             rows=[{name: value for name, value in row.items() if name != INDEX} for row in inputs],
         )
         output = super()._generate_and_score_completions(self._batch.rows)
@@ -286,7 +302,11 @@ class GARTrainer(ResumableTrainer):
             first = self.accelerator.process_index * len(prompts)
             self._batch.judge(self._verifier, self._batch.columns[first : first + len(prompts), 0].tolist())
         shaping = self._shaping if self._is_training() else self._shaping.outcome_alone()
-        self._batch.table = RewardTable(shaping, gather_object(self._batch.facts(self._reader)))
+        with self._timer.part("gar"):
+            rows = self._batch.step_rows(self._reader, self._anchors if self._is_training() else None)
+        self._batch.step = Step(
+            shaping, rows, ranks=TrlRanks(self.accelerator), pieces=self._reader.pieces, seed=self._config.seed
+        )
         self._batch.prepare_means(self._states.policy)
         hidden = states.stacked(len(self._batch), max(map(len, completion_ids)))
         if hidden is not None and token_mask is None:
@@ -345,22 +365,15 @@ class GARTrainer(ResumableTrainer):
 
     def _wants_vectors(self, batch: RolloutBatch) -> bool:
         """Whether any rank needs a vector; the others then take part."""
-        assert batch.table is not None
-        return self._is_training() and self._method.reads_vectors and bool(batch.table.needed.any())
+        return self._is_training() and self._method.reads_vectors and bool(batch.verified.needed.any())
 
-    def _shape(self, batch: RolloutBatch) -> ShapedTable:
-        """Rewards of all ranks, from the alignments or vectors that the method's arithmetic reads."""
-        assert batch.table is not None
-        alignment = torch.full((len(batch),), torch.nan, dtype=torch.float64)
-        vectors = None
+    def _shape(self, batch: RolloutBatch) -> Shaped:
+        """Rewards of all ranks, from the vectors that the method's arithmetic reads."""
+        means = batch.means[[]] if self._is_training() and self._method.reads_vectors else None
         if self._wants_vectors(batch):
             with self._states.own_passes() as parts:
-                alignment = self._comparison.alignment(batch, parts)
-        elif self._is_training() and self._method.alignment in LIKENESSES:
-            alignment = self._comparison.likenesses(batch)
-        if self._is_training() and self._method.compares_responses:
-            vectors = self._gather(unit_rows(batch.means))
-        return batch.table.shape(self._gather(alignment), vectors=vectors)
+                means = batch.compute_missing(parts, self._shaping.signal, self._most)
+        return batch.verified.finish(means)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         counted = ~batch.columns.isnan().all(1).cpu()  # as TRL leaves out what no function has scored

@@ -14,8 +14,8 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from gar.errors import ConfigError
 from gar.integrations.verl.exchange import OWN_MASK
 from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
-from gar.shaping import RewardTable, read_facts
 from gar.spans import SequenceReader, TokenSequence
+from gar.step import Step, read_row
 from gar.types import Verdict
 from gar.verify import Verifier
 
@@ -54,9 +54,9 @@ class GarRewardManager(RewardManagerBase):
         mask = _own_mask(facts["tool_extra_fields"])
         verdict = await self.loop.run_in_executor(None, self._verdict, prompt_ids, ids, mask, gold)
         sequence = TokenSequence(context_ids=prompt_ids, ids=ids, positions=(), mask=mask)
-        facts = read_facts(self._reader, verdict, sequence, group_index=0)
+        row = read_row(self._reader, verdict, sequence, group_index=0)
         return {
-            "reward_score": float(RewardTable(self._shaping, [facts]).shape().rewards[0]),
+            "reward_score": float(Step(self._shaping, [row]).finish().rewards[0]),
             "reward_extra_info": {
                 "acc": float(verdict.verified),
                 "verified": verdict.verified,

@@ -5,14 +5,14 @@ from typing import Any
 
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.settings import REWARD_MANAGER
-from gar.shaping import TableRow, read_row
 from gar.spans import AnchorSequences, SequenceReader
+from gar.step import Row, read_row
 from gar.types import Status, Verdict
 
 
 def table_rows(
     responses: Sequence[Mapping[str, Any]], reader: SequenceReader, *, max_response_tokens: int
-) -> list[TableRow]:
+) -> list[Row]:
     """Rows from verl's fields of each response; groups are numbered in the order in which they come up.
 
     Raises:

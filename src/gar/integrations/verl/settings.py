@@ -9,7 +9,7 @@ from typing import Any
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
 from gar.methods import Engine, Method
-from gar.shaping import Shaping, plan_shaping
+from gar.step import Shaping, plan_shaping
 
 TRAINER = "gar_sync"
 """Value of verl's `trainer.v1.trainer_mode`."""

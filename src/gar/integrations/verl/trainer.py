@@ -27,8 +27,8 @@ from gar.integrations.verl.transfer import (
     write_spans,
 )
 from gar.integrations.watchdog import Watchdog
-from gar.shaping import RewardTable, VectorPlan
 from gar.spans import SequenceReader, TokenSequence, context_of
+from gar.step import Step
 
 
 class GarTrainerSync(PPOTrainerSync):
@@ -63,23 +63,22 @@ class GarTrainerSync(PPOTrainerSync):
         keys, partition = list(batch.keys), batch.partition_id
         real = [key for key, tag in zip(keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         rows = read_rows(real, partition, self._reader, max_response_tokens=self.config.data.max_response_length)
-        table = RewardTable(self._shaping, [row.facts for row in rows])
-        plan = VectorPlan(rows, table.needed)
+        step = Step(self._shaping, rows)
         anchor_means = None
-        if plan.anchors:
-            anchor_means = self._anchor_means(plan.anchors)
-            write_spans(keys, partition, {real[i]: rows[i].sequence for i in plan.members})
+        if step.members:
+            anchor_means = self._anchor_means(step.anchors)
+            write_spans(keys, partition, {real[i]: rows[i].sequence for i in step.members})
             batch.extra_info[REQUEST] = SignalRequest.from_settings(self._shaping.signal)
         batch = super()._compute_old_log_prob(batch, metrics)
         batch.extra_info.pop(REQUEST, None)  # the reference pass must not hear it
-        alignment = None
+        means = None
         if anchor_means is not None:
             fields = tq.kv_batch_get(keys=real, partition_id=partition, select_fields=[MEANS])
-            means = read_means(fields[MEANS])[plan.members]
-            alignment = plan.align(torch.cat([means, anchor_means.to(means)])).alignment
-        shaped = table.shape(alignment)
+            response_means = read_means(fields[MEANS])[step.members]
+            means = torch.cat([response_means, anchor_means.to(response_means)])
+        shaped = step.finish(means)
         metrics.update(shaped.metrics())
-        self._watchdog.look_at_table(self.global_steps, table)
+        self._watchdog.look_at(self.global_steps, step)
         write_rewards(real, partition, shaped.rewards)
         return batch
 

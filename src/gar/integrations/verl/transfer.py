@@ -1,4 +1,4 @@
-"""Between verl's TransferQueue, or its workers, and the reward table: names, shapes and paddings, nothing else."""
+"""Between verl's TransferQueue, or its workers, and the rows of a step: names, shapes and paddings, nothing else."""
 
 # pyright: reportMissingImports=false
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from verl.utils import tensordict_utils as tu
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.exchange import END, MEANS, START
 from gar.integrations.verl.rows import table_rows
-from gar.shaping import TableRow
 from gar.spans import SequenceReader, TokenSequence
+from gar.step import Row
 
 OUTCOME_SCORES = "gar_outcome_scores"
 """Where verl's `rm_scores` are kept as they were before shaping."""
@@ -24,9 +24,7 @@ _ROPE_ROWS = 4
 """Rows of verl's position ids for a model with a rotary embedding of several axes: the text's, then three axes'."""
 
 
-def read_rows(
-    keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int
-) -> list[TableRow]:
+def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int) -> list[Row]:
     """The responses that verl's rollout put under `keys`, with the anchors of their problems.
 
     Args:

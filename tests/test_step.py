@@ -1,6 +1,8 @@
 """Which responses are scored, against the formulas of the rewards: the two must never drift apart. Then the path."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -17,8 +19,8 @@ from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS, Engine, Method, ScoredBatch, eligible_responses
 from gar.scoring.scorer import SCORER
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.shaping import ResponseFacts, RewardTable, TableRow, VectorPlan, plan_shaping, responses_to_score
 from gar.spans import TokenSequence
+from gar.step import ResponseFacts, Row, Step, plan_shaping, responses_to_score
 
 WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and not m.scores_all]
 
@@ -36,7 +38,7 @@ class Case:
     def facts(self, alignment: Tensor, scored: Tensor) -> ScoredBatch:
         return ScoredBatch(
             verified=self.verified, well_formatted=self.well_formatted, group_index=self.group_index,
-            alignment=alignment, scored=scored,
+            alignment=alignment.where(scored, torch.nan),
         )  # fmt: skip
 
     def to_score(self) -> Tensor:
@@ -97,7 +99,7 @@ def one_group(method: str, verified: list[bool], can_score: list[bool], **settin
     unknown = torch.full((len(verified),), torch.nan, dtype=torch.float64)
     facts = ScoredBatch(
         verified=torch.tensor(verified), well_formatted=torch.ones(len(verified), dtype=torch.bool),
-        group_index=torch.zeros(len(verified), dtype=torch.long), alignment=unknown, scored=unknown.isfinite(),
+        group_index=torch.zeros(len(verified), dtype=torch.long), alignment=unknown,
     )  # fmt: skip
     assert eligible_responses(facts, RewardSettings()).tolist() == verified
     return responses_to_score(METHODS[method], RewardSettings(**settings), facts, torch.tensor(can_score)).tolist()
@@ -175,59 +177,114 @@ def test_whitening_without_token_counts_is_refused():
         shaping.advantages(torch.tensor([1.0, 0.0]).double(), torch.tensor([0, 0]))
 
 
-def row(group: int, *, right: bool = True, anchors: int = 1, tokens: int = 2) -> TableRow:
+def row(group: int, *, right: bool = True, anchors: int = 1, tokens: int = 2) -> Row:
     facts = ResponseFacts(
         group_index=group, status="ok" if right else "wrong", verified=right, well_formatted=True,
         num_anchors=anchors, num_scored_tokens=tokens,
     )  # fmt: skip
     sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=range(tokens))
     anchor = TokenSequence(context_ids=[0], ids=[group, 3], positions=[0, 1])
-    return TableRow(facts=facts, sequence=sequence, anchors=[anchor] * anchors)
+    return Row(facts=facts, sequence=sequence, anchors=[anchor] * anchors)
 
 
-def test_a_plan_asks_for_each_needed_sequence_once_and_puts_the_vectors_back():
+def test_a_step_asks_for_each_needed_sequence_once_and_puts_the_vectors_back():
     rows = [row(7), row(3, right=False), row(5), row(7), row(5), row(5, tokens=0), row(9), row(3)]
-    shaping = plan_shaping(SCORER, "gar-grpo", {"signal": SignalSettings(anchor_keep_fraction=0.7)})
-    table = RewardTable(shaping, [r.facts for r in rows])
-    plan = VectorPlan(rows, table.needed, anchor_keep_fraction=shaping.signal.anchor_keep_fraction)
-    assert plan.members == [0, 2, 3, 4]  # a lone right one, one without tokens, and wrong ones need none
-    assert plan.anchor_groups == [7, 5]
-    assert plan.keep_fractions == [1.0] * 4 + [0.7] * 2
+    step = Step(plan_shaping(SCORER, "gar-grpo", {"signal": SignalSettings(anchor_keep_fraction=0.7)}), rows)
+    assert step.members == [0, 2, 3, 4]  # a lone right one, one without tokens, and wrong ones need none
+    assert [anchor.ids[0] for anchor in step.anchors] == [7, 5]
+    assert step.keep_fractions == [1.0] * 4 + [0.7] * 2
     means = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
-    shaped = table.shape(plan.align(means).alignment)
+    shaped = step.finish(means)
     for place, member, anchor in ((0, 0, 4), (2, 1, 5), (3, 2, 4), (4, 3, 5)):
         cosine = torch.nn.functional.cosine_similarity(means[member].double(), means[anchor].double(), dim=0)
         assert float(shaped.batch.alignment[place]) == pytest.approx(float(cosine), abs=1e-6)  # float32 unit rows
-    assert shaped.batch.scored.nonzero()[:, 0].tolist() == plan.members
+    assert shaped.batch.scored.nonzero()[:, 0].tolist() == step.members
     assert shaped.metrics()["gar/no_signal_fraction"] == pytest.approx(1 / 8)
     best = max((0, 3), key=lambda place: float(shaped.batch.alignment[place]))
     assert shaped.shaped.bonuses[[0, 3]].nonzero()[:, 0].tolist() == [[0, 3].index(best)]
 
 
-def test_a_plan_without_needed_responses_asks_for_nothing():
-    rows = [row(0, right=False), row(0)]
-    table = RewardTable(plan_shaping(SCORER, "gar-grpo"), [r.facts for r in rows])
-    plan = VectorPlan(rows, table.needed)
-    assert plan.sequences == []
-    aligned = plan.align(torch.zeros(0, 8))
-    assert bool(aligned.alignment.isnan().all())
-    assert table.shape(aligned.alignment, vectors=aligned.vectors).rewards.tolist() == [0.0, 1.0]
+def test_a_step_without_needed_responses_asks_for_nothing():
+    step = Step(plan_shaping(SCORER, "gar-grpo"), [row(0, right=False), row(0)])
+    assert step.sequences == []
+    for means in (None, torch.zeros(0, 8)):
+        shaped = step.finish(means)
+        assert not bool(shaped.batch.scored.any())
+        assert shaped.rewards.tolist() == [0.0, 1.0]
 
 
 def test_vectors_reach_only_a_method_that_compares_them():
     rows = [row(0, anchors=0), row(0, anchors=0)]
-    vectors = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.6, 0.8]]), dim=-1)
     for method, expected in (("g2rl", True), ("gar-grpo", False)):
-        table = RewardTable(plan_shaping(SCORER, method), [r.facts for r in rows])
-        assert bool(table.needed.all()) == expected  # no anchor: nothing to compare with, but with each other
-        assert (table.shape(vectors=vectors).batch.vectors is not None) == expected
+        step = Step(plan_shaping(SCORER, method), rows)
+        assert bool(step.needed.all()) == expected  # no anchor: nothing to compare with, but with each other
+        shaped = step.finish(torch.tensor([[1.0, 0.0], [0.6, 0.8]])[: len(step.sequences)])
+        assert (shaped.batch.vectors is not None) == expected
 
 
 def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared():
-    rows = [row(0), row(0), row(0)]
-    table = RewardTable(plan_shaping(SCORER, "gar-grpo"), [r.facts for r in rows])
-    plan = VectorPlan(rows, table.needed)
-    means = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
-    shaped = table.shape(plan.align(means).alignment)
+    step = Step(plan_shaping(SCORER, "gar-grpo"), [row(0), row(0), row(0)])
+    shaped = step.finish(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
     assert shaped.batch.scored.tolist() == [False, True, False]
     assert shaped.rewards.tolist() == [1.0, 1.0, 1.0]  # one scored member of three: no bonus
+
+
+class Threads:
+    """`Ranks` of threads of this process."""
+
+    def __init__(self, rank: int, count: int, shared: dict[str, Any]):
+        self._rank, self._count, self._shared, self._round = rank, count, shared, 0
+
+    def _exchange(self, value: Any) -> list[Any]:
+        self._round += 1
+        values = self._shared.setdefault(self._round, [None] * self._count)
+        values[self._rank] = value
+        self._shared["barrier"].wait()
+        return values
+
+    def gather(self, items: list[Any]) -> tuple[list[Any], int]:
+        gathered = self._exchange(items)
+        return [item for items in gathered for item in items], sum(map(len, gathered[: self._rank]))
+
+    def sum(self, values: Tensor) -> Tensor:
+        return torch.stack(self._exchange(values)).sum(0)
+
+
+@pytest.mark.parametrize("cuts", [[4], [1, 5], [0, 3], [2, 2, 6]])
+@pytest.mark.parametrize("method", ["gar-grpo", "alignment-only", "anchor-shuffled", "anchor-random", "g2rl", "length"])
+def test_ranks_of_any_size_agree_with_one_process_and_form_each_anchor_once(cuts: list[int], method: str):
+    rows = [
+        row(7, anchors=2),
+        row(5),
+        row(7, anchors=2),
+        row(5, right=False),
+        row(5),
+        row(9, anchors=0),
+        row(7, anchors=2),
+    ]
+    shaping = plan_shaping(TRL, method)
+    means = {
+        (tuple(sequence.ids), len(sequence.ids), place): torch.randn(8, generator=torch.Generator().manual_seed(place))
+        for place, sequence in enumerate(sequence for r in rows for sequence in (r.sequence, *r.anchors))
+    }
+
+    def mean(sequence: TokenSequence) -> Tensor:
+        return next((v for (ids, *_), v in means.items() if ids == tuple(sequence.ids)), torch.zeros(8))
+
+    def finish(part: list[Row], ranks: Any) -> tuple[Any, int]:
+        step = Step(shaping, part, ranks=ranks, pieces=lambda ids: [str(i) for i in ids])
+        vectors = torch.stack([torch.zeros(8), *map(mean, step.sequences)])[1:]
+        return step.finish(vectors if shaping.method.reads_vectors else None), len(step.anchors)
+
+    whole, num_anchors = finish(rows, None)
+    edges = [0, *cuts, len(rows)]
+    parts = [rows[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    shared: dict[Any, Any] = {"barrier": Barrier(len(parts))}
+    with ThreadPoolExecutor(len(parts)) as pool:
+        jobs = [pool.submit(finish, part, Threads(i, len(parts), shared)) for i, part in enumerate(parts)]
+        found = [job.result(timeout=60) for job in jobs]
+    assert sum(count for _, count in found) == num_anchors
+    for shaped, _ in found:
+        assert torch.equal(shaped.rewards, whole.rewards)
+        assert torch.equal(shaped.batch.alignment.nan_to_num(2.0), whole.batch.alignment.nan_to_num(2.0))
+        assert shaped.metrics() == pytest.approx(whole.metrics(), nan_ok=True)

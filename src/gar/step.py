@@ -1,0 +1,376 @@
+"""All of GAR, from rows to rewards: the one path that every engine takes (TRL, `GarScorer`, slime, verl, your own).
+
+    a method on an engine, with its settings          plan_shaping (gar.methods.plan)
+    rows: verdicts, token ids, groups, anchors        SequenceReader, read_row
+      -> who needs a vector                           Step.needed
+      -> token sequences                              Step.sequences
+      -> [the engine gives their mean vectors]
+      -> alignment, rewards, advantages, metrics      Step.finish
+
+An engine translates: it hands rows in, asks which sequences need vectors, hands the vectors in, and takes rewards,
+advantages and metrics. On several ranks it also says how they gather. `examples/add_an_engine.py` is a complete engine.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from gar.core import BestAlignment, best_alignment_scores, group_deviations, group_sizes, unit_rows
+from gar.methods import Method, ScoredBatch, ShapedRewards, eligible_responses
+from gar.methods.likeness import LIKENESSES, random_anchor_vectors
+from gar.methods.plan import Shaping
+from gar.methods.plan import plan_shaping as plan_shaping
+from gar.settings import RewardSettings
+from gar.spans import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenPieces, TokenSequence
+from gar.types import Status, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResponseFacts:
+    """Facts about a response that need no vector. They are small, so every rank can hold those of all responses.
+
+    Example: ResponseFacts(group_index=2, status="ok", verified=True, well_formatted=True, num_anchors=1,
+        num_scored_tokens=768)
+    """
+
+    group_index: int
+    """Which problem it answers."""
+    status: str
+    """How its verification ended."""
+    verified: bool
+    well_formatted: bool
+    num_anchors: int = 0
+    """Anchors of its problem that can be scored."""
+    num_scored_tokens: int = 0
+    """Tokens that enter its vector; 0 if they reach beyond the model's context."""
+    too_long: bool = False
+    """Its scored tokens reach beyond the model's context."""
+    num_anchors_too_long: int = 0
+    """Anchors of its problem that reach beyond the model's context."""
+    empty: bool = False
+    truncated: bool = False
+    """It was cut off before its end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A response: its facts, its tokens, and its problem's anchors that can be scored."""
+
+    facts: ResponseFacts
+    sequence: TokenSequence = NO_SEQUENCE
+    anchors: Sequence[TokenSequence] = ()
+
+
+def read_row(
+    reader: SequenceReader,
+    verdict: Verdict,
+    sequence: TokenSequence,
+    anchors: AnchorSequences = NO_ANCHORS,
+    *,
+    group_index: int,
+    num_anchors: int | None = None,
+    truncated: bool = False,
+) -> Row:
+    """The row of a response, from its tokens (`reader.response`), its verdict, and its problem's anchors.
+
+    Args:
+        reader: A reader of the policy's tokenizer.
+        verdict: How its verification ended.
+        sequence: Its tokens.
+        anchors: Those of its problem (`reader.anchors`).
+        group_index: Which problem it answers.
+        num_anchors: Anchors of its problem; None counts `anchors`. For a method that reads none of them.
+        truncated: It was cut off before its end.
+    """
+    fault = reader.fault(sequence)
+    facts = ResponseFacts(
+        group_index=group_index,
+        status=str(verdict.status),
+        verified=verdict.verified,
+        well_formatted=verdict.well_formatted,
+        num_anchors=len(anchors.usable) if num_anchors is None else num_anchors,
+        num_scored_tokens=len(sequence.positions) if fault is None else 0,
+        too_long=fault == "too long",
+        num_anchors_too_long=anchors.num_too_long,
+        empty=reader.is_empty(sequence.ids, sequence.mask),
+        truncated=truncated,
+    )
+    return Row(facts=facts, sequence=sequence, anchors=anchors.usable)
+
+
+def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBatch, can_score: Tensor) -> Tensor:
+    """Which responses need an alignment or, where the method compares responses, a vector: bool [responses].
+
+    Any other response has a bonus of 0 whatever its alignment, and does not affect the bonuses of its group. `beta` is
+    not read: with `beta=0` alignments are still measured and logged.
+
+    Args:
+        method: The method that is trained.
+        settings: `centre` decides whether the only candidate of a group may earn a bonus: its centred alignment is 0,
+            its own cosine is not.
+        facts: Verdicts and groups of the responses of all ranks; `alignment` and `vectors` are not read.
+        can_score: Bool [responses]: has tokens to score and, for a method that compares it with anchors alone, an
+            anchor.
+
+    References:
+        GAR, arXiv 2609.03342, eqs. 6 and 9.
+    """
+    if method.alignment is None and not method.compares_responses:
+        return torch.zeros_like(can_score)
+    if method.scores_all or method.compares_responses:
+        return can_score
+    candidates = can_score & eligible_responses(facts, settings)
+    if not settings.centre:
+        return candidates
+    return candidates & (group_sizes(facts.group_index, candidates) >= 2)
+
+
+class Ranks(Protocol):
+    """The processes that share a step. Each calls these together with the others."""
+
+    def gather(self, items: list[Any]) -> tuple[list[Any], int]:
+        """The items of all ranks, in the order of the ranks, and where this rank's begin among them."""
+        ...
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all ranks, with the device of `values`."""
+        ...
+
+
+class Alone:
+    """`Ranks` of a process that has all the rows."""
+
+    def gather(self, items: list[Any]) -> tuple[list[Any], int]:
+        """The items themselves."""
+        return items, 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The values themselves."""
+        return values
+
+
+class Aligned(NamedTuple):
+    """Responses of one process compared with the anchors of their groups.
+
+    Attributes:
+        best: The best cosine of each response, and the index of its anchor.
+        vectors: [responses, hidden], unit rows; zeros where none is needed.
+        anchors: [anchors, hidden], unit rows.
+    """
+
+    best: BestAlignment
+    vectors: Tensor
+    anchors: Tensor
+
+
+class Step:
+    """The responses of one optimizer step, on their way from verdicts to rewards.
+
+    On several ranks each has the rows of its own responses and the facts of all, so that all decide alike: an error on
+    one rank alone would leave the others waiting. The anchors of a group are formed once, on the rank that has its first
+    response that needs a vector.
+
+    Args:
+        shaping: Method, engine and settings.
+        rows: Responses of this process, in any order; those of a group need not be adjacent.
+        ranks: How processes gather; by default this one has all the responses.
+        pieces: The text of tokens, for a method that compares texts (`SequenceReader.pieces`).
+        seed: Of random anchors.
+
+    Attributes:
+        facts: Of the responses of all ranks.
+        group_index: Which problem each of these answers, int64.
+        here: Where the rows of this process stand among them.
+        members: Indices in `rows` of the responses that need a vector.
+        anchors: The sequences of the anchors that this process brings vectors of.
+    """
+
+    def __init__(
+        self,
+        shaping: Shaping,
+        rows: Sequence[Row],
+        *,
+        ranks: Ranks | None = None,
+        pieces: TokenPieces | None = None,
+        seed: int = 0,
+    ):
+        self.shaping, self.rows = shaping, rows
+        self._ranks, self._pieces, self._seed = ranks or Alone(), pieces, seed
+        facts, start = self._ranks.gather([row.facts for row in rows])
+        self.facts: list[ResponseFacts] = facts
+        self.here = slice(start, start + len(rows))
+        self.group_index = torch.tensor([fact.group_index for fact in facts], dtype=torch.long)
+        self._batch = ScoredBatch(
+            verified=torch.tensor([fact.verified for fact in facts], dtype=torch.bool),
+            well_formatted=torch.tensor([fact.well_formatted for fact in facts], dtype=torch.bool),
+            group_index=self.group_index,
+            alignment=torch.full((len(facts),), torch.nan, dtype=torch.float64),
+        )
+        self.members: list[int] = self.needed[self.here].nonzero()[:, 0].tolist()
+        self._list_anchors()
+
+    @cached_property
+    def eligible(self) -> Tensor:
+        """Which responses of all ranks earn the base reward and may earn a bonus."""
+        return eligible_responses(self._batch, self.shaping.reward)
+
+    @cached_property
+    def needed(self) -> Tensor:
+        """Which responses of all ranks need a vector, or the method's substitute for one."""
+        shaping = self.shaping
+        without_anchor = shaping.method.compares_responses or not shaping.method.needs_alignment
+        can_score = [fact.num_scored_tokens > 0 and (without_anchor or fact.num_anchors > 0) for fact in self.facts]
+        return responses_to_score(shaping.method, shaping.reward, self._batch, torch.tensor(can_score).bool())
+
+    @property
+    def sequences(self) -> list[TokenSequence]:
+        """The sequences that this process brings mean vectors of: the needed responses, then the anchors."""
+        return [*(self.rows[i].sequence for i in self.members), *self.anchors]
+
+    @property
+    def keep_fractions(self) -> list[float]:
+        """Share of the tokens of each sequence that counts (p_f)."""
+        return [1.0] * len(self.members) + [self.shaping.signal.anchor_keep_fraction] * len(self.anchors)
+
+    def finish(self, means: Tensor | None = None) -> "Shaped":
+        """Rewards of the responses of all ranks. Every rank calls it, after the others have theirs ready.
+
+        Args:
+            means: Mean vectors of `sequences`, in their order, [sequences, hidden], perhaps of none; None for a method
+                that reads no vectors, or where no response of any rank needs one.
+        """
+        method, aligned, vectors = self.shaping.method, None, None
+        if means is not None:
+            aligned = self._align(means)
+            alignment = torch.where(aligned.best.scored, aligned.best.scores, torch.nan).cpu().double()
+            if method.compares_responses:
+                vectors = self._of_all_ranks(aligned.vectors.cpu())
+        elif method.alignment in LIKENESSES:
+            alignment = self._likenesses()
+        else:
+            alignment = torch.full((len(self.rows),), torch.nan, dtype=torch.float64)
+        batch = replace(self._batch, alignment=self._of_all_ranks(alignment), vectors=vectors)
+        return Shaped(self.shaping, self.facts, batch, self.eligible, method.shape(batch, self.shaping.reward), aligned)
+
+    def _list_anchors(self) -> None:
+        """Number the anchors of the needed groups, the same on every rank, and keep those to be formed here."""
+        self.anchors: list[TokenSequence] = []
+        self._anchor_groups: list[int] = []
+        self._own_anchors: list[int] = []
+        if self.shaping.method.alignment not in ("anchor", "shuffled-anchor"):
+            return
+        first: dict[int, int] = {}
+        for i in self.needed.nonzero()[:, 0].tolist():
+            first.setdefault(self.facts[i].group_index, i)
+        for group, i in first.items():
+            if self.here.start <= i < self.here.stop:
+                anchors = self.rows[i - self.here.start].anchors
+                self._own_anchors += range(len(self._anchor_groups), len(self._anchor_groups) + len(anchors))
+                self.anchors += anchors
+            self._anchor_groups += [group] * self.facts[i].num_anchors
+
+    def _align(self, means: Tensor) -> Aligned:
+        groups = self.group_index[self.here].to(means.device)
+        responses = means.new_zeros(len(self.rows), means.shape[1])
+        responses[self.members] = means[: len(self.members)]
+        vectors, anchor_groups = unit_rows(responses), self._anchor_groups
+        if self.shaping.method.alignment == "random-anchor":
+            anchor_groups = groups.unique().tolist()
+            anchors = random_anchor_vectors(anchor_groups, means.shape[1], seed=self._seed).to(vectors)
+        else:
+            anchors = means.new_zeros(len(anchor_groups), means.shape[1])
+            anchors[self._own_anchors] = means[len(self.members) :]
+            anchors = unit_rows(self._ranks.sum(anchors))
+        anchor_index = torch.tensor(anchor_groups, dtype=torch.long, device=means.device)
+        return Aligned(best_alignment_scores(vectors, groups, anchors, anchor_index), vectors, anchors)
+
+    def _likenesses(self) -> Tensor:
+        """Largest likeness of each needed response of this process to an anchor of its problem; NaN elsewhere."""
+        assert self._pieces is not None, "a method that compares texts needs `pieces`"
+        likeness = LIKENESSES[str(self.shaping.method.alignment)]
+        values = torch.full((len(self.rows),), torch.nan, dtype=torch.float64)
+        for i in self.members:
+            row = self.rows[i]
+            usable = [anchor for anchor in row.anchors if anchor.positions]
+            values[i] = max((likeness(row.sequence, a, self._pieces) for a in usable), default=torch.nan)
+        return values
+
+    def _of_all_ranks(self, values: Tensor) -> Tensor:
+        """One row for each response of this process, to one for each of all ranks."""
+        everything = values.new_zeros(len(self.facts), *values.shape[1:])
+        everything[self.here] = values
+        return self._ranks.sum(everything)
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """The responses of all ranks with their rewards.
+
+    Attributes:
+        shaping: Method, engine and settings.
+        facts: One of each response.
+        batch: The batch that the method read.
+        eligible: Which responses earn the base reward.
+        shaped: The method's rewards and their parts.
+        aligned: This process's responses beside their anchors, where vectors were compared.
+    """
+
+    shaping: Shaping
+    facts: Sequence[ResponseFacts]
+    batch: ScoredBatch
+    eligible: Tensor
+    shaped: ShapedRewards
+    aligned: Aligned | None = None
+
+    @property
+    def rewards(self) -> Tensor:
+        """Float64 [responses]."""
+        return self.shaped.rewards
+
+    def advantages(self, token_counts: Tensor | None = None) -> Tensor:
+        """Advantages of all responses, as `Shaping.advantages`."""
+        return self.shaping.advantages(self.rewards, self.batch.group_index, token_counts=token_counts)
+
+    def metrics(self) -> dict[str, float]:
+        """Logged metrics of a step: means over the responses, NaN where there is nothing to average.
+
+        docs/glossary.md defines each.
+        """
+        batch, facts, shaped = self.batch, self.facts, self.shaped
+        outcomes = shaped.outcomes + shaped.penalties
+        alignment, bonuses = batch.alignment[batch.scored], shaped.bonuses[batch.scored]
+        counts, total = Counter(fact.status for fact in facts), len(facts)
+        return {
+            "gar/verified_fraction": _mean(batch.verified),
+            "gar/well_formatted_fraction": _mean(batch.well_formatted),
+            "gar/eligible_fraction": _mean(self.eligible),
+            "gar/scored_fraction": _mean(batch.scored),
+            "gar/alignment_mean": _mean(alignment),
+            "gar/alignment_std": float(alignment.std(correction=0)) if len(alignment) else float("nan"),
+            "gar/bonus_mean": _mean(bonuses),
+            "gar/outcome_mean": _mean(outcomes),
+            "gar/silent_group_fraction_outcome": _silent_fraction(outcomes, batch.group_index),
+            "gar/silent_group_fraction_shaped": _silent_fraction(shaped.rewards, batch.group_index),
+            "gar/no_anchor_fraction": sum(fact.num_anchors == 0 for fact in facts) / total,
+            "gar/no_signal_fraction": sum(fact.num_scored_tokens == 0 for fact in facts) / total,
+            "gar/too_long_fraction": sum(fact.too_long for fact in facts) / total,
+            "gar/anchor_too_long_fraction": sum(fact.num_anchors_too_long > 0 for fact in facts) / total,
+            "gar/empty_fraction": sum(fact.empty for fact in facts) / total,
+            "gar/truncated_fraction": sum(fact.truncated for fact in facts) / total,
+            **{f"verify/{status}_fraction": counts[status] / total for status in Status},
+        }
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean()) if len(values) else float("nan")
+
+
+def _silent_fraction(rewards: Tensor, group_index: Tensor) -> float:
+    """Share of groups whose rewards are all equal, so that GRPO learns nothing from them."""
+    uneven = group_index[group_deviations(rewards, group_index) != 0].unique().numel()
+    return 1.0 - uneven / group_index.unique().numel()

@@ -172,8 +172,8 @@ class Step:
     """The responses of one optimizer step, on their way from verdicts to rewards.
 
     On several ranks each has the rows of its own responses and the facts of all, so that all decide alike: an error on
-    one rank alone would leave the others waiting. The anchors of a group are formed once, on the rank that has its first
-    response that needs a vector.
+    one rank alone would leave the others waiting. Each anchor is formed on one rank: the one that has the first
+    response of its group that needs a vector.
 
     Args:
         shaping: Method, engine and settings.

@@ -26,8 +26,8 @@ _VERDICT = "gar_verdict"
 class ResponsePayload:
     """The data that slime's rollout manager sends with a response to the ranks that train.
 
-    A `gar.step.Row` without the tokens, which slime sends itself. `positions` count from the response's first token, and
-    `anchors` are one object for all responses of a group.
+    A `gar.step.Row` without the tokens, which slime sends itself. `positions` count from the response's first token;
+    all responses of a group share one object as `anchors`.
     """
 
     facts: ResponseFacts

@@ -18,28 +18,20 @@ from gar.models import find_parts, load_embedded
 from gar.scoring import Shaped, Shaping, Step, context_of, plan_shaping, read_row, signal_means
 from gar.verify import Verifier
 
-# What the engine can do. Methods that need anything else are refused with a sentence that says what.
-ESTIMATORS = {"group": (), "reinforce-pp": (), "reinforce-pp-baseline": ()}
-LOOP = Engine(name="my loop", can=frozenset({"anchor", "compares_responses"}), estimators=ESTIMATORS)
+# What the engine can do. A method that needs anything else raises an error that says what.
+LOOP = Engine(name="my loop", can=frozenset({"anchor", "compares_responses"}), estimators={"group": ()})
 
 
 def shape(groups: list[ResponseGroup], model, reader: SequenceReader, verifier: Verifier, plan: Shaping) -> Shaped:
-    # 1. Rows: each response with its verdict, its tokens, and the anchors of its problem.
-    rows = []
+    rows = []  # each response with its verdict, its tokens, and the anchors of its problem
     for number, group in enumerate(groups):
         anchors = reader.anchors(group.prompt, group.anchors)
-        sequences = [reader.response(group.prompt, ids) for ids in group.responses]
-        texts = [reader.text(sequence.ids) for sequence in sequences]
-        prefilled = [reader.prefilled(group.prompt)] * len(texts)
-        verdicts = verifier.verify(texts, [group.answer] * len(texts), prefilled_think=prefilled)
-        for verdict, sequence in zip(verdicts, sequences, strict=True):
-            rows.append(read_row(reader, verdict, sequence, anchors, group_index=number))
-
-    # 2. Who needs a vector? The engine brings the mean vectors of these sequences, and nothing else.
-    step = Step(plan, rows)
+        for ids in group.responses:
+            prefilled = [reader.prefilled(group.prompt)]
+            verdict = verifier.verify([reader.text(ids)], [group.answer], prefilled_think=prefilled)[0]
+            rows.append(read_row(reader, verdict, reader.response(group.prompt, ids), anchors, group_index=number))
+    step = Step(plan, rows)  # it says which sequences need mean vectors, and the engine brings these
     means = signal_means(find_parts(model), step.sequences, plan.signal, keep_fractions=step.keep_fractions)
-
-    # 3. Rewards, with advantages and metrics.
     return step.finish(means)
 
 
@@ -55,16 +47,13 @@ def main(steps: int, method: str) -> None:
         for step in range(1, steps + 1):
             groups = sample(model, tokenizer, rng.sample(problems, 8), seed=step)
             shaped = shape(groups, model, reader, verifier, plan)
-            lengths = torch.tensor([len(ids) for group in groups for ids in group.responses])
-            advantages = shaped.advantages(lengths).float()
-            take_step(optimizer, policy_gradient_loss(model, groups, advantages))
-            reward, bonus = shaped.rewards.mean(), shaped.shaped.bonuses.mean()
-            correct = shaped.metrics()["gar/verified_fraction"]
-            print(f"step {step:3}   reward {reward:6.3f}   correct {correct:5.1%}   bonus {bonus:.3f}", flush=True)
+            take_step(optimizer, policy_gradient_loss(model, groups, shaped.advantages().float()))
+            correct, bonus = shaped.metrics()["gar/verified_fraction"], shaped.shaped.bonuses.mean()
+            print(f"step {step:3}   reward {shaped.rewards.mean():6.3f}   correct {correct:5.1%}   bonus {bonus:.3f}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=30, help="optimiser steps of 8 problems x 8 responses")
+    parser.add_argument("--steps", type=int, default=30, help="optimizer steps of 8 problems x 8 responses")
     parser.add_argument("--method", default="gar-grpo", help=f"one of {', '.join(LOOP.methods())}")
     main(**vars(parser.parse_args()))

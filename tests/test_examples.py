@@ -113,7 +113,7 @@ def test_an_engine_of_ones_own_gives_what_the_scorer_gives(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["g2rl", "gar-reinforce-pp"])
+@pytest.mark.parametrize("method", ["g2rl", "hidden-cosine"])
 def test_an_engine_of_ones_own_runs_what_it_declares(method):
     steps = printed_steps(run("add_an_engine.py", "--steps", "2", "--method", method))
     assert len(steps) == 2

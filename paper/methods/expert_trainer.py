@@ -97,7 +97,6 @@ class ExpertTrainer(GARTrainer):
             well_formatted=torch.tensor([verdict.well_formatted for verdict in verdicts], dtype=torch.bool),
             group_index=torch.tensor([batch.group_index[i] for i in new]),
             alignment=torch.full((len(new),), torch.nan),
-            scored=torch.zeros(len(new), dtype=torch.bool),
         )
         if new and not self._known:
             self._look_at_first(facts)

@@ -82,6 +82,7 @@ def test_reward_table_shapes_rewards_as_the_core_does():
         alignment.double(),
         torch.tensor([0.0 if fact.well_formatted else -0.6 for fact in facts]).double(),
         torch.tensor([names.index(r["uid"]) for r in ROWS]),
+        scored=alignment.isfinite(),
     )
     torch.testing.assert_close(shaped.rewards, expected, rtol=0, atol=1e-6)
     assert shaped.rewards[[0, 6]].tolist() == [0.0, 0.0]  # all wrong: nothing to say

@@ -7,7 +7,7 @@ from torch import Tensor
 from gar.core.arguments import Budget, Head, ScoredTokens, Signal, check_arguments
 from gar.core.checks import check_shapes
 from gar.core.head import make_plan
-from gar.core.vectors import NORM_FLOOR, token_contributions
+from gar.core.vectors import NORM_FLOOR, contributions, token_sums
 
 
 @torch.no_grad()
@@ -53,8 +53,8 @@ def alignment_shares(
     directions = anchors.double()
     sums = torch.zeros_like(directions)
     projections = torch.zeros(len(hidden), dtype=torch.float64, device=hidden.device)
-    for rows, u in token_contributions(tokens, head, signal, plan):
-        index, u = response_index[rows], u.double()
+    for rows, h, chunk in token_sums(tokens, head, signal, plan):
+        index, u = response_index[rows], contributions(h, chunk, signal).double()
         sums.index_add_(0, index, u)
         projections[rows] = (u * directions[index]).sum(-1)
     norms = sums.norm(dim=-1)  # n ||s||

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gar.core.arguments import Budget, Head, Precision, check_choice
+from gar.core.ranks import Ranks
 
 REFERENCE_MARGIN = 20.0
 """Exponentials are taken relative to z_y + this margin, which saves the pass for the maximum."""
@@ -101,7 +102,7 @@ def _bytes(chunk: int, tile: int, head: Head, dtype: torch.dtype, products: torc
 
 
 def exponential_sums(
-    h: Tensor, targets: Tensor, head: Head, reference: Tensor, plan: Plan
+    h: Tensor, targets: Tensor, head: Head, reference: Tensor, plan: Plan, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Over v != y: total `sum exp(z_v - ref)` and weighted `sum exp(z_v - ref) slope_v W_v`; and `exp(z_y - ref)`.
 
@@ -111,9 +112,11 @@ def exponential_sums(
         head: The head.
         reference: [tokens].
         plan: From `make_plan`.
+        ranks: Who holds the other rows of the head.
 
     Returns:
-        total [tokens], at_target [tokens] and weighted [tokens, hidden].
+        total [tokens] and at_target [tokens] over all ranks, and weighted [tokens, hidden] of this rank's rows. Total
+        is infinite where a sum overflows on any rank.
     """
     total = torch.zeros_like(reference)
     at_target = torch.zeros_like(reference)
@@ -144,7 +147,11 @@ def exponential_sums(
             narrow = exponentials.to(plan.products)
             # The sums of a tile may be rounded. Logits may not: the exponential would amplify their errors.
             weighted += product(narrow, tile, plan) if h.is_cuda else narrow @ tile
-    return total, at_target, weighted if head.logit_softcap is not None else weighted.mul_(head.slope)
+    if head.logit_softcap is None:
+        weighted *= head.slope
+    total[~weighted.isfinite().all(-1)] = torch.inf
+    total, at_target = ranks.add_parts(torch.stack([total, at_target]))
+    return total, at_target, weighted
 
 
 def _exponentials(
@@ -158,13 +165,13 @@ def _exponentials(
     return logits.sub_(reference[:, None]).exp_(), slopes if head.logit_softcap is not None else None
 
 
-def largest_logits(h: Tensor, head: Head, plan: Plan) -> Tensor:
-    """The largest logit of each token, [tokens]."""
+def largest_logits(h: Tensor, head: Head, plan: Plan, ranks: Ranks) -> Tensor:
+    """The largest logit of each token on any rank, [tokens]."""
     largest = h.new_full((len(h),), -torch.inf)
     h = h.to(plan.products)
     for _, tile, bias in tiles(head, plan):
         largest = torch.maximum(largest, logits_of(_raw(h, tile, bias, plan), head)[0].amax(-1))
-    return largest
+    return ranks.largest(largest)
 
 
 def logits_of(raw: Tensor, head: Head) -> tuple[Tensor, Tensor]:

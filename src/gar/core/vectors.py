@@ -89,24 +89,30 @@ def response_means(
     is_ranked = (kept < 1)[index]  # tokens of responses that keep only their strongest tokens
     some_ranked = bool((kept < 1).any())
 
+    is_fused = plan.triton and signal.kind != "hidden" and signal.activation_threshold == 0 and not some_ranked
     sums = torch.zeros(num_responses, hidden.shape[1], dtype=torch.float64, device=hidden.device)
-    if plan.triton and signal.kind != "hidden" and signal.activation_threshold == 0 and not some_ranked:
-        _add_fused(sums, tokens, head, signal, plan)
-    else:
-        norms = [torch.zeros(0, dtype=plan.dtype, device=hidden.device)]
-        for rows, u in token_contributions(tokens, head, signal, plan, ranks):
-            if some_ranked:
-                norms.append(ranks.add_parts(u[is_ranked[rows]]).norm(dim=-1))
-                u = u.masked_fill(is_ranked[rows][:, None], 0.0)
-            sums.index_add_(0, index[rows], u.double())
+    norms = [torch.zeros(0, dtype=plan.dtype, device=hidden.device)]
+    for rows, h, chunk in token_sums(tokens, head, signal, plan, ranks):
+        if is_fused:
+            from gar.core.cuda import add_response_sums
+
+            assert chunk is not None
+            activations = h if signal.kind == "gradient-activation" else None
+            add_response_sums(sums, chunk, activations, head, tokens.target_ids[rows], index[rows])
+            continue
+        u = contributions(h, chunk, signal)
+        if some_ranked:
+            norms.append(ranks.add_parts(u[is_ranked[rows]]).norm(dim=-1))
+            u = u.masked_fill(is_ranked[rows][:, None], 0.0)
+        sums.index_add_(0, index[rows], u.double())
     chosen = ~is_ranked
     if some_ranked:
         ranked = is_ranked.nonzero()[:, 0]
         strongest = ranked[_strongest_tokens(torch.cat(norms), index[ranked], kept, ranks.context)]
         chosen[strongest] = True
         for rows in strongest.split(plan.chunk_tokens):  # a second pass, since all u_t might exceed the memory
-            for _, u in token_contributions(tokens.at(rows), head, signal, plan, ranks):
-                sums.index_add_(0, index[rows], u.double())
+            for _, h, chunk in token_sums(tokens.at(rows), head, signal, plan, ranks):
+                sums.index_add_(0, index[rows], contributions(h, chunk, signal).double())
     ranks.add_parts(sums)
     counts = torch.bincount(index[chosen], minlength=num_responses)
     return (ranks.add_context(sums) / ranks.add_context(counts).clamp(min=1)[:, None]).float()
@@ -182,33 +188,45 @@ def unit_rows(means: Float[Tensor, "responses hidden"]) -> Float32[Tensor, "resp
     return torch.where(usable, rows / norms.where(usable, 1.0), 0.0).float()
 
 
-def token_contributions(
+def token_sums(
     tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan, ranks: Ranks = Ranks()
-) -> Iterator[tuple[slice, Tensor]]:
-    """u_t of all tokens, chunk by chunk: the rows, and their u_t [tokens, hidden], or this rank's part of them."""
-    for rows, h in _chunks(tokens.hidden, plan):
+) -> Iterator[tuple[slice, Tensor, SoftmaxSums | None]]:
+    """Chunk by chunk its rows, its hidden states, and its sums over the vocabulary, which "hidden" does not need.
+
+    Two products with W, and one pass of exponentials between them.
+    """
+    for start in range(0, len(tokens.hidden), plan.chunk_tokens):
+        rows = slice(start, start + plan.chunk_tokens)
+        h = tokens.hidden[rows].detach().to(plan.dtype)
         if signal.kind == "hidden":
-            yield rows, h
+            yield rows, h, None
             continue
+        ids = tokens.target_ids[rows] - (0 if ranks.vocab is None else ranks.vocab.first_id)
         with exact_products(h.device):
-            u = softmax_sums(h, tokens.target_ids[rows], head, plan, ranks).hidden_gradients()
-        yield rows, u if signal.kind == "gradient" else u.mul_(_activated(h, signal.activation_threshold))
+            target_rows, target_raw = _at_targets(h, ids, head, ranks)
+            target_logits, target_slopes = logits_of(target_raw, head)
+            reference = target_logits + REFERENCE_MARGIN
+            total, at_target, weighted = exponential_sums(h, ids, head, reference, plan, ranks)
+            overflowed = ~total.isfinite()  # identical on all ranks, as all_reduce guarantees
+            if bool(overflowed.any()):  # log p_y below about -108, or not finite anyway
+                subset, subset_ids = h[overflowed], ids[overflowed]
+                largest = largest_logits(subset, head, plan, ranks)
+                again = exponential_sums(subset, subset_ids, head, largest, plan, ranks)
+                total[overflowed], at_target[overflowed], weighted[overflowed] = again
+        yield rows, h, SoftmaxSums.of(total, at_target, weighted, target_slopes, target_rows)
 
 
-def softmax_sums(h: Tensor, targets: Tensor, head: Head, plan: Plan, ranks: Ranks) -> SoftmaxSums:
-    """Two products with W, and one pass of exponentials between them."""
-    ids = targets if ranks.vocab is None else targets - ranks.vocab.first_id
-    target_rows, target_raw = _at_targets(h, ids, head, ranks)
-    target_logits, target_slopes = logits_of(target_raw, head)
-    reference = target_logits + REFERENCE_MARGIN
-    total, at_target, weighted = _all_sums(h, ids, head, reference, plan, ranks)
-    overflowed = ~total.isfinite()  # identical on all ranks, as all_reduce guarantees
-    if bool(overflowed.any()):  # log p_y below about -108, or not finite anyway
-        subset, subset_ids = h[overflowed], ids[overflowed]
-        largest = ranks.largest(largest_logits(subset, head, plan))
-        sums = _all_sums(subset, subset_ids, head, largest, plan, ranks)
-        total[overflowed], at_target[overflowed], weighted[overflowed] = sums
-    return SoftmaxSums.of(total, at_target, weighted, target_slopes, target_rows)
+def contributions(h: Tensor, sums: SoftmaxSums | None, signal: Signal) -> Tensor:
+    """u_t of a chunk, [tokens, hidden], or this rank's part of it. Dimensions below tau_a of the largest are zero."""
+    if sums is None:
+        return h
+    u = sums.hidden_gradients()
+    if signal.kind == "gradient-activation":
+        u *= h
+        if signal.activation_threshold > 0:
+            magnitudes = h.abs()
+            u *= magnitudes >= signal.activation_threshold * magnitudes.amax(-1, keepdim=True)
+    return u
 
 
 def _agreed_plan(tokens: ScoredTokens, head: Head, signal: Signal, ranks: Ranks, budget: Budget) -> Plan:
@@ -235,42 +253,6 @@ def _at_targets(h: Tensor, ids: Tensor, head: Head, ranks: Ranks) -> tuple[Tenso
     rows, raw = torch.zeros_like(h), h.new_zeros(len(h))
     rows[is_here], raw[is_here] = _at_targets(h[is_here], ids[is_here], head, Ranks())
     return rows, ranks.add_parts(raw)
-
-
-def _all_sums(
-    h: Tensor, ids: Tensor, head: Head, reference: Tensor, plan: Plan, ranks: Ranks
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`exponential_sums`, total and at_target over all ranks. Total is infinite where a sum overflows on any rank."""
-    total, at_target, weighted = exponential_sums(h, ids, head, reference, plan)
-    total[~weighted.isfinite().all(-1)] = torch.inf
-    total, at_target = ranks.add_parts(torch.stack([total, at_target]))
-    return total, at_target, weighted
-
-
-def _activated(h: Tensor, threshold: float) -> Tensor:
-    """h with the dimensions below tau_a of the largest set to zero."""
-    if threshold == 0:
-        return h
-    magnitudes = h.abs()
-    return h * (magnitudes >= threshold * magnitudes.amax(-1, keepdim=True))
-
-
-def _chunks(hidden: Tensor, plan: Plan) -> Iterator[tuple[slice, Tensor]]:
-    for start in range(0, hidden.shape[0], plan.chunk_tokens):
-        rows = slice(start, start + plan.chunk_tokens)
-        yield rows, hidden[rows].detach().to(plan.dtype)
-
-
-def _add_fused(sums: Tensor, tokens: ScoredTokens, head: Head, signal: Signal, plan: Plan) -> None:
-    """Add all u_t to their responses' sums. One Triton kernel after the second product, without atomics."""
-    from gar.core.cuda import add_response_sums
-
-    for rows, h in _chunks(tokens.hidden, plan):
-        targets = tokens.target_ids[rows]
-        with torch.autocast(h.device.type, enabled=False):
-            chunk = softmax_sums(h, targets, head, plan, Ranks())
-        activations = h if signal.kind == "gradient-activation" else None
-        add_response_sums(sums, chunk, activations, head, targets, tokens.response_index[rows])
 
 
 def _strongest_tokens(

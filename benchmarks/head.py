@@ -7,7 +7,8 @@ All ways get the same hidden states, targets and head, with a random peaked soft
 (A B C A B C):
 
 * two products: `h W^T` and `P W` and nothing else, a lower bound for any exact way without logits;
-* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head;
+* ours: `gradient_activation_means`, in the precision it chooses, and in the other one for a bfloat16 head; on a CPU
+  also with hidden states scaled so that a token's logits span 76 or 150, whose smallest exponentials underflow;
 * autograd: a loop over responses, cross-entropy of all logits and a backward pass to the hidden states; with dW it also
   computes the head's gradient, as a released implementation does for an untied head;
 * torch: `F.linear_cross_entropy` with a chunk, then its gradient; Liger, CCE and QuACK where they are installed (CUDA).
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +44,7 @@ RESPONSES = 4
 CHUNK = 256
 CHECKED_TOKENS = 64
 BARE, OURS = "two products", "ours"
+SPANS = (76, 150)
 
 
 class Case(NamedTuple):
@@ -67,6 +70,12 @@ def make_case(shape: str, dtype: torch.dtype, device: str, tokens: int) -> Case:
 
 def ours(case: Case, precision: str = "auto") -> Tensor:
     return gradient_activation_means(*case, num_responses=RESPONSES, precision=precision)
+
+
+@torch.no_grad()
+def ours_with_span(case: Case, span: float) -> Tensor:
+    logits = case.hidden[:4].float() @ case.weight.float().T
+    return ours(case._replace(hidden=case.hidden * (span / (logits.amax(-1) - logits.amin(-1)).mean())))
 
 
 @torch.no_grad()
@@ -150,6 +159,8 @@ def all_ways(case: Case) -> dict[str, Callable[[Case], Tensor]]:
     ways[OURS] = ours
     if case.weight.dtype == torch.bfloat16 and not slow:
         ways[f"{OURS}, float32"] = lambda case: ours(case, "float32")
+    if not case.hidden.is_cuda:
+        ways |= {f"{OURS}, span {span}": partial(ours_with_span, span=span) for span in SPANS}
     ways["autograd"] = lambda case: autograd(case, head_gradient=False)
     ways["autograd with dW"] = lambda case: autograd(case, head_gradient=True)
     if hasattr(F, "linear_cross_entropy"):
@@ -218,7 +229,8 @@ def measure(
             for name, values in times.items() if name.startswith(f"{OURS},") and OURS in times
         },
         "one_minus_cosine": {
-            name: disagreement(way, case) for name, way in ways.items() if not name.startswith(BARE)
+            name: disagreement(way, case)
+            for name, way in ways.items() if not name.startswith(BARE) and "span" not in name
         },
         "peak_bytes": {name: own_memory(name, shape, dtype, device, tokens) for name in ways},
         "not_run": missing,

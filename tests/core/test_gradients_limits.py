@@ -47,9 +47,10 @@ def test_gradient_activation_means_of_confident_tokens_keep_every_digit(monkeypa
     assert found[0] < 0  # and it still points away from the target's row
 
 
-def test_gradient_activation_means_of_certain_tokens_are_zero():
-    found = gradient_activation_means(torch.ones(1, 3), two_sided_weight(500.0), **ONE_TOKEN)
-    assert found.tolist() == [[0.0, 0.0, 0.0]]  # 1 - p_y is exp(-500): nothing in float32, and not 0 / 0
+@pytest.mark.parametrize("gap", [66.0, 80.0, 500.0])
+def test_gradient_activation_means_of_certain_tokens_are_zero(gap):
+    found = gradient_activation_means(torch.ones(1, 3), two_sided_weight(gap), **ONE_TOKEN)
+    assert found.tolist() == [[0.0, 0.0, 0.0]]  # not the denormals of exp(-gap - 20), and not 0 / 0
 
 
 @pytest.mark.parametrize("tiled", [False, True])

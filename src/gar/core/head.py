@@ -7,16 +7,21 @@ two matrix products. It changes results only by rounding.
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import exp
 from typing import Any, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold_
 
 from gar.core.arguments import Budget, Head, Precision, check_choice
 from gar.core.ranks import Ranks
 
 REFERENCE_MARGIN = 20.0
 """Exponentials are taken relative to z_y + this margin, which saves the pass for the maximum."""
+
+_LOWEST_EXPONENT = -82.0
+"""Where exponentials end on a CPU: beyond exp(-62), 1 - p_y has no use, and denormals cost a product up to 150 x."""
 
 _LARGE_HEAD = 2**24
 """Smaller heads always use float32 products, which cost little."""
@@ -160,9 +165,16 @@ def _exponentials(
     """`exp(z_v - ref)` of a tile's rows, and with a soft-cap their slopes `dz / d(W h)`. May be written into `out`."""
     if plan.products == plan.dtype and head.logit_softcap is None:
         offset = -reference[:, None] if bias is None else head.slope * bias - reference[:, None]
-        return torch.addmm(offset, h, tile.T, alpha=head.slope, out=out).exp_(), None
+        return _exp(torch.addmm(offset, h, tile.T, alpha=head.slope, out=out)), None
     logits, slopes = logits_of(_raw(h, tile, bias, plan, out), head)
-    return logits.sub_(reference[:, None]).exp_(), slopes if head.logit_softcap is not None else None
+    return _exp(logits.sub_(reference[:, None])), slopes if head.logit_softcap is not None else None
+
+
+def _exp(exponents: Tensor) -> Tensor:
+    """Exponentials in place; on a CPU 0 where they would be denormal, or nearly."""
+    if exponents.dtype != torch.float32 or exponents.device.type != "cpu":
+        return exponents.exp_()
+    return threshold_(exponents.clamp_(min=_LOWEST_EXPONENT - 1).exp_(), exp(_LOWEST_EXPONENT), 0.0)
 
 
 def largest_logits(h: Tensor, head: Head, plan: Plan, ranks: Ranks) -> Tensor:

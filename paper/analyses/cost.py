@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from gar.models import model_path
 
-SignalRoute = Literal["released", "forward", "captured", "logits"]
+SignalRoute = Literal["released", "forward", "captured"]
 """Source of the vectors. released: a forward and backward pass through all logits for each correct response and anchor,
 as in the paper's code. forward: one pass over the scored sequences, then the closed form. captured: hidden states of
-the log-prob pass, or of sampling without such a pass. logits: hidden states and logits of the log-prob pass.
+the log-prob pass, or of sampling without such a pass.
 """
 
 _QWEN3 = {
@@ -187,13 +187,11 @@ def signal_operations(model: ModelShape, group: GroupShape, route: SignalRoute) 
     """Operations that the signal adds to a training step on one group.
 
     Raises:
-        ValueError: A number is out of range, the route is unknown, or there is no log-prob pass with logits.
+        ValueError: A number is out of range, or the route is unknown.
     """
     _check(model, group)
     if route not in get_args(SignalRoute):
         raise ValueError(f"route must be one of {', '.join(get_args(SignalRoute))}, got {route!r}")
-    if route == "logits" and not group.log_prob_pass:
-        raise ValueError("route 'logits' reads the log-prob pass, and there is none")
     scored = group.responses * group.pass_rate
     whole = group.prompt_tokens + group.response_tokens
     expert = group.prompt_tokens + group.anchor_tokens
@@ -207,8 +205,7 @@ def signal_operations(model: ModelShape, group: GroupShape, route: SignalRoute) 
         forward_operations(model, expert, 0) + 2 * head_operations(model, min(group.span_tokens, group.anchor_tokens))
     )
     span = min(group.span_tokens, group.response_tokens)
-    products = {"forward": 2, "captured": 2, "logits": 1}[route]
-    vectors = scored * products * head_operations(model, span)
+    vectors = scored * 2 * head_operations(model, span)
     return anchors + vectors + (scored * forward_operations(model, whole, 0) if route == "forward" else 0.0)
 
 
@@ -228,8 +225,8 @@ def signal_share(model: ModelShape, group: GroupShape, route: SignalRoute, *, ge
         >>> qwen3_8b = ModelShape(
         ...     body_parameters=6_945_767_424, layers=36, attention_width=4096, hidden=4096, vocab=151_936
         ... )
-        >>> [round(100 * signal_share(qwen3_8b, GroupShape(), route), 2) for route in ("captured", "logits")]
-        [1.45, 1.04]
+        >>> [round(100 * signal_share(qwen3_8b, GroupShape(), route), 2) for route in ("released", "captured")]
+        [10.12, 1.45]
     """
     if not 0 <= generation_share < 1:
         raise ValueError(f"generation_share must be in [0, 1), got {generation_share}")

@@ -40,9 +40,7 @@ def test_step_operations_by_hand():
     # Worked out once by hand for K 16, prompt 200, span 768, 40 % correct, one anchor of 400, with checkpointing.
     [
         ("Qwen/Qwen3-8B", 1024, "captured", 1.45),
-        ("Qwen/Qwen3-8B", 1024, "logits", 1.04),
         ("Qwen/Qwen3-4B", 1024, "captured", 1.57),
-        ("Qwen/Qwen3-4B", 1024, "logits", 1.10),
         ("Qwen/Qwen3-8B", 4096, "captured", 0.39),
     ],
 )
@@ -69,12 +67,11 @@ def test_signal_operations_without_anchors_are_those_of_the_vectors():
     [
         ({"pass_rate": 1.5}, "pass_rate must be at most 1, got 1.5"),
         ({"responses": 0}, "responses must be at least 1, got 0"),
-        ({"log_prob_pass": False}, "route 'logits' reads the log-prob pass, and there is none"),
     ],
 )
 def test_signal_share_refuses(change, message):
     with pytest.raises(ValueError, match=message):
-        signal_share(TINY, GroupShape()._replace(**change), "logits")
+        signal_share(TINY, GroupShape()._replace(**change), "captured")
     with pytest.raises(ValueError, match="generation_share must be in"):
         signal_share(TINY, GroupShape(), "captured", generation_share=1.0)
 

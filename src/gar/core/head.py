@@ -154,7 +154,7 @@ def exponential_sums(
             weighted += product(narrow, tile, plan) if h.is_cuda else narrow @ tile
     if head.logit_softcap is None:
         weighted *= head.slope
-    total[~weighted.isfinite().all(-1)] = torch.inf
+    total[~weighted.sum(-1).isfinite()] = torch.inf
     total, at_target = ranks.add_parts(torch.stack([total, at_target]))
     return total, at_target, weighted
 

@@ -38,7 +38,8 @@ def plan_on(device: str, **settings: Any):
 
 
 def test_make_plan_keeps_to_full_chunks_while_the_memory_allows():
-    assert plan_on("cpu")[2:4] == (256, 2048)
+    assert plan_on("cpu", precision="float32")[2:4] == (256, 2048)
+    assert plan_on("cpu", precision="storage")[2:4] == (1024, 2048)
     assert plan_on("meta")[2:4] == (1024, 18944)  # 151,936 halved three times, in steps of 128
     assert plan_on("meta", memory_bytes=2**32)[2:4] == (1024, 151_936)
 

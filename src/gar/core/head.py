@@ -29,7 +29,8 @@ _LARGE_HEAD = 2**24
 _CPU_TOKENS, _CPU_TILE = 256, 2048
 """Tokens and rows whose float32 logits stay in a core's cache; fewer tokens would read W more often."""
 
-_GPU_TOKENS, _SMALLEST_TILE = 1024, 128
+_MANY_TOKENS, _SMALLEST_TILE = 1024, 128
+"""Tokens on a GPU, and on a CPU with bfloat16 products, which widens each tile of W once for a chunk."""
 
 
 class Plan(NamedTuple):
@@ -77,7 +78,7 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget, vocab_size: int | None
         products = torch.bfloat16 if narrow else dtype
     widens = head.weight.dtype != products or (on_cpu and products != dtype)
     triton = products != dtype and hidden.device.type == "cuda" and head.logit_softcap is None and _has_triton()
-    chunk = chunk_tokens or (_CPU_TOKENS if on_cpu else _GPU_TOKENS)
+    chunk = chunk_tokens or (_CPU_TOKENS if on_cpu and products == dtype else _MANY_TOKENS)
     tile = max(1, min(_CPU_TILE, rows) if on_cpu else rows)
     while (needed := _bytes(chunk, tile, head, dtype, products, widens)) > memory_bytes:
         if tile > _CPU_TILE:

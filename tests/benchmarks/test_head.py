@@ -16,7 +16,9 @@ def test_all_ways_of_the_head_agree(dtype, monkeypatch):
 
     case = head.make_case("64x300", dtype, "cpu", 32)
     tolerance = 1e-6 if dtype == torch.float32 else 1e-2  # 1 - cos; autograd in bfloat16 rounds every probability
-    ways = {name: way for name, way in head.all_ways(case).items() if not name.startswith(head.BARE)}
+    ways = {
+        name: way for name, way in head.all_ways(case).items() if not name.startswith(head.BARE) and "span" not in name
+    }
     assert {"ours", "autograd", "autograd with dW"} <= set(ways)
     for name, way in ways.items():
         assert head.disagreement(way, case) <= tolerance, name

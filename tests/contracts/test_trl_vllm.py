@@ -4,10 +4,12 @@ TRL's own code runs from the push of the weights to the importance ratios. In vL
 pushed weights, answers as `tests/integrations/replay.py` plans, and says the log-probabilities of its answers.
 """
 
+import os
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -155,7 +157,7 @@ def train(folder: Path, **args: Any) -> tuple[NotingTrainer, Sampler]:
         finally:
             trainer.within = "GAR"
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ):  # TRL sets ranks in the environment
         patch.setattr(vllm_generation, "is_vllm_available", lambda: True)
         patch.setattr(vllm_generation, "VLLMClient", fake_client(sampler))
         patch.setattr(vllm_generation, "LLM", fake_llm(sampler), raising=False)

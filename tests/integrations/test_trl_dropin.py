@@ -112,8 +112,11 @@ def test_reward_functions_get_what_trl_passes_once_a_step(policy: Path, tmp_path
 
 
 def test_without_verifier_and_functions_nothing_is_asked_of_the_format(policy: Path, tmp_path: Path):
-    trainer, records = planned_trainer(policy, tmp_path)
+    stream = Dataset.from_list(ROWS).to_iterable_dataset()
+    trainer, records = planned_trainer(policy, tmp_path, eval_dataset=stream, args={"per_device_eval_batch_size": 8})
     trainer.train()
+    trainer.evaluate()
+    assert [row["eval_reward"] for row in trainer.state.log_history if "eval_reward" in row] == [0.5]
     assert [row.reward - row.bonus for row in records] == [1.0, 1.0, 0.0, 0.0] * 2
     assert [row.num_scored_tokens for row in records] == [len(text.split()) for text in RESPONSES] * 2
     assert trainer.state.log_history[0]["rewards/gar/mean"] == pytest.approx(0.5 + sum(r.bonus for r in records) / 8)

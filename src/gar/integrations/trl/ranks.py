@@ -6,11 +6,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch.distributed as dist
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
+from accelerate import Accelerator, PartialState
+from accelerate.utils import broadcast_object_list, gather_object
+from torch import Tensor
 from transformers.integrations import is_deepspeed_zero3_enabled
 
 from gar.errors import ConfigError, LostRankError, first_line
@@ -18,6 +19,24 @@ from gar.errors import ConfigError, LostRankError, first_line
 Result = TypeVar("Result")
 
 _RESUME = "The run can be resumed under the same launcher with --resume."
+
+
+class TrlRanks:
+    """`gar.step.Ranks` of a Trainer's processes, which have as many responses each."""
+
+    def __init__(self, accelerator: Accelerator):
+        self._accelerator = accelerator
+
+    def gather(self, items: list[Any]) -> tuple[list[Any], int]:
+        """The items of all ranks, and where this rank's begin."""
+        return gather_object(items), self._accelerator.process_index * len(items)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all ranks."""
+        if self._accelerator.num_processes == 1:
+            return values
+        total = self._accelerator.reduce(values.to(self._accelerator.device), reduction="sum")
+        return cast(Tensor, total).to(values.device)
 
 
 def is_main() -> bool:

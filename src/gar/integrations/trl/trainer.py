@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Self, cast
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOConfig
@@ -24,6 +23,7 @@ from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
+from gar.integrations.trl.ranks import TrlRanks
 from gar.integrations.trl.refusals import TRL, check_supported, overrides_advantages, refuse_processor
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
@@ -43,24 +43,6 @@ from gar.verify import Verifier
 def gar(prompts: list, **_: Any) -> list[float | None]:
     """A placeholder: TRL's column for what the method gives, which `GARTrainer` fills in."""
     return [0.0] * len(prompts)
-
-
-class TrlRanks:
-    """`gar.step.Ranks` of a Trainer's processes, which have as many responses each."""
-
-    def __init__(self, accelerator: Accelerator):
-        self._accelerator = accelerator
-
-    def gather(self, items: list[Any]) -> tuple[list[Any], int]:
-        """The items of all ranks, and where this rank's begin."""
-        return gather_object(items), self._accelerator.process_index * len(items)
-
-    def sum(self, values: Tensor) -> Tensor:
-        """The sum over all ranks."""
-        if self._accelerator.num_processes == 1:
-            return values
-        total = self._accelerator.reduce(values.to(self._accelerator.device), reduction="sum")
-        return cast(Tensor, total).to(values.device)
 
 
 class GARTrainer(ResumableTrainer):

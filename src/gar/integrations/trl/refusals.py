@@ -40,6 +40,10 @@ def check_supported(args: Any, shaping: Shaping, problems: Sequence[Problem]) ->
             f"trl.multi_objective_aggregation is '{args.multi_objective_aggregation}', expected 'sum_then_normalize': "
             "GAR's bonus must be added to the outcome before the group is normalised"
         )
+    if args.remove_unused_columns:
+        raise ConfigError(
+            "trl.remove_unused_columns is True, expected False: the columns answer and expert_solution would be dropped"
+        )
     if getattr(args, "dynamic_sampling", False):
         raise ConfigError(
             "trl.dynamic_sampling drops groups whose outcome rewards are all equal before GAR sees them, and those "

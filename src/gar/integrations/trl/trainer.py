@@ -185,7 +185,7 @@ class GARTrainer(ResumableTrainer):
         """Add a column for what the method adds to the user's functions, as TRL adds that of an environment."""
         self.reward_funcs.append(gar)
         self.reward_func_names.append(gar.__name__)
-        self.reward_processing_classes.append(None)
+        cast(list, self.reward_processing_classes).append(None)
         self.reward_weights = torch.cat([self.reward_weights, self.reward_weights[:1]])
         return len(self.reward_funcs) - 1
 
@@ -251,7 +251,7 @@ class GARTrainer(ResumableTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._states.refresh()
-        numbered = [row.get(INDEX) for row in inputs] if self._is_training() else []
+        numbered = [row[INDEX] for row in inputs] if self._is_training() else []
         self._batch = RolloutBatch(
             problems=[self._problems[i] for i in numbered] or [self._problems.read(row) for row in inputs],
             group_index=numbered or list(range(len(inputs))),

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.paper
 def test_tuning_measures_the_base_model_and_a_seed(monkeypatch, capsys):
     few = {"train": 8, "test": 3, "harder": 3}
     monkeypatch.setattr(tune_embedded_task, "load_task", lambda task, split: load_task(task, split)[: few[split]])
-    monkeypatch.setattr(sys, "argv", ["tune", "--task", "which-way", "--seeds", "0", "--steps", "1"])
+    monkeypatch.setattr(sys, "argv", ["tune", "--seeds", "0", "--steps", "1"])
+    monkeypatch.setattr(tune_embedded_task, "MAX_COMPLETION_TOKENS", 24)
     tune_embedded_task.main()
     lines = [line.partition("{") for line in capsys.readouterr().out.splitlines() if "{" in line]
     base, _, privileged, _, seed = (json.loads("{" + line[2]) for line in lines)

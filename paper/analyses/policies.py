@@ -133,7 +133,7 @@ def load_policy_of(
     )
     tags = config.verify.tags.as_tags()
     assert config.data.template != "auto"
-    if data in TASKS:
+    if data and data in TASKS:
         asked = load_task(data, cast(arithmetic.Split, config.data.split))
     else:
         asked = list(load_run_problems(config.data).problems)

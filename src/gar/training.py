@@ -29,7 +29,6 @@ from gar.integrations.trl.ranks import (
     check_saves_whole_model,
     is_main,
     lost_rank_named,
-    name_termination,
     on_main,
     refuse_sharded_adapter,
 )
@@ -115,7 +114,6 @@ class _Run:
         self.config = config
         self.arguments = grpo_arguments(config, Path(config.records.folder) / "dry-run")
         check_ranks(self.arguments)
-        name_termination()
         self.say: Say = say if is_main() else lambda text: None
         unread = _unread(config)
         if unread:

@@ -1,9 +1,6 @@
 """A run on several ranks: what one of them does for all, and what cannot be done there."""
 
 import os
-import signal
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
@@ -82,41 +79,6 @@ def lost_rank_named() -> Iterator[None]:
             f"{first_line(error):.200} What ended that one stands in its own output or the launcher's. "
             f"{_RESUME}"
         ) from error
-
-
-def name_termination() -> None:
-    """From now on, SIGTERM ends this process with a sentence if it is one of several ranks.
-
-    A launcher that sees a rank die sends SIGTERM to the others, often before their collectives fail. Python would run a
-    signal handler only when the collective returns, which under NCCL may be never. So the signal wakes a thread.
-    """
-    on_main_thread = threading.current_thread() is threading.main_thread()
-    if PartialState().num_processes == 1 or not on_main_thread or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        return
-    woken, waker = socket.socketpair()
-    waker.setblocking(False)
-    signal.set_wakeup_fd(waker.detach(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    os.register_at_fork(after_in_child=_forget_termination)
-    threading.Thread(target=_end_when_terminated, args=(woken,), daemon=True).start()
-
-
-def _end_when_terminated(woken: socket.socket) -> None:
-    while signal.SIGTERM not in woken.recv(64):
-        pass
-    state = PartialState()
-    sentence = (
-        f"gar: rank {state.process_index} of {state.num_processes} was sent SIGTERM, and ends: a launcher sends "
-        f"it when another rank is lost, or when it is ended itself. Its output says which. {_RESUME}\n"
-    )
-    os.write(2, sentence.encode())
-    os._exit(1)
-
-
-def _forget_termination() -> None:
-    """A forked child must not wake its parent's thread."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def leave_ranks() -> None:

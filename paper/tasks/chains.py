@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gar import DataError, Problem
-from gar.data import arithmetic
+from gar.data import arithmetic, prompt_text
 from gar.models import embedded_path
 
 Role = Literal["expert", "habit", "guess"]
@@ -41,7 +41,7 @@ class ChainTask(arithmetic.EmbeddedTask):
     def method_of(self, role: Role, problem: Problem) -> str:
         """The method that has this role in a problem."""
         expert, habit, guess = self.methods
-        if self.swaps and int(problem.prompt[0]) % 2 == 0:
+        if self.swaps and int(prompt_text(problem.prompt)[0]) % 2 == 0:
             expert, habit = habit, expert
         return expert if role == "expert" else habit if role == "habit" else guess
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.functional import threshold_
+from torch.nn.functional import threshold
 
 from gar.core.arguments import Budget, Head, Precision, check_choice
 from gar.core.ranks import Ranks
@@ -175,7 +175,7 @@ def _exp(exponents: Tensor) -> Tensor:
     """Exponentials in place; on a CPU 0 where they would be denormal, or nearly."""
     if exponents.dtype != torch.float32 or exponents.device.type != "cpu":
         return exponents.exp_()
-    return threshold_(exponents.clamp_(min=_LOWEST_EXPONENT - 1).exp_(), exp(_LOWEST_EXPONENT), 0.0)
+    return threshold(exponents.clamp_(min=_LOWEST_EXPONENT - 1).exp_(), exp(_LOWEST_EXPONENT), 0.0, inplace=True)
 
 
 def largest_logits(h: Tensor, head: Head, plan: Plan, ranks: Ranks) -> Tensor:

@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="runs of each method, the first is warm-up")
     parser.add_argument("--steps", type=int, default=6, help="generations of a run, the first is warm-up")
     parser.add_argument("--problems", type=int, default=8, help="problems per step, 8 responses each")
-    parser.add_argument("--updates", type=int, default=1, help="optimiser steps per generation")
+    parser.add_argument("--updates", type=int, default=1, help="optimizer steps per generation")
     parser.add_argument("--out", type=Path, default=Path("results/overhead.json"))
     arguments = parser.parse_args()
     if arguments.rounds < 2 or arguments.steps < 2:

@@ -4,7 +4,7 @@
 
 One quantity is varied at a time around a base case. For the closed form: scored tokens, vocabulary, width, and pieces
 (the same tokens as more responses, which should cost the same). For a group with captured hidden states: its
-responses, the pass rate in per cent, and the span. For anchors (each a forward pass of a small Qwen3 and the closed
+responses, the pass rate in percent, and the span. For anchors (each a forward pass of a small Qwen3 and the closed
 form): their number. Fits `seconds = a + b x` by least squares and prints R^2, b times the largest x over the measured
 seconds there (1 if the cost is proportional to x; 0 if it does not depend on x, and R^2 then says nothing), and the
 points. Writes results/scale-DEVICE.json.

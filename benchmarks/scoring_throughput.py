@@ -1,4 +1,4 @@
-"""Speed of GarScorer, which batches by length, compared with scoring one by one, interleaved in one run.
+"""Speed of GARScorer, which batches by length, compared with scoring one by one, interleaved in one run.
 
     python benchmarks/scoring_throughput.py [--responses 2000] [--rounds 2]
 
@@ -8,7 +8,7 @@ thread. Three ways to the same alignments:
 * one by one: a forward pass for each response and anchor, through the closed form;
 * one by one, autograd: a loop without this package, with a backward pass per response through the head (on every tenth
   group);
-* batched: `GarScorer` with several values of `signal.max_batch_tokens`.
+* batched: `GARScorer` with several values of `signal.max_batch_tokens`.
 
 Prints response tokens per second (of the process's CPU time, so that other load on the machine matters little),
 ratios within a round, padded share and peak memory, checks that all ways agree, and writes
@@ -34,7 +34,7 @@ from rich.table import Table
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from gar import GarScorer, ResponseGroup, SignalSettings, TokenSequence
+from gar import GARScorer, ResponseGroup, SignalSettings, TokenSequence
 from gar.core import alignment_scores, unit_rows
 from gar.models import ModelParts, find_parts, load_embedded
 from gar.scoring import batches_by_length, signal_means
@@ -115,7 +115,7 @@ def autograd_mean(model: Qwen3ForCausalLM, prompt: list[int], ids: list[int]) ->
     return (gradient * hidden).detach().mean(dim=0)
 
 
-def score_batched(scorer: GarScorer, groups: Sequence[ResponseGroup]) -> list[float]:
+def score_batched(scorer: GARScorer, groups: Sequence[ResponseGroup]) -> list[float]:
     return [math.nan if score.alignment is None else score.alignment for score in scorer.score(groups)]
 
 
@@ -128,7 +128,7 @@ def all_ways() -> tuple[dict[str, Way], list[int]]:
         ONE_BY_ONE: lambda groups: score_one_by_one(groups, lambda *text: closed_form_mean(parts, *text)),
     }
     for size in MAX_BATCH_TOKENS:
-        scorer = GarScorer(model, tokenizer, signal=SignalSettings(max_batch_tokens=size))
+        scorer = GARScorer(model, tokenizer, signal=SignalSettings(max_batch_tokens=size))
         ways[str(size)] = lambda groups, scorer=scorer: score_batched(scorer, groups)
     return ways, [token for token in tokenizer.get_vocab().values() if token not in tokenizer.all_special_ids]
 

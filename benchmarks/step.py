@@ -14,7 +14,7 @@ adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to
 
 The share of a way is the seconds of its own sections over the seconds of the plain step in the same round. The table
 also has the share that paper.analyses.cost counts, and for captured the difference of whole steps. CPU seconds of one
-thread (GPU: seconds with synchronisation). Writes results/step-DEVICE.json.
+thread (GPU: seconds with synchronization). Writes results/step-DEVICE.json.
 """
 
 import argparse

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from gar import GarScorer, Problem, ResponseGroup
+from gar import GARScorer, Problem, ResponseGroup
 from gar.data import encode_prompt, generate_responses, load_arithmetic
 from gar.models import load_embedded
 from gar.verify import Verifier
@@ -54,7 +54,7 @@ def policy_gradient_loss(model: torch.nn.Module, groups: list[ResponseGroup], ad
 
 
 def take_step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One optimiser step, with gradients clipped to norm 1."""
+    """One optimizer step, with gradients clipped to norm 1."""
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 1.0)
@@ -69,7 +69,7 @@ def main(steps: int) -> None:
     problems, rng = load_arithmetic("train"), random.Random(0)
     with Verifier() as verifier:
         # One scorer serves the whole run: it reads the model's current weights.
-        scorer = GarScorer(model, tokenizer, verifier=verifier)
+        scorer = GARScorer(model, tokenizer, verifier=verifier)
         for step in range(1, steps + 1):
             groups = sample(model, tokenizer, rng.sample(problems, 8), seed=step)
             scores = scorer.score(groups)
@@ -83,5 +83,5 @@ def main(steps: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=30, help="optimiser steps of 8 problems x 8 responses")
+    parser.add_argument("--steps", type=int, default=30, help="optimizer steps of 8 problems x 8 responses")
     main(**vars(parser.parse_args()))

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gar import GarScorer, ResponseGroup, ResponseScore
+from gar import GARScorer, ResponseGroup, ResponseScore
 from gar.models import load_embedded
 from gar.verify import Verifier
 
@@ -95,7 +95,7 @@ def main() -> None:
     groups = read_groups(parser.parse_args().file)
 
     with Verifier() as verifier:
-        scores = GarScorer(*load_embedded(), verifier=verifier).score(groups, tokens=True)
+        scores = GARScorer(*load_embedded(), verifier=verifier).score(groups, tokens=True)
 
     console = Console()
     console.print(score_table(scores))

@@ -10,7 +10,7 @@ it has these limits:
 * Prompts arrive as text and are encoded again. Plain text and plain chat messages give TRL's token ids; tools, images
   or chat template arguments may not.
 * Each process calls the function for its own responses. On several GPUs a group may be split over two of them, and its
-  mean alignment would be wrong, so the function refuses that. `GARTrainer` gathers the group first.
+  mean alignment would be wrong, so the function raises an error. `GARTrainer` gathers the group first.
 * The model must be whole on each device. Sharded weights (FSDP, ZeRO-3) cannot be read here.
 """
 
@@ -28,7 +28,7 @@ from datasets import Dataset
 from transformers import PrinterCallback, TrainerState
 from trl import GRPOConfig, GRPOTrainer
 
-from gar import GarScorer, ResponseGroup
+from gar import GARScorer, ResponseGroup
 from gar.data import load_arithmetic
 from gar.models import load_embedded
 from gar.verify import Verifier
@@ -36,7 +36,7 @@ from gar.verify import Verifier
 NUM_GENERATIONS = 8
 
 
-def gar_reward_function(scorer: GarScorer) -> Callable[..., list[float | None]]:
+def gar_reward_function(scorer: GARScorer) -> Callable[..., list[float | None]]:
     """A reward function for TRL. The data set needs the columns problem_id, answer and expert_solution."""
 
     def gar_reward(
@@ -84,7 +84,7 @@ def gar_reward_function(scorer: GarScorer) -> Callable[..., list[float | None]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=30, help="optimiser steps of 8 problems x 8 responses")
+    parser.add_argument("--steps", type=int, default=30, help="optimizer steps of 8 problems x 8 responses")
     steps = parser.parse_args().steps
     torch.set_num_threads(1)
 
@@ -100,7 +100,7 @@ def main() -> None:
     ]
     with Verifier() as verifier, tempfile.TemporaryDirectory() as folder:
         # The same object that the trainer trains, so the scorer always sees the current weights.
-        scorer = GarScorer(model, tokenizer, verifier=verifier)
+        scorer = GARScorer(model, tokenizer, verifier=verifier)
         trainer = GRPOTrainer(
             model=model,
             reward_funcs=gar_reward_function(scorer),

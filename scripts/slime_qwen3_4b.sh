@@ -28,10 +28,10 @@ gar:
   capture: own # one update per rollout: slime makes no log-probability pass to read (docs/integrations/slime.md)
   variant: paper-thresholds # [paper] names tau_a 0.05 and p_f 0.7 and does not define them: our reading. ddof 0; eps 1e-6, ours
   signal:
-    limit_tokens: 768 # [paper]
+    max_tokens: 768 # [paper]
   reward:
-    beta: 0.5 # [paper]
-    penalty: -0.6 # [paper]
+    bonus_weight: 0.5 # [paper]
+    format_penalty: -0.6 # [paper]
 GAR_YAML
 
 GAR_ARGS=(

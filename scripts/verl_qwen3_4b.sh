@@ -19,9 +19,9 @@ FLAGS=(
 
     +gar.method=gar-grpo                                   # [paper]
     +gar.variant=paper-thresholds                          # [paper] tau_a, p_f: our reading
-    +gar.signal.limit_tokens=768                           # [paper]
-    +gar.reward.beta=0.5                                   # [paper]
-    +gar.reward.penalty=-0.6                               # [paper]
+    +gar.signal.max_tokens=768                           # [paper]
+    +gar.reward.bonus_weight=0.5                                   # [paper]
+    +gar.reward.format_penalty=-0.6                               # [paper]
 
     algorithm.adv_estimator=grpo                           # [paper]
     actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean

@@ -21,7 +21,7 @@ TINY: dict[str, Any] = {
     "method": "gar-grpo",
     "data": {"max_problems": 4},
     "verify": {"format": "none"},
-    "evaluate": {"sources": ["test"], "num_samples": 2, "max_problems": 2, "ks": [1, 2]},
+    "evaluate": {"sources": ["test"], "num_samples": 2, "max_problems": 2, "pass_at_k": [1, 2]},
     "preflight": {"mode": "off"},
     "trl": {
         "max_steps": 5,
@@ -41,7 +41,7 @@ TINY: dict[str, Any] = {
 def tiny(folder: Path, name: str, **sections: Mapping[str, Any]) -> RunConfig:
     """A run of seconds on the embedded task."""
     values = {key: {**value} if isinstance(value, dict) else value for key, value in TINY.items()}
-    for key, value in {"records": {"folder": str(folder), "name": name}, **sections}.items():
+    for key, value in {"records": {"output_dir": str(folder), "name": name}, **sections}.items():
         values[key] = values.get(key, {}) | dict(value)
     return make_config(values)
 
@@ -49,13 +49,13 @@ def tiny(folder: Path, name: str, **sections: Mapping[str, Any]) -> RunConfig:
 def train_whole(config: RunConfig) -> RunFolder:
     """The run that nobody interrupts."""
     assert in_process(_train, config) == 0
-    return RunFolder.open(Path(config.records.folder) / str(config.records.name))
+    return RunFolder.open(Path(config.records.output_dir) / str(config.records.name))
 
 
 def train_until(config: RunConfig, at: str, nth: int = 1) -> RunFolder:
     """A run that is killed before the `nth` time that a path which ends in `at` is put in place or removed."""
     assert in_process(_train, config, at, nth) == -signal.SIGKILL
-    return RunFolder(Path(config.records.folder) / str(config.records.name))
+    return RunFolder(Path(config.records.output_dir) / str(config.records.name))
 
 
 def resume_until(run: RunFolder, at: str, nth: int = 1) -> None:

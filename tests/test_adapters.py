@@ -1,4 +1,4 @@
-"""Adapters through `gar train`: what a run leaves, that it resumes exactly, goes on from an adapter, and refuses."""
+"""Adapters through `gar train`: what a run leaves, that it resumes exactly, goes on from an adapter, and rejects."""
 
 import json
 import re
@@ -39,7 +39,7 @@ IDS = torch.arange(16).reshape(2, 8)
 
 
 def config(folder: Path, name: str, **sections: dict[str, Any]) -> RunConfig:
-    sections["records"] = {"folder": str(folder), "name": name}
+    sections["records"] = {"output_dir": str(folder), "name": name}
     return make_config({key: SMALL.get(key, {}) | sections.get(key, {}) for key in {*SMALL, *sections}})
 
 
@@ -107,7 +107,7 @@ def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cut_and_resume(whole: RunConfig, folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """The same run, interrupted in `step`, and resumed from the checkpoint before."""
-    records = whole.records.model_copy(update={"folder": str(folder), "name": "cut"})
+    records = whole.records.model_copy(update={"output_dir": str(folder), "name": "cut"})
     with monkeypatch.context() as patch:
         interrupt_at(step, patch)
         with pytest.raises(KeyboardInterrupt):
@@ -167,7 +167,7 @@ def test_run_that_goes_on_training_an_adapter_resumes_exactly(
     ],
 )
 def test_adapter_is_refused_before_anything_is_run(flags, words, tmp_path, capsys):
-    preflight = ["--preset", "demo", "--records.folder", str(tmp_path / "runs"), "--adapter.rank", "4"]
+    preflight = ["--preset", "demo", "--records.output_dir", str(tmp_path / "runs"), "--adapter.rank", "4"]
     assert main(["train", *preflight, *flags]) == 1
     captured = capsys.readouterr()
     assert re.search(words, captured.err)
@@ -177,5 +177,7 @@ def test_adapter_is_refused_before_anything_is_run(flags, words, tmp_path, capsy
 
 def test_adapter_without_peft_says_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    assert main(["train", "--preset", "demo", "--records.folder", str(tmp_path / "runs"), "--adapter.rank", "4"]) == 1
+    assert (
+        main(["train", "--preset", "demo", "--records.output_dir", str(tmp_path / "runs"), "--adapter.rank", "4"]) == 1
+    )
     assert "pip install peft" in capsys.readouterr().err

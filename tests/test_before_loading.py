@@ -68,7 +68,7 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
 
 def test_check_before_loading_compares_ks_with_samples_only_where_something_is_measured():
     check_before_loading(make_config({"evaluate": {"num_samples": 2}}))
-    assert "evaluate.ks asks for pass@4" in mistakes({"evaluate": {"num_samples": 2, "sources": ["test"]}})
+    assert "evaluate.pass_at_k asks for pass@4" in mistakes({"evaluate": {"num_samples": 2, "sources": ["test"]}})
 
 
 def test_check_before_loading_reads_the_first_row_of_a_file(rows):
@@ -98,7 +98,7 @@ MISTAKES = {
     "train --trl.optim adamw_troch": "trl.optim must be one of adamw_torch, ",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
     "train --model.path embeded": "no model 'embeded' on this machine",
-    "train --evaluate.ks 32 --evaluate.sources test": "evaluate.ks asks for pass@32",
+    "train --evaluate.pass_at_k 32 --evaluate.sources test": "evaluate.pass_at_k asks for pass@32",
     "train --resume nix": "nix: no such folder.",
     "train --preset demo --records.name a/b": "the name of a run must be one plain folder name, got 'a/b' in 'runs'",
     "train --trl.num_generations 3": "a batch of 8 responses is no multiple of trl.num_generations 3.",
@@ -108,7 +108,7 @@ MISTAKES = {
     "expert solutions, and none of the 1 problems has one.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
     "train --trl.deepspeed zero3.json": "trl.deepspeed needs the package deepspeed, which is not installed: pip ",
-    "eval run embedded --benchmark arithmetic --samples 4 --ks 8": "pass@8 needs at least 8 samples per problem, got ",
+    "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs at least 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
 }  # fmt: skip
 """Command lines, and how their only message begins."""

@@ -110,7 +110,7 @@ def test_damage_of_any_file_is_found(run: RunFolder, damage: Callable[[Path], No
 @pytest.mark.parametrize(
     ("lacking", "words"),
     [
-        ("optimizer.pt", "the optimiser's state is missing. Was trl.save_only_model set?"),
+        ("optimizer.pt", "the optimizer's state is missing. Was trl.save_only_model set?"),
         ("scheduler.pt", "scheduler's state (scheduler.pt) is missing"),
         ("rng_state.pth", "the random state is missing"),
         ("trainer_state.json", "the trainer's state (trainer_state.json) is missing"),

@@ -1,4 +1,4 @@
-"""Configurations: what goes over what, what is refused and in which words, and that nothing is lost on the way."""
+"""Configurations: what goes over what, what is rejected and in which words, and that nothing is lost on the way."""
 
 import re
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_make_config_puts_the_variant_over_the_defaults_and_the_values_over_the_
 
 
 @pytest.mark.parametrize("variant", ["paper", "paper-thresholds"])
-def test_variant_paper_normalises_as_equation_12(variant):
+def test_variant_paper_normalizes_as_equation_12(variant):
     # Population deviation and eps 1e-6, not the engine's own: K 16 with 5 right gives the paper's 1.4832.
     advantage = make_config({"variant": variant}).advantage
     assert advantage == AdvantageSettings(ddof=0, eps=1e-6)
@@ -123,8 +123,11 @@ def test_parse_yaml_reads_scalars_as_yaml_1_2(text, value):
     ("text", "words"),
     [
         ("reward: [1, 2", "expected ',' or '\\]', but got '<stream end>' in line 1"),
-        ("reward:\n  beta: 1\nreward:\n  base: 2\n", "key 'reward' appears twice in line 3, column 1"),
-        ("reward: {beta: 1, beta: 2}", "key 'beta' appears twice"),
+        (
+            "reward:\n  bonus_weight: 1\nreward:\n  correct_reward: 2\n",
+            "key 'reward' appears twice in line 3, column 1",
+        ),
+        ("reward: {bonus_weight: 1, bonus_weight: 2}", "key 'bonus_weight' appears twice"),
         ("a: b: c", "mapping values are not allowed here"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     ],
@@ -151,7 +154,7 @@ def test_dump_config_and_back_is_the_same_configuration():
             "model": {"path": "no", "revision": "123e456"},
             "adapter": {"rank": 8, "target_modules": ["q_proj", "1e3"]},
             "data": {"anchor_fields": ["solution", "1"]},
-            "evaluate": {"ks": [1, 8]},
+            "evaluate": {"pass_at_k": [1, 8]},
             "records": {"name": "2026-11-21"},
             "trl": {
                 "save_strategy": "no",
@@ -183,7 +186,10 @@ def test_dump_config_names_every_setting():
 
 
 def test_make_config_suggests_the_nearest_key():
-    assert refusal({"reward": {"bta": 1}}) == "configs/demo.yaml: unknown key 'reward.bta'. Did you mean 'beta'?"
+    assert (
+        refusal({"reward": {"bonus_wait": 1}})
+        == "configs/demo.yaml: unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'?"
+    )
     assert refusal({"rewards": {}}) == "configs/demo.yaml: unknown key 'rewards'. Did you mean 'reward'?"
     assert refusal({"verify": {"tags": {"think_opn": "x"}}}) == (
         "configs/demo.yaml: unknown key 'verify.tags.think_opn'. Did you mean 'think_open'?"
@@ -192,13 +198,18 @@ def test_make_config_suggests_the_nearest_key():
 
 def test_make_config_lists_the_known_keys_where_none_is_near():
     assert refusal({"advantage": {"zzz": 1}}) == (
-        "configs/demo.yaml: unknown key 'advantage.zzz'. Known here: estimator, ddof, eps, std_floor."
+        "configs/demo.yaml: unknown key 'advantage.zzz'. Known here: estimator, ddof, eps, min_std."
     )
 
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [("reinforce++", "reinforce-pp"), ("gar", "gar-grpo"), ("g2rll", "g2rl"), ("anchor-shufled", "anchor-shuffled")],
+    [
+        ("reinforce++", "reinforce-plus-plus"),
+        ("gar", "gar-grpo"),
+        ("g2rll", "g2rl"),
+        ("anchor-shufled", "anchor-shuffled"),
+    ],
 )
 def test_make_config_suggests_the_nearest_method(given, meant):
     assert refusal({"method": given}).endswith(f"length, alignment-only. Did you mean '{meant}'?")
@@ -208,8 +219,8 @@ def test_make_config_reports_all_faults_at_once():
     lines = refusal(
         {
             "seed": "one",
-            "reward": {"beta": -1, "penalty": 3, "bta": 1},
-            "evaluate": {"ks": [1, "two"]},
+            "reward": {"bonus_weight": -1, "format_penalty": 3, "bonus_wait": 1},
+            "evaluate": {"pass_at_k": [1, "two"]},
             "verify": {"tags": {"think_close": "<think>"}},
         }
     ).splitlines()
@@ -217,10 +228,11 @@ def test_make_config_reports_all_faults_at_once():
         "configs/demo.yaml: seed must be a valid integer, unable to parse string as an integer, got 'one'",
         "configs/demo.yaml: verify.tags: '<think>' is part of another tag, so one could not be told from the other, "
         "got {'think_close': '<think>'}",
-        "configs/demo.yaml: reward.beta must be greater than or equal to 0, got -1",
-        "configs/demo.yaml: reward.penalty must be less than or equal to 0, got 3",
-        "configs/demo.yaml: unknown key 'reward.bta'. Did you mean 'beta'?",
-        "configs/demo.yaml: evaluate.ks.1 must be a valid integer, unable to parse string as an integer, got 'two'",
+        "configs/demo.yaml: reward.bonus_weight must be greater than or equal to 0, got -1",
+        "configs/demo.yaml: reward.format_penalty must be less than or equal to 0, got 3",
+        "configs/demo.yaml: unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'?",
+        "configs/demo.yaml: evaluate.pass_at_k.1 must be a valid integer, unable to parse string as an integer, got "
+        "'two'",
     ]
 
 
@@ -237,7 +249,7 @@ def test_make_config_reports_all_faults_at_once():
         ({"variant": None}, "run.yaml: unknown variant 'None'"),
         (
             {"method": "reinforce++"},
-            "run.yaml: method: unknown value 'reinforce++', expected one of grpo, dr-grpo, dapo, reinforce-pp, ",
+            "run.yaml: method: unknown value 'reinforce++', expected one of grpo, dr-grpo, dapo, reinforce-plus-plus, ",
         ),
         (
             {"verify": {"format": "box"}},
@@ -248,7 +260,7 @@ def test_make_config_reports_all_faults_at_once():
             {"adapter": {"alpha": 16}},
             "run.yaml: adapter: alpha without rank would train no adapter; set rank, for example 16, got {'alpha': 16}",
         ),
-        ({"reward": {"beta": float("nan")}}, "run.yaml: reward.beta must be a finite number, got nan"),
+        ({"reward": {"bonus_weight": float("nan")}}, "run.yaml: reward.bonus_weight must be a finite number, got nan"),
         ({1: 2}, "run.yaml: 1: Keys should be strings"),
     ],
 )

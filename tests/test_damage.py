@@ -54,7 +54,7 @@ def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     settings = ["--trl.max_steps", "3", "--evaluate.num-samples", "4", "--evaluate.max-problems", "8",
                 "--preflight.mode", "off", "--records.name", "run"]  # fmt: skip
-    assert main(["train", "--preset", "demo", *settings, "--records.folder", str(folder)]) == 0
+    assert main(["train", "--preset", "demo", *settings, "--records.output_dir", str(folder)]) == 0
     shutil.rmtree(folder / "run" / "checkpoints")
     return folder / "run"
 

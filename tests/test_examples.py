@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from gar import GarScorer, ResponseGroup
+from gar import GARScorer, ResponseGroup
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.models.embedded import load_embedded
 from gar.verify import Verifier
@@ -33,7 +33,7 @@ def run(name: str, *arguments: str) -> str:
 
 
 def printed_steps(output: str) -> list[tuple[int, float, float, float]]:
-    """Step, reward, correct per cent and bonus of each line."""
+    """Step, reward, correct percent and bonus of each line."""
     found = [(int(step), float(a), float(b), float(c)) for step, a, b, c in STEP.findall(output)]
     assert [step for step, *_ in found] == list(range(1, len(output.splitlines()) + 1))
     return found
@@ -79,7 +79,7 @@ def test_the_page_gives_the_rewards_of_the_library():
             )
         )
     with Verifier() as verifier:
-        scores = GarScorer(model, tokenizer, verifier=verifier).score(groups)
+        scores = GARScorer(model, tokenizer, verifier=verifier).score(groups)
     rewards = page.gar_reward(model, tokenizer)(
         prompts=[group.prompt for group in groups for _ in group.responses],
         completion_ids=[ids for group in groups for ids in group.responses],
@@ -107,7 +107,7 @@ def test_plain_pytorch_loop_raises_the_reward(capsys):
 
 
 def test_an_engine_of_ones_own_gives_what_the_scorer_gives(capsys):
-    """Two routes to the same rewards: the parts of the path by hand, and `GarScorer`."""
+    """Two routes to the same rewards: the parts of the path by hand, and `GARScorer`."""
     load_example("plain_pytorch_loop").main(steps=3)
     assert run("add_an_engine.py", "--steps", "3") == capsys.readouterr().out
 
@@ -140,7 +140,7 @@ def test_trl_reward_function_groups_by_problem_id_in_any_order():
             rows.append((problem, tokenizer.encode(text)))
     with Verifier(num_workers=1) as verifier:
         example = load_example("trl_reward_function")
-        reward = example.gar_reward_function(GarScorer(model, tokenizer, verifier=verifier))
+        reward = example.gar_reward_function(GARScorer(model, tokenizer, verifier=verifier))
 
         def rewards(rows: list) -> list[float]:
             return reward(

@@ -70,8 +70,10 @@ def test_extras_are_imported_only_where_they_are_used():
 GONE = (
     r"signal\.similarity|signal\.match|signal\.weighting|advantage\.bonus|advantage\.baseline|noise_floor|loss\.kl"
     r"|loss\.maspo|reward\.novelty\b|reward\.singleton|records\.trackio|--serve|--variant released|\bgar-token\b"
-    r"|\bgar (?:analyze|analyse|cost|models)\b|\beval (?:audit|compare|contamination)\b"
+    r"|\bgar (?:analyze|cost|models)\b|\beval (?:audit|compare|contamination)\b"
     r"|embedded:(?:which-way|whose-voice)|analysis\.ipynb"
+    r"|reward\.(?:beta|base|penalty|centre)\b|limit_tokens|evaluate\.(?:before|every_steps|ks)\b|records\.folder\b|data\.layout\b"
+    r"|std_floor|reinforce-pp\b|GarScorer|silent_group|only_writer|--override\b|--layout\b"
 )
 
 

@@ -14,13 +14,13 @@ import pytest
 
 from gar.errors import LockedError, RecordError
 from gar.records import lock
-from gar.records.lock import only_writer, refuse_writer
+from gar.records.lock import refuse_writer, writer_lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from gar.records.lock import only_writer
-with only_writer(Path(sys.argv[1])):
+from gar.records.lock import writer_lock
+with writer_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -32,7 +32,7 @@ import os, random, sys, time
 from pathlib import Path
 from gar.errors import LockedError
 from gar.records import lock
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 path, (go, start) = Path(sys.argv[1]), os.pipe()
 runs, lock._POLL_SECONDS = lock._runs, 0.01
 def slowly(pid, start):
@@ -45,7 +45,7 @@ for number in range(8):
         os.close(start)
         os.read(go, 1)
         try:
-            with only_writer(path):
+            with writer_lock(path):
                 (path / f"won-{number}").touch()
                 while len(list(path.glob("lost-*"))) < 7 and not len(list(path.glob("won-*"))) > 1:
                     time.sleep(0.01)
@@ -72,7 +72,7 @@ def holder(tmp_path):
 
 def leave_lock(path: Path, *, seconds_ago: float = 0.0, **changes: object) -> Path:
     """A lock file as another process left it."""
-    with only_writer(path):
+    with writer_lock(path):
         values = json.loads((path / ".lock").read_bytes())
     lock_path = path / ".lock"
     lock_path.write_text(json.dumps(values | changes))
@@ -84,33 +84,33 @@ def age(lock_path: Path, seconds: float) -> None:
     os.utime(lock_path, (time.time() - seconds,) * 2)
 
 
-def test_only_writer_keeps_a_second_one_out_of_files_and_folders(tmp_path):
+def test_writer_lock_keeps_a_second_one_out_of_files_and_folders(tmp_path):
     for path, lock_path in ((tmp_path, tmp_path / ".lock"), (tmp_path / "file", tmp_path / ".file.lock")):
-        with only_writer(path):
+        with writer_lock(path):
             said = rf"{path} is being written by another process: process {os.getpid()} on .*, since 20.*\. Wait for it"
-            with pytest.raises(LockedError, match=said), only_writer(path):
+            with pytest.raises(LockedError, match=said), writer_lock(path):
                 pass
             with pytest.raises(LockedError, match=said):
                 refuse_writer(path)
             assert lock_path.exists()
         assert not lock_path.exists()
         refuse_writer(path)
-        with only_writer(path):
+        with writer_lock(path):
             pass
 
 
-def test_only_writer_of_a_file_holds_while_the_file_is_replaced(tmp_path):
+def test_writer_lock_of_a_file_holds_while_the_file_is_replaced(tmp_path):
     path = tmp_path / "scores.jsonl"
     path.write_text("old")
-    with only_writer(path):
+    with writer_lock(path):
         (tmp_path / "new").write_text("new")
         os.replace(tmp_path / "new", path)
-        with pytest.raises(LockedError), only_writer(path):
+        with pytest.raises(LockedError), writer_lock(path):
             pass
 
 
-def test_only_writer_says_which_process_holds_the_lock(tmp_path, holder):
-    with pytest.raises(LockedError, match=f"process {holder.pid} on"), only_writer(tmp_path):
+def test_writer_lock_says_which_process_holds_the_lock(tmp_path, holder):
+    with pytest.raises(LockedError, match=f"process {holder.pid} on"), writer_lock(tmp_path):
         pass
 
 
@@ -122,7 +122,7 @@ def test_the_lock_of_a_killed_process_is_taken_at_once(tmp_path, holder, reaped,
     else:
         os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
     assert (tmp_path / ".lock").exists()
-    with only_writer(tmp_path):
+    with writer_lock(tmp_path):
         pass
     assert [*tmp_path.iterdir()] == []
     assert capsys.readouterr().err == ""
@@ -131,14 +131,14 @@ def test_the_lock_of_a_killed_process_is_taken_at_once(tmp_path, holder, reaped,
 def test_a_stopped_process_keeps_its_lock(tmp_path, holder):
     holder.send_signal(signal.SIGSTOP)
     age(tmp_path / ".lock", 1e6)
-    with pytest.raises(LockedError), only_writer(tmp_path):
+    with pytest.raises(LockedError), writer_lock(tmp_path):
         pass
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the start of a process is not known")
 def test_a_process_id_that_is_used_again_does_not_hold_the_lock(tmp_path):
     leave_lock(tmp_path, start="1")
-    with only_writer(tmp_path):
+    with writer_lock(tmp_path):
         pass
 
 
@@ -146,10 +146,10 @@ def test_a_process_id_that_is_used_again_does_not_hold_the_lock(tmp_path):
 def test_a_lock_from_another_machine_is_free_once_it_is_silent(tmp_path, other, capsys):
     lock_path = leave_lock(tmp_path, pid=4242, seconds_ago=60, **other)
     said = rf"process 4242 on .* sign of life was 6\d seconds ago; after 90 .* gone, remove {lock_path}"
-    with pytest.raises(LockedError, match=said), only_writer(tmp_path):
+    with pytest.raises(LockedError, match=said), writer_lock(tmp_path):
         pass
     age(lock_path, 100)
-    with only_writer(tmp_path):
+    with writer_lock(tmp_path):
         pass
     assert "the lock of process 4242 on" in capsys.readouterr().err
 
@@ -160,31 +160,31 @@ def test_a_lock_from_another_machine_is_free_once_it_is_silent(tmp_path, other, 
 )  # fmt: skip
 def test_a_lock_file_that_names_nobody_is_free_once_it_is_silent(tmp_path, content):
     (tmp_path / ".lock").write_bytes(content)
-    with pytest.raises(LockedError, match="a process that its lock file does not name"), only_writer(tmp_path):
+    with pytest.raises(LockedError, match="a process that its lock file does not name"), writer_lock(tmp_path):
         pass
     age(tmp_path / ".lock", 100)
-    with only_writer(tmp_path):
+    with writer_lock(tmp_path):
         pass
 
 
 def test_a_lock_file_with_values_of_other_types_names_nobody(tmp_path):
     for changes in ({"pid": "1"}, {"pid": -1}, {"pid": True}, {"host": None}):
         leave_lock(tmp_path, **changes)
-        with pytest.raises(LockedError, match="does not name"), only_writer(tmp_path):
+        with pytest.raises(LockedError, match="does not name"), writer_lock(tmp_path):
             pass
         (tmp_path / ".lock").unlink()
 
 
 def test_what_is_no_lock_file_is_named(tmp_path):
     (tmp_path / ".lock").mkdir()
-    with pytest.raises(RecordError, match=r"\.lock: cannot be read: .*EISDIR"), only_writer(tmp_path):
+    with pytest.raises(RecordError, match=r"\.lock: cannot be read: .*EISDIR"), writer_lock(tmp_path):
         pass
     (tmp_path / ".lock").rmdir()
     (tmp_path / ".lock").symlink_to("nowhere")
-    with pytest.raises(RecordError, match="can neither be made nor read"), only_writer(tmp_path):
+    with pytest.raises(RecordError, match="can neither be made nor read"), writer_lock(tmp_path):
         pass
     (tmp_path / "file").touch()
-    with pytest.raises(RecordError, match="file"), only_writer(tmp_path / "file" / "inside"):
+    with pytest.raises(RecordError, match="file"), writer_lock(tmp_path / "file" / "inside"):
         pass
 
 
@@ -202,13 +202,13 @@ def test_the_heartbeat_shows_and_a_lost_lock_stops_its_process(tmp_path, monkeyp
     monkeypatch.setattr(lock, "_BEAT_SECONDS", 0.02)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
     try:
-        with only_writer(tmp_path):
+        with writer_lock(tmp_path):
             age(tmp_path / ".lock", 100)
             deadline = time.monotonic() + 30
             while time.time() - (tmp_path / ".lock").stat().st_mtime > 50:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-        with pytest.raises(KeyboardInterrupt), only_writer(tmp_path):  # noqa: PT012
+        with pytest.raises(KeyboardInterrupt), writer_lock(tmp_path):  # noqa: PT012
             leave = (tmp_path / ".lock").read_bytes().replace(b'"token": "', b'"token": "x')
             (tmp_path / ".lock").write_bytes(leave)
             time.sleep(30)
@@ -226,16 +226,16 @@ def test_a_lock_that_cannot_be_written_is_not_left_behind(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         opened = Path.open
         patch.setattr(Path, "open", lambda path, mode="r", *a, **k: (Full if mode == "xb" else opened)(path, mode))
-        with pytest.raises(RecordError, match=r"cannot be written: .*ENOSPC"), only_writer(tmp_path):
+        with pytest.raises(RecordError, match=r"cannot be written: .*ENOSPC"), writer_lock(tmp_path):
             pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_writer_waits_for_another_to_end(tmp_path, holder):
-    with pytest.raises(LockedError), only_writer(tmp_path, wait_seconds=0.3):
+def test_writer_lock_waits_for_another_to_end(tmp_path, holder):
+    with pytest.raises(LockedError), writer_lock(tmp_path, wait_seconds=0.3):
         pass
     holder.terminate()
-    with only_writer(tmp_path, wait_seconds=30):
+    with writer_lock(tmp_path, wait_seconds=30):
         pass
 
 

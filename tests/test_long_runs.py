@@ -18,7 +18,7 @@ STEPS = 2_000
 TINY = [
     "--preset", "demo", "--trl.max_steps", str(STEPS), "--trl.save_steps", "500", "--preflight.mode", "off",
     "--trl.per_device_train_batch_size", "4", "--trl.num_generations", "2", "--trl.max_completion_length", "8",
-    "--evaluate.sources", "test", "--evaluate.every_steps", "100", "--evaluate.max_problems", "4",
+    "--evaluate.sources", "test", "--evaluate.eval_steps", "100", "--evaluate.max_problems", "4",
     "--evaluate.num_samples", "4", "--records.name", "long", "--verify.format", "none",
     "--verify.verifier", "long_run_grader:grade",
 ]  # fmt: skip
@@ -64,7 +64,7 @@ def test_two_thousand_steps_hold_no_more_memory_and_descriptors_than_a_few_hundr
     (tmp_path / "long_run_grader.py").write_text(GRADER)
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    command = [sys.executable, "-m", "gar", "train", *TINY, "--records.folder", str(tmp_path)]
+    command = [sys.executable, "-m", "gar", "train", *TINY, "--records.output_dir", str(tmp_path)]
     with (tmp_path / "output").open("w") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT, text=True)
         try:

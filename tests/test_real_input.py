@@ -19,7 +19,7 @@ FIT_STEPS = 200
 
 
 def fitted_checkpoint(source: Path, folder: Path) -> Path:
-    """Memorise the first rows well enough that sampling at temperature 1 is often right and seldom the same."""
+    """Memorize the first rows well enough that sampling at temperature 1 is often right and seldom the same."""
     text = [row[key] for row in map(json.loads, source.read_text().splitlines()) for key in ("question", "answer")]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -64,7 +64,7 @@ def test_gsm8k_rollouts_earn_bonuses_and_advantages_that_grpo_would_not_give(dat
             "train", "--model.path", str(checkpoint), "--data.source", str(source),
             "--data.max-problems", str(NUM_ROWS), "--data.template", "plain",
             "--preflight.num-problems", "4", "--preflight.num-samples", "4",
-            "--records.folder", str(tmp_path), "--records.name", "gsm8k",
+            "--records.output_dir", str(tmp_path), "--records.name", "gsm8k",
             "--trl.max_steps", "3", "--trl.per_device_train_batch_size", "16", "--trl.num_generations", "4",
             "--trl.max_completion_length", "256", "--trl.learning_rate", "1e-4",
             "--trl.gradient_checkpointing", "false", "--trl.save_strategy", "no",

@@ -20,7 +20,7 @@ from gar.cli.main import main
 from gar.models.load import load_policy, load_tokenizer
 from gar.records import RunFolder
 from gar.rollouts.generate import encode_prompt
-from gar.scoring import GarScorer, ResponseGroup
+from gar.scoring import GARScorer, ResponseGroup
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
 from gar.spans import SequenceReader
 from paper.tasks.__main__ import write_task
@@ -87,7 +87,7 @@ def test_alignments_of_real_solutions_are_those_of_float64_autograd(data_dir):
         for row in map(json.loads, lines)
     ]
     model, tokenizer = load_policy(ModelSettings(path=MODEL, dtype="float32"))
-    scores = GarScorer(model, tokenizer).score(groups)
+    scores = GARScorer(model, tokenizer).score(groups)
     reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(format="none"))
     expected: list[float] = []
     for group in groups:
@@ -107,7 +107,7 @@ WORKING = "6 * 4 = 24 apples."
 
 @pytest.mark.parametrize("opening", ["", "<|im_start|>assistant\n<think>", "<|im_start|>assistant\n<think>\n"])
 @pytest.mark.parametrize("between", ["", "\n", "\n\n", " "])
-def test_tags_merged_with_their_neighbours_are_left_out_of_the_span(reader, tokenizer, opening, between):
+def test_tags_merged_with_their_neighbors_are_left_out_of_the_span(reader, tokenizer, opening, between):
     """`</think><answer>` is `</`, `think`, `><`, `answer`, `>`: one token ends a tag and begins another."""
     prompt = tokenizer.encode(f"How many?\n{opening}")
     text = f"{'' if opening else '<think>'}{WORKING}</think>{between}<answer>24</answer>.\n"
@@ -161,7 +161,7 @@ SHORT = [
 
 def train(folder: Path, name: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "gar", "train", *arguments, "--records.folder", str(folder), "--records.name", name],
+        [sys.executable, "-m", "gar", "train", *arguments, "--records.output_dir", str(folder), "--records.name", name],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 

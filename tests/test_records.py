@@ -45,7 +45,7 @@ def run(tmp_path: Path) -> RunFolder:
     folder.write_run(
         seed=7,
         command=["gar", "train", "my config.yaml"],
-        config={"seed": 7, "reward": {"beta": 0.5}},
+        config={"seed": 7, "reward": {"bonus_weight": 0.5}},
         config_text="seed: 7\n",
         data_hash="d1",
     )
@@ -100,7 +100,7 @@ def test_write_run_records_how_the_run_came_about(run):
     record = RunFolder.open(run.path).read_run()
     assert (record.status, record.seed, record.end_time, record.summary) == ("running", 7, None, {})
     assert record.command == "gar train 'my config.yaml'"
-    assert record.config_hash == canonical_hash({"reward": {"beta": 0.5}, "seed": 7})
+    assert record.config_hash == canonical_hash({"reward": {"bonus_weight": 0.5}, "seed": 7})
     assert record.data_hash == "d1"
     assert record.versions["numpy"] == np.__version__
     assert record.versions["python"] == sys.version.split()[0]

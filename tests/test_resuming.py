@@ -160,7 +160,7 @@ def test_a_run_without_a_whole_checkpoint_is_refused_and_left_alone(run: RunFold
 
 def test_records_stay_until_the_checkpoint_is_loaded(run: RunFolder):
     (run.checkpoints / "checkpoint-5" / "rng_state.pth").write_bytes(b"no random state")
-    (run.checkpoints / "checkpoint-5" / "optimizer.pt").write_bytes(b"no optimiser")
+    (run.checkpoints / "checkpoint-5" / "optimizer.pt").write_bytes(b"no optimizer")
     (run.checkpoints / "checkpoint-5" / MANIFEST).unlink()
     seal_checkpoint(run, 5)
     before = content(run)
@@ -181,7 +181,7 @@ def edit(run: RunFolder, before: str, after: str) -> None:
 def test_edited_settings_are_refused_unless_overridden_and_then_recorded(run: RunFolder):
     edit(run, "max_steps: 5", "max_steps: 6")
     assert "trl.max_steps was 5, is 6" in refused_resume(run)
-    resume_whole(run, override=True)
+    resume_whole(run, allow_config_change=True)
     record = run.read_run()
     assert [entry["changes"] for entry in record.overrides] == [{"trl.max_steps": [5, 6]}]
     assert record.overrides[0]["after_step"] == 5
@@ -191,7 +191,7 @@ def test_edited_settings_are_refused_unless_overridden_and_then_recorded(run: Ru
 
 def test_settings_that_a_checkpoint_holds_are_not_overridden(run: RunFolder):
     edit(run, "learning_rate: 0.01", "learning_rate: 0.02")
-    resumption = read_resumption(run, override=True)
+    resumption = read_resumption(run, allow_config_change=True)
     with pytest.raises(ConfigError, match=r"trl\.learning_rate cannot be overridden: .* checkpoint-5"):
         resumption.with_checkpoint(1)
 
@@ -201,7 +201,7 @@ def test_damaged_records_are_refused_unless_overridden_and_then_recorded(run: Ru
     run.metrics_path.write_text(run.metrics_path.read_text().replace('"step": 2', '"step": 1'))
     with pytest.raises(RecordError, match=r"checkpoint-4 .*: metrics\.jsonl no longer begins with"):
         read_resumption(run).with_checkpoint(1)
-    resumption = read_resumption(run, override=True).with_checkpoint(1)
+    resumption = read_resumption(run, allow_config_change=True).with_checkpoint(1)
     assert resumption.step == 5
     assert resumption.changes["records"][0] == "whole"
 
@@ -233,7 +233,7 @@ def test_settings_come_back_as_they_were(begun: RunFolder):
     assert resumption.notes == []
 
 
-@pytest.mark.parametrize("override", [False, True])
+@pytest.mark.parametrize("allow_config_change", [False, True])
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -242,24 +242,26 @@ def test_settings_come_back_as_they_were(begun: RunFolder):
         (lambda text: text[: text.index("reward:")], "settings are missing, among them reward, advantage"),
         (lambda text: text[: text.index("save_steps")], "among them trl.save_steps, trl.logging_steps"),
         (lambda text: text.replace("reward:", "reward: ["), "not valid YAML"),
-        (lambda text: text.replace("beta: 0.5", "beta: many"), r"reward\.beta must be .*many"),
+        (lambda text: text.replace("bonus_weight: 0.5", "bonus_weight: many"), r"reward\.bonus_weight must be .*many"),
     ],
     ids=["empty", "without trl", "cut", "cut in trl", "no yaml", "no number"],
 )
 def test_cut_settings_are_an_error_that_nothing_overrides(
-    begun: RunFolder, change: Callable[[str], str], words: str, override: bool
+    begun: RunFolder, change: Callable[[str], str], words: str, allow_config_change: bool
 ):
     path = begun.path / "config.yaml"
     path.write_text(change(path.read_text()))
     with pytest.raises(ConfigError, match=words):
-        read_resumption(begun, override=override)
+        read_resumption(begun, allow_config_change=allow_config_change)
 
 
 def test_edited_settings_are_named_with_their_values(begun: RunFolder):
     path = begun.path / "config.yaml"
-    text = path.read_text().replace("beta: 0.5", "beta: 0.25").replace("max_steps: 5", "max_steps: 9")
+    text = path.read_text().replace("bonus_weight: 0.5", "bonus_weight: 0.25").replace("max_steps: 5", "max_steps: 9")
     path.write_text(text)
-    with pytest.raises(ConfigError, match=r"reward\.beta was 0\.5, is 0\.25; trl\.max_steps was 5, is 9\. Put the old"):
+    with pytest.raises(
+        ConfigError, match=r"reward\.bonus_weight was 0\.5, is 0\.25; trl\.max_steps was 5, is 9\. Put the old"
+    ):
         read_resumption(begun)
 
 
@@ -267,7 +269,7 @@ def test_changed_data_are_refused_unless_overridden(begun: RunFolder):
     assert read_resumption(begun).with_data("d" * 64).changes == {}
     with pytest.raises(DataError, match=r"was dddddddddddd\.\.\., is eeeeeeeeeeee\.\.\.\. Was arithmetic changed"):
         read_resumption(begun).with_data("e" * 64)
-    changed = read_resumption(begun, override=True).with_data("e" * 64)
+    changed = read_resumption(begun, allow_config_change=True).with_data("e" * 64)
     assert changed.changes == {"data_hash": ["d" * 64, "e" * 64]}
 
 

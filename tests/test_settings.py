@@ -21,30 +21,30 @@ from gar.settings import (
 
 def test_defaults_are_those_of_the_method():
     reward, signal = RewardSettings(), SignalSettings()
-    assert (reward.base, reward.beta, reward.penalty) == (1.0, 0.5, -0.6)
-    assert (reward.centre, reward.clip, reward.format_gate) == (True, True, "algorithm")
-    assert (signal.kind, signal.limit_tokens, signal.limit_from) == ("gradient-activation", "auto", "end")
+    assert (reward.correct_reward, reward.bonus_weight, reward.format_penalty) == (1.0, 0.5, -0.6)
+    assert (reward.center, reward.clip, reward.format_gate) == (True, True, "algorithm")
+    assert (signal.kind, signal.max_tokens, signal.limit_from) == ("gradient-activation", "auto", "end")
     assert (signal.activation_threshold, signal.anchor_keep_fraction, signal.temperature) == (0.0, 1.0, 1.0)
     assert VerifySettings().format == "think-answer"
-    assert AdvantageSettings().std_floor == 0.0
+    assert AdvantageSettings().min_std == 0.0
     assert AdapterSettings().rank is None
 
 
 @pytest.mark.parametrize(
     ("section", "field", "good", "bad"),
     [
-        (RewardSettings, "beta", [0, 2.5], [-0.1, "x", None]),
-        (RewardSettings, "penalty", [0, -1], [0.6]),
-        (RewardSettings, "base", [0, -1, 2], ["one"]),
+        (RewardSettings, "bonus_weight", [0, 2.5], [-0.1, "x", None]),
+        (RewardSettings, "format_penalty", [0, -1], [0.6]),
+        (RewardSettings, "correct_reward", [0, -1, 2], ["one"]),
         (SignalSettings, "activation_threshold", [0, 1], [-0.01, 1.01]),
         (SignalSettings, "anchor_keep_fraction", [0.01, 1], [0, 1.01]),
         (SignalSettings, "temperature", [0.1], [0, -1]),
-        (SignalSettings, "limit_tokens", [1, None, "auto"], [0, 1.5, "all"]),
+        (SignalSettings, "max_tokens", [1, None, "auto"], [0, 1.5, "all"]),
         (SignalSettings, "limit_from", ["start"], ["middle"]),
         (SignalSettings, "max_batch_tokens", [1], [0]),
         (AdvantageSettings, "ddof", [0, 1, None], [2]),
         (AdvantageSettings, "eps", [0, None], [-1e-9]),
-        (AdvantageSettings, "std_floor", [0, 0.1], [-0.1]),
+        (AdvantageSettings, "min_std", [0, 0.1], [-0.1]),
         (VerifySettings, "pass_grade", [0.5, 1], [0, 1.1]),
         (VerifySettings, "timeout_seconds", [0.1], [0]),
         (VerifySettings, "num_workers", [1], [0]),
@@ -52,9 +52,9 @@ def test_defaults_are_those_of_the_method():
         (AdapterSettings, "rank", [1, 64, None], [0, 1.5, "x"]),
         (DataSettings, "max_problems", [1, None], [0]),
         (DataSettings, "anchor_fields", [["a", "b"]], ["a"]),
-        (EvaluateSettings, "ks", [[1, 8], []], [[0], 1, ["two"]]),
+        (EvaluateSettings, "pass_at_k", [[1, 8], []], [[0], 1, ["two"]]),
         (EvaluateSettings, "top_p", [0.1, 1], [0, 1.1]),
-        (EvaluateSettings, "every_steps", [0, 5], [-1]),
+        (EvaluateSettings, "eval_steps", [0, 5], [-1]),
         (PreflightSettings, "num_samples", [2], [1]),
     ],
 )
@@ -94,14 +94,14 @@ def test_adapter_without_rank_is_not_left_out_silently(settings):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_section_refuses_numbers_that_are_not_finite(value):
-    with pytest.raises(ValidationError, match="base\n  Input should be a finite number"):
-        RewardSettings(base=value)
+    with pytest.raises(ValidationError, match="correct_reward\n  Input should be a finite number"):
+        RewardSettings(correct_reward=value)
 
 
 def test_section_is_frozen_and_knows_its_keys():
     settings = RewardSettings()
     with pytest.raises(ValidationError, match="frozen"):
-        settings.beta = 1.0
+        settings.bonus_weight = 1.0
     with pytest.raises(ValidationError, match="bta\n  Extra inputs are not permitted"):
         RewardSettings.model_validate({"bta": 1})
 

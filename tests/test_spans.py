@@ -221,7 +221,7 @@ def test_thinking_span_skips_tokens_without_text_outside_the_tags():
 
 
 @pytest.mark.parametrize(
-    ("limit_from", "limit_tokens", "expected"),
+    ("limit_from", "max_tokens", "expected"),
     [
         ("end", 2, ["d", "e"]),
         ("start", 2, ["a", "b"]),
@@ -231,15 +231,15 @@ def test_thinking_span_skips_tokens_without_text_outside_the_tags():
         ("end", None, ["a", "b", "c", "d", "e"]),
     ],
 )
-def test_scored_positions_keep_the_end_or_the_start_of_a_long_span(words, limit_from, limit_tokens, expected):
+def test_scored_positions_keep_the_end_or_the_start_of_a_long_span(words, limit_from, max_tokens, expected):
     text = "f <think> a b c d e </think> f <eos>"
-    assert scored(words, text, limit_from=limit_from, limit_tokens=limit_tokens) == expected
+    assert scored(words, text, limit_from=limit_from, max_tokens=max_tokens) == expected
 
 
 def test_scored_positions_leave_out_masked_tokens_before_the_limit_applies(words):
     text, mask = "<think> a b c d e </think>", [1, 1, 0, 0, 1, 1, 1]
     assert scored(words, text, mask=mask) == ["a", "d", "e"]
-    assert scored(words, text, mask=mask, limit_tokens=2, limit_from="start") == ["a", "d"]
+    assert scored(words, text, mask=mask, max_tokens=2, limit_from="start") == ["a", "d"]
     assert scored(words, text, mask=[0] * 7) == []
 
 
@@ -351,8 +351,8 @@ def test_anchor_of_a_text_with_broken_tags_scores_all_of_it(words):
 
 def test_anchor_obeys_the_limit_and_the_tags(words):
     tags = Tags(think_open="<|think|>", think_close="<|/think|>")
-    assert anchored(words, "a", "b c d e", limit_tokens=2)[1] == ["d", "e"]
-    assert anchored(words, "a", "b c d e", limit_tokens=2, limit_from="start")[1] == ["b", "c"]
+    assert anchored(words, "a", "b c d e", max_tokens=2)[1] == ["d", "e"]
+    assert anchored(words, "a", "b c d e", max_tokens=2, limit_from="start")[1] == ["b", "c"]
     assert anchored(words, "a", "c d", tags=tags) == ("a <|think|> c d", ["c", "d"])
 
 

@@ -62,8 +62,8 @@ def cases(draw: Any, **settings: Any) -> Case:
         torch.tensor(column) for column in zip(*responses, strict=True)
     )
     chosen = RewardSettings(
-        beta=settings.get("beta", draw(st.sampled_from([0.0, 0.5, 2.0]))),
-        centre=draw(st.booleans()),
+        bonus_weight=settings.get("bonus_weight", draw(st.sampled_from([0.0, 0.5, 2.0]))),
+        center=draw(st.booleans()),
         clip=draw(st.booleans()),
         format_gate=draw(st.sampled_from(["algorithm", "equation"])),
     )
@@ -86,7 +86,7 @@ def test_scoring_fewer_responses_changes_no_bonus(case: Case):
     assert torch.equal(case.bonuses(case.alignment, case.to_score()), everything)
 
 
-@given(cases(beta=0.5))
+@given(cases(bonus_weight=0.5))
 def test_a_response_that_is_scored_may_earn_a_bonus(case: Case):
     """With an alignment of 1 beside others of 0; so nothing is scored in vain."""
     to_score = case.to_score()
@@ -110,8 +110,8 @@ def one_group(method: str, verified: list[bool], can_score: list[bool], **settin
     ("settings", "expected"),
     [
         ({}, False),
-        ({"centre": False}, True),
-        ({"centre": False, "clip": False}, True),
+        ({"center": False}, True),
+        ({"center": False, "clip": False}, True),
     ],
 )
 def test_a_lone_eligible_response_is_scored_where_its_own_cosine_counts(settings: dict, expected: bool):
@@ -129,7 +129,14 @@ def test_what_a_method_declares_decides_who_is_scored():
 # Engines, settings in force, and the path from rows to advantages.
 
 ALL = list(METHODS)
-PLAIN = ["grpo", "reinforce-pp", "reinforce-pp-baseline", "gar-grpo", "gar-reinforce-pp", "hidden-cosine"]
+PLAIN = [
+    "grpo",
+    "reinforce-plus-plus",
+    "reinforce-plus-plus-baseline",
+    "gar-grpo",
+    "gar-reinforce-plus-plus",
+    "hidden-cosine",
+]
 RUNS = [
     (TRL, ALL),
     (SCORER, ["grpo", "gar-grpo", "g2rl", "hidden-cosine", "text-similarity", "length", "alignment-only"]),
@@ -138,7 +145,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("engine", "runs"), RUNS, ids=["TRL", "GarScorer", "slime", "verl"])
+@pytest.mark.parametrize(("engine", "runs"), RUNS, ids=["TRL", "GARScorer", "slime", "verl"])
 def test_an_engine_runs_what_it_can_and_refuses_the_rest_with_a_reason(engine: Engine, runs: list[str]):
     """docs/which-engine.md lists the same."""
     assert sorted(engine.methods()) == sorted(runs)
@@ -156,25 +163,27 @@ def test_unset_ddof_and_eps_are_the_engines(engine: Engine, ddof: int, eps: floa
     rewards, groups = torch.tensor([1.0, 0.0, 0.5, 1.0, 1.0]).double(), torch.tensor([0, 0, 0, 1, 1])
     found = plan_shaping(engine, "grpo").advantages(rewards, groups)
     assert torch.equal(found, group_advantages(rewards, groups, scale="std", ddof=ddof, eps=eps))
-    chosen = AdvantageSettings(ddof=1 - ddof, eps=0.5, std_floor=0.3)
+    chosen = AdvantageSettings(ddof=1 - ddof, eps=0.5, min_std=0.3)
     found = plan_shaping(engine, "grpo", {"advantage": chosen}).advantages(rewards, groups)
-    expected = group_advantages(rewards, groups, scale="std", ddof=1 - ddof, eps=0.5, std_floor=0.3)
+    expected = group_advantages(rewards, groups, scale="std", ddof=1 - ddof, eps=0.5, min_std=0.3)
     assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("estimator", ["reinforce-pp", "reinforce-pp-baseline"])
+@pytest.mark.parametrize("estimator", ["reinforce-plus-plus", "reinforce-plus-plus-baseline"])
 def test_whitening_weighs_responses_by_their_tokens(estimator: str):
     rewards, groups, counts = torch.tensor([1.0, 0.0, 0.5]).double(), torch.tensor([0, 0, 1]), torch.tensor([3, 1, 9])
     shaping = plan_shaping(TRL, estimator)
     expected = reinforce_plus_plus_advantages(
-        rewards, counts, groups, baseline=estimator == "reinforce-pp-baseline", ddof=1, eps=1e-8
+        rewards, counts, groups, baseline=estimator == "reinforce-plus-plus-baseline", ddof=1, eps=1e-8
     )
     assert torch.equal(shaping.advantages(rewards, groups, token_counts=counts), expected)
 
 
 def test_whitening_without_token_counts_is_refused():
-    shaping = plan_shaping(TRL, "reinforce-pp")
-    with pytest.raises(ValueError, match="token_counts is None, expected one number per response: reinforce-pp weighs"):
+    shaping = plan_shaping(TRL, "reinforce-plus-plus")
+    with pytest.raises(
+        ValueError, match="token_counts is None, expected one number per response: reinforce-plus-plus weighs"
+    ):
         shaping.advantages(torch.tensor([1.0, 0.0]).double(), torch.tensor([0, 0]))
 
 

@@ -24,7 +24,7 @@ from gar.config import dump_config, make_config, read_config, read_preset, with_
 from gar.errors import LostRankError, RecordError
 from gar.records import RunFolder
 from gar.records.contents import read_run
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 from gar.records.samples import read_samples
 from gar.training import _status_of
 
@@ -47,7 +47,7 @@ def start(*arguments: str, folder: Path, **options: Any) -> subprocess.Popen[str
 
 
 def under(folder: Path, name: str) -> list[str]:
-    return ["--records.folder", str(folder), "--records.name", name]
+    return ["--records.output_dir", str(folder), "--records.name", name]
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -175,8 +175,9 @@ def never_right(response: str, gold: str) -> bool:
 
 TINY = [
     "--preset", "demo", "--trl.max_steps", "3", "--trl.per_device_train_batch_size", "8", "--trl.save_strategy", "no",
-    "--evaluate.sources", "test", "--evaluate.num-samples", "1", "--evaluate.ks", "1", "--evaluate.max-problems", "1",
-    "--evaluate.before", "False", "--preflight.mode", "off", "--watchdog.steps", "2",
+    "--evaluate.sources", "test", "--evaluate.num-samples", "1", "--evaluate.pass_at_k", "1",
+    "--evaluate.max-problems", "1",
+    "--evaluate.eval_on_start", "False", "--preflight.mode", "off", "--watchdog.steps", "2",
 ]  # fmt: skip
 
 
@@ -252,7 +253,7 @@ def test_resume_keeps_out_of_a_folder_that_another_process_writes(tmp_path, caps
     values = config.model_dump(mode="json")
     folder.write_run(seed=0, command=["gar"], config=values, config_text=dump_config(config), data_hash=None)
     folder.append_metrics({"step": 1})
-    with only_writer(folder.path):
+    with writer_lock(folder.path):
         assert main(["train", "--resume", str(folder.path)]) == 1
     assert f"{folder.path} is being written by another process: process {os.getpid()} on" in capsys.readouterr().err
     assert folder.read_metrics() == [{"step": 1}]

@@ -1,4 +1,4 @@
-"""How far each row of a comparison lies below the best row, in per cent.
+"""How far each row of a comparison lies below the best row, in percent.
 
     python -m paper.analyses.ablation main
 
@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gar.analysis import MUTED, add_caption, bare_rows, clustered_mean, method_colour, paper_figure
+from gar.analysis import MUTED, add_caption, bare_rows, clustered_mean, method_color, paper_figure
 from gar.comparison import RunResult
 from paper.analyses.outputs import Output, present
 from paper.comparisons.results import NAMES, finished_runs
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """A row against the best row of a set, in per cent of the best row's mean.
+    """A row against the best row of a set, in percent of the best row's mean.
 
     Attributes:
         mean: Mean of the row minus that of the best row, over the seeds of the row. It can be above 0 if the row has
@@ -70,7 +70,7 @@ class Ablation:
 
 
 def ablation(folder: str | Path) -> Ablation:
-    """Every row of a comparison in per cent below the best row of its set.
+    """Every row of a comparison in percent below the best row of its set.
 
     Raises:
         RecordError: There is nothing to read.
@@ -146,11 +146,11 @@ def ablation_figure(ablation: Ablation) -> Figure:
 def _draw_losses(axes: Axes, losses: Sequence[Loss], labels: Sequence[str]) -> None:
     axes.axvline(0, color=MUTED, linewidth=0.8)
     for loss in losses:
-        y, colour = labels.index(loss.label), method_colour(loss.method)
-        axes.plot(loss.seeds, np.full(len(loss.seeds), y + 0.24), ".", color=colour, alpha=0.4, markersize=4, mew=0)
+        y, color = labels.index(loss.label), method_color(loss.method)
+        axes.plot(loss.seeds, np.full(len(loss.seeds), y + 0.24), ".", color=color, alpha=0.4, markersize=4, mew=0)
         if np.isfinite(loss.low):
-            axes.plot([loss.low, loss.high], [y, y], color=colour, linewidth=1.5)
-        axes.plot(loss.mean, y, "o", color=colour, markersize=4.5)
+            axes.plot([loss.low, loss.high], [y, y], color=color, linewidth=1.5)
+        axes.plot(loss.mean, y, "o", color=color, markersize=4.5)
         axes.annotate(f"{loss.mean:.0f} %", (1.0, y), (3, 0), xycoords=("axes fraction", "data"),
                       textcoords="offset points", va="center", size=6.5)  # fmt: skip
     axes.set_xlabel("against the best row, %")
@@ -173,7 +173,7 @@ def ablation_output(ablation: Ablation) -> Output:
     }
     return Output(
         name="ablation",
-        title=f"{ablation.name}: pass@{ablation.k}, and per cent below the best row [95 %, paired by seed]",
+        title=f"{ablation.name}: pass@{ablation.k}, and percent below the best row [95 %, paired by seed]",
         headings=("row", "seeds", *(text for name in names for text in (name, "below, %"))),
         rows=list(table.values()),
         data=pa.table(data | {"seeds": [loss.seeds.tolist() for loss in ablation.losses]}),

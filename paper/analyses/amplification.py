@@ -16,8 +16,8 @@ from gar.scoring import plan_shaping
 GAPS = (0.002, 0.02, 0.2)
 COLUMNS = {
     "no floor": {},
-    "std_floor 0.1": {"std_floor": 0.1},
-    "REINFORCE++": {"estimator": "reinforce-pp"},
+    "min_std 0.1": {"min_std": 0.1},
+    "REINFORCE++": {"estimator": "reinforce-plus-plus"},
 }
 
 

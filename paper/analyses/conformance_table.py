@@ -44,7 +44,7 @@ _NOTES = """\
 * **Tool output** is neither graded nor scored: `called` has a tool's tags and answer amid its thought, `echoed` a wrong
   answer, and after it the right one from a tool. TRL's tool mask, slime's loss mask and verl's response mask say
   which tokens the policy wrote.
-* **Silent groups**: where all rewards are equal, the advantages are exactly 0 in every engine.
+* **Zero-std groups**: where all rewards are equal, the advantages are exactly 0 in every engine.
 
 ## What ran
 

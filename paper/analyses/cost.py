@@ -70,7 +70,7 @@ class GroupShape(NamedTuple):
         pass_rate: Share of the responses that are scored.
         anchors: Expert solutions of the problem that they are compared with.
         anchor_tokens: Mean length of an anchor.
-        updates: Optimiser steps on the same responses.
+        updates: Optimizer steps on the same responses.
         log_prob_pass: Whether a pass over all responses precedes the update.
         checkpointing: Whether the backward pass computes activations again.
     """

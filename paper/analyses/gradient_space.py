@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 _MAX_PROBLEMS = 12
 """Problems to choose from, where none is named."""
-_ANCHOR_COLOUR = "#D55E00"
+_ANCHOR_COLOR = "#D55E00"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,10 +156,8 @@ def gradient_space_figure(space: GradientSpace) -> Figure:
     with paper_figure(3.1, COLUMN_WIDTH) as figure:
         axes = figure.subplots()
         _draw_points(figure, axes, space)
-        axes.plot(
-            0, 0, "*", markersize=13, color=_ANCHOR_COLOUR, markeredgecolor="white", markeredgewidth=0.7, zorder=5
-        )
-        axes.annotate("anchor", (0, 0), (0, 8), textcoords="offset points", ha="center", color=_ANCHOR_COLOUR, zorder=6)
+        axes.plot(0, 0, "*", markersize=13, color=_ANCHOR_COLOR, markeredgecolor="white", markeredgewidth=0.7, zorder=5)
+        axes.annotate("anchor", (0, 0), (0, 8), textcoords="offset points", ha="center", color=_ANCHOR_COLOR, zorder=6)
         axes.set_xlabel("first direction from the anchor")
         axes.set_ylabel("second direction")
         axes.margins(0.09)
@@ -177,7 +175,7 @@ def gradient_space_figure(space: GradientSpace) -> Figure:
 
 
 def _draw_points(figure: Figure, axes: Axes, space: GradientSpace) -> None:
-    """Draw the responses: shape by kind, colour by alignment, size by the number of equal responses."""
+    """Draw the responses: shape by kind, color by alignment, size by the number of equal responses."""
     sizes = np.array([14 + 10 * np.sqrt(space.texts.count(text) - 1) for text in space.texts])
     norm = Normalize(min(-0.2, space.alignment.min(initial=0)), max(0.2, space.alignment.max(initial=0)))
     shades = None

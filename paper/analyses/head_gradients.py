@@ -76,7 +76,7 @@ def pair_measures(
     )
     return {
         "alignment": float(vectors[0] @ vectors[1]),
-        "normalised_kernel": float(split.kernel / (squares[0] * squares[1]).sqrt()),
+        "normalized_kernel": float(split.kernel / (squares[0] * squares[1]).sqrt()),
         "kernel": float(split.kernel),
         "mean_field": float(split.mean_field),
         "remainder": float(split.remainder),

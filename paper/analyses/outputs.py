@@ -20,7 +20,7 @@ Cell = str | int | float | None
 COLUMN_WIDTH = 3.35
 """Inches: one column of a two-column paper."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""A marker for each of the colours: a figure survives a grey printer."""
+"""A marker for each of the colors: a figure survives a gray printer."""
 
 _LONGEST_NUMBER = 32
 """Characters of a number with its interval. A longer cell is a sentence."""

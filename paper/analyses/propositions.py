@@ -109,7 +109,7 @@ def reward_propositions(scored: ScoredGroups) -> list[Proposition]:
     alone = scored.correct_alone()
     return [
         _separation(scored), _separation_in_bad_format(), _non_degradation(alone), _variance(scored),
-        _variance_bound(alone), _centred_bonus(alone), _invariant_mean(alone), _positive_advantages(scored),
+        _variance_bound(alone), _centered_bonus(alone), _invariant_mean(alone), _positive_advantages(scored),
     ]  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def _non_degradation(alone: ScoredGroups) -> Proposition:
     return Proposition(
         name="Theorem 3 (i), carried over to advantages",
         statement="The advantage of a correct response is not below that of the outcome alone.",
-        result=f"{tally(kept, len(alone.eligible), 'correct responses')}, each group normalised alone",
+        result=f"{tally(kept, len(alone.eligible), 'correct responses')}, each group normalized alone",
         in_general="false: counterexample. True for rewards",
         counterexample="two correct responses with alignment 0.6 and 0.2 get the advantages "
         + " and ".join(f"{value:+.2f}" for value in _EXAMPLE.advantages().tolist())
@@ -191,15 +191,15 @@ def _variance_bound(alone: ScoredGroups) -> Proposition:
     )
 
 
-def _centred_bonus(alone: ScoredGroups) -> Proposition:
-    centred = group_deviations(alone.alignment, alone.group_index)
-    means = [abs(float(centred[rows].mean())) for rows in alone.groups()]
+def _centered_bonus(alone: ScoredGroups) -> Proposition:
+    centered = group_deviations(alone.alignment, alone.group_index)
+    means = [abs(float(centered[rows].mean())) for rows in alone.groups()]
     largest = f", at most {max(means):.0e}" if means else ""
     return Proposition(
         name="Proposition 3",
-        statement="The centred alignments of the correct responses of a group have mean 0.",
+        statement="The centered alignments of the correct responses of a group have mean 0.",
         result=tally(sum(mean < 1e-12 for mean in means), len(means), "groups") + largest,
-        in_general="true: it is what centring means",
+        in_general="true: it is what centering means",
     )
 
 
@@ -209,7 +209,7 @@ def _invariant_mean(alone: ScoredGroups) -> Proposition:
     mean = f": mean reward {float(rewards.mean()):.4f}, 1 without the bonus" if groups else ""
     return Proposition(
         name="Appendix G.4",
-        statement="Centred bonuses leave the mean reward of a group as it is.",
+        statement="Centered bonuses leave the mean reward of a group as it is.",
         result=tally(kept, len(groups), "groups") + mean,
         in_general="false: counterexample. True without the clip",
         counterexample="alignments 0.6 and 0.2, both correct: the mean is "

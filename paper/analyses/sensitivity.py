@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gar import RecordError, RunConfig
-from gar.analysis import COLOURS, MUTED, PAGE_WIDTH, add_caption, clustered_mean, paper_figure
+from gar.analysis import COLORS, MUTED, PAGE_WIDTH, add_caption, clustered_mean, paper_figure
 from gar.comparison import RunResult
 from gar.records import leaves
 from paper.analyses.ablation import seed_scores
@@ -46,7 +46,7 @@ class SettingCurve:
 
     @property
     def percent_below_peak(self) -> list[float]:
-        """Mean of each value, in per cent below the best mean."""
+        """Mean of each value, in percent below the best mean."""
         means = np.array([scores.mean() for scores in self.scores])
         return (100 * (means / (means.max() or np.nan) - 1)).tolist()
 
@@ -79,7 +79,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     settings = {run.label: defaults | dict(leaves(run.settings)) for run in runs}
     for values in settings.values():
         values.pop("seed", None)
-    chosen = base or _centre(settings)
+    chosen = base or _center(settings)
     if chosen not in settings:
         raise RecordError(f"{folder}: no row '{chosen}'; there are {', '.join(settings)}.")
     varied: dict[str, dict[str, float]] = {}
@@ -113,7 +113,7 @@ def _curve(runs: Sequence[RunResult], setting: str, rows: Mapping[str, float], s
     )
 
 
-def _centre(settings: Mapping[str, Mapping[str, Any]]) -> str:
+def _center(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """The row with the fewest differences from all others; among equals, one that is named after its method."""
 
     def distance(label: str) -> tuple[int, bool]:
@@ -158,8 +158,8 @@ def _draw_setting(axes: Axes, curves: Sequence[SettingCurve]) -> None:
             mean = clustered_mean(scores)
             if np.isfinite(mean.low):
                 low, high = max(mean.low, 0.0), min(mean.high, 1.0)
-                axes.plot([place] * 2, [100 * (end / peak - 1) for end in (low, high)], color=COLOURS[i], linewidth=1)
-        axes.plot(x, curve.percent_below_peak, color=COLOURS[i], marker=MARKERS[i], markersize=4, label=curve.set_name)
+                axes.plot([place] * 2, [100 * (end / peak - 1) for end in (low, high)], color=COLORS[i], linewidth=1)
+        axes.plot(x, curve.percent_below_peak, color=COLORS[i], marker=MARKERS[i], markersize=4, label=curve.set_name)
     axes.axhline(0, color=MUTED, linewidth=0.7)
     axes.set_xticks(range(len(curves[0].values)), [f"{value:g}" for value in curves[0].values])
     axes.set_ylabel("below the peak, %")

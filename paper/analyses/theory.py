@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gar import DataError
-from gar.analysis import COLOURS, INK, MUTED, add_caption, clustered_mean, paper_figure
+from gar.analysis import COLORS, INK, MUTED, add_caption, clustered_mean, paper_figure
 from paper.analyses.head_gradients import STEP_SIZE, pair_measures, scale_error, token_gradients
 from paper.analyses.outputs import Output, present
 from paper.analyses.policies import Policy, load_policy_of, read_sequences, sampled_groups
@@ -114,7 +114,7 @@ def _scale_proposition(errors: Sequence[float]) -> Proposition:
 
 
 def _kernel_proposition(data: dict[str, Floats]) -> Proposition:
-    b, kernel = data["alignment"], data["normalised_kernel"]
+    b, kernel = data["alignment"], data["normalized_kernel"]
     num_opposed = int(((b > 0) & (kernel < 0)).sum())
     verdict = (
         f"fails for {num_opposed} of {len(b)} pairs, whatever c_1 > 0: cosine > 0 > kernel"
@@ -124,8 +124,8 @@ def _kernel_proposition(data: dict[str, Floats]) -> Proposition:
     alignment, opposed = mirrored_pair()
     return Proposition(
         name="Theorem 1",
-        statement="c_1 cos(v_y, v_a) is at most the normalised tangent kernel of the output layer, for a c_1 > 0.",
-        result=f"{verdict}; {_both_correlations(data, 'normalised_kernel')}",
+        statement="c_1 cos(v_y, v_a) is at most the normalized tangent kernel of the output layer, for a c_1 > 0.",
+        result=f"{verdict}; {_both_correlations(data, 'normalized_kernel')}",
         in_general="false for every c_1 > 0: counterexample",
         counterexample="V = 3, W = (1, 0), (-1, 0), (0, 1), one token each: hidden state (1, -3) and token 1, anchor "
         f"(-1, -3) and token 0, counted from 0. cos(v_y, v_a) is {alignment:.2f}, the kernel {opposed:.2f}: gradient "
@@ -134,7 +134,7 @@ def _kernel_proposition(data: dict[str, Floats]) -> Proposition:
 
 
 def mirrored_pair() -> tuple[float, float]:
-    """Alignment and normalised kernel of two one-token sequences that mirror each other in the first dimension."""
+    """Alignment and normalized kernel of two one-token sequences that mirror each other in the first dimension."""
     head = torch.tensor([[1, 0], [-1, 0], [0, 1]], dtype=torch.float64)
     hidden = torch.tensor([[1, -3], [-1, -3]], dtype=torch.float64)
     errors = torch.softmax(hidden @ head.T, -1) - torch.eye(3, dtype=torch.float64)[[1, 0]]
@@ -233,8 +233,8 @@ def theory_figure(check: TheoryCheck) -> Figure:
     data = {name: check.data[name].to_numpy() for name in check.data.column_names if name != "problem_id"}
     with paper_figure(2.4) as figure:
         panels = figure.subplots(1, 3)
-        _scatter(panels[0], data["normalised_kernel"], data["alignment"], data["eligible"])
-        panels[0].set(title="Theorem 1", xlabel="normalised output-layer kernel", ylabel="alignment")
+        _scatter(panels[0], data["normalized_kernel"], data["alignment"], data["eligible"])
+        panels[0].set(title="Theorem 1", xlabel="normalized output-layer kernel", ylabel="alignment")
         _scatter(panels[1], data["kernel"], data["mean_field"], data["eligible"])
         panels[1].set(title="Theorem 2: mean field", xlabel="kernel, exact", ylabel="product of means")
         _draw_bounds(panels[2], data)
@@ -248,22 +248,22 @@ def theory_figure(check: TheoryCheck) -> Figure:
 
 
 def _scatter(axes: Axes, x: Floats, y: Floats, eligible: NDArray[np.bool_]) -> None:
-    for label, mask, colour, marker in (
-        ("correct", eligible, COLOURS[0], "o"), ("not correct", ~eligible, COLOURS[1], "x"),
+    for label, mask, color, marker in (
+        ("correct", eligible, COLORS[0], "o"), ("not correct", ~eligible, COLORS[1], "x"),
     ):  # fmt: skip
         if mask.any():
-            axes.scatter(x[mask], y[mask], s=9, color=colour, marker=marker, linewidths=0.8, alpha=0.75, label=label)
+            axes.scatter(x[mask], y[mask], s=9, color=color, marker=marker, linewidths=0.8, alpha=0.75, label=label)
     ends = [min(x.min(), y.min()), max(x.max(), y.max())]
     axes.plot(ends, ends, color=INK, linewidth=0.8)
 
 
 def _draw_bounds(axes: Axes, data: dict[str, Floats]) -> None:
     remainder = np.maximum(np.abs(data["remainder"]), 1e-12)
-    for label, name, colour, marker in (
-        ("B_h = |mean h|", "printed_bound", COLOURS[4], "s"),
+    for label, name, color, marker in (
+        ("B_h = |mean h|", "printed_bound", COLORS[4], "s"),
         ("B_h = max |h_t|", "printed_bound_of_largest", MUTED, "^"),
     ):  # fmt: skip
-        axes.scatter(np.maximum(data[name], 1e-12), remainder, s=8, color=colour, marker=marker, linewidths=0,
+        axes.scatter(np.maximum(data[name], 1e-12), remainder, s=8, color=color, marker=marker, linewidths=0,
                      alpha=0.6, label=label)  # fmt: skip
     ends = [remainder.min(), data["printed_bound_of_largest"].max()]
     axes.plot(ends, ends, color=INK, linewidth=0.8)

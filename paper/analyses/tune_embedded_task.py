@@ -77,7 +77,7 @@ def evaluate(
     prompts: list[str] | None = None,
     num_samples: int = 8,
 ) -> dict[str, object]:
-    """pass@1, pass@4, format errors, silent groups, methods and wordings, from samples with a fixed seed."""
+    """pass@1, pass@4, format errors, zero-std groups, methods and wordings, from samples with a fixed seed."""
     set_seed(1234)
     model.eval()
     groups = sample(model, tokenizer, prompts or [str(p.prompt) for p in problems], num_samples)

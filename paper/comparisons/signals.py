@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from gar.analysis import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure
+from gar.analysis import COLORS, INK, MUTED, STYLE, bare_rows, save_figure
 from gar.comparison import RunResult, check_paired
 from gar.evaluation import TextTable, holm_adjusted, markdown_text, mean_and_sd, p_text, paired_t_p_value
 from paper.comparisons.results import Committed, marked, notes, read_results
@@ -133,9 +133,9 @@ def draw(tasks: Mapping[str, Committed], stem: Path) -> list[Path]:
             axes.set_title(name)
             for y, label in enumerate(task.against):
                 values = pass_rates(task, label, "test", 1)
-                colour = INK if label in REFERENCES else COLOURS[0]
-                axes.plot(values, np.full(len(values), y), ".", color=colour, alpha=0.45, markersize=7, mew=0)
-                axes.plot(statistics.fmean(values), y, "o", color=colour, markersize=7, mfc="none", mew=1.6)
+                color = INK if label in REFERENCES else COLORS[0]
+                axes.plot(values, np.full(len(values), y), ".", color=color, alpha=0.45, markersize=7, mew=0)
+                axes.plot(statistics.fmean(values), y, "o", color=color, markersize=7, mfc="none", mew=1.6)
                 if label == "grpo":
                     axes.axvline(statistics.fmean(values), color=MUTED, linewidth=0.8, linestyle="--", zorder=0)
             axes.set_yticks(range(len(task.against)), [*task.against])

@@ -21,7 +21,7 @@ import matplotlib
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-from gar.analysis import COLOURS, INK, MUTED, STYLE, save_figure
+from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
 from gar.evaluation import TextTable, markdown_text
 from gar.records import RunFolder
 from paper.analyses.outputs import MARKERS
@@ -91,18 +91,18 @@ def tables(runs: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
 
 
 def draw(runs: Mapping[str, Mapping[str, Any]], stem: Path) -> list[Path]:
-    """Share of the correct training responses by steps in each quarter: a colour for a row, a line for a seed."""
+    """Share of the correct training responses by steps in each quarter: a color for a row, a line for a seed."""
     labels = sorted({_label(name) for name in runs}, key=lambda label: (label != "grpo", label))  # plain GRPO in ink
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = figure.subplots()
-        for label, colour, marker in zip(labels, (INK, *COLOURS), MARKERS, strict=False):
+        for label, color, marker in zip(labels, (INK, *COLORS), MARKERS, strict=False):
             lines = [[q["by steps"] for q in run["training"]] for name, run in runs.items() if _label(name) == label]
             for line in lines:
-                axes.plot(range(1, QUARTERS + 1), line, color=colour, marker=marker)
+                axes.plot(range(1, QUARTERS + 1), line, color=color, marker=marker)
             axes.annotate(
                 label, (QUARTERS, statistics.fmean(line[-1] for line in lines)), (10, 0), textcoords="offset points",
-                color=colour, va="center", annotation_clip=False,
+                color=color, va="center", annotation_clip=False,
             )  # fmt: skip
         axes.set_ylim(0, 1)
         axes.set_xticks(range(1, QUARTERS + 1))

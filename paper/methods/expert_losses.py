@@ -37,7 +37,7 @@ def off_policy_token_losses(
 
 
 def imitation_weight(step: int, decay_steps: int, *, peak: float = 0.9, valley: float = 0.05) -> float:
-    """CHORD's mu at an optimiser step: from `peak` at step 0 along half a cosine to `valley` at `decay_steps`.
+    """CHORD's mu at an optimizer step: from `peak` at step 0 along half a cosine to `valley` at `decay_steps`.
 
     The loss of a step is `(1 - mu)` times that of the sampled responses plus `mu` times the negative
     log-likelihood of expert solutions.

@@ -56,6 +56,6 @@ class Grad2RewardTrainer(GARTrainer):
             batch.rewarded.batch.group_index,
             ddof=shaping.ddof,
             eps=shaping.eps,
-            std_floor=shaping.advantage.std_floor,
+            min_std=shaping.advantage.min_std,
         )
         return advantages[batch.here, : mask.shape[1]]

@@ -32,7 +32,7 @@ _PROBE_TOKENS = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judgements:
+class Judgments:
     """Scores and verdicts for some responses.
 
     Attributes:
@@ -78,7 +78,7 @@ class Judge:
 
     Raises:
         ConfigError: The template or the criteria cannot be used: see `JudgePrompts`.
-        ModelError: The tokenizer cannot write the verdicts, `find_parts` refuses the model's head, or the model uses
+        ModelError: The tokenizer cannot write the verdicts, `find_parts` rejects the model's head, or the model uses
             its token ids for more than their input embeddings.
 
     Example:
@@ -86,8 +86,8 @@ class Judge:
         >>> model, tokenizer = load_embedded()
         >>> judge = Judge(frozen_copy(model), tokenizer, JudgeSettings(template="arithmetic"))
         >>> solution = "<think> [ 3 + 4 = 7 ] </think> <answer> 7 </answer>"
-        >>> judgements = judge.token_scores(["3+4="], [tokenizer.encode(solution)])
-        >>> judgements.scores[0].shape, judgements.verdicts.tolist()
+        >>> judgments = judge.token_scores(["3+4="], [tokenizer.encode(solution)])
+        >>> judgments.scores[0].shape, judgments.verdicts.tolist()
         (torch.Size([1, 12]), [[True]])
     """
 
@@ -107,7 +107,7 @@ class Judge:
         self._parts = find_parts(self._model.to(device))
         return self
 
-    def token_scores(self, problems: Sequence[Prompt], responses: Sequence[Sequence[int]]) -> Judgements:
+    def token_scores(self, problems: Sequence[Prompt], responses: Sequence[Sequence[int]]) -> Judgments:
         """Scores of all tokens under each criterion, and the judge's verdicts.
 
         One forward and one backward pass per batch, in the judge's dtype; log-probabilities and scores in float32.
@@ -137,7 +137,7 @@ class Judge:
                 for i, values in zip(members, batch_scores, strict=True):
                     scores[i] = values
         num = len(self._settings.criteria)
-        return Judgements(
+        return Judgments(
             scores=[torch.stack(scores[i : i + num]) for i in range(0, len(rows), num)],
             log_odds=log_odds.view(-1, num),
         )
@@ -245,7 +245,7 @@ class Judge:
 
     @torch.no_grad()
     def _check_embeddings(self) -> None:
-        """Refuse a model that looks up its token ids twice (per-layer embeddings): the gradient would miss that."""
+        """Reject a model that looks up its token ids twice (per-layer embeddings): the gradient would miss that."""
         ids = torch.arange(_PROBE_TOKENS, device=self._parts.weight.device)[None]
         whole = self._parts.backbone(input_ids=ids, use_cache=False).last_hidden_state
         embedded = self._parts.backbone(inputs_embeds=self._embedding_layer(ids), use_cache=False).last_hidden_state

@@ -25,7 +25,7 @@ class JudgeSettings(Settings):
     """Texts with weights, negative for a fault. With one criterion the verifier gives the verdict; several are a
     rubric, on which the judge decides."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """tau: divides the standardised scores of tokens. A large tau spreads the reward evenly."""
+    """tau: divides the standardized scores of tokens. A large tau spreads the reward evenly."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
     """Padded tokens per pass. A pass runs forward and backward, and needs the memory of a training step."""
 

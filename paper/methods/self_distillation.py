@@ -87,7 +87,7 @@ def _reads(name: str, section: TeacherSettings, own: tuple[str, ...], *, mode: s
     return [
         *(f"{name}.{field}" for field in fields),
         *(f"reward.{field}" for field in OUTCOME_SETTINGS),
-        *("advantage.ddof", "advantage.eps", "advantage.std_floor", "watchdog.mode", "watchdog.steps"),
+        *("advantage.ddof", "advantage.eps", "advantage.min_std", "watchdog.mode", "watchdog.steps"),
     ]
 
 

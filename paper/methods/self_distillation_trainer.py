@@ -1,6 +1,6 @@
 """Self-distillation on the expert solution, by TRL's experimental `SDFTTrainer` and `SDPOTrainer`.
 
-TRL samples, asks the teacher and updates. Here are the teacher's prompt, what is refused, and what a run records.
+TRL samples, asks the teacher and updates. Here are the teacher's prompt, what is rejected, and what a run records.
 """
 
 import math
@@ -88,7 +88,7 @@ def teacher_arguments(config: Any, output_dir: str) -> Any:
     """TRL's configuration for sdft or sdpo: what `trl` has of it, and the method's own section.
 
     Raises:
-        ConfigError: TRL refuses the combination.
+        ConfigError: TRL rejects the combination.
     """
     name = config.method
     embedded = _EMBEDDED[name] if config.data.source in EMBEDDED_TASKS else {}
@@ -142,7 +142,7 @@ class _Recorded(_Trainer):
         reader: Reads responses.
         verifier: Judges them.
         reward: From verdicts to rewards.
-        advantage: How the advantages of the records are normalised.
+        advantage: How the advantages of the records are normalized.
         on_rollouts: Called with the step and the records of its responses.
         **kwargs: For TRL's trainer: `args`, `processing_class`, `callbacks`.
 
@@ -225,7 +225,7 @@ class _Recorded(_Trainer):
         batch.step = Step(self._shaping, batch.step_rows(self._reader, None))
         batch.shaped = batch.step.finish()
         rewards = batch.shaped.rewards
-        batch.advantages = self._shaping.normalised(rewards, torch.tensor(batch.group_index)).tolist()
+        batch.advantages = self._shaping.normalized(rewards, torch.tensor(batch.group_index)).tolist()
         self._rewards = rewards.tolist()
         metrics = {"reward": float(rewards.mean())} | batch.shaped.metrics()
         for name, value in metrics.items():

@@ -22,7 +22,7 @@ class SupervisedTrainer(SFTTrainer):
         problems: Every expert solution is one row.
         reader: Reads solutions as the policy would write them.
         args: Those of the run; what TRL's two trainers have in common is taken.
-        num_steps: Optimiser steps.
+        num_steps: Optimizer steps.
         processing_class: The tokenizer.
         callbacks: As in `SFTTrainer`.
         peft_config: As in `SFTTrainer`.
@@ -56,7 +56,7 @@ class SupervisedTrainer(SFTTrainer):
         self.add_callback(StepTimer(self._metrics["train"]))
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """TRL's loss; the metrics tell how many tokens of experts an optimiser step has seen."""
+        """TRL's loss; the metrics tell how many tokens of experts an optimizer step has seen."""
         labels = cast(Tensor, inputs["labels"])
         num_tokens = self.accelerator.gather((labels != -100).sum()).sum().item()  # pyright: ignore[reportAttributeAccessIssue]
         self._tokens.add(self, num_tokens)

@@ -153,7 +153,7 @@ def last_token_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
 
 
 def group_token_advantages(
-    values: Tensor, mask: Tensor, group_index: Tensor, *, ddof: int, eps: float, std_floor: float = 0.0
+    values: Tensor, mask: Tensor, group_index: Tensor, *, ddof: int, eps: float, min_std: float = 0.0
 ) -> Tensor:
     """Grad2Reward's advantage: `group_advantages` with a group's counted tokens in place of its responses.
 
@@ -163,7 +163,7 @@ def group_token_advantages(
         group_index: Which problem a response answers, [responses]; any integers, any order.
         ddof: 0 population, 1 Bessel, on the group's number of counted tokens.
         eps: Added to the standard deviation.
-        std_floor: Smallest standard deviation to divide by.
+        min_std: Smallest standard deviation to divide by.
 
     Returns:
         Exactly 0 in a group whose counted values are all equal, and in a group of one counted token. In a group of one
@@ -178,7 +178,7 @@ def group_token_advantages(
     counted = _counted("values", values, mask)[mask]
     groups = group_index[:, None].expand_as(mask)[mask]
     advantages = torch.zeros_like(values, dtype=torch.float64)
-    advantages[mask] = group_advantages(counted, groups, scale="std", ddof=ddof, eps=eps, std_floor=std_floor)
+    advantages[mask] = group_advantages(counted, groups, scale="std", ddof=ddof, eps=eps, min_std=min_std)
     return advantages
 
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gar.config import RunConfig, make_config, read_config
     from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError, UsageError
     from gar.integrations.trl import GARTrainer
-    from gar.scoring import GarScorer, ResponseGroup, ResponseScore
+    from gar.scoring import GARScorer, ResponseGroup, ResponseScore
     from gar.settings import (
         AdvantageSettings,
         DataSettings,
@@ -30,9 +30,9 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DataSettings",
+    "GARScorer",
     "GARTrainer",
     "GarError",
-    "GarScorer",
     "ModelError",
     "ModelSettings",
     "Problem",
@@ -64,7 +64,7 @@ __getattr__ = lazy_names(
         "gar.config": "RunConfig make_config read_config",
         "gar.errors": "ConfigError DataError GarError ModelError RecordError UsageError",
         "gar.integrations.trl": "GARTrainer",
-        "gar.scoring": "GarScorer ResponseGroup ResponseScore",
+        "gar.scoring": "GARScorer ResponseGroup ResponseScore",
         "gar.settings": "AdvantageSettings DataSettings ModelSettings RewardSettings Settings SignalSettings "
         "VerifySettings WatchdogSettings",
         "gar.spans": "SequenceReader TokenSequence",

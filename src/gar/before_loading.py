@@ -42,7 +42,7 @@ def _check_adapter(config: RunConfig) -> None:
 
 def _check_ks(config: RunConfig) -> None:
     if config.evaluate.sources:
-        config.evaluate.check_ks()
+        config.evaluate.check_pass_at_k()
 
 
 def _check_groups(config: RunConfig) -> None:
@@ -103,7 +103,7 @@ def _check_name(config: RunConfig) -> None:
     if config.records.name is not None:
         from gar.records.folders import check_name  # with pyarrow
 
-        check_name(config.records.folder, config.records.name)
+        check_name(config.records.output_dir, config.records.name)
 
 
 def _check_model(config: RunConfig) -> None:
@@ -121,7 +121,7 @@ def _check_model(config: RunConfig) -> None:
 
 
 EXPERT_METHODS = frozenset({
-    "gar-grpo", "gar-reinforce-pp",
+    "gar-grpo", "gar-reinforce-plus-plus",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 })  # fmt: skip
 """Methods that can do nothing without expert solutions, known before torch is imported."""

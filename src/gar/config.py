@@ -45,7 +45,7 @@ class RunConfig(Settings):
     """The configuration of a run. `trl` holds any field of `trl.GRPOConfig`, under its own name."""
 
     method: MethodName = "gar-grpo"
-    """Which reward and optimiser; docs/equations.md has the formulas."""
+    """Which reward and optimizer; docs/equations.md has the formulas."""
     variant: VariantName = "paper"
     """Named defaults that the settings below override; docs/differences.md says what each changes."""
     seed: int = 0
@@ -96,7 +96,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that appears twice in one mapping; PyYAML silently drops the first."""
+    """Rejects a key that appears twice in one mapping; PyYAML silently drops the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -224,7 +224,7 @@ def dump_config(config: RunConfig) -> str:
 
 
 def in_words(name: str, message: str) -> str:
-    """pydantic's message about a setting as one sentence: `reward.beta must be greater than or equal to 0`."""
+    """pydantic's message about a setting as one sentence: `reward.bonus_weight must be greater than or equal to 0`."""
     needed = message.removeprefix("Input should ")
     return f"{name}: {message}" if needed == message else f"{name} must {needed}"
 

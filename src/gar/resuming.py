@@ -30,7 +30,7 @@ _UNREADABLE = (
 _IN_CHECKPOINT = {f"trl.{name}" for name in (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "optim",
 )}  # fmt: skip
-"""Settings that a loaded optimiser restores: other values would be recorded but not used."""
+"""Settings that a loaded optimizer restores: other values would be recorded but not used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,16 +40,16 @@ class Resumption:
     Attributes:
         folder: Its run folder.
         config: Its settings.
-        override: Whether to resume although settings, data or records have changed.
+        allow_config_change: Whether to resume although settings, data or records have changed.
         changes: Old and new value of everything that has changed, by name.
         notes: Sentences for the user.
         checkpoint: Path of the checkpoint to resume from; None for the first step.
-        step: Number of optimiser steps already made.
+        step: Number of optimizer steps already made.
     """
 
     folder: RunFolder
     config: RunConfig
-    override: bool
+    allow_config_change: bool
     changes: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     checkpoint: str | None = None
@@ -62,16 +62,16 @@ class Resumption:
             data_hash: Their hash.
 
         Raises:
-            DataError: They differ, and `override` is off.
+            DataError: They differ, and `allow_config_change` is off.
         """
         before = self.folder.read_run().data_hash
         if before in (None, data_hash):
             return self
-        if not self.override:
+        if not self.allow_config_change:
             raise DataError(
                 f"{self.folder.path}: the training problems have changed since this run was started: the hash of "
                 f"problems and anchors was {before[:12]}..., is {data_hash[:12]}.... Was {self.config.data.source} "
-                "changed? Put it back, or accept the new problems with --override, which run.json records."
+                "changed? Put it back, or accept the new problems with --allow-config-change, which run.json records."
             )
         return replace(self, changes={**self.changes, "data_hash": [before, data_hash]})
 
@@ -79,14 +79,14 @@ class Resumption:
         """Find the newest whole checkpoint.
 
         Raises:
-            ConfigError: A setting was changed that the checkpoint's optimiser restores.
+            ConfigError: A setting was changed that the checkpoint's optimizer restores.
             RecordError: There are checkpoints, but none is whole.
         """
-        newest = find_checkpoint(self.folder, num_ranks=num_ranks, tolerate_records=self.override)
+        newest = find_checkpoint(self.folder, num_ranks=num_ranks, tolerate_records=self.allow_config_change)
         fixed = sorted(_IN_CHECKPOINT & self.changes.keys())
         if fixed and newest.path:
             raise ConfigError(
-                f"{self.folder.path}: {', '.join(fixed)} cannot be overridden: the optimiser in {newest.path.name} "
+                f"{self.folder.path}: {', '.join(fixed)} cannot be overridden: the optimizer in {newest.path.name} "
                 "would restore the old value. Put the setting back, or start a new run with "
                 f"--model.path {newest.path}."
             )
@@ -100,11 +100,12 @@ class Resumption:
         return replace(self, changes=changes, notes=notes, checkpoint=path, step=newest.step)
 
 
-def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
+def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> Resumption:
     """Read the settings of a run, and compare them with those it was started with.
 
     Raises:
-        ConfigError: `config.yaml` is empty or cut off, or was edited and `override` is off; names what changed.
+        ConfigError: `config.yaml` is empty or cut off, or was edited and `allow_config_change` is off;
+            names what changed.
     """
     path = folder.path / "config.yaml"
     record = folder.read_run()
@@ -123,16 +124,18 @@ def read_resumption(folder: RunFolder, *, override: bool = False) -> Resumption:
     changes: dict[str, Any] = {}
     if not is_unchanged:
         changes = {name: list(pair) for name, pair in differences(record.settings, values).items()}
-        if not override:
+        if not allow_config_change:
             raise ConfigError(_edited(path, changes))
     notes = _other_versions(record.versions)
-    return Resumption(folder=folder, config=config, override=override, changes=changes, notes=notes)
+    return Resumption(
+        folder=folder, config=config, allow_config_change=allow_config_change, changes=changes, notes=notes
+    )
 
 
 def _edited(path: Any, changes: Mapping[str, Any]) -> str:
     return (
         f"{path}: edited since the run was started: {in_words(changes)}. Put the old values back for the result "
-        "of an uninterrupted run, or accept the new ones with --override, which run.json records."
+        "of an uninterrupted run, or accept the new ones with --allow-config-change, which run.json records."
     )
 
 

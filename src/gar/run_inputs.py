@@ -190,7 +190,7 @@ class RunInputs:
         return self._rendered(load_run_problems(data), data)
 
     def _check_lengths(self) -> None:
-        """Refuse prompts beyond the model's context, and leave out anchors that could not be scored."""
+        """Reject prompts beyond the model's context, and leave out anchors that could not be scored."""
         for problems in (self.problems, *self.evaluation_sets.values()):
             prompts = [encode_prompt(self.tokenizer, p.prompt, chat_template_kwargs=self._template) for p in problems]
             check_prompts(self.model, self.tokenizer, prompts, self._max_new_tokens)

@@ -11,8 +11,8 @@ from gar.errors import ConfigError
 from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
-    "grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo",
-    "gar-grpo", "gar-reinforce-pp", "g2rl",
+    "grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo",
+    "gar-grpo", "gar-reinforce-plus-plus", "g2rl",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
 ]  # fmt: skip
 
@@ -63,7 +63,7 @@ class AdapterSettings(Settings):
     modules_to_save: tuple[str, ...] = ()
     """Modules to train in full beside the adapter; not the LM head."""
     use_rslora: bool = False
-    """Rank-stabilised: scale by alpha / sqrt(rank)."""
+    """Rank-stabilized: scale by alpha / sqrt(rank)."""
     use_dora: bool = False
     """Learn magnitudes and directions of the weights separately; slower."""
 
@@ -89,10 +89,10 @@ class DataSettings(Settings):
     solutions, by default stepwise; others are running and guess."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set; pin it."""
-    layout: str | None = None
-    """Column layout, as in `gar data check --layout`; None detects it from the columns."""
+    column_schema: str | None = None
+    """Column schema, as in `gar data check --column-schema`; None detects it from the columns."""
     prompt_field: str | None = None
-    """Column of the problem text, if the layout's name for it does not fit."""
+    """Column of the problem text, if the schema's name for it does not fit."""
     answer_field: str | None = None
     """Column of the gold answer."""
     anchor_fields: tuple[str, ...] = ()
@@ -149,8 +149,8 @@ class VerifySettings(Settings):
     """Memory limit of each worker process, in bytes. An answer that needs more has status error."""
 
 
-LIMIT_TOKENS = 768
-"""The value of `signal.limit_tokens` auto, from the paper. A method may override it."""
+MAX_TOKENS = 768
+"""The value of `signal.max_tokens` auto, from the paper. A method may override it."""
 
 
 class SignalSettings(Settings):
@@ -160,10 +160,10 @@ class SignalSettings(Settings):
     """The paper's vector, its ablation without activations, or the mean hidden state as a control."""
     policy: Literal["current", "initial"] = "current"
     """Policy that computes the vectors: the current one (the paper), or the one before training. initial needs TRL or
-    GarScorer."""
+    GARScorer."""
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
-    limit_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
+    max_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
     """Score at most this many tokens of the span; None scores all.
 
     auto is 768, except for g2rl, whose vector covers the whole response."""
@@ -187,13 +187,13 @@ class SignalSettings(Settings):
 class RewardSettings(Settings):
     """From verdicts and alignment to a reward."""
 
-    beta: Annotated[float, Field(ge=0)] = 0.5
+    bonus_weight: Annotated[float, Field(ge=0)] = 0.5
     """Weight of the alignment bonus. Not the KL weight: that is --trl.beta."""
-    base: float = 1.0
+    correct_reward: float = 1.0
     """Reward of an eligible response."""
-    penalty: Annotated[float, Field(le=0)] = -0.6
+    format_penalty: Annotated[float, Field(le=0)] = -0.6
     """Added for bad format."""
-    centre: bool = True
+    center: bool = True
     """Subtract the group's mean alignment."""
     clip: bool = True
     """Clip negative bonuses to zero."""
@@ -210,15 +210,15 @@ GROUP_DDOF, GROUP_EPS = 0, 1e-6
 class AdvantageSettings(Settings):
     """From rewards to advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4); variants set both."""
 
-    estimator: Literal["group", "reinforce-pp", "reinforce-pp-baseline"] | None = None
-    """Normalise within groups (group), or whiten over all tokens of the batch (reinforce-pp), after subtracting the
-    group's mean (reinforce-pp-baseline). None: the method's own."""
+    estimator: Literal["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"] | None = None
+    """Normalize within groups (group), or whiten over all tokens of the batch (reinforce-plus-plus), after subtracting
+    the group's mean (reinforce-plus-plus-baseline). None: the method's own."""
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
     """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6. The estimators
-    reinforce-pp add 1e-8 to the variance instead."""
-    std_floor: Annotated[float, Field(ge=0)] = 0.0
+    reinforce-plus-plus add 1e-8 to the variance instead."""
+    min_std: Annotated[float, Field(ge=0)] = 0.0
     """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
     group with trl.scale_rewards group."""
 
@@ -230,7 +230,7 @@ class EvaluateSettings(Settings):
     """Problem files, or splits of the embedded task. Empty: no evaluation."""
     num_samples: Annotated[int, Field(ge=1)] = 16
     """Responses per problem."""
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = (1, 4)
+    pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = (1, 4)
     """pass@k for these k, at most num_samples."""
     max_problems: Annotated[int, Field(ge=1)] | None = None
     """Use only this many problems of each source, from the start."""
@@ -240,22 +240,23 @@ class EvaluateSettings(Settings):
     """Nucleus sampling: sample from the likeliest tokens that hold this share of the probability."""
     batch_size: Annotated[int, Field(ge=1)] = 256
     """Responses generated at one time."""
-    every_steps: Annotated[int, Field(ge=0)] = 0
+    eval_steps: Annotated[int, Field(ge=0)] = 0
     """Also evaluate during training, at this interval; 0: only before and after."""
-    before: bool = True
+    eval_on_start: bool = True
     """Also evaluate before training; unnecessary if many runs start from one model."""
 
-    def check_ks(self) -> None:
+    def check_pass_at_k(self) -> None:
         """Check that there are enough samples for every k.
 
         Raises:
             ConfigError: A k is not in [1, num_samples].
         """
-        for k in self.ks:
+        for k in self.pass_at_k:
             if not 1 <= k <= self.num_samples:
                 raise ConfigError(
-                    f"evaluate.ks asks for pass@{k}, which needs k from 1 to evaluate.num_samples = {self.num_samples} "
-                    f"responses per problem. Raise num_samples (twice the largest k is better) or drop {k} from ks."
+                    f"evaluate.pass_at_k asks for pass@{k}, which needs k from 1 to evaluate.num_samples = "
+                    f"{self.num_samples} responses per problem. Raise num_samples (twice the largest k is better) or "
+                    f"drop {k} from pass_at_k."
                 )
 
 
@@ -282,7 +283,7 @@ class WatchdogSettings(Settings):
 class RecordSettings(Settings):
     """Where results are written."""
 
-    folder: str = "runs"
+    output_dir: str = "runs"
     """Parent of the run folders."""
     name: str | None = None
     """Name of the run folder; None makes one from method, data and time."""

@@ -1,4 +1,4 @@
-"""Choose the scored tokens of a response or an anchor from the existing token ids, never by re-tokenising.
+"""Choose the scored tokens of a response or an anchor from the existing token ids, never by re-tokenizing.
 
 A tag may be one token or several, and a token may hold a tag and more (`>\\n`). The tags are found in the text of the
 tokens, decoded one by one. A token that holds a character of a tag belongs to the tag.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
-from gar.settings import LIMIT_TOKENS, SignalSettings, VerifySettings
+from gar.settings import MAX_TOKENS, SignalSettings, VerifySettings
 from gar.types import Tags
 
 TokenPieces = Callable[[Sequence[int]], list[str]]
@@ -44,14 +44,14 @@ class SpanRule:
 
     Attributes:
         thinking: Score the thinking part if there is exactly one, otherwise the whole response.
-        limit_tokens: Largest number of scored tokens; None scores all.
+        max_tokens: Largest number of scored tokens; None scores all.
         limit_from: Which part of a longer span to keep: "end" or "start".
         tags: The markers of the thinking part.
         special_ids: Ids to strip from the end of a response (eos, padding); never those of tags.
     """
 
     thinking: bool
-    limit_tokens: int | None
+    max_tokens: int | None
     limit_from: str
     tags: Tags
     special_ids: frozenset[int]
@@ -62,7 +62,7 @@ class SpanRule:
         span = settings.span or ("think" if format == "think-answer" else "response")
         return cls(
             thinking=span == "think",
-            limit_tokens=LIMIT_TOKENS if settings.limit_tokens == "auto" else settings.limit_tokens,
+            max_tokens=MAX_TOKENS if settings.max_tokens == "auto" else settings.max_tokens,
             limit_from=settings.limit_from,
             tags=tags,
             special_ids=special_ids(tokenizer, tags),
@@ -150,9 +150,9 @@ def scored_positions(
     written = [piece if mask is None or mask[i] else _BREAK for i, piece in enumerate(pieces(body))]
     span = thinking_span(written, rule.tags, prefilled=prefilled) if rule.thinking else None
     positions = [i for i in (range(len(body)) if span is None else span) if mask is None or mask[i]]
-    if rule.limit_tokens is None or len(positions) <= rule.limit_tokens:
+    if rule.max_tokens is None or len(positions) <= rule.max_tokens:
         return positions
-    return positions[-rule.limit_tokens :] if rule.limit_from == "end" else positions[: rule.limit_tokens]
+    return positions[-rule.max_tokens :] if rule.limit_from == "end" else positions[: rule.max_tokens]
 
 
 def ends_in_thinking_tag(prompt_ids: Sequence[int], pieces: TokenPieces, tags: Tags) -> bool:

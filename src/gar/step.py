@@ -1,4 +1,4 @@
-"""All of GAR, from rows to rewards: the one path that every engine takes (TRL, `GarScorer`, slime, verl, your own).
+"""All of GAR, from rows to rewards: the one path that every engine takes (TRL, `GARScorer`, slime, verl, your own).
 
     a method on an engine, with its settings          plan_shaping (gar.methods.plan)
     rows: verdicts, token ids, groups, anchors        SequenceReader, read_row
@@ -22,9 +22,9 @@ from torch import Tensor
 
 from gar.core import BestAlignment, best_alignment_scores, group_deviations, group_sizes, unit_rows
 from gar.methods import Method, ScoredBatch, ShapedRewards, eligible_responses
-from gar.methods.likeness import LIKENESSES, random_anchor_vectors
 from gar.methods.plan import Shaping
 from gar.methods.plan import plan_shaping as plan_shaping
+from gar.methods.similarity import SIMILARITIES, random_anchor_vectors
 from gar.settings import RewardSettings
 from gar.spans import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenPieces, TokenSequence
 from gar.types import Status, Verdict
@@ -106,12 +106,12 @@ def read_row(
 def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBatch, can_score: Tensor) -> Tensor:
     """Which responses need an alignment or, where the method compares responses, a vector: bool [responses].
 
-    Any other response has a bonus of 0 whatever its alignment, and does not affect the bonuses of its group. `beta` is
-    not read: with `beta=0` alignments are still measured and logged.
+    Any other response has a bonus of 0 whatever its alignment, and does not affect the bonuses of its group.
+    `bonus_weight` is not read: with `bonus_weight=0` alignments are still measured and logged.
 
     Args:
         method: The method that is trained.
-        settings: `centre` decides whether the only candidate of a group may earn a bonus: its centred alignment is 0,
+        settings: `center` decides whether the only candidate of a group may earn a bonus: its centered alignment is 0,
             its own cosine is not.
         facts: Verdicts and groups of the responses of all ranks; `alignment` and `vectors` are not read.
         can_score: Bool [responses]: has tokens to score and, for a method that compares it with anchors alone, an
@@ -125,7 +125,7 @@ def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBa
     if method.scores_all or method.compares_responses:
         return can_score
     candidates = can_score & eligible_responses(facts, settings)
-    if not settings.centre:
+    if not settings.center:
         return candidates
     return candidates & (group_sizes(facts.group_index, candidates) >= 2)
 
@@ -250,8 +250,8 @@ class Step:
             alignment = torch.where(aligned.best.scored, aligned.best.scores, torch.nan).cpu().double()
             if method.compares_responses:
                 vectors = self._of_all_ranks(aligned.vectors.cpu())
-        elif method.alignment in LIKENESSES:
-            alignment = self._likenesses()
+        elif method.alignment in SIMILARITIES:
+            alignment = self._similarities()
         else:
             alignment = torch.full((len(self.rows),), torch.nan, dtype=torch.float64)
         batch = replace(self._batch, alignment=self._of_all_ranks(alignment), vectors=vectors)
@@ -289,15 +289,15 @@ class Step:
         anchor_index = torch.tensor(anchor_groups, dtype=torch.long, device=means.device)
         return Aligned(best_alignment_scores(vectors, groups, anchors, anchor_index), vectors, anchors)
 
-    def _likenesses(self) -> Tensor:
-        """Largest likeness of each needed response of this process to an anchor of its problem; NaN elsewhere."""
+    def _similarities(self) -> Tensor:
+        """Largest similarity of each needed response of this process to an anchor of its problem; NaN elsewhere."""
         assert self._pieces is not None, "a method that compares texts needs `pieces`"
-        likeness = LIKENESSES[str(self.shaping.method.alignment)]
+        similarity = SIMILARITIES[str(self.shaping.method.alignment)]
         values = torch.full((len(self.rows),), torch.nan, dtype=torch.float64)
         for i in self.members:
             row = self.rows[i]
             usable = [anchor for anchor in row.anchors if anchor.positions]
-            values[i] = max((likeness(row.sequence, a, self._pieces) for a in usable), default=torch.nan)
+            values[i] = max((similarity(row.sequence, a, self._pieces) for a in usable), default=torch.nan)
         return values
 
     def _of_all_ranks(self, values: Tensor) -> Tensor:
@@ -354,8 +354,8 @@ class Shaped:
             "gar/alignment_std": float(alignment.std(correction=0)) if len(alignment) else float("nan"),
             "gar/bonus_mean": _mean(bonuses),
             "gar/outcome_mean": _mean(outcomes),
-            "gar/silent_group_fraction_outcome": _silent_fraction(outcomes, batch.group_index),
-            "gar/silent_group_fraction_shaped": _silent_fraction(shaped.rewards, batch.group_index),
+            "gar/zero_std_group_fraction_outcome": _zero_std_fraction(outcomes, batch.group_index),
+            "gar/zero_std_group_fraction_shaped": _zero_std_fraction(shaped.rewards, batch.group_index),
             "gar/no_anchor_fraction": sum(fact.num_anchors == 0 for fact in facts) / total,
             "gar/no_signal_fraction": sum(fact.num_scored_tokens == 0 for fact in facts) / total,
             "gar/too_long_fraction": sum(fact.too_long for fact in facts) / total,
@@ -370,7 +370,7 @@ def _mean(values: Tensor) -> float:
     return float(values.double().mean()) if len(values) else float("nan")
 
 
-def _silent_fraction(rewards: Tensor, group_index: Tensor) -> float:
+def _zero_std_fraction(rewards: Tensor, group_index: Tensor) -> float:
     """Share of groups whose rewards are all equal, so that GRPO learns nothing from them."""
     uneven = group_index[group_deviations(rewards, group_index) != 0].unique().numel()
     return 1.0 - uneven / group_index.unique().numel()

@@ -1,4 +1,4 @@
-"""The training job, from a configuration to a run folder: load, preflight, evaluate, train, evaluate again, summarise.
+"""The training job, from a configuration to a run folder: load, preflight, evaluate, train, evaluate again, summarize.
 
 All ranks train. The main process runs the preflight, evaluates and writes, while the others wait or help.
 """
@@ -42,7 +42,7 @@ from gar.models.load import quiet_libraries
 from gar.records import RolloutRecord, RunFolder
 from gar.records.checkpoints import last_checkpoint, remove_later
 from gar.records.folders import atomic_folder, publish_folder, staging_folder
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 from gar.records.metrics import sound_metrics
 from gar.records.run_record import RunStatus, error_record
 from gar.resuming import Resumption, checkpoint_errors, read_resumption
@@ -70,26 +70,26 @@ def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.pri
         return _Run(config, say).start(command)
 
 
-def resume(path: str | Path, *, override: bool = False, say: Say = rich.print) -> RunFolder:
+def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = rich.print) -> RunFolder:
     """Resume an interrupted run from its last whole checkpoint. The result equals that of an uninterrupted run.
 
     If all steps are done, only the missing results are made: final model, evaluation, figures, summary.
 
     Args:
         path: A run folder.
-        override: Resume even if settings, data or records have changed, and record that in `run.json`.
+        allow_config_change: Resume even if settings, data or records have changed, and record that in `run.json`.
         say: As in `train`.
 
     Raises:
-        ConfigError: `config.yaml` is empty, cut off, or edited without `override`.
-        DataError: The training problems have changed, without `override`.
+        ConfigError: `config.yaml` is empty, cut off, or edited without `allow_config_change`.
+        DataError: The training problems have changed, without `allow_config_change`.
         LockedError: Another process is writing to that folder.
         RecordError: `path` is not a run folder, its run is finished, or none of its checkpoints is whole.
     """
     folder = RunFolder.open(path)
     if folder.read_run().status == "finished":
         raise RecordError(f"{path}: this run is finished; there is nothing to resume. Its model is in {path}/model.")
-    resumption = read_resumption(folder, override=override)
+    resumption = read_resumption(folder, allow_config_change=allow_config_change)
     reason = METHODS[resumption.config.method].cannot_resume
     if reason:
         raise RecordError(f"{path}: a run of {resumption.config.method} cannot be resumed: {reason} Start a new run.")
@@ -112,7 +112,7 @@ class _Run:
         config = with_template(config)
         check_before_loading(config)
         self.config = config
-        self.arguments = grpo_arguments(config, Path(config.records.folder) / "dry-run")
+        self.arguments = grpo_arguments(config, Path(config.records.output_dir) / "dry-run")
         check_ranks(self.arguments)
         self.say: Say = say if is_main() else lambda text: None
         unread = _unread(config)
@@ -130,16 +130,16 @@ class _Run:
         if not folder.path.is_dir():
             raise RecordError(
                 f"{folder.path}: the main process made this run folder, but another process does not see it. Ranks on "
-                "several machines need records.folder on a file system that they share."
+                "several machines need records.output_dir on a file system that they share."
             )
         self.say(f"Run folder: {folder.path}")
-        with _only_writer(folder):
+        with _writer_lock(folder):
             return self._run(folder, None)
 
     def resume(self, resumption: Resumption) -> RunFolder:
         """Run from the last whole checkpoint of an interrupted run."""
         ranks = PartialState().num_processes
-        with _only_writer(resumption.folder):
+        with _writer_lock(resumption.folder):
             ready = on_main(lambda: resumption.with_data(self.inputs.data_hash()).with_checkpoint(ranks))
             for note in ready.notes:
                 self.say(f"[yellow]{escape(note)}[/]")
@@ -158,7 +158,7 @@ class _Run:
     def _new_folder(self, command: Sequence[str]) -> Path:
         config = self.config
         name = config.records.name or f"{config.method}-{set_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
-        folder = RunFolder.create(config.records.folder, name)
+        folder = RunFolder.create(config.records.output_dir, name)
         folder.write_run(
             seed=config.seed,
             command=command,
@@ -172,7 +172,7 @@ class _Run:
         status = _status_of(folder, self.say) if is_main() else contextlib.nullcontext()
         with status, lost_rank_named(), self.inputs.verifier:
             self.arguments = grpo_arguments(self.config, folder.path)
-            if self.config.evaluate.before:
+            if self.config.evaluate.eval_on_start:
                 self._sample(lambda: self.inputs.evaluate(folder, "before", step=0))
             callback = self._callback(folder, resumption)
             trainer = self._train(folder, callback, resumption)
@@ -237,7 +237,7 @@ class _Run:
         if is_adapted(model):
             with atomic_folder(folder.path / "model") as staged:
                 save_merged(model, tokenizer, staged)
-        self._summarise(folder)
+        self._summarize(folder)
 
     def _callback(self, folder: RunFolder, resumption: Resumption | None) -> RunCallback:
         """The callback rotates checkpoints: the Trainer would remove an old one before the new one is whole."""
@@ -245,7 +245,7 @@ class _Run:
         return RunCallback(
             folder,
             evaluate=lambda step: self._sample(self.inputs.evaluation_metrics),
-            evaluate_every=self.config.evaluate.every_steps if self.inputs.evaluation_sets else 0,
+            evaluate_every=self.config.evaluate.eval_steps if self.inputs.evaluation_sets else 0,
             keep_checkpoints=keep,
             on_loaded=(lambda: self._drop_later_records(resumption)) if resumption else None,
         )
@@ -292,11 +292,11 @@ class _Run:
             trained, total = self.inputs.model.get_nb_trainable_parameters()
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
 
-    def _summarise(self, folder: RunFolder) -> None:
+    def _summarize(self, folder: RunFolder) -> None:
         from gar.analysis.learning_curve import learning_curve
-        from gar.analysis.summary import render_summary, summarise
+        from gar.analysis.summary import render_summary, summarize
 
-        summary = summarise(folder)
+        summary = summarize(folder)
         figures = learning_curve(folder.path, folder.path / "figures" / "learning-curve")
         folder.update_run(status="finished", summary=summary)
         self.say(render_summary(summary))
@@ -321,10 +321,10 @@ def _silence(trainer: Any) -> None:
 
 
 @contextlib.contextmanager
-def _only_writer(folder: RunFolder) -> Iterator[None]:
+def _writer_lock(folder: RunFolder) -> Iterator[None]:
     """Take the lock of a run folder in the main process for all ranks. If that fails, all ranks end."""
     with contextlib.ExitStack() as stack:
-        on_main(lambda: stack.enter_context(only_writer(folder.path)))
+        on_main(lambda: stack.enter_context(writer_lock(folder.path)))
         yield
 
 

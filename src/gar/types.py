@@ -1,8 +1,8 @@
-"""The records that cross module boundaries: frozen, keyword-only, no behaviour.
+"""The records that cross module boundaries: frozen, keyword-only, no behavior.
 
 One word per thing (docs/glossary.md): a *problem* has *anchors* (expert solutions); a policy writes *responses*; the
 responses to one problem form a *group*; a verifier gives each response a *verdict*; a *signal* is a vector that
-summarises the gradient of one token sequence through the LM head.
+summarizes the gradient of one token sequence through the LM head.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """A verifier's judgement of one response.
+    """A verifier's judgment of one response.
 
     `grade` lies in [0, 1] and is 0 unless the status is OK or WRONG. `verified` is grade >= the verifier's pass grade.
     `answer` is the text of the final answer, or None if the response has none. `detail` explains a failure.

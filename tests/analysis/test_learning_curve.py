@@ -36,8 +36,8 @@ def make_run(parent: Path, name: str = "run", steps: int = 40) -> Path:
                 "reward": step / 100 - 0.1,
                 "gar/eligible_fraction": step / 100,
                 "gar/alignment_mean": 0.3 + step / 1000,
-                "gar/silent_group_fraction_outcome": 0.5,
-                "gar/silent_group_fraction_shaped": 0.125,
+                "gar/zero_std_group_fraction_outcome": 0.5,
+                "gar/zero_std_group_fraction_shaped": 0.125,
             }
         )
     run.write_json("evaluation/before.json", pass_rates(test={"1": 0.31, "4": 0.55}, harder={"1": 0.12}))
@@ -82,7 +82,7 @@ def test_figure_draws_the_recorded_numbers(tmp_path):
     assert set(shaped.get_ydata()) == {0.125}
     assert panel(figure, ALIGNMENT).lines[0].get_ydata()[0] == pytest.approx(0.301)
     assert words(panel(figure, SILENT)) == ["with the\nbonus", "outcome\nalone"]
-    assert figure.get_supxlabel().startswith("Thick and dashed lines: centred mean over 5 logged steps.")
+    assert figure.get_supxlabel().startswith("Thick and dashed lines: centered mean over 5 logged steps.")
 
 
 def test_figure_shows_pass_rates_before_and_after(tmp_path):
@@ -200,7 +200,7 @@ def test_learning_curve_loads_neither_pyplot_nor_torch(tmp_path):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
-def test_running_mean_averages_the_finite_neighbours():
+def test_running_mean_averages_the_finite_neighbors():
     values = np.array([1.0, 2.0, np.nan, 6.0, np.inf])
     np.testing.assert_array_equal(running_mean(values, 3), [1.5, 1.5, 4.0, 6.0, 6.0])
     np.testing.assert_array_equal(running_mean(values, 1), [1.0, 2.0, np.nan, 6.0, np.nan])

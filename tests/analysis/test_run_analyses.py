@@ -8,8 +8,8 @@ from scipy import stats
 
 from gar.analysis.alignment import alignment_course, alignment_figure
 from gar.analysis.intervals import clustered_mean
-from gar.analysis.silent_groups import silent_groups
 from gar.analysis.step_times import generation_times
+from gar.analysis.zero_std_groups import zero_std_groups
 from gar.errors import RecordError
 from gar.records import ROLLOUT_SCHEMA
 from tests.rows import rollout
@@ -87,7 +87,7 @@ def test_analyses_of_a_run_that_is_being_written_say_so(write_run):
 def test_analyses_of_an_older_run_say_what_they_could_not_read(write_run):
     folder = write_run(two_steps(), config="method: gar-grpo\nretired: 1\n")
     folder.run_path.write_text('{"status": "finished"}')
-    notes = " ".join(silent_groups(folder.path).notes)
+    notes = " ".join(zero_std_groups(folder.path).notes)
     assert "another version of gar" in notes
     assert "config.yaml is from another version of gar" in notes
     assert "retired" in notes
@@ -105,11 +105,11 @@ def test_analyses_of_rollouts_without_a_column_name_it(write_run):
     folder = write_run(two_steps()[:3])
     pq.write_table(pq.read_table(folder.rollouts_path(1)).drop(["bonus"]), folder.rollouts_path(1))
     with pytest.raises(RecordError, match=r"no column 'bonus'.*another version of gar"):
-        silent_groups(folder.path)
+        zero_std_groups(folder.path)
 
 
 def test_analyses_without_rollouts_say_why_that_may_be(write_run, tmp_path):
-    with pytest.raises(RecordError, match=r"no rollouts, so there is nothing to analyse\. Was it run with records"):
+    with pytest.raises(RecordError, match=r"no rollouts, so there is nothing to analyze\. Was it run with records"):
         alignment_course(write_run([]).path)
     with pytest.raises(RecordError, match="no such folder"):
         alignment_course(tmp_path / "nowhere")
@@ -128,10 +128,10 @@ def test_analyses_take_a_hundred_thousand_rollouts_of_one_step(write_run):
     folder.rollouts_path(1).parent.mkdir()
     pq.write_table(many, folder.rollouts_path(1))
     assert len(alignment_course(folder.path).alignments) == 100_000
-    assert silent_groups(folder.path).num_groups == 12_500
+    assert zero_std_groups(folder.path).num_groups == 12_500
 
 
-# ------------------------------------------------------------------------------------------------------ silent groups
+# ------------------------------------------------------------------------------------------------------ zero-std groups
 
 
 def four_groups() -> list:
@@ -143,31 +143,31 @@ def four_groups() -> list:
     return [*bonus, *equal, *wrong, *mixed]
 
 
-def test_silent_groups_by_hand(write_run):
-    groups = silent_groups(write_run(four_groups()).path)
+def test_zero_std_groups_by_hand(write_run):
+    groups = zero_std_groups(write_run(four_groups()).path)
     assert groups.counts == {"all correct": 2, "all wrong": 1, "equal otherwise": 0, "mixed": 1}
     assert groups.num_rescued == {"all correct": 1, "all wrong": 0, "equal otherwise": 0, "mixed": 0}
-    assert groups.data["silent_shaped"].to_pylist() == [False, True, True, False]
+    assert groups.data["zero_std_shaped"].to_pylist() == [False, True, True, False]
     np.testing.assert_allclose(groups.data["reward_std"].to_numpy(), [0.05, 0, 0, 0.5], atol=1e-12)
 
 
-def test_silent_groups_show_that_a_floor_shrinks_rescued_groups_alone(write_run):
-    groups = silent_groups(write_run(four_groups(), config="advantage: {ddof: 0, eps: 0.0}").path)
+def test_zero_std_groups_show_that_a_floor_shrinks_rescued_groups_alone(write_run):
+    groups = zero_std_groups(write_run(four_groups(), config="advantage: {ddof: 0, eps: 0.0}").path)
     floors = dict(zip((0, 0.01, 0.02, 0.05, 0.1, 0.2), groups.advantages["rescued"], strict=True))
     np.testing.assert_allclose([floors[0], floors[0.05], floors[0.1], floors[0.2]], [1, 1, 0.5, 0.25])
     np.testing.assert_allclose(groups.advantages["mixed"], 1)
 
 
-def test_silent_groups_with_bad_format_are_mixed(write_run):
+def test_zero_std_groups_with_bad_format_are_mixed(write_run):
     wrong = [rollout(1, 0, 0, eligible=False, reward=0.0), rollout(1, 0, 1, eligible=False, reward=-0.6, penalty=-0.6)]
-    groups = silent_groups(write_run(wrong).path)
+    groups = zero_std_groups(write_run(wrong).path)
     assert groups.counts["mixed"] == 1
     assert any("No response is correct" in note for note in groups.notes)
 
 
-def test_silent_groups_of_a_whitened_run_say_that_groups_were_not_normalised(write_run):
-    notes = silent_groups(write_run(four_groups(), config="method: gar-reinforce-pp").path).notes
-    assert any("does not normalise within groups (reinforce-pp" in note for note in notes)
+def test_zero_std_groups_of_a_whitened_run_say_that_groups_were_not_normalized(write_run):
+    notes = zero_std_groups(write_run(four_groups(), config="method: gar-reinforce-plus-plus").path).notes
+    assert any("does not normalize within groups (reinforce-plus-plus" in note for note in notes)
 
 
 # --------------------------------------------------------------------------------------------------------------- cost

@@ -50,7 +50,7 @@ def test_in_full_replaces_aliases_alone(arguments, expected):
     ("flag", "found"),
     [
         ("--steps", " Did you mean --watchdog.steps?"),
-        ("--beta=1", " Did you mean --reward.beta or --trl.beta?"),
+        ("--beta=1", " Did you mean --trl.beta?"),
         ("--max-grad-norm", " Did you mean --trl.max_grad_norm?"),
         ("--lerning_rate", " Did you mean --trl.learning_rate?"),
         ("--frobnicate", ""),

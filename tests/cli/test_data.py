@@ -150,7 +150,7 @@ def test_check_writes_its_report_as_json(write_rows, tmp_path, tokenizer_folder)
     path = write_rows(ours(1), ours(2, expert_solution="", prompt="how many words"))
     assert main(["check", path, "--tokenizer", tokenizer_folder, "--json", str(tmp_path / "r.json")]) == 0
     report = json.loads((tmp_path / "r.json").read_text())
-    assert (report["source"], report["layout"], report["num_problems"]) == (path, "gar", 2)
+    assert (report["source"], report["column_schema"], report["num_problems"]) == (path, "gar", 2)
     assert report["without_anchor"] == {"count": 1, "examples": [f"{path}:2: problem 'n-2'"]}
     assert report["comparisons"]["ok"]["count"] == 1
     assert report["prompt_tokens"] == {"num_texts": 2, "min": 3, "median": 4, "p90": 4, "p99": 4, "max": 4}

@@ -1,4 +1,4 @@
-"""`gar eval`: the stages on the embedded model and task, processes that are killed, and what the command refuses."""
+"""`gar eval`: the stages on the embedded model and task, processes that are killed, and what the command rejects."""
 
 import json
 import os
@@ -145,10 +145,10 @@ def test_eval_score_says_again_what_run_said(finished, capsys):
 
 
 def test_eval_score_takes_other_ks_and_refuses_those_beyond_the_samples(finished, capsys, tmp_path):
-    assert main(["eval", "score", str(finished / "seed1"), "--ks", "3", "5"]) == 0
+    assert main(["eval", "score", str(finished / "seed1"), "--pass-at-k", "3", "5"]) == 0
     metrics = json.loads((finished / "seed1" / "arithmetic" / "metrics.json").read_text())
     assert list(metrics["pass_at"]) == ["3", "5"]
-    assert main(["eval", "score", str(finished / "seed1"), "--ks", "9"]) == 1
+    assert main(["eval", "score", str(finished / "seed1"), "--pass-at-k", "9"]) == 1
     assert "pass@9 needs at least 9 samples per problem" in capsys.readouterr().err
 
 

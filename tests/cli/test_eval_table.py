@@ -30,7 +30,7 @@ def shown(capsys, *arguments):
 
 
 def test_eval_table_shows_benchmarks_by_models_with_tests(models, capsys):
-    lines = shown(capsys, *models, "--ks", "1").splitlines()
+    lines = shown(capsys, *models, "--pass-at-k", "1").splitlines()
     assert lines[1:4] == [
         "benchmark        problems                    base                  better                    part",
         "gsm8k pass@1           20  0.188 (0.163 to 0.213)  0.812 (0.787 to 0.838)  0.188 (0.163 to 0.213)",
@@ -44,7 +44,7 @@ def test_eval_table_shows_benchmarks_by_models_with_tests(models, capsys):
 
 
 def test_eval_table_writes_markdown(models, capsys):
-    markdown = shown(capsys, *models, "--ks", "1", "--format", "markdown")
+    markdown = shown(capsys, *models, "--pass-at-k", "1", "--format", "markdown")
     assert "| math-500 pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | - |\n" in markdown
 
 
@@ -64,7 +64,7 @@ def test_eval_table_says_what_it_cannot_compare(make, capsys):
     ("arguments", "text"),
     [
         (["{base}", "{base}"], "two models are called base; name them: LABEL=FOLDER."),
-        (["{base}", "--ks", "9"], "pass@9 needs 9 samples per problem"),
+        (["{base}", "--pass-at-k", "9"], "pass@9 needs 9 samples per problem"),
     ],
 )
 def test_eval_table_refuses_and_says_why(models, capsys, arguments, text):

@@ -68,13 +68,14 @@ def test_score_without_flags_has_the_defaults(parse):
 def test_score_flags_set_columns_sections_and_output(parse):
     job = parse(
         "M", "f.parquet", "--out", "o.parquet", "--prompt-field", "q", "--responses-fields", "a.b", "c", "--tokens",
-        "--answer-in-solution", "--anchor-fields", "x", "y", "--signal.kind", "gradient", "--reward.beta", "0.1",
+        "--answer-in-solution", "--anchor-fields", "x", "y", "--signal.kind", "gradient",
+        "--reward.bonus_weight", "0.1",
         "--reward.clip", "false", "--limit", "9", "--device", "cuda:1", "--dtype", "bfloat16",
     )  # fmt: skip
     assert (job.out, job.prompt_field, job.responses_fields) == (Path("o.parquet"), "q", ("a.b", "c"))
     assert (job.tokens, job.answer_in_solution, job.anchor_fields) == (True, True, ("x", "y"))
     assert job.reward.clip is False
-    assert (job.signal.kind, job.reward.beta, job.limit, job.device) == ("gradient", 0.1, 9, "cuda:1")
+    assert (job.signal.kind, job.reward.bonus_weight, job.limit, job.device) == ("gradient", 0.1, 9, "cuda:1")
     assert job.model_settings().dtype == "bfloat16"
 
 
@@ -217,7 +218,7 @@ def test_of_two_processes_that_overwrite_one_output_one_is_refused(tmp_path):
     both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=300)[1] for process in both]
     assert sorted(process.returncode for process in both) == [0, 1]
-    refused = said[[process.returncode for process in both].index(1)]
-    assert re.search(r"scores.partial.jsonl is being written by another process: process \d+ on", refused)
+    rejected = said[[process.returncode for process in both].index(1)]
+    assert re.search(r"scores.partial.jsonl is being written by another process: process \d+ on", rejected)
     assert out.read_bytes().count(b"\n") == 40 * RESPONSES
     assert not [path for path in tmp_path.iterdir() if "lock" in path.name]

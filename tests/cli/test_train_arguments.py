@@ -33,12 +33,12 @@ def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "run.yaml"
-    path.write_text("seed: 3\nreward:\n  beta: 0.25\ntrl:\n  learning_rate: 1e-3\n  max_steps: 7\n")
+    path.write_text("seed: 3\nreward:\n  bonus_weight: 0.25\ntrl:\n  learning_rate: 1e-3\n  max_steps: 7\n")
     return path
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is said of a command line that is explained and refused."""
+def rejected(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What is said of a command line that is explained and rejected."""
     assert main(["train", *arguments]) == 1
     return capsys.readouterr().err
 
@@ -63,13 +63,13 @@ def test_train_without_flags_has_the_defaults(parse):
 
 
 def test_train_flags_go_over_the_file_and_the_file_over_the_variant(parse, file):
-    assert parse(str(file)).reward.beta == 0.25
-    config = parse(str(file), "--reward.beta", "0.75", "--variant", "paper-thresholds")
-    assert (config.reward.beta, config.seed, config.signal.activation_threshold) == (0.75, 3, 0.05)
+    assert parse(str(file)).reward.bonus_weight == 0.25
+    config = parse(str(file), "--reward.bonus_weight", "0.75", "--variant", "paper-thresholds")
+    assert (config.reward.bonus_weight, config.seed, config.signal.activation_threshold) == (0.75, 3, 0.05)
     assert config.variant == "paper-thresholds"
     file.write_text("variant: paper-thresholds\nsignal: {activation_threshold: 0.0}\n")
-    config = parse(str(file), "--reward.base", "2")
-    assert (config.signal.activation_threshold, config.reward.base) == (0.0, 2.0)
+    config = parse(str(file), "--reward.correct_reward", "2")
+    assert (config.signal.activation_threshold, config.reward.correct_reward) == (0.0, 2.0)
     assert config.signal.anchor_keep_fraction == 0.7
 
 
@@ -86,19 +86,19 @@ def test_train_preset_is_the_file_of_that_name(parse):
 def test_train_parses_every_kind_of_setting(parse):
     config = parse(
         "--method", "grpo",
-        "--reward.penalty", "-1.5",
+        "--reward.format_penalty", "-1.5",
         "--reward.clip", "False",
-        "--signal.limit_tokens", "None",
+        "--signal.max_tokens", "None",
         "--signal.limit-from=start",
         "--data.anchor_fields", "solution", "reasoning",
-        "--evaluate.ks", "1", "8",
+        "--evaluate.pass_at_k", "1", "8",
         "--model.revision", "123e4",
         "--adapter.rank", "8", "--adapter.target-modules", "q_proj", "v_proj",
         "--verify.tags.think_open", "<|think|>",
     )  # fmt: skip
-    assert (config.method, config.reward.penalty, config.reward.clip) == ("grpo", -1.5, False)
-    assert (config.signal.limit_tokens, config.signal.limit_from) == (None, "start")
-    assert (config.data.anchor_fields, config.evaluate.ks) == (("solution", "reasoning"), (1, 8))
+    assert (config.method, config.reward.format_penalty, config.reward.clip) == ("grpo", -1.5, False)
+    assert (config.signal.max_tokens, config.signal.limit_from) == (None, "start")
+    assert (config.data.anchor_fields, config.evaluate.pass_at_k) == (("solution", "reasoning"), (1, 8))
     assert (config.model.revision, config.verify.tags.think_open) == ("123e4", "<|think|>")
     assert (config.adapter.rank, config.adapter.target_modules) == (8, ("q_proj", "v_proj"))
 
@@ -107,8 +107,8 @@ def test_train_parses_every_kind_of_setting(parse):
 
 
 def test_train_keeps_the_two_betas_apart(parse):
-    config = parse("--reward.beta", "0.9", "--trl.beta", "0.04")
-    assert config.reward.beta == 0.9
+    config = parse("--reward.bonus_weight", "0.9", "--trl.beta", "0.04")
+    assert config.reward.bonus_weight == 0.9
     assert config.trl == {"beta": 0.04}
 
 
@@ -158,13 +158,13 @@ def test_train_reads_the_names_of_trl_and_hugging_face(parse, short, full):
 # Resume and dry run.
 
 
-@pytest.mark.parametrize(("flags", "override"), [([], False), (["--override"], True)])
-def test_train_resume_hands_over_the_folder(monkeypatch, flags, override):
+@pytest.mark.parametrize(("flags", "allow_config_change"), [([], False), (["--allow-config-change"], True)])
+def test_train_resume_hands_over_the_folder(monkeypatch, flags, allow_config_change):
     seen: list[Any] = []
     monkeypatch.setattr(gar.records.RunFolder, "open", lambda path: None)
     monkeypatch.setattr(gar.training, "resume", lambda path, **options: seen.append((path, options)))
     assert main(["train", "--resume", "runs/one", *flags]) == 0
-    assert seen == [("runs/one", {"override": override})]
+    assert seen == [("runs/one", {"allow_config_change": allow_config_change})]
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,16 @@ def test_train_resume_hands_over_the_folder(monkeypatch, flags, override):
     ],
 )
 def test_train_refuses_other_settings_beside_resume(capsys, arguments, named):
-    error = refused(capsys, "--resume", "runs/one", *arguments)
+    error = rejected(capsys, "--resume", "runs/one", *arguments)
     assert error.startswith("gar train: --resume takes every setting from the run folder")
     assert named in error
     assert "--model.path RUN/model" in error
 
 
 def test_train_refuses_a_file_beside_resume_or_preset(capsys, file):
-    assert "--resume takes every setting" in refused(capsys, str(file), "--resume", "runs/one")
+    assert "--resume takes every setting" in rejected(capsys, str(file), "--resume", "runs/one")
     expected = f"gar train: give a configuration file or --preset, got both: {file} and demo\n"
-    assert refused(capsys, str(file), "--preset", "demo") == expected
+    assert rejected(capsys, str(file), "--preset", "demo") == expected
 
 
 def test_train_dry_run_does_not_train(monkeypatch, parse):
@@ -211,7 +211,7 @@ def test_train_records_the_command_line(monkeypatch):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("reward: {bta: 1}", "unknown key 'reward.bta'. Did you mean 'beta'?"),
+        ("reward: {bonus_wait: 1}", "unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'?"),
         ("[1, 2]", "expected a mapping of settings, got list"),
         ("trl: 5", "trl must be a valid dictionary, got 5"),
     ],
@@ -219,12 +219,12 @@ def test_train_records_the_command_line(monkeypatch):
 @pytest.mark.parametrize("flags", [[], ["--variant", "paper", "--trl.max_steps", "1"]], ids=["alone", "with flags"])
 def test_train_names_the_file_of_a_wrong_setting(capsys, file, content, words, flags):
     file.write_text(content)
-    assert refused(capsys, str(file), *flags).startswith(f"gar train: {file}: {words}")
+    assert rejected(capsys, str(file), *flags).startswith(f"gar train: {file}: {words}")
 
 
 def test_train_names_the_file_of_an_unknown_variant(capsys, file):
     file.write_text("variant: papr")
-    assert refused(capsys, str(file)).startswith(f"gar train: {file}: unknown variant 'papr', expected one of paper")
+    assert rejected(capsys, str(file)).startswith(f"gar train: {file}: unknown variant 'papr', expected one of paper")
 
 
 @pytest.mark.parametrize(
@@ -236,21 +236,24 @@ def test_train_names_the_file_of_an_unknown_variant(capsys, file):
         ),
         (["--trl.seed", "1"], "trl.seed is decided by another setting: use seed\n"),
         (["--trl.reward_weights=[1, 2"], "--trl.reward_weights: not valid YAML"),
-        (["--preset", "demo", "--override"], "--override needs --resume"),
+        (["--preset", "demo", "--allow-config-change"], "--allow-config-change needs --resume"),
         (["--preset", "dmo"], "unknown preset 'dmo', expected one of "),
     ],
 )
 def test_train_explains_what_it_refuses(capsys, arguments, error):
-    assert refused(capsys, *arguments).startswith(f"gar train: {error}")
+    assert rejected(capsys, *arguments).startswith(f"gar train: {error}")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--reward.bta", "1"], "--reward.beta FLOAT"),
+        (["--reward.bonus_wait", "1"], "--reward.bonus_weight FLOAT"),
         (["--frobnicate"], "unknown flag --frobnicate. gar train --help-all shows every setting."),
-        (["--reward.beta", "-1"], "beta Input should be greater than or equal to 0"),
-        (["--reward.beta", "much"], "Error parsing --reward.beta: could not convert string to float: 'much'"),
+        (["--reward.bonus_weight", "-1"], "bonus_weight Input should be greater than or equal to 0"),
+        (
+            ["--reward.bonus_weight", "much"],
+            "Error parsing --reward.bonus_weight: could not convert string to float: 'much'",
+        ),
         (["--reward.clip", "maybe"], "invalid choice 'maybe' for argument '--reward.clip'."),
         (["--method", "gar"], "invalid choice 'gar' for argument '--method'."),
         (["--signal.gate_threshold", "0.0"], "Unrecognized options: --signal.gate_threshold, 0.0"),
@@ -308,7 +311,11 @@ def test_train_help_shows_the_settings_that_people_change(capsys):
     assert len(shown) == 30
     settings = {name.removeprefix("--") for name in settings_of(RunConfig)} | {f"trl.{name}" for name in field_types()}
     assert shown.keys() <= settings
-    assert (shown["reward.beta"], shown["trl.learning_rate"], shown["trl.save_steps"]) == ("0.5", "1e-06", "100")
+    assert (shown["reward.bonus_weight"], shown["trl.learning_rate"], shown["trl.save_steps"]) == (
+        "0.5",
+        "1e-06",
+        "100",
+    )
 
 
 def test_train_help_shows_the_presets_and_the_values_of_the_one_chosen(capsys):

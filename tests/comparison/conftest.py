@@ -12,7 +12,7 @@ from gar.comparison.settings import ComparisonSettings, read_comparison
 
 TINY: dict[str, Any] = {
     "name": "tiny",
-    "base": {"evaluate": {"sources": ["test"], "num_samples": 4, "ks": [1, 4]}, "trl": {"max_steps": 4}},
+    "base": {"evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [1, 4]}, "trl": {"max_steps": 4}},
     "runs": ["grpo", "gar-grpo"],
     "seeds": [0, 1, 2],
 }

@@ -34,7 +34,7 @@ def write_run(
     peak_memory_bytes: int = 500 * 2**20,
 ) -> RunFolder:
     """A finished run: two generations of two steps, and counts of right responses by evaluation set."""
-    folder = RunFolder.create(config.records.folder, config.records.name or "run")
+    folder = RunFolder.create(config.records.output_dir, config.records.name or "run")
     values = config.model_dump(mode="json")
     folder.write_run(seed=config.seed, command=["gar"], config=values, config_text=dump_config(config), data_hash="d")
     for step in (1, 2, 3, 4):
@@ -78,9 +78,9 @@ def result(planned: PlannedRun, num_correct: Mapping[str, Sequence[int]], **opti
 
 def main(source: str) -> int:
     config = make_config(read_config(source))
-    with open(Path(config.records.folder) / "order.txt", "a") as file:
+    with open(Path(config.records.output_dir) / "order.txt", "a") as file:
         file.write(f"{config.records.name} {os.environ['OMP_NUM_THREADS']} {os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
-    first = Path(config.records.folder) / f"{config.records.name}.first"
+    first = Path(config.records.output_dir) / f"{config.records.name}.first"
     if config.seed == 12 and not first.exists():
         first.touch()
         return 1
@@ -89,11 +89,11 @@ def main(source: str) -> int:
         return 3
     if config.seed == 14:
         os.kill(os.getpid(), signal.SIGKILL)
-    asleep = Path(config.records.folder) / f"{config.records.name}.asleep"
+    asleep = Path(config.records.output_dir) / f"{config.records.name}.asleep"
     if config.seed == 15 and not asleep.exists():
         asleep.write_text(str(os.getpid()))
         os.read(0, 1)
-        (Path(config.records.folder) / f"{config.records.name}.interrupted").touch()
+        (Path(config.records.output_dir) / f"{config.records.name}.interrupted").touch()
         return 130
     ids = ("p1", "p3") if config.seed == 16 and config.method == "gar-grpo" else ("p1", "p2")
     time.sleep(0.1)

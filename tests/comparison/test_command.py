@@ -68,9 +68,9 @@ def test_compare_dry_run_counts_and_estimates(comparison, capsys):
 def test_compare_overwrite_starts_anew_what_has_other_settings(comparison, plan, capsys):
     planned, started = comparison
     write_result(planned[0], result(planned[0], {"test": [1, 2]}))
-    plan(seeds=[0, 1], settings={"reward": {"beta": 0.25}})
+    plan(seeds=[0, 1], settings={"reward": {"bonus_weight": 0.25}})
     assert main(["compare", "tiny.yaml"]) == 1
-    assert "reward.beta was 0.5, is 0.25" in capsys.readouterr().err
+    assert "reward.bonus_weight was 0.5, is 0.25" in capsys.readouterr().err
     assert started == []
     assert main(["compare", "tiny.yaml", "--overwrite"]) == 1
     assert len(started) == 4

@@ -1,4 +1,4 @@
-"""A result or a failure of a run that is no longer what was written: read as it was, or refused by name."""
+"""A result or a failure of a run that is no longer what was written: read as it was, or rejected by name."""
 
 from pathlib import Path
 

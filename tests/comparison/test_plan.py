@@ -1,4 +1,4 @@
-"""From rows and seeds to configurations: what goes over what, in which order, what is refused before it costs time."""
+"""From rows and seeds to configurations: what goes over what, in which order, what is rejected before it costs time."""
 
 from pathlib import Path
 
@@ -23,17 +23,20 @@ def test_planned_runs_differ_in_method_and_records_alone(plan):
 
 
 def test_planned_run_puts_the_row_over_the_comparison_over_the_base(plan):
-    row = {"method": "gar-grpo", "settings": {"reward": {"beta": 0.25}}}
-    _, planned = plan(settings={"reward": {"beta": 2.0, "base": 3.0}, "trl": {"num_iterations": 2}}, runs=["grpo", row])
+    row = {"method": "gar-grpo", "settings": {"reward": {"bonus_weight": 0.25}}}
+    _, planned = plan(
+        settings={"reward": {"bonus_weight": 2.0, "correct_reward": 3.0}, "trl": {"num_iterations": 2}},
+        runs=["grpo", row],
+    )
     grpo, gar = planned[0].config, planned[1].config
-    assert (grpo.reward.beta, gar.reward.beta, gar.reward.base) == (2.0, 0.25, 3.0)
+    assert (grpo.reward.bonus_weight, gar.reward.bonus_weight, gar.reward.correct_reward) == (2.0, 0.25, 3.0)
     assert gar.trl == {"max_steps": 4, "num_iterations": 2}
     assert gar.evaluate.num_samples == 4
 
 
 def test_planned_run_has_the_template_that_its_run_folder_will_hold(plan):
     """`gar train` writes down what auto stands for; if the plan said otherwise, no killed run would go on."""
-    base = {"evaluate": {"sources": ["test"], "num_samples": 4, "ks": [1]}}
+    base = {"evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [1]}}
     _, planned = plan(base=base, runs=["grpo", {"method": "gar-grpo", "settings": {"model": {"path": "other"}}}])
     assert planned[0].config.data.template == "plain"
     assert all(run.config == with_template(run.config) for run in planned)
@@ -50,7 +53,7 @@ def test_planned_run_knows_where_everything_goes(plan):
 def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan, tmp_path, monkeypatch):
     _, planned = plan(base="bench")
     assert planned[0].config.trl == make_config(read_preset("bench")).trl
-    Path("mine.yaml").write_text("evaluate: {sources: [harder]}\nrecords: {folder: big/disk}\n")
+    Path("mine.yaml").write_text("evaluate: {sources: [harder]}\nrecords: {output_dir: big/disk}\n")
     _, planned = plan(base="mine.yaml")
     assert planned[0].config.evaluate.sources == ("harder",)
     assert planned[0].folder == Path("big/disk/compare/tiny/grpo-seed-0")
@@ -61,10 +64,13 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan, tmp_pa
     [
         ({"base": "bensh"}, r"tiny.yaml: base: there is no file bensh and no preset 'bensh', only bench, "),
         ({"base": {"evaluate": {"sources": []}}}, r"run 'grpo': evaluate.sources is empty"),
-        ({"settings": {"evaluate": {"ks": [8]}}}, r"pass@8, which needs as many samples.*num_samples is 4"),
+        ({"settings": {"evaluate": {"pass_at_k": [8]}}}, r"pass@8, which needs as many samples.*num_samples is 4"),
         ({"settings": {"seed": 1}}, r"tiny.yaml: settings.seed is decided by seeds; leave it out"),
         ({"runs": [{"method": "grpo", "settings": {"method": "gar-grpo"}}]}, r"run 'grpo': settings.method is decided"),
-        ({"settings": {"reward": {"bta": 1}}}, r"run 'grpo': unknown key 'reward.bta'. Did you mean 'beta'\?"),
+        (
+            {"settings": {"reward": {"bonus_wait": 1}}},
+            r"run 'grpo': unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'\?",
+        ),
         ({"base": {"records": 3}}, r"base.records: expected a mapping of settings, got int"),
     ],
 )

@@ -77,7 +77,7 @@ def test_result_of_holds_what_the_run_recorded(plan):
     assert made.pass_at == {"test": {"1": 0.5, "4": pytest.approx(2 / 3)}}
     assert made.curves["reward"] == {"step": [1, 3], "value": [0.1, 0.3]}
     assert made.curves["gar/alignment_mean"]["value"] == [None, None]
-    assert "gar/silent_group_fraction_shaped" not in made.curves
+    assert "gar/zero_std_group_fraction_shaped" not in made.curves
 
 
 def test_run_result_comes_back_from_its_file(plan):
@@ -92,8 +92,8 @@ def test_run_result_comes_back_from_its_file(plan):
 
 def test_run_result_refuses_another_file(plan):
     plan()
-    Path("r.json").write_text('{"label": "grpo", "colour": 1}')
-    with pytest.raises(RecordError, match=r"of this version: missing or unknown: colour, cpu_count, "):
+    Path("r.json").write_text('{"label": "grpo", "color": 1}')
+    with pytest.raises(RecordError, match=r"of this version: missing or unknown: color, cpu_count, "):
         RunResult.read(Path("r.json"))
 
 

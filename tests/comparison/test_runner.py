@@ -24,7 +24,7 @@ from gar.comparison.workers import Workers
 from gar.config import dump_config
 from gar.errors import LockedError, RecordError
 from gar.records import lock
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 from tests.comparison.finished import result, write_run
 from tests.ranks import FORKSERVER, SECONDS
 
@@ -188,7 +188,7 @@ def test_a_comparison_whose_machine_died_goes_on_on_another_to_the_same_table(pl
 def test_a_run_that_failed_elsewhere_is_tried_here(plan):
     _, planned = plan(seeds=[0], runs=["grpo"])
     events = Events()
-    with only_writer(planned[0].result_path):
+    with writer_lock(planned[0].result_path):
         thread = threading.Thread(target=run, args=(planned, events))
         thread.start()
         while not events.seen:
@@ -204,7 +204,7 @@ def test_the_child_waits_for_the_run_of_a_comparison_that_was_killed(plan, monke
     monkeypatch.setattr(child, "_end_with_the_comparison", lambda: None)
     monkeypatch.setattr(child.signal, "signal", lambda *arguments: None)
     monkeypatch.setattr(child, "_run", lambda *arguments: None)
-    with only_writer(config_path):
+    with writer_lock(config_path):
         assert child.main([str(config_path)]) == 1
     assert "grpo-seed-0.yaml is being written by another process" in capsys.readouterr().err
     assert child.main([str(config_path)]) == 0
@@ -231,12 +231,12 @@ def test_the_child_waits_for_what_a_hand_resumed(finished, monkeypatch):
     planned, source, trained = finished
     (planned.folder / "evaluation" / "after.json").unlink()
     monkeypatch.setattr(child, "_WAIT_SECONDS", 0.0)
-    with only_writer(planned.folder), pytest.raises(LockedError, match="grpo-seed-0 is being written"):
+    with writer_lock(planned.folder), pytest.raises(LockedError, match="grpo-seed-0 is being written"):
         child._run(source, [], time.perf_counter())
     assert trained == []
     monkeypatch.setattr(child, "_WAIT_SECONDS", 30.0)
     with ExitStack() as held:
-        held.enter_context(only_writer(planned.folder))
+        held.enter_context(writer_lock(planned.folder))
         threading.Timer(0.1, held.close).start()
         child._run(source, [], time.perf_counter())
     assert trained == ["grpo-seed-0"]

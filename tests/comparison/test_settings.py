@@ -1,4 +1,4 @@
-"""What a comparison may say, what it means when it says little, and how it is refused."""
+"""What a comparison may say, what it means when it says little, and how it is rejected."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_row_is_a_method_or_a_mapping(plan):
     rows = [
         "grpo",
         {"method": "gar-grpo"},
-        {"label": "half", "method": "gar-grpo", "settings": {"reward": {"beta": 1}}},
+        {"label": "half", "method": "gar-grpo", "settings": {"reward": {"bonus_weight": 1}}},
     ]
     comparison, _ = plan(runs=rows)
     assert [(row.label, row.method) for row in comparison.runs] == [

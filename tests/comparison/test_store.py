@@ -29,11 +29,11 @@ def test_finished_results_are_the_files_that_are_there(plan):
 def test_finished_results_refuse_other_settings_and_name_them(plan):
     _, planned = plan()
     store(planned[0])
-    _, changed = plan(settings={"reward": {"beta": 0.25}, "trl": {"learning_rate": 1e-4}})
+    _, changed = plan(settings={"reward": {"bonus_weight": 0.25}, "trl": {"learning_rate": 1e-4}})
     with pytest.raises(RecordError) as caught:
         finished_results(changed)
     text = str(caught.value)
-    assert "results/tiny/grpo-seed-0.json: made under other settings: reward.beta was 0.5, is 0.25; " in text
+    assert "results/tiny/grpo-seed-0.json: made under other settings: reward.bonus_weight was 0.5, is 0.25; " in text
     assert "trl.learning_rate was not set, is 0.0001." in text
     assert text.endswith("Give the comparison another name, or run these again with --overwrite.")
 
@@ -62,7 +62,7 @@ def test_finished_results_refuse_a_renamed_file(plan):
 def test_remove_others_leaves_what_was_made_under_these_settings(plan):
     _, planned = plan()
     store(planned[0])
-    _, changed = plan(settings={"reward": {"beta": 0.25}})
+    _, changed = plan(settings={"reward": {"bonus_weight": 0.25}})
     store(changed[1])
     planned[2].result_path.write_text("torn")
     assert [run.title for run in remove_others(changed)] == ["grpo, seed 0", "grpo, seed 1"]

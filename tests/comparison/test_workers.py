@@ -1,4 +1,4 @@
-"""Devices are dealt out evenly, and what cannot be dealt out is refused."""
+"""Devices are dealt out evenly, and what cannot be dealt out is rejected."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def machine(monkeypatch):
         (4, None, {}, ["0", "1", "2", "3"]),
         (4, None, {"gpus": 2}, ["0", "1"]),
         (2, "5,GPU-7", {}, ["5", "GPU-7"]),
-        (8, None, {"number": 2}, ["0", "1"]),  # a process that sees several is refused
+        (8, None, {"number": 2}, ["0", "1"]),  # a process that sees several is rejected
         (8, None, {"launch": "torchrun", "number": 3}, ["0,1", "2,3", "4,5"]),
         (2, None, {"number": 3}, ["0", "1", "0"]),
         (8, None, {"launch": "accelerate launch"}, ["0,1,2,3,4,5,6,7"]),

@@ -92,11 +92,11 @@ def check_engine(engine: str, *, version: str, rewards: Sequence[float], advanta
 
 def check_numbers(rule: str, rewards: Sequence[float], advantages: Sequence[float]) -> None:
     """Compare rewards with the expected ones, and advantages with those of a rule in `RULES`."""
-    expected, silent = expected_advantages(rule), divisors(rule) == RULES[rule].eps
+    expected, zero_std = expected_advantages(rule), divisors(rule) == RULES[rule].eps
     torch.testing.assert_close(torch.tensor(rewards).double(), expected_rewards(), rtol=0, atol=TOLERANCE)
     errors = (torch.tensor(advantages).double() - expected).abs()
     assert bool((errors <= TOLERANCE / divisors(rule)).all()), errors * divisors(rule)
-    assert bool((errors[silent] == 0).all())  # a group without a spread teaches nothing, to the last bit
+    assert bool((errors[zero_std] == 0).all())  # a group without a spread teaches nothing, to the last bit
 
 
 def record(name: str, found: dict) -> None:

@@ -26,7 +26,7 @@ def test_expected_rewards_are_what_each_kind_must_get():
     assert by_group["missing anchor"].tolist() == [1, 1, 1, 0]
     rescued = by_group["all right"]
     assert float(rescued.min()) == 1.0
-    assert float(rescued.std()) > 0.05  # a bonus where plain GRPO would be silent
+    assert float(rescued.std()) > 0.05  # a bonus where plain GRPO has a zero-std group
     formatted, second, unopened, wrong = by_group["bad format"].tolist()
     assert unopened == -0.6  # right, but the penalty alone
     assert sorted([formatted, second])[0] == 1.0 < sorted([formatted, second])[1]

@@ -113,7 +113,7 @@ def test_loss_adds_kl_by_beta_and_averages_per_response_under_loss_type_grpo():
     assert 'normalizer = self.current_gradient_accumulation_steps if mode == "train" else 1.0' in body
 
 
-def test_constants_of_the_group_normalisation_are_those_that_we_state():
+def test_constants_of_the_group_normalization_are_those_that_we_state():
     assert "advantages / (std_rewards + 1e-4)" in source("_generate_and_score_completions")
     from trl.trainer.utils import nanstd
 

@@ -43,8 +43,8 @@ def test_group_advantages_of_interleaved_groups_by_hand():
     step = 2 / math.sqrt(8 / 3)
     found = group_advantages(rewards, groups, scale="std", ddof=0, eps=0.0)
     torch.testing.assert_close(found, f64(-step, -1.0, 0.0, 0.0, 1.0, step), rtol=1e-15, atol=0)
-    centred = group_advantages(rewards, groups, scale="none", ddof=0, eps=0.0)
-    assert centred.tolist() == [-2.0, -5.0, 0.0, 0.0, 5.0, 2.0]
+    centered = group_advantages(rewards, groups, scale="none", ddof=0, eps=0.0)
+    assert centered.tolist() == [-2.0, -5.0, 0.0, 0.0, 5.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_group_advantages_of_interleaved_groups_by_hand():
     # Rewards 0 and 2: mean 1, population std 1, Bessel std sqrt(2).
     [
         ({"ddof": 0, "eps": 0.25}, 1 / 1.25),
-        ({"ddof": 0, "eps": 0.25, "std_floor": 0.5}, 1 / 1.25),  # a floor below the std does nothing
-        ({"ddof": 0, "eps": 0.25, "std_floor": 4.0}, 1 / 4.25),  # eps comes on top of the floor
+        ({"ddof": 0, "eps": 0.25, "min_std": 0.5}, 1 / 1.25),  # a floor below the std does nothing
+        ({"ddof": 0, "eps": 0.25, "min_std": 4.0}, 1 / 4.25),  # eps comes on top of the floor
         ({"ddof": 1, "eps": 0.25}, 1 / (math.sqrt(2) + 0.25)),
-        ({"ddof": 1, "eps": 0.0, "std_floor": 1.2}, 1 / math.sqrt(2)),
+        ({"ddof": 1, "eps": 0.0, "min_std": 1.2}, 1 / math.sqrt(2)),
     ],
 )
 def test_group_advantages_denominator_by_hand(options, expected):
@@ -70,7 +70,7 @@ ROWS = st.lists(st.tuples(st.floats(-10, 10, width=16), st.integers(0, 3)), max_
 def test_group_advantages_agree_with_pythons_statistics(rows, ddof, eps, floor):
     rewards = torch.tensor([reward for reward, _ in rows], dtype=torch.float64)
     groups = torch.tensor([group for _, group in rows], dtype=torch.long)
-    found = group_advantages(rewards, groups, scale="std", ddof=ddof, eps=eps, std_floor=floor)
+    found = group_advantages(rewards, groups, scale="std", ddof=ddof, eps=eps, min_std=floor)
     for i, (reward, group) in enumerate(rows):
         mine = [r for r, g in rows if g == group]
         expected = 0.0
@@ -150,14 +150,14 @@ def test_group_advantages_of_an_all_correct_group_do_not_know_beta(beta):
 @pytest.mark.parametrize("beta", [0.01, 0.5, 50.0])
 def test_group_advantages_with_a_floor_are_proportional_to_beta(beta):
     # std is beta * 0.0005, below the floor of 0.1 for all three: the advantage is beta * 0.0005 / 0.1.
-    found = group_advantages(shaped(beta), one_group(4), scale="std", ddof=0, eps=0.0, std_floor=0.1)
+    found = group_advantages(shaped(beta), one_group(4), scale="std", ddof=0, eps=0.0, min_std=0.1)
     torch.testing.assert_close(found, f64(1, 1, -1, -1) * beta * 0.005, rtol=1e-9, atol=0)
     # The same floor leaves right against wrong (std 0.5) alone.
-    mixed = group_advantages(f64(1.0, 1.0, 0.0, 0.0), one_group(4), scale="std", ddof=0, eps=0.0, std_floor=0.1)
+    mixed = group_advantages(f64(1.0, 1.0, 0.0, 0.0), one_group(4), scale="std", ddof=0, eps=0.0, min_std=0.1)
     assert mixed.tolist() == [1.0, 1.0, -1.0, -1.0]
 
 
-def test_group_advantages_without_alignment_leave_an_all_correct_group_silent():
+def test_group_advantages_without_alignment_leave_an_all_correct_group_without_spread():
     assert group_advantages(shaped(0.0), one_group(4), **PAPER).eq(0).all()
     assert group_standard_deviations(shaped(0.0), one_group(4), ddof=0).eq(0).all()
 
@@ -173,11 +173,11 @@ def test_group_advantages_refuse_a_reward_that_is_not_finite(value):
     ("changes", "message"),
     [
         ({"group_index": one_group(2)}, "group_index must have shape (3,), got (2,)"),
-        ({"scale": "sd"}, "scale must be std or none, ddof 0 or 1, eps and std_floor not negative, got scale='sd'"),
-        ({"ddof": 2}, "got scale='std', ddof=2, eps=1e-06, std_floor=0.0"),
+        ({"scale": "sd"}, "scale must be std or none, ddof 0 or 1, eps and min_std not negative, got scale='sd'"),
+        ({"ddof": 2}, "got scale='std', ddof=2, eps=1e-06, min_std=0.0"),
         ({"eps": -1e-6}, "eps=-1e-06"),
         ({"eps": math.nan}, "eps=nan"),
-        ({"std_floor": -0.1}, "std_floor=-0.1"),
+        ({"min_std": -0.1}, "min_std=-0.1"),
     ],
 )
 def test_group_advantages_refuse(changes, message):

@@ -90,9 +90,9 @@ def test_gradient_activation_vectors_of_packed_responses_are_those_of_each_alone
 def test_gradient_activation_vectors_follow_the_responses_labels(make_case, sizes, options, labels):
     case = make_case(**sizes)
     labels = torch.tensor(labels)
-    relabelled = case._replace(response_index=labels[case.response_index])
+    relabeled = case._replace(response_index=labels[case.response_index])
     torch.testing.assert_close(
-        unit_vectors(*relabelled, num_responses=5, **options)[labels],
+        unit_vectors(*relabeled, num_responses=5, **options)[labels],
         unit_vectors(*case, num_responses=5, **options),
         rtol=0,
         atol=0,

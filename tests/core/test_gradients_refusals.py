@@ -1,4 +1,4 @@
-"""What gradient-activation vectors refuse, in the words a user reads."""
+"""What gradient-activation vectors reject, in the words a user reads."""
 
 import math
 import re

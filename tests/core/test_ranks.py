@@ -54,7 +54,7 @@ def product_overflows() -> Case:
 
 
 def confident() -> Case:
-    """Hidden states that lean towards their target's row."""
+    """Hidden states that lean toward their target's row."""
     case = _make_case(hidden=64, peak=1.0)
     target_rows = case.weight[case.target_ids]
     lean = 30.0 * target_rows / target_rows.square().sum(-1, keepdim=True)

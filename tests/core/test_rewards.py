@@ -39,7 +39,7 @@ def test_gradient_aligned_rewards_by_hand():
     [
         ({"beta": 2.0}, (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
         ({"clip": False}, (0.1, 0.0, 0.0, -0.1, 0.0, 0.0, 0.0)),
-        ({"centre": False}, (0.35, 0.25, 0.0, 0.15, 0.2, 0.05, 0.0)),
+        ({"center": False}, (0.35, 0.25, 0.0, 0.15, 0.2, 0.05, 0.0)),
     ],
 )
 def test_gradient_aligned_bonuses_with_options_by_hand(options, expected):
@@ -88,12 +88,24 @@ def columns(rows) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
 
 
 @given(
-    rows=ROWS, beta=st.floats(0, 10), base=st.sampled_from([0.0, 0.1, 1.0]), centre=st.booleans(), clip=st.booleans()
+    rows=ROWS,
+    beta=st.floats(0, 10),
+    correct_reward=st.sampled_from([0.0, 0.1, 1.0]),
+    center=st.booleans(),
+    clip=st.booleans(),
 )
-def test_gradient_aligned_rewards_agree_with_algorithm_1(rows, beta, base, centre, clip):
+def test_gradient_aligned_rewards_agree_with_algorithm_1(rows, beta, correct_reward, center, clip):
     eligible, alignment, penalty, groups, scored = columns(rows)
     found = gradient_aligned_rewards(
-        eligible, alignment, penalty, groups, scored=scored, beta=beta, base=base, centre=centre, clip=clip
+        eligible,
+        alignment,
+        penalty,
+        groups,
+        scored=scored,
+        beta=beta,
+        correct_reward=correct_reward,
+        center=center,
+        clip=clip,
     )
     for i, (correct, usable, b, fine, group) in enumerate(rows):
         expected = fine
@@ -101,22 +113,22 @@ def test_gradient_aligned_rewards_agree_with_algorithm_1(rows, beta, base, centr
             bonus = 0.0
             if usable:
                 peers = [row[2] for row in rows if row[0] and row[1] and row[4] == group]
-                bonus = b if not centre else b - math.fsum(peers) / len(peers)
+                bonus = b if not center else b - math.fsum(peers) / len(peers)
                 bonus = beta * (max(0.0, bonus) if clip else bonus)
-            expected = base + bonus + fine
+            expected = correct_reward + bonus + fine
         # float64: 2e-16 relative on b and its mean, times beta up to 10
         assert found[i].item() == pytest.approx(expected, abs=1e-14)
 
 
-@given(rows=ROWS, base=st.sampled_from([1.0, 0.1, 5.0]), clip=st.booleans(), centre=st.booleans())
+@given(rows=ROWS, correct_reward=st.sampled_from([1.0, 0.1, 5.0]), clip=st.booleans(), center=st.booleans())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradient_aligned_rewards_with_beta_0_are_the_outcome_bit_for_bit(dtype, rows, base, clip, centre):
+def test_gradient_aligned_rewards_with_beta_0_are_the_outcome_bit_for_bit(dtype, rows, correct_reward, clip, center):
     eligible, alignment, penalty, groups, scored = columns(rows)
     found = gradient_aligned_rewards(
-        eligible, alignment.to(dtype), penalty.to(dtype), groups, scored=scored, beta=0.0, base=base, clip=clip,
-        centre=centre,
+        eligible, alignment.to(dtype), penalty.to(dtype), groups, scored=scored, beta=0.0,
+        correct_reward=correct_reward, clip=clip, center=center,
     )  # fmt: skip
-    outcome = [base * correct for correct in eligible.tolist()]
+    outcome = [correct_reward * correct for correct in eligible.tolist()]
     expected = (torch.tensor(outcome, dtype=torch.float64) + penalty.to(dtype)).to(dtype)
     assert torch.equal(found, expected)
 
@@ -127,9 +139,9 @@ def test_gradient_aligned_rewards_follow_the_responses_wherever_they_stand(rows,
     eligible, alignment, penalty, groups, scored = columns(rows)
     moved = list(range(len(rows)))
     order.shuffle(moved)
-    relabelled = torch.tensor([labels[group + 2] for group in groups.tolist()], dtype=torch.long)
+    relabeled = torch.tensor([labels[group + 2] for group in groups.tolist()], dtype=torch.long)
     found = gradient_aligned_rewards(
-        eligible[moved], alignment[moved], penalty[moved], relabelled[moved], scored=scored[moved]
+        eligible[moved], alignment[moved], penalty[moved], relabeled[moved], scored=scored[moved]
     )
     expected = gradient_aligned_rewards(eligible, alignment, penalty, groups, scored=scored)[moved]
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-15)  # the mean's last bit depends on the order
@@ -170,7 +182,7 @@ def test_gradient_aligned_rewards_of_no_responses_are_empty():
 def test_gradient_aligned_rewards_work_in_float64_and_keep_the_dtype(dtype):
     alignment = f64(0.75, 0.5, 0.5, 0.25).to(dtype)  # exact in all of them; mean 0.5; the bonus is 0.3 * 0.25
     found = gradient_aligned_rewards(
-        flags("1111"), alignment, torch.zeros(4, dtype=dtype), torch.zeros(4).long(), beta=0.3, base=0.1
+        flags("1111"), alignment, torch.zeros(4, dtype=dtype), torch.zeros(4).long(), beta=0.3, correct_reward=0.1
     )
     assert found.dtype == dtype
     # 0.1 and 0.3 are not float32 numbers: any step outside float64 shows in the last digits of the float64 result.
@@ -179,10 +191,10 @@ def test_gradient_aligned_rewards_work_in_float64_and_keep_the_dtype(dtype):
 
 def test_gradient_aligned_rewards_do_not_depend_on_the_default_dtype():
     arguments = (flags("11"), f64(0.7, 0.5), f64(0.0, 0.0), torch.tensor([0, 0]))
-    expected = gradient_aligned_rewards(*arguments, base=0.1)
+    expected = gradient_aligned_rewards(*arguments, correct_reward=0.1)
     torch.set_default_dtype(torch.bfloat16)
     try:
-        assert torch.equal(gradient_aligned_rewards(*arguments, base=0.1), expected)
+        assert torch.equal(gradient_aligned_rewards(*arguments, correct_reward=0.1), expected)
     finally:
         torch.set_default_dtype(torch.float32)
 

@@ -1,4 +1,4 @@
-"""Small files of our own in the published column layouts, and a tokenizer that needs no download."""
+"""Small files of our own in the published column schemas, and a tokenizer that needs no download."""
 
 import pytest
 from tokenizers import processors

@@ -25,7 +25,7 @@ def test_check_problems_counts_everything_it_finds(write_rows):
         ours(8, prompt="Write <think> and 8", expert_solution=["<think> x </think>", "y"]),
     )
     report = check_problems(path)
-    assert (report.layout, report.num_problems, report.num_anchors) == ("gar", 5, 5)
+    assert (report.column_schema, report.num_problems, report.num_anchors) == ("gar", 5, 5)
     assert (report.prompt_tokens, report.anchor_tokens) == (None, None)
     assert report.without_anchor.examples == [f"{path}:3: problem 'n-3'"]
     assert {reason: finding.examples for reason, finding in report.dropped.items()} == {
@@ -70,10 +70,10 @@ def test_check_problems_has_errors_exactly_where_load_problems_refuses(write_row
     path = write_rows(*rows)
     try:
         load_problems(path)
-        refused = False
+        rejected = False
     except DataError:
-        refused = True
-    assert (check_problems(path).errors.count > 0) == refused
+        rejected = True
+    assert (check_problems(path).errors.count > 0) == rejected
 
 
 def test_check_problems_reports_a_source_that_cannot_be_read(tmp_path):

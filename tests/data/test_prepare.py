@@ -121,9 +121,9 @@ def test_draw_subset_refuses_settings_out_of_range(write_rows, num_problems, see
         draw_subset(write_rows(*rows(2)), num_problems=num_problems, seed=seed)
 
 
-def test_draw_subset_reads_other_layouts(write_rows):
+def test_draw_subset_reads_other_schemas(write_rows):
     given = [{"question": f"{i}?", "answer": f"<<1+1=2>>It is.\n#### {i}", "gold": i} for i in range(5)]
-    options = SourceOptions(layout="gsm8k-annotated")
+    options = SourceOptions(column_schema="gsm8k-annotated")
     problems = draw_subset(write_rows(*given), num_problems=5, seed=0, options=options).problems
     assert {problem.anchors[0].text for problem in problems} == {"<<1+1=2>>It is."}
 

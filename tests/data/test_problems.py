@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
-from gar.data.layouts import Dropped
 from gar.data.problems import ProblemReader, SourceOptions, load_problems, problems_of, prompt_hash
+from gar.data.schemas import Dropped
 from gar.errors import DataError
 from gar.types import Anchor, Problem
 from tests.files import write_jsonl
@@ -24,7 +24,7 @@ def test_load_problems_keeps_order_ids_and_anchors(write_rows):
         Problem(id="n-1", prompt="1+1=", answer="2", anchors=(Anchor(text="add 1"),), source="rows"),
         Problem(id="n-2", prompt="2+1=", answer="3", anchors=(Anchor(text="add 2"),), source="rows"),
     ]
-    assert (loaded.layout, loaded.dropped, loaded.notes, loaded.num_without_anchor) == ("gar", [], [], 0)
+    assert (loaded.column_schema, loaded.dropped, loaded.notes, loaded.num_without_anchor) == ("gar", [], [], 0)
 
 
 def test_loaded_problems_are_iterated_like_a_list(write_rows):
@@ -116,10 +116,12 @@ def test_load_problems_names_both_places_of_a_repeated_id(write_rows):
 
 def test_load_problems_says_why_no_row_gives_a_problem(write_rows):
     rows = [{"question": f"{number}?", "answer": "just 7"} for number in range(3)]
-    message = r"none of 3 rows gives a problem when read as gsm8k \(3 x nothing after #### in the answer\).*--layout"
+    message = (
+        r"none of 3 rows gives a problem when read as gsm8k \(3 x nothing after #### in the answer\).*--column-schema"
+    )
     with pytest.raises(DataError, match=message):
         load_problems(write_rows(*rows))
-    options = SourceOptions(layout="gar", prompt_field="question")
+    options = SourceOptions(column_schema="gar", prompt_field="question")
     assert load_problems(write_rows(*rows), options=options).problems[0].answer == "just 7"
 
 
@@ -173,7 +175,7 @@ def test_prompt_hash_is_the_same_on_every_machine():
 @pytest.mark.parametrize(("name", "num_problems"), [("gsm8k_train_2000", 2000), ("gsm8k_test", 1319)])
 def test_load_problems_reads_gsm8k(data_dir, name, num_problems):
     loaded = load_problems(str(data_dir / f"{name}.jsonl"))
-    assert (len(loaded.problems), loaded.layout, loaded.dropped, loaded.num_without_anchor) == (
+    assert (len(loaded.problems), loaded.column_schema, loaded.dropped, loaded.num_without_anchor) == (
         num_problems,
         "gsm8k",
         [],

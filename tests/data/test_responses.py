@@ -25,7 +25,7 @@ def read(row: dict, **columns: object) -> ResponseRow:
     return read_response_row(row, ResponseColumns.model_validate(columns), source="rows.jsonl", line=5)
 
 
-def refused(row: dict, **columns: object) -> str:
+def rejected(row: dict, **columns: object) -> str:
     with pytest.raises(DataError) as error:
         read(row, **columns)
     assert str(error.value).startswith("rows.jsonl:5: ")
@@ -122,7 +122,7 @@ def test_read_response_row_takes_eligible_in_place_of_an_answer():
     ],
 )
 def test_read_response_row_names_what_is_wrong(changes, columns, reason):
-    assert refused(ROW | changes, **columns).startswith(reason)
+    assert rejected(ROW | changes, **columns).startswith(reason)
 
 
 @pytest.mark.parametrize(

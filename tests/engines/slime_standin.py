@@ -1,6 +1,6 @@
 """slime's interfaces, as far as the plugin touches them, with the signatures and the layout of slime 0.3.1.
 
-What stands here was written from slime's behaviour: enough to run the plugin where slime is not installed. That slime
+What stands here was written from slime's behavior: enough to run the plugin where slime is not installed. That slime
 itself still behaves so is what `tests/engines/megatron/test_slime_checkout.py` looks at.
 """
 

@@ -171,7 +171,7 @@ def test_the_table_of_the_docs_names_every_set_and_its_source():
 
 def test_a_benchmark_without_a_network_gets_one_error(monkeypatch):
     def no_network(*_, **__):
-        raise HfHubHTTPError.__bases__[0]("Connection refused")  # of the HTTP library, and no OSError
+        raise HfHubHTTPError.__bases__[0]("Connection rejected")  # of the HTTP library, and no OSError
 
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
     with pytest.raises(DataError, match="Without a network here"):

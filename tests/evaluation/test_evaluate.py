@@ -16,14 +16,14 @@ from gar.types import Problem, Status
 
 
 def evaluate(policy, tokenizer, problems, verifier, *, seed=3, max_new_tokens=10, template=None, **settings):
-    settings = EvaluateSettings(**{"num_samples": 8, "ks": (1, 4), **settings})
+    settings = EvaluateSettings(**{"num_samples": 8, "pass_at_k": (1, 4), **settings})
     sampling = Sampling.from_settings(settings, seed=seed, max_new_tokens=max_new_tokens, template=template)
     return evaluate_policy(policy, tokenizer, problems, verifier, settings, sampling, progress=None)
 
 
 def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(make_policy, tokenizer, problems, verifier):
     policy = make_policy({"<answer>": {"7": 0.3, "3": 0.7}})
-    result = evaluate(policy, tokenizer, problems, verifier, num_samples=50, ks=(1, 4, 50))
+    result = evaluate(policy, tokenizer, problems, verifier, num_samples=50, pass_at_k=(1, 4, 50))
     # 2,000 draws: the standard deviation of the share is 0.0102, and that of pass@4 under 0.02.
     assert result.pass_at[1] == pytest.approx(0.3, abs=0.04)
     assert result.pass_at[4] == pytest.approx(1 - 0.7**4, abs=0.06)
@@ -87,7 +87,7 @@ def test_evaluate_policy_renders_messages_by_the_chat_template(make_policy, toke
     tokenizer.chat_template = "{{ messages[0].content }}{% if think %} <think>{% endif %}"
     chat = [Problem(id=p.id, prompt=[{"role": "user", "content": str(p.prompt)}], answer="7") for p in problems[:2]]
     policy = make_policy({"<answer>": {"7": 1.0}})
-    result = evaluate(policy, tokenizer, chat, verifier, template={"think": think}, ks=(1,))
+    result = evaluate(policy, tokenizer, chat, verifier, template={"think": think}, pass_at_k=(1,))
     assert [group.prefilled for group in result.groups] == [think, think]
     assert result.pass_at == {1: 1.0}
 
@@ -124,9 +124,9 @@ def test_set_result_to_json_holds_numbers_that_json_can_write(make_policy, token
 
 def test_evaluate_policy_refuses_a_k_that_the_samples_do_not_cover(make_policy, tokenizer, problems, verifier):
     policy = make_policy({})
-    policy.forward = None  # refused before anything is generated
+    policy.forward = None  # rejected before anything is generated
     with pytest.raises(ConfigError, match=r"pass@9, which needs k from 1 to evaluate\.num_samples = 8"):
-        evaluate(policy, tokenizer, problems, verifier, ks=(1, 9))
+        evaluate(policy, tokenizer, problems, verifier, pass_at_k=(1, 9))
 
 
 def test_evaluate_policy_refuses_an_empty_set(make_policy, tokenizer, verifier):

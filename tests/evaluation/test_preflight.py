@@ -169,7 +169,7 @@ def test_preflight_tells_a_failing_verifier_from_wrong_answers(make_policy, toke
 
 
 @pytest.mark.parametrize("needs_alignment", [True, False])
-def test_preflight_warns_of_groups_all_correct_where_the_method_is_silent_there(
+def test_preflight_warns_of_groups_all_correct_where_the_method_learns_nothing_from_them(
     make_policy, tokenizer, problems, verifier, needs_alignment
 ):
     report = look(make_policy(RIGHT), tokenizer, problems, verifier, needs_alignment=needs_alignment)

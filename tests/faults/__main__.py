@@ -84,16 +84,16 @@ def main() -> int:
 
 def _row(kind: str, ended: list[Verdict]) -> str:
     counts = Counter(verdict.outcome for verdict in ended)
-    return f"| {kind} | {len(ended)} | {counts['equal']} | {counts['refused']} | {counts['wrong']} |"
+    return f"| {kind} | {len(ended)} | {counts['equal']} | {counts['rejected']} | {counts['wrong']} |"
 
 
 def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
-    """Print the sentences of refused tries, then the table."""
-    sentences = Counter((attempt.kind, _plain(verdict)) for attempt, verdict in ended if verdict.outcome == "refused")
+    """Print the sentences of rejected tries, then the table."""
+    sentences = Counter((attempt.kind, _plain(verdict)) for attempt, verdict in ended if verdict.outcome == "rejected")
     print("\nRefused:")
     for (kind, sentence), count in sentences.items():
         print(f"  {count:3} {kind}: {sentence}")
-    print("\n| kind | tries | equal | refused with a sentence | wrong |\n|---|---|---|---|---|")
+    print("\n| kind | tries | equal | rejected with a sentence | wrong |\n|---|---|---|---|---|")
     for kind in dict.fromkeys(attempt.kind for attempt, _ in ended):
         print(_row(kind, [verdict for attempt, verdict in ended if attempt.kind == kind]))
     print(_row("all", [verdict for _, verdict in ended]))

@@ -10,7 +10,7 @@ import yaml
 from gar.data.arithmetic import load_arithmetic
 
 _TINY = {
-    "evaluate": {"num_samples": 4, "max_problems": 4, "every_steps": 3},
+    "evaluate": {"num_samples": 4, "max_problems": 4, "eval_steps": 3},
     "preflight": {"mode": "off"},
     "trl": {
         "max_steps": 6,
@@ -46,7 +46,7 @@ def _train(name: str, *flags: str) -> Job:
     def prepare(folder: Path) -> None:
         (folder / "run.yaml").write_text(yaml.safe_dump(_TINY))
 
-    records = ["--records.folder", "runs", "--records.name", "run"]
+    records = ["--records.output_dir", "runs", "--records.name", "run"]
     sources = ["--evaluate.sources", "test", "harder"]
     return Job(
         name=name,
@@ -69,7 +69,7 @@ def _write_responses(folder: Path) -> None:
 
 def _write_comparison(folder: Path) -> None:
     base = _TINY | {"trl": _TINY["trl"] | {"max_steps": 2, "save_steps": 1}}
-    base["evaluate"] = _TINY["evaluate"] | {"sources": ["test"], "ks": [1, 4], "before": False}
+    base["evaluate"] = _TINY["evaluate"] | {"sources": ["test"], "pass_at_k": [1, 4], "eval_on_start": False}
     comparison = {"name": "tiny", "base": base, "runs": ["grpo", "gar-grpo"], "seeds": [0], "workers": 1}
     (folder / "tiny.yaml").write_text(yaml.safe_dump(comparison))
 

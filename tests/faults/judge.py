@@ -61,7 +61,7 @@ def _by_folder(names: Collection[str]) -> Iterator[str]:
 
 
 def acknowledged(root: Path) -> dict[str, str]:
-    """Hashes of the files that a command must leave alone if it refuses its work: all but `run.json`."""
+    """Hashes of the files that a command must leave alone if it rejects its work: all but `run.json`."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("*")

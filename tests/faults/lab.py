@@ -18,7 +18,7 @@ from tests.faults.process import Command, Ending, Fault, run
 _SECOND_SECONDS = 15.0
 """How long a second writer runs while the first is held. It may also wait until the first has ended."""
 
-Outcome = Literal["equal", "refused", "wrong"]
+Outcome = Literal["equal", "rejected", "wrong"]
 Change = tuple[str, str]
 """A file, and what is done to it: delete, empty, half, zeros, flip, or cut:SIZE."""
 
@@ -50,7 +50,7 @@ class Try:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """How a try ended, and why it was refused or is wrong."""
+    """How a try ended, and why it was rejected or is wrong."""
 
     outcome: Outcome
     reason: str = ""
@@ -222,14 +222,14 @@ def _unexplained(ended: Ending, fault: Fault | None) -> str:
 
 
 def _refused(ended: Ending, before: dict[str, str], folder: Path) -> Verdict:
-    """Verdict on a command that refused to resume: it must say why, and leave everything as it was."""
+    """Verdict on a command that did not resume: it must say why, and leave everything as it was."""
     after = acknowledged(folder)
     lost = [name for name in before if after.get(name) != before[name]]
     if ended.sentence is None:
         return Verdict(outcome="wrong", reason=_unexplained(ended, None) or _last_line(ended))
     if lost:
-        return Verdict(outcome="wrong", reason=f"refused, and lost {', '.join(lost)}: {ended.sentence}")
-    return Verdict(outcome="refused", reason=ended.sentence)
+        return Verdict(outcome="wrong", reason=f"rejected, and lost {', '.join(lost)}: {ended.sentence}")
+    return Verdict(outcome="rejected", reason=ended.sentence)
 
 
 def _shown(ended: Ending) -> Verdict:
@@ -237,7 +237,7 @@ def _shown(ended: Ending) -> Verdict:
     if ended.status == 0 and "Traceback" not in ended.text:
         return Verdict(outcome="equal")
     if ended.sentence:
-        return Verdict(outcome="refused", reason=ended.sentence)
+        return Verdict(outcome="rejected", reason=ended.sentence)
     return Verdict(outcome="wrong", reason=_unexplained(ended, None))
 
 

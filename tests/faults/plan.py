@@ -76,7 +76,7 @@ def full_disks(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
     count = len(lab.operations(job))
     for tenth in range(10):
         at = 1 + tenth * count // 10
-        limit = (0, 1_000, 12_000, 1_000_000, 5_000_000)[tenth % 5]  # the optimiser's state is the largest
+        limit = (0, 1_000, 12_000, 1_000_000, 5_000_000)[tenth % 5]  # the optimizer's state is the largest
         yield Try(kind=kind, name=f"full {at}", job=job, fault=Fault(at=at, action="full", limit_bytes=limit))
         yield Try(kind=kind, name=f"no-space {at}", job=job, fault=Fault(at=at, action="no-space"))
 

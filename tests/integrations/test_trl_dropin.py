@@ -126,7 +126,8 @@ def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):
     with Verifier(format="boxed", num_workers=1) as verifier:
         trainer, records = planned_trainer(
             policy, tmp_path, verifier=verifier, reward_funcs=reward_model(policy),
-            reward_processing_classes=AutoTokenizer.from_pretrained(policy), reward=RewardSettings(penalty=-0.25),
+            reward_processing_classes=AutoTokenizer.from_pretrained(policy),
+            reward=RewardSettings(format_penalty=-0.25),
         )  # fmt: skip
         trainer.train()
     outcomes = [row.reward - row.bonus for row in records]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from peft import LoHaConfig, LoKrConfig, LoraConfig, get_peft_model
 
-from gar import GarScorer, ResponseGroup
+from gar import GARScorer, ResponseGroup
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.slime.settings import SLIME
@@ -124,7 +124,7 @@ FAST = ("everything, KL", "head changed in memory, KL", "LoRA, bias all", "LoRA,
 def test_later_steps_have_the_vectors_of_the_first_policy(make_trainer, name):
     build, adapter, args = CASES[name]
     model = build()
-    scorer = GarScorer(copy.deepcopy(model), load_embedded()[1], signal=THINK)
+    scorer = GARScorer(copy.deepcopy(model), load_embedded()[1], signal=THINK)
     records = train(make_trainer, model=model, peft_config=adapter, args=STEPS | args)
     later = [record for record in records if record.step == 2 and record.alignment is not None]
     assert len(later) >= 4
@@ -132,7 +132,7 @@ def test_later_steps_have_the_vectors_of_the_first_policy(make_trainer, name):
     groups = [group_of(problems[record.group_index], record.response) for record in later]
     expected = [score.alignment for score in scorer.score(groups)[::2]]
     assert [record.alignment for record in later] == pytest.approx(expected, abs=2e-5)  # float32 over other paddings
-    now = [score.alignment for score in GarScorer(model, load_embedded()[1], signal=THINK).score(groups)[::2]]
+    now = [score.alignment for score in GARScorer(model, load_embedded()[1], signal=THINK).score(groups)[::2]]
     assert now != pytest.approx(expected, abs=1e-3)  # the policy has moved
 
 
@@ -205,7 +205,7 @@ def test_a_scorer_keeps_the_policy_of_a_trained_model(make_trainer, adapter):
         group_of(load_arithmetic("train")[r.group_index], r.response) for r in records if r.alignment is not None
     )
     scorers = [
-        GarScorer(model, load_embedded()[1], signal=THINK.model_copy(update=u)) for u in ({}, {"policy": "initial"})
+        GARScorer(model, load_embedded()[1], signal=THINK.model_copy(update=u)) for u in ({}, {"policy": "initial"})
     ]
     before = [scorer.score([group]) for scorer in scorers]
     assert before[0] == before[1]

@@ -1,4 +1,4 @@
-"""Every method under TRL on the embedded model: what reaches the optimiser is what the method's formulas say."""
+"""Every method under TRL on the embedded model: what reaches the optimizer is what the method's formulas say."""
 
 import math
 import runpy
@@ -64,8 +64,10 @@ def test_method_trains_with_two_updates_per_rollout(make_trainer: TrainerFactory
 # REINFORCE++.
 
 
-@pytest.mark.parametrize(("method", "ddof"), [("reinforce-pp", 0), ("reinforce-pp-baseline", 1)])
-def test_reinforce_pp_advantages_equal_an_independent_reference(make_trainer: TrainerFactory, method: str, ddof: int):
+@pytest.mark.parametrize(("method", "ddof"), [("reinforce-plus-plus", 0), ("reinforce-plus-plus-baseline", 1)])
+def test_reinforce_plus_plus_advantages_equal_an_independent_reference(
+    make_trainer: TrainerFactory, method: str, ddof: int
+):
     """Token by token in plain Python: each response's reward, repeated over its tokens, whitened over the batch."""
     records = train(make_trainer, method, advantage=AdvantageSettings(ddof=ddof))
     means = {}
@@ -82,10 +84,10 @@ def test_reinforce_pp_advantages_equal_an_independent_reference(make_trainer: Tr
 
 
 def test_estimator_of_the_run_goes_over_that_of_the_method(make_trainer: TrainerFactory):
-    own = train(make_trainer, "gar-reinforce-pp")
-    chosen = train(make_trainer, "gar-grpo", advantage=AdvantageSettings(estimator="reinforce-pp"))
+    own = train(make_trainer, "gar-reinforce-plus-plus")
+    chosen = train(make_trainer, "gar-grpo", advantage=AdvantageSettings(estimator="reinforce-plus-plus"))
     assert [record.advantage for record in own] == [record.advantage for record in chosen]
-    grouped = train(make_trainer, "gar-reinforce-pp", advantage=AdvantageSettings(estimator="group"))
+    grouped = train(make_trainer, "gar-reinforce-plus-plus", advantage=AdvantageSettings(estimator="group"))
     assert [record.advantage for record in grouped] == pytest.approx(
         [record.advantage for record in train(make_trainer, "gar-grpo")], abs=1e-5
     )
@@ -229,7 +231,7 @@ def test_random_anchor_is_the_same_whenever_a_problem_comes_up(make_trainer: Tra
     assert all(abs(value) < 0.5 for value in flat)  # 128 dimensions: the standard deviation is 0.09
 
 
-def test_text_and_length_likeness_need_no_forward_pass(make_trainer: TrainerFactory, monkeypatch):
+def test_text_and_length_similarity_need_no_forward_pass(make_trainer: TrainerFactory, monkeypatch):
     problem = load_arithmetic("train")[0]
     monkeypatch.setattr("gar.integrations.trl.rollouts.signal_means", None)
     for method in ("text-similarity", "length"):
@@ -281,10 +283,18 @@ DR_GRPO = {"loss_type": "dr_grpo", "scale_rewards": "none"}
 @pytest.mark.parametrize(
     ("method", "options", "text"),
     [
-        ("gar-reinforce-pp", {"advantage": AdvantageSettings(std_floor=0.1)}, "advantage.std_floor is 0.1, but reinfo"),
-        ("dr-grpo", {"advantage": AdvantageSettings(std_floor=0.1), "args": DR_GRPO}, "not divided"),
+        (
+            "gar-reinforce-plus-plus",
+            {"advantage": AdvantageSettings(min_std=0.1)},
+            "advantage.min_std is 0.1, but reinfo",
+        ),
+        ("dr-grpo", {"advantage": AdvantageSettings(min_std=0.1), "args": DR_GRPO}, "not divided"),
         ("gar-grpo", {"signal": SignalSettings(kind="gradient", activation_threshold=0.1)}, "multiplies no activation"),
-        ("gar-reinforce-pp", {"args": {"scale_rewards": "none"}}, "trl.scale_rewards is 'none', but these advantages"),
+        (
+            "gar-reinforce-plus-plus",
+            {"args": {"scale_rewards": "none"}},
+            "trl.scale_rewards is 'none', but these advantages",
+        ),
     ],
 )
 def test_a_setting_that_another_one_switches_off_is_refused(make_trainer: TrainerFactory, method, options, text):
@@ -293,9 +303,9 @@ def test_a_setting_that_another_one_switches_off_is_refused(make_trainer: Traine
 
 
 def test_settings_that_a_method_does_not_have_are_named(make_trainer: TrainerFactory):
-    unread = "Not read by grpo under TRL: reward.beta."
+    unread = "Not read by grpo under TRL: reward.bonus_weight."
     with pytest.warns(UserWarning, match=unread):
-        make_trainer(method="grpo", reward=RewardSettings(beta=0.2))
+        make_trainer(method="grpo", reward=RewardSettings(bonus_weight=0.2))
 
 
 def test_responses_beyond_the_context_are_counted_and_not_scored(make_trainer: TrainerFactory):

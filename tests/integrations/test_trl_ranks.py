@@ -139,7 +139,7 @@ LOOK = [
 def launched(launcher: list[str], *arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A job of two processes, of which nothing is left afterwards."""
     job = subprocess.Popen(
-        [sys.executable, "-m", *launcher, *TRAIN, *arguments, "--records.folder", str(folder)],
+        [sys.executable, "-m", *launcher, *TRAIN, *arguments, "--records.output_dir", str(folder)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "GAR_TEST_JOB": str(folder)}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -314,6 +314,8 @@ def test_an_adapter_on_shards_is_refused(monkeypatch: pytest.MonkeyPatch):
 def test_zero_3_that_would_leave_the_final_model_in_shards_is_refused(stage: int, saves: bool, is_refused: bool):
     known = {"zero_optimization.stage3_gather_16bit_weights_on_model_save": saves}
     plugin = SimpleNamespace(zero_stage=stage, hf_ds_config=SimpleNamespace(is_true=known.__getitem__))
-    refused = pytest.raises(ConfigError, match="is not true in DeepSpeed's") if is_refused else contextlib.nullcontext()
-    with refused:
+    rejected = (
+        pytest.raises(ConfigError, match="is not true in DeepSpeed's") if is_refused else contextlib.nullcontext()
+    )
+    with rejected:
         check_saves_whole_model(SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin)))

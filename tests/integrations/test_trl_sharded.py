@@ -26,7 +26,7 @@ from tests.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 
-SETTINGS = EvaluateSettings(num_samples=3, ks=(1,))
+SETTINGS = EvaluateSettings(num_samples=3, pass_at_k=(1,))
 
 
 def evaluation(model: Any, tokenizer: Any) -> Any:

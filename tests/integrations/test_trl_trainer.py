@@ -1,4 +1,4 @@
-"""GARTrainer on the embedded model: real generation, real verification, real optimiser steps."""
+"""GARTrainer on the embedded model: real generation, real verification, real optimizer steps."""
 
 import dataclasses
 import itertools
@@ -42,7 +42,7 @@ def logged(trainer: GARTrainer, name: str) -> list[float]:
     return [row[name] for row in trainer.state.log_history if name in row]
 
 
-def test_rewards_are_outcome_plus_centred_clipped_bonus(make_trainer: TrainerFactory):
+def test_rewards_are_outcome_plus_centered_clipped_bonus(make_trainer: TrainerFactory):
     trainer, records = make_trainer(args={"max_steps": 3})
     trainer.train()
     assert len(records) == 3 * 32
@@ -89,7 +89,7 @@ def test_alignment_equals_autograd_through_the_models_own_loss(make_trainer: Tra
     model = trainer.model.double().eval()
     tokenizer = trainer.processing_class
     rule = SpanRule(
-        thinking=True, limit_tokens=768, limit_from="end", tags=Tags(), special_ids=frozenset(tokenizer.all_special_ids)
+        thinking=True, max_tokens=768, limit_from="end", tags=Tags(), special_ids=frozenset(tokenizer.all_special_ids)
     )
 
     def vector(sequence: TokenSequence) -> Tensor:
@@ -115,7 +115,7 @@ def test_alignment_equals_autograd_through_the_models_own_loss(make_trainer: Tra
 
 def test_grpo_equals_gar_grpo_with_beta_0_bit_for_bit(make_trainer: TrainerFactory):
     plain = weights_after(make_trainer(method="grpo", args={"max_steps": 2})[0])
-    without_bonus = weights_after(make_trainer(reward=RewardSettings(beta=0.0), args={"max_steps": 2})[0])
+    without_bonus = weights_after(make_trainer(reward=RewardSettings(bonus_weight=0.0), args={"max_steps": 2})[0])
     shaped = weights_after(make_trainer(args={"max_steps": 2})[0])
     assert all(torch.equal(plain[name], without_bonus[name]) for name in plain)
     assert any(not torch.equal(plain[name], shaped[name]) for name in plain)
@@ -244,8 +244,8 @@ def test_best_of_several_anchors_counts(make_trainer: TrainerFactory):
 
 
 @pytest.mark.parametrize("clip", [True, False])
-def test_without_centring_each_eligible_response_earns_its_own_cosine(make_trainer: TrainerFactory, clip: bool):
-    trainer, records = make_trainer(reward=RewardSettings(centre=False, clip=clip), args={"max_steps": 2})
+def test_without_centering_each_eligible_response_earns_its_own_cosine(make_trainer: TrainerFactory, clip: bool):
+    trainer, records = make_trainer(reward=RewardSettings(center=False, clip=clip), args={"max_steps": 2})
     trainer.train()
     lone = 0
     for group in groups_of(records).values():
@@ -266,8 +266,8 @@ def test_problems_that_no_one_solves_give_a_defined_result(make_trainer: Trainer
     assert all(tensor.isfinite().all() for tensor in trainer.model.state_dict().values())
 
 
-def test_paper_advantages_and_std_floor_are_applied(make_trainer: TrainerFactory):
-    settings = AdvantageSettings(ddof=0, eps=1e-6, std_floor=0.25)
+def test_paper_advantages_and_min_std_are_applied(make_trainer: TrainerFactory):
+    settings = AdvantageSettings(ddof=0, eps=1e-6, min_std=0.25)
     trainer, records = make_trainer(advantage=settings, args={"max_steps": 2})
     trainer.train()
     for group in groups_of(records).values():
@@ -366,7 +366,7 @@ def test_signal_settings_reach_the_vectors(make_trainer: TrainerFactory):
     alignments: list[list[float]] = []
     for setting in (
         {},
-        {"limit_tokens": 2},
+        {"max_tokens": 2},
         {"kind": "hidden"},
     ):
         signal = SignalSettings(**setting)
@@ -382,7 +382,7 @@ def refusal(make_trainer: TrainerFactory, match: str, **options) -> None:
 
 
 def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFactory):
-    refusal(make_trainer, "normalize_then_sum.*before the group is normalised", args={
+    refusal(make_trainer, "normalize_then_sum.*before the group is normalized", args={
         "multi_objective_aggregation": "normalize_then_sum"})  # fmt: skip
     refusal(make_trainer, "remove_unused_columns is True, expected False", args={"remove_unused_columns": True})
     refusal(make_trainer, "scale_rewards is 'batch'", args={"scale_rewards": "batch"},
@@ -395,7 +395,7 @@ def test_group_of_one_is_refused_by_trl(make_trainer: TrainerFactory):
         make_trainer(args={"num_generations": 1})
 
 
-def test_generation_period_counts_optimiser_steps(make_trainer: TrainerFactory):
+def test_generation_period_counts_optimizer_steps(make_trainer: TrainerFactory):
     trainer, _ = make_trainer(args={"num_iterations": 2, "gradient_accumulation_steps": 2, "steps_per_generation": 4})
     assert generation_period_steps(trainer.args) == 4
 
@@ -408,7 +408,7 @@ def test_generation_period_counts_optimiser_steps(make_trainer: TrainerFactory):
             {"save_strategy": "steps", "save_steps": 3, "num_iterations": 2},
             "trl.save_steps 3 is no multiple of the 2 steps",
         ),
-        ({"save_strategy": "steps", "save_only_model": True}, "trl.save_only_model leaves out the optimiser"),
+        ({"save_strategy": "steps", "save_only_model": True}, "trl.save_only_model leaves out the optimizer"),
         ({"sync_ref_model": True, "beta": 0.1}, "trl.sync_ref_model moves the reference model"),
         ({"ignore_data_skip": True}, "trl.ignore_data_skip begins with the first problems again"),
     ],

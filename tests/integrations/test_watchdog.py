@@ -35,7 +35,7 @@ def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
 @pytest.mark.parametrize(
     ("row", "kind", "words"),
     [
-        (EMPTY, "empty", "For 3 steps (5 to 7) every response was empty. The policy has learnt to end at once"),
+        (EMPTY, "empty", "For 3 steps (5 to 7) every response was empty. The policy has learned to end at once"),
         (CUT, "cut off", "For 3 steps (5 to 7) every response was cut off at trl.max_completion_length. The policy do"),
         (WRONG, "none right", "For 3 steps (5 to 7) no response was right and well formatted. Groups without a right"),
     ],

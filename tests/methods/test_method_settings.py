@@ -1,4 +1,4 @@
-"""Every setting under every method is read, refused, or named as unread: none is lost in silence."""
+"""Every setting under every method is read, rejected, or named as unread: none is lost in silence."""
 
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,21 @@ from gar.spans import TokenSequence
 OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
         "kind": ["gradient", "hidden"], "policy": ["initial"], "span": ["think", "response"],
-        "limit_tokens": [5, None], "limit_from": ["start"], "activation_threshold": [0.1],
+        "max_tokens": [5, None], "limit_from": ["start"], "activation_threshold": [0.1],
         "anchor_keep_fraction": [0.5], "temperature": [2.0],
         "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
     },
     "reward": {
-        "beta": [0.25], "base": [2.0], "penalty": [-1.0], "centre": [False], "clip": [False],
+        "bonus_weight": [0.25], "correct_reward": [2.0], "format_penalty": [-1.0], "center": [False], "clip": [False],
         "format_gate": ["equation"], "novelty_weight": [0.5],
     },
     "advantage": {
-        "estimator": ["group", "reinforce-pp", "reinforce-pp-baseline"], "ddof": [1],
-        "eps": [0.1], "std_floor": [0.2],
+        "estimator": ["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"], "ddof": [1],
+        "eps": [0.1], "min_std": [0.2],
     },
 }  # fmt: skip
 BOUNDS = {"max_batch_tokens", "memory_bytes", "precision"}  # of time and memory: no method is defined by them
-SPANS = {"span", "limit_tokens", "limit_from"}
+SPANS = {"span", "max_tokens", "limit_from"}
 PAIRS = [
     (section, name, value) for section, names in OTHER.items() for name, values in names.items() for value in values
 ]
@@ -59,7 +59,7 @@ def batch() -> ScoredBatch:
 
 
 def outcome(method: str, section: str, name: str, value: Any) -> str:
-    """Refused, unread, or read, as the settings of a run say."""
+    """Rejected, unread, or read, as the settings of a run say."""
     config = make_config({"method": method, section: {name: value}})
     record = METHODS[method]
     try:
@@ -67,7 +67,7 @@ def outcome(method: str, section: str, name: str, value: Any) -> str:
         divides = record.trl.get("scale_rewards") != "none"
         check_settings(record, advantage=config.advantage, divides=divides)
     except ConfigError as error:
-        return "refused" if f"{section}.{name}" in str(error) else f"refused in other words: {error}"
+        return "rejected" if f"{section}.{name}" in str(error) else f"rejected in other words: {error}"
     return "unread" if f"{section}.{name}" in unread_settings(record, dict(config)) else "read"
 
 
@@ -87,10 +87,10 @@ def test_a_shape_reads_the_reward_settings_that_its_method_declares(method):
 @pytest.mark.parametrize(("section", "name", "value"), PAIRS)
 def test_no_setting_is_lost_in_silence(method, section, name, value):
     found, record = outcome(method, section, name, value), METHODS[method]
-    assert found in ("read", "refused", "unread")
+    assert found in ("read", "rejected", "unread")
     if section == "reward":
         assert (found != "unread") == (name in record.reward)
-        assert found != "refused"
+        assert found != "rejected"
     elif name in BOUNDS:
         assert found == "read"
     elif section == "signal" and not record.reads_vectors:
@@ -116,10 +116,10 @@ def test_the_kernel_reads_what_the_signal_settings_say():
         ("gar-grpo", {"kind": "gradient", "activation_threshold": 0.1}, "'gradient' multiplies no activations"),
         ("gar-grpo", {"kind": "hidden", "activation_threshold": 0.1}, "'hidden' multiplies no activations"),
         ("gar-grpo", {"kind": "hidden", "temperature": 2}, "'hidden' has no logits"),
-        ("gar-grpo", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
+        ("gar-grpo", {"max_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("g2rl", {"limit_from": "start"}, "no token is left out"),
-        ("length", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
-        ("text-similarity", {"limit_tokens": None, "limit_from": "start"}, "no token is left out"),
+        ("length", {"max_tokens": None, "limit_from": "start"}, "no token is left out"),
+        ("text-similarity", {"max_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("g2rl", {"span": "think"}, "span is 'think', but g2rl is defined by 'response'"),
         ("hidden-cosine", {"kind": "gradient"}, "kind is 'gradient', but hidden-cosine is defined by 'hidden'"),
     ],
@@ -130,19 +130,17 @@ def test_a_signal_setting_that_nothing_would_read_is_refused(method, settings, t
 
 
 def test_g2rl_takes_all_response_tokens_unless_the_run_limits_them():
-    limits = [
-        resolve_signal(METHODS["g2rl"], SignalSettings(limit_tokens=n)).limit_tokens for n in (768, None, 512, 1000)
-    ]
+    limits = [resolve_signal(METHODS["g2rl"], SignalSettings(max_tokens=n)).max_tokens for n in (768, None, 512, 1000)]
     assert limits == [768, None, 512, 1000]
-    assert resolve_signal(METHODS["g2rl"], SignalSettings()).limit_tokens is None
-    assert resolve_signal(METHODS["gar-grpo"], SignalSettings()).limit_tokens == 768
+    assert resolve_signal(METHODS["g2rl"], SignalSettings()).max_tokens is None
+    assert resolve_signal(METHODS["gar-grpo"], SignalSettings()).max_tokens == 768
 
 
-@pytest.mark.parametrize("estimator", ["reinforce-pp", "reinforce-pp-baseline"])
+@pytest.mark.parametrize("estimator", ["reinforce-plus-plus", "reinforce-plus-plus-baseline"])
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"std_floor": 0.1}, "advantage.std_floor is 0.1, but {} adds 1e-8 to a variance over the batch"),
+        ({"min_std": 0.1}, "advantage.min_std is 0.1, but {} adds 1e-8 to a variance over the batch"),
         ({"eps": 1e-3}, "advantage.eps is 0.001, but {} adds 1e-8"),
     ],
 )
@@ -152,7 +150,7 @@ def test_whitening_refuses_what_belongs_to_groups(estimator, settings, text):
             check_settings(METHODS[method], advantage=AdvantageSettings(**settings, **chosen))
 
 
-@pytest.mark.parametrize("settings", [{"std_floor": 0.1}, {"eps": 1e-3}, {"ddof": 1}])
+@pytest.mark.parametrize("settings", [{"min_std": 0.1}, {"eps": 1e-3}, {"ddof": 1}])
 def test_undivided_rewards_refuse_what_belongs_to_the_division(settings):
     grpo = METHODS["gar-grpo"]
     with pytest.raises(ConfigError, match="are not divided by a standard deviation here"):
@@ -161,11 +159,11 @@ def test_undivided_rewards_refuse_what_belongs_to_the_division(settings):
 
 
 def test_every_fault_is_named_at_once():
-    advantage = AdvantageSettings(std_floor=0.1, eps=1e-3, estimator="reinforce-pp")
+    advantage = AdvantageSettings(min_std=0.1, eps=1e-3, estimator="reinforce-plus-plus")
     with pytest.raises(ConfigError) as caught:
         check_settings(METHODS["gar-grpo"], advantage=advantage)
     assert [line.split(" is ")[0] for line in str(caught.value).splitlines()] == [
-        "advantage.std_floor", "advantage.eps",
+        "advantage.min_std", "advantage.eps",
     ]  # fmt: skip
 
 
@@ -193,7 +191,7 @@ def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):
     file.touch()
     off = {
         "method": "grpo",
-        "data": {"source": str(file), "subset": "main", "layout": "gsm8k"},
+        "data": {"source": str(file), "subset": "main", "column_schema": "gsm8k"},
         "model": {"path": str(tmp_path), "revision": "v1"},
         "verify": {"pass_grade": 0.5},
         "evaluate": {"num_samples": 3},
@@ -202,5 +200,5 @@ def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):
     assert unread_settings(METHODS["grpo"], dict(make_config(off))) == [
         "verify.pass_grade", "data.subset", "model.revision", "evaluate.num_samples", "preflight.num_problems",
     ]  # fmt: skip
-    embedded = make_config({"data": {"layout": "gsm8k", "subset": "guess"}, "model": {"revision": "v1"}})
-    assert unread_settings(METHODS["gar-grpo"], dict(embedded)) == ["data.layout", "model.revision"]
+    embedded = make_config({"data": {"column_schema": "gsm8k", "subset": "guess"}, "model": {"revision": "v1"}})
+    assert unread_settings(METHODS["gar-grpo"], dict(embedded)) == ["data.column_schema", "model.revision"]

@@ -23,19 +23,19 @@ class Case(NamedTuple):
     grpo: list[float]
 
 
-# base 1, beta 0.5, penalty -0.6. An alignment of NaN: no anchor, or no usable vector.
+# correct_reward 1, bonus_weight 0.5, format_penalty -0.6. An alignment of NaN: no anchor, or no usable vector.
 CASES = {
     "all wrong": Case(
         [(False, True, 0.9), (False, True, 0.1), (False, True, NAN)],
         gar=[0.0, 0.0, 0.0],
         grpo=[0.0, 0.0, 0.0],
     ),
-    "one right": Case(  # centred on itself: no bonus
+    "one right": Case(  # centered on itself: no bonus
         [(True, True, 0.8), (False, True, 0.9), (False, True, NAN)],
         gar=[1.0, 0.0, 0.0],
         grpo=[1.0, 0.0, 0.0],
     ),
-    "all right": Case(  # mean 0.5: centred 0.25, 0, -0.25
+    "all right": Case(  # mean 0.5: centered 0.25, 0, -0.25
         [(True, True, 0.75), (True, True, 0.5), (True, True, 0.25)],
         gar=[1.125, 1.0, 1.0],
         grpo=[1.0, 1.0, 1.0],
@@ -122,10 +122,10 @@ def test_shape_obeys_the_format_gate(gate, eligible, rewards):
 @pytest.mark.parametrize(
     ("settings", "rewards"),
     [
-        ({"beta": 2.0}, [1.5, 1.0, 1.0]),
-        ({"base": 0.0}, [0.125, 0.0, 0.0]),
+        ({"bonus_weight": 2.0}, [1.5, 1.0, 1.0]),
+        ({"correct_reward": 0.0}, [0.125, 0.0, 0.0]),
         ({"clip": False}, [1.125, 1.0, 0.875]),
-        ({"centre": False}, [1.375, 1.25, 1.125]),
+        ({"center": False}, [1.375, 1.25, 1.125]),
     ],
 )
 def test_shape_hands_every_setting_to_the_formula(settings, rewards):
@@ -141,9 +141,9 @@ responses = st.tuples(st.booleans(), st.booleans(), st.one_of(st.floats(-1, 1), 
     st.booleans(),
     st.booleans(),
 )
-def test_gar_grpo_with_beta_zero_is_grpo_bit_for_bit(members, gate, centre, clip):
+def test_gar_grpo_with_beta_zero_is_grpo_bit_for_bit(members, gate, center, clip):
     batch = batch_of([member[:3] for member in members], [member[3] for member in members])
-    ours = shaped("gar-grpo", batch, beta=0.0, format_gate=gate, centre=centre, clip=clip)
+    ours = shaped("gar-grpo", batch, bonus_weight=0.0, format_gate=gate, center=center, clip=clip)
     plain = shaped("grpo", batch, format_gate=gate)
     for part in ("rewards", "outcomes", "penalties"):
         assert torch.equal(getattr(ours, part).view(torch.int64), getattr(plain, part).view(torch.int64))
@@ -160,9 +160,9 @@ def test_gar_grpo_never_pays_a_response_that_is_not_eligible(members):
 
 # The other methods.
 
-OUTCOME = ("grpo", "dr-grpo", "dapo", "reinforce-pp", "reinforce-pp-baseline", "maspo")
+OUTCOME = ("grpo", "dr-grpo", "dapo", "reinforce-plus-plus", "reinforce-plus-plus-baseline", "maspo")
 SHAPED_AS_GAR = (
-    "gar-grpo", "gar-reinforce-pp", "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity",
+    "gar-grpo", "gar-reinforce-plus-plus", "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity",
     "length",
 )  # fmt: skip
 
@@ -241,9 +241,9 @@ def test_methods_declare_what_they_need_and_no_more():
     assert not [name for name, method in METHODS.items() if method.trainer or method.trains_on_experts]
     estimators = {name: method.estimator for name, method in METHODS.items() if method.estimator != "group"}
     assert estimators == {
-        "reinforce-pp": "reinforce-pp",
-        "reinforce-pp-baseline": "reinforce-pp-baseline",
-        "gar-reinforce-pp": "reinforce-pp",
+        "reinforce-plus-plus": "reinforce-plus-plus",
+        "reinforce-plus-plus-baseline": "reinforce-plus-plus-baseline",
+        "gar-reinforce-plus-plus": "reinforce-plus-plus",
     }
     for method in METHODS.values():
         assert set(method.signal) <= set(SignalSettings.model_fields)

@@ -15,7 +15,7 @@ from gar.step import plan_shaping
     [
         ({"name": "grpo"}, "a method named 'grpo' is registered already"),
         ({"signal": {"knd": "hidden"}}, "method 'mine': no such signal setting: knd"),
-        ({"reward": ("base", "bta")}, "method 'mine': no such reward setting: bta"),
+        ({"reward": ("correct_reward", "bonus_wait")}, "method 'mine': no such reward setting: bonus_wait"),
         ({"alignment": "expert"}, "method 'mine': no such alignment: expert"),
         ({"estimator": "ppo"}, "method 'mine': no such estimator: ppo"),
         (

@@ -1,4 +1,4 @@
-"""Adapters: which are trained and which refused, what lies on disk, and the policy with, without and after one."""
+"""Adapters: which are trained and which rejected, what lies on disk, and the policy with, without and after one."""
 
 import copy
 import json
@@ -163,8 +163,8 @@ def test_check_adapter_refuses_embeddings_that_are_the_head(field):
         ({"target_modules": ("zzz",)}, r"called 'zzz'\. It has model, embed_tokens, "),
         ({"target_parameters": ("mlp.expert.up",)}, r"adapter\.target_parameters: .* called 'mlp\.expert\.up'"),
         ({"modules_to_save": ("nrom",)}, r"adapter\.modules_to_save: .* called 'nrom'\. Did you mean 'norm'"),
-        ({"target_modules": ("norm",)}, r"PEFT refuses the adapter section .* Target module Qwen3RMSNorm"),
-        ({"target_modules": ()}, r"PEFT refuses the adapter section .* No `target_modules` passed"),
+        ({"target_modules": ("norm",)}, r"PEFT rejects the adapter section .* Target module Qwen3RMSNorm"),
+        ({"target_modules": ()}, r"PEFT rejects the adapter section .* No `target_modules` passed"),
     ],
 )
 def test_check_adapter_refuses_names_that_fit_nothing(untied, settings, words):

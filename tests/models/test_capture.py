@@ -57,12 +57,12 @@ def test_capture_hidden_does_not_change_the_pass(model):
 def test_capture_hidden_ends_with_its_block_and_after_an_error(model):
     captured: list[Tensor] = []
 
-    def refuse(hidden: Tensor) -> None:
+    def reject(hidden: Tensor) -> None:
         captured.append(hidden)
         raise KeyError("full")
 
     with torch.no_grad():
-        with pytest.raises(KeyError, match="full"), capture_hidden(model.model, refuse):
+        with pytest.raises(KeyError, match="full"), capture_hidden(model.model, reject):
             model(input_ids=IDS)
         model(input_ids=IDS)
     assert len(captured) == 1

@@ -1,4 +1,4 @@
-"""For each model family, our vectors equal autograd through the model's own logits; other heads are refused by name."""
+"""For each model family, our vectors equal autograd through the model's own logits; other heads are errors."""
 
 from types import SimpleNamespace
 
@@ -232,7 +232,7 @@ class Int8Head(nn.Module):
         self.bias = None
 
 
-def test_find_parts_refuses_a_quantised_head():
+def test_find_parts_refuses_a_quantized_head():
     model = tiny("Qwen3")
     model.lm_head = Linear4bit(24, VOCAB, bias=False)
     with pytest.raises(ModelError, match=r"is a Linear4bit of torch.float32, .* loaded in 4 or 8 bit\?"):

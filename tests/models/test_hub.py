@@ -1,4 +1,4 @@
-"""A model's name that leads nowhere is refused at once, with the nearest that does."""
+"""A model's name that leads nowhere is rejected at once, with the nearest that does."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checkpoints on disk, whole and broken: loaded, or refused with the reason."""
+"""Checkpoints on disk, whole and broken: loaded, or rejected with the reason."""
 
 import json
 from collections.abc import Callable

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
-from gar.scoring import GarScorer, ResponseGroup, signal_means
+from gar.scoring import GARScorer, ResponseGroup, signal_means
 from gar.settings import SignalSettings
 from tests.models.autograd import random_sequences
 from tests.models.test_families import VOCAB, tiny
@@ -73,7 +73,7 @@ def sharded_scores() -> tuple[str, list[float]]:
     model, tokenizer = load_embedded()
     shard(model, "layers and root")
     kind = type(next(model.parameters())).__name__
-    return kind, [float(score.alignment or 0.0) for score in GarScorer(model, tokenizer).score(GROUPS)]
+    return kind, [float(score.alignment or 0.0) for score in GARScorer(model, tokenizer).score(GROUPS)]
 
 
 class GatheredParameters:
@@ -130,7 +130,7 @@ def test_find_parts_of_a_sharded_model_give_the_vectors_of_the_whole_one(tmp_pat
 
 
 def test_scorer_of_a_sharded_model_scores_as_with_the_whole_one(tmp_path: Path):
-    expected = [score.alignment for score in GarScorer(*load_embedded()).score(GROUPS)]
+    expected = [score.alignment for score in GARScorer(*load_embedded()).score(GROUPS)]
     for kind, alignments in run_ranks(sharded_scores, 2, tmp_path):
         assert kind == "DTensor"
         assert alignments == pytest.approx(expected, abs=1e-6)

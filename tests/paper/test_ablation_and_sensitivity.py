@@ -17,7 +17,7 @@ COMMITTED = finished_runs("rate")[0]
 
 
 def write(folder: Path, label: str, seed: int, score: float, **reward: object) -> None:
-    settings = {"method": "gar-grpo", "seed": seed, "reward": {"beta": 0.5, "clip": True} | reward}
+    settings = {"method": "gar-grpo", "seed": seed, "reward": {"bonus_weight": 0.5, "clip": True} | reward}
     result = replace(COMMITTED, label=label, seed=seed, settings=settings, pass_at={"test": {"1": score, "4": 1.0}})
     result.write(folder / f"{label}-seed-{seed}.json")
 
@@ -26,8 +26,8 @@ def write(folder: Path, label: str, seed: int, score: float, **reward: object) -
 def results(tmp_path):
     for seed, shift in ((0, -0.1), (1, 0.1)):
         write(tmp_path, "gar-grpo", seed, 0.8 + shift)
-        write(tmp_path, "beta-2", seed, 0.4 + shift, beta=2.0)
-        write(tmp_path, "two", seed, 0.6 + shift, beta=1.0, clip=False)
+        write(tmp_path, "beta-2", seed, 0.4 + shift, bonus_weight=2.0)
+        write(tmp_path, "two", seed, 0.6 + shift, bonus_weight=1.0, clip=False)
     return tmp_path
 
 
@@ -62,9 +62,9 @@ def test_ablation_of_a_folder_without_results_is_refused(tmp_path):
 def test_sensitivity_takes_rows_that_change_one_number(results):
     found = sensitivity(results)
     (curve,) = found.curves
-    assert (found.base, curve.setting, list(curve.values)) == ("gar-grpo", "reward.beta", [0.5, 2.0])
+    assert (found.base, curve.setting, list(curve.values)) == ("gar-grpo", "reward.bonus_weight", [0.5, 2.0])
     assert curve.percent_below_peak == pytest.approx([0, -50])
-    assert "two is in no curve: it changes reward.beta, reward.clip." in found.notes
+    assert "two is in no curve: it changes reward.bonus_weight, reward.clip." in found.notes
 
 
 def test_sensitivity_output_has_a_row_for_each_point(results):

@@ -73,15 +73,15 @@ def test_check_theory_on_the_embedded_model(check):
     for name in ("printed_bound", "printed_bound_of_largest", "proven_bound"):
         assert (np.abs(data["remainder"]) <= data[name] * (1 + 1e-9)).all()
     assert (np.abs(data["alignment"]) <= data["orthogonality_bound"]).all()
-    assert (np.abs(data["normalised_kernel"]) <= 1 + 1e-9).all()
+    assert (np.abs(data["normalized_kernel"]) <= 1 + 1e-9).all()
     assert (np.sign(data["anchor_loss_decrease"]) == np.sign(data["kernel"])).mean() > 0.9  # first order
     assert all(bool(p.counterexample) == p.in_general.startswith("false") for p in check.propositions)
 
 
 def test_theory_of_opposed_pairs_fails_whatever_the_constant(check):
     (theorem,) = [p for p in check.propositions if p.name == "Theorem 1"]
-    data = {name: check.data[name].to_numpy() for name in ("alignment", "normalised_kernel")}
-    opposed = int(((data["alignment"] > 0) & (data["normalised_kernel"] < 0)).sum())
+    data = {name: check.data[name].to_numpy() for name in ("alignment", "normalized_kernel")}
+    opposed = int(((data["alignment"] > 0) & (data["normalized_kernel"] < 0)).sum())
     assert opposed
     assert theorem.result.startswith(
         f"fails for {opposed} of 12 pairs, whatever c_1 > 0: cosine > 0 > kernel; rank correlation"
@@ -122,7 +122,7 @@ def test_reward_propositions_by_hand():
     assert {name: p.result for name, p in statements.items()} == {
         "Theorem 3": "(i) holds for all 4 responses inside; (ii) holds for all 1 mixed groups",
         "Theorem 3, for right answers": "a right answer in bad format gets -0.6, a wrong one in good format 0.0",
-        "Theorem 3 (i), carried over to advantages": "fails for 2 of 4 correct responses, each group normalised alone",
+        "Theorem 3 (i), carried over to advantages": "fails for 2 of 4 correct responses, each group normalized alone",
         "Proposition 2": "holds for all 2 groups",
         "Proposition 2, its proof": "fails for 2 of 2 groups",
         "Proposition 3": "holds for all 2 groups, at most 0e+00",

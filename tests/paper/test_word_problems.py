@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gar.analysis.style import COLOURS, INK
+from gar.analysis.style import COLORS, INK
 from paper.comparisons.results import read_results
 from paper.comparisons.word_problems import after, draw, quarters
 
@@ -50,7 +50,7 @@ def test_after_counts_the_responses_to_the_test_problems(tmp_path):
     assert list(after(tmp_path).values()) == [pytest.approx(2 / 3), 0.5, 1.0]
 
 
-def test_draw_has_a_line_for_each_seed_in_the_colour_of_its_row(tmp_path):
+def test_draw_has_a_line_for_each_seed_in_the_color_of_its_row(tmp_path):
     _, svg = draw(read_results("word-methods").measured, tmp_path / "drawn")
-    colours = re.findall(r"fill: none; stroke: (#[0-9a-f]{6}); stroke-width: 1.5", svg.read_text())
-    assert colours == [colour.lower() for colour in (INK, *COLOURS[:2]) for _ in range(2)]
+    colors = re.findall(r"fill: none; stroke: (#[0-9a-f]{6}); stroke-width: 1.5", svg.read_text())
+    assert colors == [color.lower() for color in (INK, *COLORS[:2]) for _ in range(2)]

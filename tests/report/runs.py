@@ -74,8 +74,8 @@ def make_run(
         folder.append_metrics(
             {
                 "step": step, "reward": 0.1 * step, "gar/eligible_fraction": 0.1 * step,
-                "gar/alignment_mean": 0.05 * step, "gar/silent_group_fraction_outcome": 0.5,
-                "gar/silent_group_fraction_shaped": 0.25, "time/step_seconds": 2.0, "time/gar_seconds": 0.5,
+                "gar/alignment_mean": 0.05 * step, "gar/zero_std_group_fraction_outcome": 0.5,
+                "gar/zero_std_group_fraction_shaped": 0.25, "time/step_seconds": 2.0, "time/gar_seconds": 0.5,
             }
         )  # fmt: skip
         if rollouts is None:

@@ -261,7 +261,7 @@ def test_definitions_appear_on_focus_and_on_hover_and_leave_with_escape(opened):
     term = opened.find_element(By.CSS_SELECTOR, "#panel-summary [data-term='detectable']")
     assert not tip.is_displayed()
     opened.execute_script("arguments[0].focus()", term)
-    assert "four times in five" in tip.text
+    assert "80% power" in tip.text
     term.send_keys(Keys.ESCAPE)
     assert not tip.is_displayed()
     webdriver.ActionChains(opened).move_to_element(term).perform()

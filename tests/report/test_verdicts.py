@@ -151,13 +151,16 @@ def test_changes_refuse_other_problems_before_and_after(tmp_path):
 
 
 def test_group_runs_joins_seeds_and_parts_settings(tmp_path):
-    beta = make_run(tmp_path, "beta", settings={"reward": {"beta": 0.25}})
+    beta = make_run(tmp_path, "beta", settings={"reward": {"bonus_weight": 0.25}})
     runs = [read_run(make_run(tmp_path, f"seed-{seed}", seed=seed)) for seed in (0, 1)] + [read_run(beta)]
     groups = group_runs(runs)
-    assert [group.label for group in groups] == ["gar-grpo, reward.beta 0.5", "gar-grpo, reward.beta 0.25"]
+    assert [group.label for group in groups] == [
+        "gar-grpo, reward.bonus_weight 0.5",
+        "gar-grpo, reward.bonus_weight 0.25",
+    ]
     assert [len(group.runs) for group in groups] == [2, 1]
-    assert len({group.colour for group in groups}) == 2
-    assert differing_settings(runs) == {"reward.beta": [0.5, 0.5, 0.25]}
+    assert len({group.color for group in groups}) == 2
+    assert differing_settings(runs) == {"reward.bonus_weight": [0.5, 0.5, 0.25]}
 
 
 def test_group_runs_keeps_the_same_seed_apart(tmp_path):
@@ -165,9 +168,9 @@ def test_group_runs_keeps_the_same_seed_apart(tmp_path):
     assert [group.label for group in groups] == ["gar-grpo (1)", "gar-grpo (2)"]
 
 
-def test_a_method_has_the_colour_that_it_has_in_every_figure(tmp_path):
-    (group,) = groups_of(tmp_path, ("gar-reinforce-pp", 0, AFTER))
-    assert group.colour == "#56B4E9"
+def test_a_method_has_the_color_that_it_has_in_every_figure(tmp_path):
+    (group,) = groups_of(tmp_path, ("gar-reinforce-plus-plus", 0, AFTER))
+    assert group.color == "#56B4E9"
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.0004, "p < 0.001"), (0.25, "p = 0.250")])

@@ -12,7 +12,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 import gar.scoring.files
-from gar import GarScorer, ResponseGroup
+from gar import GARScorer, ResponseGroup
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.errors import ConfigError, DataError, LockedError, ModelError
 from gar.models.embedded import load_embedded
@@ -109,7 +109,7 @@ def test_score_file_writes_what_the_scorer_says_of_each_row(write, score):
             )
             for row in rows
         ]  # fmt: skip
-        expected = GarScorer(*load_embedded(), verifier=verifier, score_all=True).score(groups, tokens=True)
+        expected = GARScorer(*load_embedded(), verifier=verifier, score_all=True).score(groups, tokens=True)
     found = read(scored)
     assert len(found) == 3 * RESPONSES
     for row, one in zip(found, expected, strict=True):
@@ -194,7 +194,7 @@ def test_score_file_puts_prompts_into_a_template(write, score, monkeypatch):
 
 
 def test_score_file_summary_by_hand(write, score):
-    """Groups of: equal right texts, other right texts, wrong texts, both. Only the second stops being silent."""
+    """Groups of: equal right texts, other right texts, wrong texts, both. Only the second gets a spread."""
     row = rows_of(1)[0]
     right, other, *_, wrong = row["responses"]
     rows = [
@@ -213,7 +213,7 @@ def test_score_file_summary_by_hand(write, score):
     assert summary["outcome_mean"] == pytest.approx((6 - 0.6) / 10)
     assert summary["reward_mean"] == pytest.approx(sum(row["reward"] for row in found) / 10)
     assert summary["reward_mean"] > summary["outcome_mean"]
-    assert summary["silent_group_fraction"] == {"before": 3 / 4, "after": 2 / 4}
+    assert summary["zero_std_group_fraction"] == {"before": 3 / 4, "after": 2 / 4}
     verified = sorted(row["alignment"] for row in found if row["verified"])
     assert summary["alignment"]["verified"]["count"] == 6
     assert summary["alignment"]["verified"]["quantiles"]["0.5"] == pytest.approx((verified[2] + verified[3]) / 2)
@@ -331,7 +331,7 @@ def test_score_file_says_what_to_do_when_memory_runs_out(write, score, monkeypat
         raise torch.OutOfMemoryError("tried to allocate 2 GiB.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(GarScorer, "score", exhaust)
+        patch.setattr(GARScorer, "score", exhaust)
         text = refusal(ModelError, lambda: score(file))
     assert text.startswith("the device's memory is too small for 4096 tokens at one time: tried to allocate 2 GiB.")
     assert len(read(score(file, signal={"max_batch_tokens": 64}))) == 3 * RESPONSES  # as the text says
@@ -362,18 +362,18 @@ class Interrupted(BaseException):
 @pytest.fixture
 def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Iterator[list[int]]]:
     """Let so many windows be scored, then stop; the list grows by the size of each window that is scored."""
-    score = GarScorer.score
+    score = GARScorer.score
 
     def interrupt(after: int) -> list[int]:
         sizes: list[int] = []
 
-        def limited(self: GarScorer, groups: Any, **options: Any) -> Any:
+        def limited(self: GARScorer, groups: Any, **options: Any) -> Any:
             if len(sizes) == after:
                 raise Interrupted
             sizes.append(len(groups))
             return score(self, groups, **options)
 
-        monkeypatch.setattr(GarScorer, "score", limited)
+        monkeypatch.setattr(GARScorer, "score", limited)
         return sizes
 
     return interrupt
@@ -437,10 +437,10 @@ def test_score_file_refuses_to_go_on_with_other_settings(write, score, interrupt
     interrupt(1)
     with pytest.raises(Interrupted):
         score(file, **SETTINGS)
-    nowhere = str(tmp_path / "nowhere")  # refused before it is loaded
-    refused = refusal(ConfigError, lambda: score(file, model=nowhere, **SETTINGS, **changes))
-    assert f"scores.partial.json: this output was begun with other settings, input or model: {text}" in refused
-    assert "add --overwrite to begin anew" in refused
+    nowhere = str(tmp_path / "nowhere")  # rejected before it is loaded
+    rejected = refusal(ConfigError, lambda: score(file, model=nowhere, **SETTINGS, **changes))
+    assert f"scores.partial.json: this output was begun with other settings, input or model: {text}" in rejected
+    assert "add --overwrite to begin anew" in rejected
 
 
 def test_score_file_refuses_to_lose_the_unfinished_output_of_an_earlier_version(write, score, tmp_path):
@@ -448,8 +448,8 @@ def test_score_file_refuses_to_lose_the_unfinished_output_of_an_earlier_version(
     partial = tmp_path / "scores.partial.jsonl"
     partial.write_text('{"gar": "0.9.0", "input": {}, "settings": {}}\n{"line": 1, "rows": []}\n')  # identity first
     before = partial.read_bytes()
-    refused = refusal(ConfigError, lambda: score(file, model=str(tmp_path / "nowhere")))
-    assert "scores.partial.jsonl: finished work, but scores.partial.json beside it" in refused
+    rejected = refusal(ConfigError, lambda: score(file, model=str(tmp_path / "nowhere")))
+    assert "scores.partial.jsonl: finished work, but scores.partial.json beside it" in rejected
     assert partial.read_bytes() == before
     assert len(read(score(file, overwrite=True))) == RESPONSES
 
@@ -510,14 +510,14 @@ def test_score_file_refuses_names_it_would_spoil(write, score):
 def test_score_file_keeps_a_second_process_out(write, score, monkeypatch):
     file = write(*rows_of(2))
     second: list[str] = []
-    score_all = GarScorer.score
+    score_all = GARScorer.score
 
-    def start_again(self: GarScorer, *args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(GarScorer, "score", score_all)
+    def start_again(self: GARScorer, *args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(GARScorer, "score", score_all)
         second.append(refusal(LockedError, lambda: score(file)))
         return self.score(*args, **options)
 
-    monkeypatch.setattr(GarScorer, "score", start_again)
+    monkeypatch.setattr(GARScorer, "score", start_again)
     assert len(read(score(file))) == 2 * RESPONSES
     assert "scores.partial.jsonl is being written by another process" in second[0]
 

@@ -142,7 +142,7 @@ def test_signal_means_of_half_precision_weights_are_float32_and_close(scorable):
     means = signal_means(find_parts(model), scorable, SignalSettings())
     expected = own_means(model, scorable)
     assert means.dtype == torch.float32
-    # Hidden states of 8 bits through two layers: the direction survives to a few per cent.
+    # Hidden states of 8 bits through two layers: the direction survives to a few percent.
     assert float(torch.cosine_similarity(means.double(), expected).min()) > 0.98
 
 

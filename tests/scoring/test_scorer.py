@@ -1,4 +1,4 @@
-"""GarScorer on the embedded model: its numbers against the core's, what it leaves behind, and bad input by name."""
+"""GARScorer on the embedded model: its numbers against the core's, what it leaves behind, and bad input by name."""
 
 import copy
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from gar import GarScorer, ResponseGroup, ResponseScore
+from gar import GARScorer, ResponseGroup, ResponseScore
 from gar.core import (
     alignment_scores,
     gradient_aligned_rewards,
@@ -46,8 +46,8 @@ def verifier():
 
 
 @pytest.fixture(scope="module")
-def scorer(embedded, verifier) -> GarScorer:
-    return GarScorer(*embedded, verifier=verifier)
+def scorer(embedded, verifier) -> GARScorer:
+    return GARScorer(*embedded, verifier=verifier)
 
 
 def written(problem: Problem) -> list[str]:
@@ -175,21 +175,21 @@ def test_scores_do_not_depend_on_company_or_order(scorer, groups):
 @pytest.mark.parametrize("max_batch_tokens", [1, 50, 10_000])
 def test_scores_do_not_depend_on_the_memory_bound(embedded, verifier, scorer, groups, max_batch_tokens):
     signal = SignalSettings(max_batch_tokens=max_batch_tokens)
-    assert_equal(GarScorer(*embedded, verifier=verifier, signal=signal).score(groups), scorer.score(groups))
+    assert_equal(GARScorer(*embedded, verifier=verifier, signal=signal).score(groups), scorer.score(groups))
 
 
 def test_score_all_adds_alignments_and_leaves_rewards(embedded, verifier, scorer, groups):
     plain = scorer.score(groups)
-    everything = GarScorer(*embedded, verifier=verifier, score_all=True).score(groups)
+    everything = GARScorer(*embedded, verifier=verifier, score_all=True).score(groups)
     assert all(s.signal is SignalStatus.SCORED for s in everything)
     assert sum(s.alignment is None for s in plain) == 6
     assert [s.reward for s in everything] == pytest.approx([s.reward for s in plain], abs=CLOSE)
     assert [s.bonus for s in everything if not s.eligible] == [0.0] * 6
 
 
-def test_own_judgement_takes_the_place_of_a_verifier(embedded, groups):
+def test_own_judgment_takes_the_place_of_a_verifier(embedded, groups):
     group = replace(groups[0], answer=None, eligible=[True, True, False, False, True, False, False, False])
-    scores = GarScorer(*embedded, signal=SignalSettings(span="think")).score([group])
+    scores = GARScorer(*embedded, signal=SignalSettings(span="think")).score([group])
     assert [s.eligible for s in scores] == list(group.eligible)
     assert {s.status for s in scores} == {None}
     assert [s.reward for s in scores if not s.eligible] == [0.0] * 5  # no format, no penalty
@@ -197,8 +197,8 @@ def test_own_judgement_takes_the_place_of_a_verifier(embedded, groups):
 
 
 def test_settings_reach_rewards_and_advantages(embedded, verifier, groups):
-    reward = RewardSettings(beta=0.0, base=2.0, penalty=-1.0)
-    bessel = GarScorer(*embedded, verifier=verifier, reward=reward, advantage=AdvantageSettings(ddof=1, eps=0.0))
+    reward = RewardSettings(bonus_weight=0.0, correct_reward=2.0, format_penalty=-1.0)
+    bessel = GARScorer(*embedded, verifier=verifier, reward=reward, advantage=AdvantageSettings(ddof=1, eps=0.0))
     scores = bessel.score(groups[:1])
     assert [s.reward for s in scores] == [2.0] * 6 + [0.0, -1.0]
     mean, deviation = 11 / 8, (sum((r - 11 / 8) ** 2 for r in [2] * 6 + [0, -1]) / 7) ** 0.5
@@ -214,11 +214,11 @@ def test_one_eligible_response_earns_no_bonus_and_costs_no_pass(embedded, verifi
 
 
 @pytest.mark.parametrize("clip", [True, False])
-def test_without_centring_a_lone_eligible_response_earns_its_own_cosine(embedded, verifier, groups, clip):
+def test_without_centering_a_lone_eligible_response_earns_its_own_cosine(embedded, verifier, groups, clip):
     lonely = [replace(group, responses=[group.responses[1], *group.responses[6:]]) for group in groups]
-    reward = RewardSettings(centre=False, clip=clip)
-    scores = GarScorer(*embedded, verifier=verifier, reward=reward).score(lonely)
-    everything = GarScorer(*embedded, verifier=verifier, reward=reward, score_all=True).score(lonely)
+    reward = RewardSettings(center=False, clip=clip)
+    scores = GARScorer(*embedded, verifier=verifier, reward=reward).score(lonely)
+    everything = GARScorer(*embedded, verifier=verifier, reward=reward, score_all=True).score(lonely)
     assert [s.bonus for s in everything] == pytest.approx([s.bonus for s in scores], abs=CLOSE)
     for score in scores[::3]:
         assert score.signal is SignalStatus.SCORED
@@ -266,7 +266,7 @@ def test_token_shares_add_up_to_the_alignment(embedded, scorer, groups):
 
 
 def test_token_shares_follow_the_best_anchor(embedded, verifier, groups):
-    scorer = GarScorer(*embedded, verifier=verifier)
+    scorer = GARScorer(*embedded, verifier=verifier)
     group = replace(groups[0], anchors=groups[0].responses[:6:2])
     scores = scorer.score([group], tokens=True)
     assert any(score.token_shares for score in scores)
@@ -286,7 +286,7 @@ def test_scoring_in_a_training_loop_changes_nothing(embedded, verifier, scorer, 
     model.model.norm.eval()  # a module with a mode of its own
     model.gradient_checkpointing_enable()
     modes = [module.training for module in model.modules()]
-    mine = GarScorer(model, tokenizer, verifier=verifier)
+    mine = GARScorer(model, tokenizer, verifier=verifier)
     for enabled in (True, False):
         with torch.set_grad_enabled(enabled):
             assert mine.score(groups) == expected
@@ -298,8 +298,8 @@ def test_scoring_in_a_training_loop_changes_nothing(embedded, verifier, scorer, 
 
 def test_the_current_weights_count(embedded, verifier, groups):
     model, tokenizer = copy.deepcopy(embedded[0]), embedded[1]
-    mine = GarScorer(model, tokenizer, verifier=verifier)
-    initial = GarScorer(model, tokenizer, verifier=verifier, signal=SignalSettings(policy="initial"))
+    mine = GARScorer(model, tokenizer, verifier=verifier)
+    initial = GARScorer(model, tokenizer, verifier=verifier, signal=SignalSettings(policy="initial"))
     before = mine.score(groups)
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight.mul_(0.5)
@@ -312,18 +312,18 @@ def test_an_adapter_counts_as_it_is_switched(embedded, verifier, scorer, groups)
     torch.manual_seed(0)
     config = LoraConfig(target_modules=["q_proj", "down_proj"], init_lora_weights=False)
     adapted = get_peft_model(copy.deepcopy(embedded[0]), config)
-    mine = GarScorer(adapted, embedded[1], verifier=verifier)
+    mine = GARScorer(adapted, embedded[1], verifier=verifier)
     switched_on = mine.score(groups)
     assert max(abs(a.reward - b.reward) for a, b in zip(switched_on, scorer.score(groups), strict=True)) > 1e-3
     with adapted.disable_adapter():
         assert_equal(mine.score(groups), scorer.score(groups))
-    merged = GarScorer(adapted.merge_and_unload(), embedded[1], verifier=verifier)
+    merged = GARScorer(adapted.merge_and_unload(), embedded[1], verifier=verifier)
     for a, b in zip(merged.score(groups), switched_on, strict=True):
         assert a.reward == pytest.approx(b.reward, abs=1e-4)
 
 
 def test_bfloat16_weights_are_used_as_they_are(embedded, verifier, scorer, groups):
-    half = GarScorer(copy.deepcopy(embedded[0]).bfloat16(), embedded[1], verifier=verifier)
+    half = GARScorer(copy.deepcopy(embedded[0]).bfloat16(), embedded[1], verifier=verifier)
     for a, b in zip(half.score(groups), scorer.score(groups), strict=True):
         assert a.alignment == pytest.approx(b.alignment, abs=0.05)  # hidden states of 8 bits
         assert a.signal is b.signal
@@ -333,7 +333,7 @@ def test_bfloat16_weights_are_used_as_they_are(embedded, verifier, scorer, group
 
 
 def others_are_unharmed(
-    scorer: GarScorer, groups: Sequence[ResponseGroup], spoilt: ResponseGroup
+    scorer: GARScorer, groups: Sequence[ResponseGroup], spoilt: ResponseGroup
 ) -> list[ResponseScore]:
     """Scores of `spoilt`, after a check that the groups around it have the scores they have without it."""
     first, mine, last = scorer.score([groups[0]]), [], scorer.score([groups[1]])
@@ -357,7 +357,7 @@ def others_are_unharmed(
     ids=["empty text", "no ids", "special ids alone", "unknown id", "negative id", "too long"],
 )
 def test_a_response_that_cannot_be_scored_is_named(embedded, verifier, groups, response, signal, detail):
-    scorer = GarScorer(*embedded, verifier=verifier, score_all=True)
+    scorer = GARScorer(*embedded, verifier=verifier, score_all=True)
     ids = isinstance(response, list)
     texts = groups[2].responses[:3]
     responses = [*([embedded[1].encode(text) for text in texts] if ids else texts), response]
@@ -373,7 +373,7 @@ def test_a_response_that_cannot_be_scored_is_named(embedded, verifier, groups, r
 
 def test_a_response_at_the_end_of_the_context_is_scored(embedded, groups):
     group = replace(groups[0], responses=["7 " * 502] * 2, eligible=[True] * 2)
-    scores = GarScorer(*embedded, signal=SignalSettings(limit_tokens=None)).score([group])
+    scores = GARScorer(*embedded, signal=SignalSettings(max_tokens=None)).score([group])
     assert [(score.signal, score.num_scored_tokens) for score in scores] == [(SignalStatus.SCORED, 502)] * 2
 
 
@@ -396,7 +396,7 @@ def test_a_prompt_without_tokens_is_named(scorer, groups):
     ids=["none", "blank", "too long", "unknown"],
 )
 def test_a_group_without_a_usable_anchor_earns_no_bonus(embedded, verifier, groups, anchors, detail):
-    scorer = GarScorer(*embedded, verifier=verifier, signal=SignalSettings(limit_tokens=None))
+    scorer = GARScorer(*embedded, verifier=verifier, signal=SignalSettings(max_tokens=None))
     scores = others_are_unharmed(scorer, groups, replace(groups[2], anchors=anchors))
     assert {score.signal for score in scores} == {SignalStatus.NO_ANCHOR}
     assert [score.reward for score in scores] == [1.0] * 6 + [0.0, -0.6]
@@ -416,10 +416,10 @@ def test_a_model_that_gives_nan_for_one_row_spoils_only_that_row(embedded, verif
     word = tokenizer.convert_tokens_to_ids("maybe")
     with torch.no_grad():
         model.model.embed_tokens.weight[word] = torch.nan
-    scorer = GarScorer(model, tokenizer, verifier=verifier, score_all=True)
+    scorer = GARScorer(model, tokenizer, verifier=verifier, score_all=True)
     scores = scorer.score(groups, tokens=True)
     texts = [text for group in groups for text in group.responses]
-    expected = GarScorer(*embedded, verifier=verifier, score_all=True).score(groups, tokens=True)
+    expected = GARScorer(*embedded, verifier=verifier, score_all=True).score(groups, tokens=True)
     bad = ["maybe" in text for text in texts]
     assert sum(bad) == 3
     for is_bad, score, fine in zip(bad, scores, expected, strict=True):
@@ -436,7 +436,7 @@ def test_an_anchor_for_which_the_model_gives_nan_is_named(embedded, verifier, gr
     with torch.no_grad():
         model.model.embed_tokens.weight[tokenizer.convert_tokens_to_ids("maybe")] = torch.nan
     anchors = [text for text in groups[0].responses if "maybe" in text]
-    scores = GarScorer(model, tokenizer, verifier=verifier).score([replace(groups[0], anchors=anchors)])
+    scores = GARScorer(model, tokenizer, verifier=verifier).score([replace(groups[0], anchors=anchors)])
     assert scores[0].signal is SignalStatus.NO_ANCHOR
     assert scores[0].detail == "its anchor has no usable vector"
     assert scores[0].reward == 1.0
@@ -446,7 +446,7 @@ def test_an_anchor_for_which_the_model_gives_nan_is_named(embedded, verifier, gr
 def test_ten_thousand_responses_to_one_prompt(embedded, groups):
     texts = ["7", "1 2", "7 is 7", "8", "3 = 3", "4 5"]
     group = ResponseGroup(prompt="7=", responses=(texts * 1667)[:10_000], anchors=["7 = 7"], eligible=[True] * 10_000)
-    scores = GarScorer(*embedded).score([group])
+    scores = GARScorer(*embedded).score([group])
     assert len(scores) == 10_000
     few = [score.alignment for score in scores[:6]]
     assert [score.alignment for score in scores] == pytest.approx((few * 1667)[:10_000], abs=CLOSE)
@@ -470,7 +470,7 @@ def test_groups_that_do_not_say_what_is_right_are_refused(embedded, scorer, grou
     with pytest.raises(
         ValueError, match=r"group 1 .*: nothing says which responses are right. Give `eligible`, or the"
     ):
-        GarScorer(*embedded).score([replace(groups[0], eligible=[True] * 8), groups[1]])
+        GARScorer(*embedded).score([replace(groups[0], eligible=[True] * 8), groups[1]])
     with pytest.raises(ValueError, match="eligible must have one entry per response, expected 8, got 2"):
         scorer.score([replace(groups[0], eligible=[True, False])])
 
@@ -505,7 +505,7 @@ def merging_tokenizer() -> PreTrainedTokenizerFast:
 
 def test_a_token_across_the_border_of_prompt_and_response_is_named(merging_tokenizer):
     assert len(merging_tokenizer.encode("3=7")) == 2
-    scorer = GarScorer(tiny(8), merging_tokenizer)
+    scorer = GARScorer(tiny(8), merging_tokenizer)
     joint, apart = scorer.score(
         [ResponseGroup(prompt="3=", responses=["7ab", "ab7"], anchors=["ab"], eligible=[True, True])]
     )
@@ -519,11 +519,11 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(merging_tokenize
     with pytest.raises(
         ModelError, match=r"the tokenizer has 8 tokens but the model only 7 embeddings\. Do they belong"
     ):
-        GarScorer(tiny(7), merging_tokenizer)
+        GARScorer(tiny(7), merging_tokenizer)
 
 
 def test_chat_messages_need_a_chat_template(merging_tokenizer):
-    scorer = GarScorer(tiny(8), merging_tokenizer)
+    scorer = GARScorer(tiny(8), merging_tokenizer)
     chat = ResponseGroup(prompt=[{"role": "user", "content": "3="}], responses=["7"], eligible=[True])
     with pytest.raises(ModelError, match="the tokenizer has no chat template"):
         scorer.score([chat])
@@ -545,8 +545,8 @@ def vectors_of(embedded, group: ResponseGroup, settings: SignalSettings, verify:
 
 
 def test_g2rl_scores_are_those_of_the_core(embedded, verifier, groups):
-    settings = SignalSettings(kind="gradient", span="response", limit_tokens=None)
-    scores = GarScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
+    settings = SignalSettings(kind="gradient", span="response", max_tokens=None)
+    scores = GARScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
     eligible, index = torch.tensor([True] * 6 + [False] * 2), torch.zeros(8, dtype=torch.long)
     vectors = vectors_of(embedded, groups[0], settings, VerifySettings())
     rewards = novelty_rewards(
@@ -563,7 +563,7 @@ def test_g2rl_scores_are_those_of_the_core(embedded, verifier, groups):
 
 
 def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier, groups):
-    scorer = GarScorer(*embedded, method="g2rl", verifier=verifier)
+    scorer = GARScorer(*embedded, method="g2rl", verifier=verifier)
     with_anchors = scorer.score(groups[:1])
     without = scorer.score([replace(groups[0], anchors=())], tokens=True)
     assert [score.reward for score in without] == pytest.approx([score.reward for score in with_anchors], abs=1e-6)
@@ -571,8 +571,8 @@ def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier
 
 
 @pytest.mark.parametrize("method", ["length", "text-similarity"])
-def test_a_likeness_needs_no_pass_and_centres_as_gar_does(embedded, verifier, groups, method):
-    scores = GarScorer(*embedded, method=method, verifier=verifier).score(groups[:1])
+def test_a_similarity_needs_no_pass_and_centers_as_gar_does(embedded, verifier, groups, method):
+    scores = GARScorer(*embedded, method=method, verifier=verifier).score(groups[:1])
     alignments = [score.alignment for score in scores[:6]]
     assert len(set(alignments)) > 1
     assert all(0 < alignment <= 1 for alignment in alignments)
@@ -584,7 +584,7 @@ def test_a_likeness_needs_no_pass_and_centres_as_gar_does(embedded, verifier, gr
 
 
 def test_grpo_scores_are_the_outcome_alone(embedded, verifier, groups):
-    scores = GarScorer(*embedded, method="grpo", verifier=verifier).score(groups[:1])
+    scores = GARScorer(*embedded, method="grpo", verifier=verifier).score(groups[:1])
     assert [score.reward for score in scores] == [1.0] * 6 + [0.0, -0.6]
     assert {score.signal for score in scores} <= {SignalStatus.SKIPPED, SignalStatus.NO_TOKENS}
 
@@ -593,7 +593,7 @@ def test_grpo_scores_are_the_outcome_alone(embedded, verifier, groups):
 def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, groups, method):
     """A method without alignment has nothing to score: it was reported as NaN from the model."""
     some, every = (
-        GarScorer(*embedded, method=method, verifier=verifier, score_all=all_of_them).score(groups[:1])
+        GARScorer(*embedded, method=method, verifier=verifier, score_all=all_of_them).score(groups[:1])
         for all_of_them in (False, True)
     )
     assert [score.reward for score in every] == pytest.approx([score.reward for score in some], abs=CLOSE)
@@ -605,7 +605,7 @@ def test_g2rl_names_a_response_for_which_the_model_gives_infinity(embedded, veri
         return torch.cat([torch.full((1, 4), torch.inf), torch.eye(len(sequences) - 1, 4)])
 
     monkeypatch.setattr("gar.scoring.scorer.signal_means", overflowing)
-    scores = GarScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
+    scores = GARScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
     assert (scores[0].signal, scores[0].signal_norm) == (SignalStatus.NOT_FINITE, None)
     assert scores[1].signal is SignalStatus.SCORED
 
@@ -620,7 +620,7 @@ def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(e
     both = Method(name="both", summary="", shape=shape, alignment="anchor", compares_responses=True)
     pair = [groups[0], replace(groups[1], anchors=())]
     for score_all in (False, True):
-        scores = GarScorer(*embedded, method=both, verifier=verifier, score_all=score_all).score(pair)
+        scores = GARScorer(*embedded, method=both, verifier=verifier, score_all=score_all).score(pair)
         vectors = seen[-1].vectors
         assert vectors is not None
         assert bool((vectors != 0).any(-1).all())
@@ -630,12 +630,12 @@ def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(e
 
 def test_a_method_of_ones_own_is_scored(embedded, verifier, groups):
     half = Method(name="half", summary="half the outcome", shape=half_the_outcome)
-    scores = GarScorer(*embedded, method=half, verifier=verifier).score(groups[:1])
+    scores = GARScorer(*embedded, method=half, verifier=verifier).score(groups[:1])
     assert [score.reward for score in scores] == [0.5] * 6 + [0.0, -0.6]
 
 
 def half_the_outcome(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
-    return outcome_rewards(batch, settings.model_copy(update={"base": settings.base / 2}))
+    return outcome_rewards(batch, settings.model_copy(update={"correct_reward": settings.correct_reward / 2}))
 
 
 @pytest.mark.parametrize(
@@ -645,15 +645,18 @@ def half_the_outcome(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewa
         ("dapo", "the method sets fields of TRL's policy loss"),
         ("anchor-random", "the method gives each problem of the data set a random vector"),
         ("anchor-shuffled", "the anchors of another problem of the data set"),
-        ("gar-reinforce-pp", "there is no estimator 'reinforce-pp' here. Expected one of grpo, gar-grpo, g2rl"),
+        (
+            "gar-reinforce-plus-plus",
+            "there is no estimator 'reinforce-plus-plus' here. Expected one of grpo, gar-grpo, g2rl",
+        ),
         ("gar", "unknown method 'gar', expected one of grpo"),
     ],
 )
 def test_a_method_that_a_scorer_cannot_run_is_refused(embedded, method, text):
     with pytest.raises(ConfigError, match=text):
-        GarScorer(*embedded, method=method)
+        GARScorer(*embedded, method=method)
 
 
 def test_settings_that_the_method_does_not_read_are_named(embedded):
-    with pytest.warns(UserWarning, match=r"Not read by gar-grpo under GarScorer: reward\.novelty_weight\."):
-        GarScorer(*embedded, reward=RewardSettings(novelty_weight=0.5))
+    with pytest.warns(UserWarning, match=r"Not read by gar-grpo under GARScorer: reward\.novelty_weight\."):
+        GARScorer(*embedded, reward=RewardSettings(novelty_weight=0.5))

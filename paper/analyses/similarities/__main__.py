@@ -3,7 +3,7 @@
     python -m paper.analyses.similarities embedded                          # its task's first 60 test problems
     python -m paper.analyses.similarities paper/tasks/models/which-way-qwen3
     python -m paper.analyses.similarities runs/demo                         # also with the initial policy's vectors
-    python -m paper.analyses.similarities MODEL --solutions labelled.jsonl  # prompt, solution, method, wording, id
+    python -m paper.analyses.similarities MODEL --solutions labeled.jsonl  # prompt, solution, method, wording, id
 
 Writes signals.parquet, .json, .md, .svg and .png, and prints the table.
 """
@@ -59,9 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="dtype of the weights")
     parser.add_argument("--samples", type=int, default=16, help="fresh responses to each sampled problem")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--solutions", metavar="FILE.jsonl", help="labelled solutions (prompt, solution, method), or "
+    parser.add_argument("--solutions", metavar="FILE.jsonl", help="labeled solutions (prompt, solution, method), or "
                         "rated ones (question, ground_truth, and columns with solution and is_correct)")  # fmt: skip
-    parser.add_argument("--expert", metavar="METHOD", help="the method of anchors among labelled solutions")
+    parser.add_argument("--expert", metavar="METHOD", help="the method of anchors among labeled solutions")
     parser.add_argument("--problems", type=int, default=60, metavar="N", help="most problems")
     parser.add_argument("--skip", type=int, default=0, metavar="N", help="problems to leave out before those")
     parser.add_argument("--sampled-problems", type=int, default=60, metavar="N",

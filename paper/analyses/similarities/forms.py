@@ -109,7 +109,7 @@ def match_f(response: SolutionTokens, anchor: SolutionTokens) -> float:
 
 
 def kernel(response: SolutionTokens, anchor: SolutionTokens) -> float:
-    """Normalised kernel of unit gradients and unit hidden states."""
+    """Normalized kernel of unit gradients and unit hidden states."""
     return kernel_cosine((response.gradients, response.hidden), (anchor.gradients, anchor.hidden))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gar import Problem, Prompt
 from gar.data import arithmetic
 from paper.analyses.similarities.flaws import chain_flaws, text_flaws
-from paper.analyses.similarities.solutions import LabelledSolution
+from paper.analyses.similarities.solutions import LabeledSolution
 from paper.tasks.chains import parse_solution, task_of, write_solution
 
 QUESTIONS = {
@@ -52,11 +52,11 @@ class Triple:
 class Questions:
     """Solutions, each once, and triples of them."""
 
-    solutions: list[LabelledSolution] = field(default_factory=list)
+    solutions: list[LabeledSolution] = field(default_factory=list)
     triples: list[Triple] = field(default_factory=list)
     _known: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def index_of(self, solution: LabelledSolution) -> int:
+    def index_of(self, solution: LabeledSolution) -> int:
         """The solution's index; a new solution is added."""
         key = (solution.problem_id, solution.text)
         if key not in self._known:
@@ -65,7 +65,7 @@ class Questions:
         return self._known[key]
 
     def ask_response(
-        self, question: str, kind: str, anchor: LabelledSolution, better: LabelledSolution, worse: LabelledSolution
+        self, question: str, kind: str, anchor: LabeledSolution, better: LabeledSolution, worse: LabeledSolution
     ) -> None:
         """Ask which of two responses is more like the anchor, unless they are the same text."""
         first, second, target = (self.index_of(solution) for solution in (better, worse, anchor))
@@ -75,9 +75,7 @@ class Questions:
                        worse=(second, target))
             )  # fmt: skip
 
-    def ask_anchor(
-        self, kind: str, response: LabelledSolution, right: LabelledSolution, other: LabelledSolution
-    ) -> None:
+    def ask_anchor(self, kind: str, response: LabeledSolution, right: LabeledSolution, other: LabeledSolution) -> None:
         """Ask which of two anchors is more like the response."""
         index, better, worse = (self.index_of(solution) for solution in (response, right, other))
         self.triples.append(
@@ -91,17 +89,17 @@ class Questions:
         )
 
 
-# ------------------------------------------------------------------------------------------------- labelled solutions
+# ------------------------------------------------------------------------------------------------- labeled solutions
 
 
-def ask_labelled(
+def ask_labeled(
     questions: Questions,
-    solutions: Sequence[LabelledSolution],
+    solutions: Sequence[LabeledSolution],
     expert: str | None,
-    length: Callable[[LabelledSolution], int],
+    length: Callable[[LabeledSolution], int],
     seed: int = 0,
 ) -> None:
-    """Ask `equal-wording`, `over-wording` and `own` of right solutions that are labelled by method.
+    """Ask `equal-wording`, `over-wording` and `own` of right solutions that are labeled by method.
 
     Args:
         questions: Receives the triples.
@@ -111,14 +109,14 @@ def ask_labelled(
         seed: Seed for drawing other problems.
     """
     rng = random.Random(seed)
-    by_problem: dict[str, list[LabelledSolution]] = defaultdict(list)
+    by_problem: dict[str, list[LabeledSolution]] = defaultdict(list)
     for solution in solutions:
         by_problem[solution.problem_id].append(solution)
     anchors = [s for s in solutions if expert in (None, s.method)]
     for anchor in anchors:
         others = [s for s in by_problem[anchor.problem_id] if s.text != anchor.text]
-        unlabelled = anchor.wording is None
-        alike = [s for s in others if s.method == anchor.method and (unlabelled or s.wording != anchor.wording)]
+        unlabeled = anchor.wording is None
+        alike = [s for s in others if s.method == anchor.method and (unlabeled or s.wording != anchor.wording)]
         for better, worse in itertools.product(alike, (s for s in others if s.method != anchor.method)):
             if worse.wording == better.wording:
                 questions.ask_response("equal-wording", worse.method, anchor, better, worse)
@@ -128,17 +126,17 @@ def ask_labelled(
             _ask_own(questions, response, anchor, _elsewhere(anchors, anchor), length, rng)
 
 
-def _elsewhere(anchors: Sequence[LabelledSolution], anchor: LabelledSolution) -> list[LabelledSolution]:
+def _elsewhere(anchors: Sequence[LabeledSolution], anchor: LabeledSolution) -> list[LabeledSolution]:
     """Anchors of other problems, in the same wording where that is known."""
     return [other for other in anchors if other.problem_id != anchor.problem_id and other.wording == anchor.wording]
 
 
 def _ask_own(
     questions: Questions,
-    response: LabelledSolution,
-    anchor: LabelledSolution,
-    others: Sequence[LabelledSolution],
-    length: Callable[[LabelledSolution], int],
+    response: LabeledSolution,
+    anchor: LabeledSolution,
+    others: Sequence[LabeledSolution],
+    length: Callable[[LabeledSolution], int],
     rng: random.Random,
 ) -> None:
     if not others:
@@ -148,11 +146,11 @@ def _ask_own(
 
 
 def _nearest(
-    others: Sequence[LabelledSolution],
-    solution: LabelledSolution,
-    length: Callable[[LabelledSolution], int],
+    others: Sequence[LabeledSolution],
+    solution: LabeledSolution,
+    length: Callable[[LabeledSolution], int],
     rng: random.Random,
-) -> LabelledSolution:
+) -> LabeledSolution:
     """The solution nearest in length, drawn at random among equally near ones."""
     gaps = [abs(length(other) - length(solution)) for other in others]
     least = min(gaps)
@@ -166,13 +164,13 @@ def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) 
     """Ask all but `sampled` of problems of an embedded task: each method in each wording, with the expert's anchors."""
     experts: dict[str, str] = {problem.id: task_of(problem).method_of("expert", problem) for problem in problems}
     for expert in dict.fromkeys(experts.values()):
-        labelled = [
+        labeled = [
             _chain_solution(problem, write_solution(problem, method, wording))
             for problem in problems
             if experts[problem.id] == expert
             for method, wording in itertools.product(task_of(problem).methods, arithmetic.WORDINGS)
         ]
-        ask_labelled(questions, labelled, expert, lambda solution: len(solution.text.split()), seed)
+        ask_labeled(questions, labeled, expert, lambda solution: len(solution.text.split()), seed)
     rng = random.Random(seed)
     for problem in problems:
         as_long = [p for p in problems if p.id != problem.id and len(p.prompt) == len(problem.prompt)]
@@ -185,9 +183,9 @@ def ask_chain(questions: Questions, problems: Sequence[Problem], seed: int = 0) 
                 questions.ask_response("sound", kind, anchor, sound, _chain_solution(problem, text))
 
 
-def _chain_solution(problem: Problem, text: str) -> LabelledSolution:
+def _chain_solution(problem: Problem, text: str) -> LabeledSolution:
     parsed = parse_solution(text)
-    return LabelledSolution(
+    return LabeledSolution(
         problem_id=problem.id, prompt=problem.prompt, text=text, method=parsed.method or "none", wording=parsed.wording
     )
 
@@ -230,8 +228,8 @@ def ask_sampled(
         most_pairs: Largest number of pairs of a sound and an unsound response; more are thinned evenly.
     """
 
-    def solution(text: str) -> LabelledSolution:
-        return LabelledSolution(problem_id=problem.id, prompt=problem.prompt, text=text, method="sampled")
+    def solution(text: str) -> LabeledSolution:
+        return LabeledSolution(problem_id=problem.id, prompt=problem.prompt, text=text, method="sampled")
 
     labels = {text: soundness(problem, text) for text in dict.fromkeys(right)}
     sound = [text for text, label in labels.items() if label == "sound"]
@@ -272,9 +270,9 @@ def ask_rated(questions: Questions, problems: Sequence[RatedSolutions], seed: in
                 questions.ask_response("natural", "another writer", anchor, response, _rated(problem, wrong))
 
 
-def _characters(solution: LabelledSolution) -> int:
+def _characters(solution: LabeledSolution) -> int:
     return len(solution.text)
 
 
-def _rated(problem: RatedSolutions, text: str) -> LabelledSolution:
-    return LabelledSolution(problem_id=problem.problem_id, prompt=problem.prompt, text=text, method="real")
+def _rated(problem: RatedSolutions, text: str) -> LabeledSolution:
+    return LabeledSolution(problem_id=problem.problem_id, prompt=problem.prompt, text=text, method="real")

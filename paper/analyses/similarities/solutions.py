@@ -1,4 +1,4 @@
-"""Solutions labelled by method and wording: read from a file, and tokenised for a policy."""
+"""Solutions labeled by method and wording: read from a file, and tokenized for a policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from paper.analyses.policies import Policy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledSolution:
+class LabeledSolution:
     """A right solution, the method it follows, and its wording where that is known."""
 
     problem_id: str
@@ -21,7 +21,7 @@ class LabelledSolution:
     wording: str | None = None
 
 
-def read_solutions(path: str | Path) -> list[LabelledSolution]:
+def read_solutions(path: str | Path) -> list[LabeledSolution]:
     """Solutions from a JSONL file with `prompt`, `solution`, `method`, and where known `wording` and `id`.
 
     Rows with the same id are solutions to one problem; without ids, rows with the same prompt.
@@ -39,7 +39,7 @@ def read_solutions(path: str | Path) -> list[LabelledSolution]:
                 "and id; right solutions only."
             )
         solutions.append(
-            LabelledSolution(
+            LabeledSolution(
                 problem_id=str(row.get("id") or row["prompt"]), prompt=row["prompt"], text=row["solution"],
                 method=str(row["method"]), wording=row.get("wording"),
             )
@@ -47,7 +47,7 @@ def read_solutions(path: str | Path) -> list[LabelledSolution]:
     return solutions
 
 
-def solution_sequences(policy: Policy, solutions: Sequence[LabelledSolution]) -> list[TokenSequence]:
+def solution_sequences(policy: Policy, solutions: Sequence[LabeledSolution]) -> list[TokenSequence]:
     """The solutions as token sequences of the policy."""
     reader = SequenceReader(policy.tokenizer, policy.span_rule)
     return [reader.anchor(encode_prompt(policy.tokenizer, s.prompt), s.text) for s in solutions]

@@ -1,4 +1,4 @@
-"""Sources of questions: the chain tasks, labelled solutions, rated solutions, and the policy's own samples."""
+"""Sources of questions: the chain tasks, labeled solutions, rated solutions, and the policy's own samples."""
 
 import ast
 import operator
@@ -15,7 +15,7 @@ from paper.analyses.similarities.questions import (
     Questions,
     RatedSolutions,
     ask_chain,
-    ask_labelled,
+    ask_labeled,
     ask_rated,
     ask_sampled,
     chain_soundness,
@@ -34,7 +34,7 @@ class Scope:
     """The questions to ask, and how many of each.
 
     Attributes:
-        solutions: A file with labelled solutions (prompt, solution, method) or rated ones (question, ground_truth, and
+        solutions: A file with labeled solutions (prompt, solution, method) or rated ones (question, ground_truth, and
             columns with solution and is_correct); None: the policy's problems, if they are a chain task's.
         expert: The method of anchors; None: the expert's of a chain task, every method of a file.
         num_problems: Most problems to use, after the first `skip`.
@@ -68,11 +68,11 @@ def questions_for(policy: Policy, scope: Scope) -> Questions:
     if "ground_truth" in next(iter(read_jsonl(scope.solutions)), {}):
         ask_rated(questions, read_rated(scope.solutions, policy)[chosen], scope.seed)
         return questions
-    labelled = read_solutions(scope.solutions)
-    ids = set(list(dict.fromkeys(solution.problem_id for solution in labelled))[chosen])
-    kept = [solution for solution in labelled if solution.problem_id in ids]
+    labeled = read_solutions(scope.solutions)
+    ids = set(list(dict.fromkeys(solution.problem_id for solution in labeled))[chosen])
+    kept = [solution for solution in labeled if solution.problem_id in ids]
     lengths = {id(s): len(t.positions) for s, t in zip(kept, solution_sequences(policy, kept), strict=True)}
-    ask_labelled(questions, kept, scope.expert, lambda solution: lengths[id(solution)], scope.seed)
+    ask_labeled(questions, kept, scope.expert, lambda solution: lengths[id(solution)], scope.seed)
     return questions
 
 

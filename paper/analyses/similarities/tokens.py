@@ -11,7 +11,7 @@ from gar.core import gradient_activation_means
 from gar.models import ModelParts
 from gar.scoring import token_pieces
 from paper.analyses.policies import Policy
-from paper.analyses.similarities.solutions import LabelledSolution, solution_sequences
+from paper.analyses.similarities.solutions import LabeledSolution, solution_sequences
 
 _LOGIT_ROWS = 64
 """Tokens whose logits are in memory at a time."""
@@ -57,7 +57,7 @@ class SolutionTokens:
 
 
 def read_solutions_as(
-    policy: Policy, solutions: Sequence[LabelledSolution], anchors: Collection[int], initial: Policy | None = None
+    policy: Policy, solutions: Sequence[LabeledSolution], anchors: Collection[int], initial: Policy | None = None
 ) -> list[SolutionTokens]:
     """The tokens of each solution under the policy, and under the policy that its run started from.
 

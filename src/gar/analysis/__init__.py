@@ -8,20 +8,20 @@ if TYPE_CHECKING:
     from gar.analysis.intervals import ClusteredMean, clustered_mean
     from gar.analysis.learning_curve import learning_curve_figure
     from gar.analysis.style import (
-        COLOURS,
+        COLORS,
         INK,
         MUTED,
         PAGE_WIDTH,
         STYLE,
         add_caption,
         bare_rows,
-        method_colour,
+        method_color,
         paper_figure,
         save_figure,
     )
 
 __all__ = [
-    "COLOURS",
+    "COLORS",
     "INK",
     "MUTED",
     "PAGE_WIDTH",
@@ -31,7 +31,7 @@ __all__ = [
     "bare_rows",
     "clustered_mean",
     "learning_curve_figure",
-    "method_colour",
+    "method_color",
     "paper_figure",
     "save_figure",
 ]
@@ -40,7 +40,7 @@ __getattr__ = lazy_names(
     {
         "gar.analysis.intervals": "ClusteredMean clustered_mean",
         "gar.analysis.learning_curve": "learning_curve_figure",
-        "gar.analysis.style": "COLOURS INK MUTED PAGE_WIDTH STYLE add_caption bare_rows "
-        "method_colour paper_figure save_figure",
+        "gar.analysis.style": "COLORS INK MUTED PAGE_WIDTH STYLE add_caption bare_rows "
+        "method_color paper_figure save_figure",
     },
 )

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from gar.analysis.intervals import ClusteredMean, clustered_mean
-from gar.analysis.style import COLOURS, INK, add_caption, paper_figure, say_not_recorded
+from gar.analysis.style import COLORS, INK, add_caption, paper_figure, say_not_recorded
 from gar.records.contents import read_rollouts, read_run
 
 Floats = NDArray[np.float64]
@@ -160,7 +160,7 @@ def _draw_histogram(axes: Axes, window: Window, edges: Floats) -> None:
         axes.text(0.5, 0.5, "none scored", ha="center", transform=axes.transAxes)
         return
     axes.hist(
-        window.alignments, edges.tolist(), weights=np.full(count, 1 / count), color=COLOURS[5], edgecolor="white",
+        window.alignments, edges.tolist(), weights=np.full(count, 1 / count), color=COLORS[5], edgecolor="white",
         linewidth=0.4,
     )  # fmt: skip
     axes.axvline(window.mean.mean, color=INK, linewidth=1.2)
@@ -181,12 +181,12 @@ def _draw_course(axes: Axes, course: AlignmentCourse) -> None:
         say_not_recorded(axes)
         return
     table = np.array([(mean.mean, mean.low, mean.high) for mean in course.means])
-    axes.fill_between(course.steps, table[:, 1], table[:, 2], color=COLOURS[0], alpha=0.18, linewidth=0)
-    axes.plot(course.steps, table[:, 0], ".-", markersize=2.5, color=COLOURS[0])
+    axes.fill_between(course.steps, table[:, 1], table[:, 2], color=COLORS[0], alpha=0.18, linewidth=0)
+    axes.plot(course.steps, table[:, 0], ".-", markersize=2.5, color=COLORS[0])
     axes.axhline(0, color=INK, linewidth=0.6)
     axes.set_ylim(max(-1, np.nanmin(table[:, 0]) - 0.2), min(1, np.nanmax(table[:, 0]) + 0.2))
     for window in course.windows:
-        axes.axvspan(window.first_step - 0.5, window.last_step + 0.5, color=COLOURS[5], alpha=0.3, linewidth=0)
+        axes.axvspan(window.first_step - 0.5, window.last_step + 0.5, color=COLORS[5], alpha=0.3, linewidth=0)
     axes.margins(x=0.01)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("training step")

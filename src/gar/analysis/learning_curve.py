@@ -1,4 +1,4 @@
-"""The learning curve of a run: reward, alignment and silent groups over the steps, pass@k before and after.
+"""The learning curve of a run: reward, alignment and zero-std groups over the steps, pass@k before and after.
 
 It reads `metrics.jsonl` and `evaluation/*.json` of the run folder. A panel says "not recorded" where its metric is
 missing. `gar report` shows several runs on one page.
@@ -16,14 +16,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from gar.analysis.style import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
+from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
 from gar.errors import RecordError
 from gar.records import RunFolder
 
 Floats = NDArray[np.float64]
 Metrics = Sequence[Mapping[str, Any]]
 
-_COLOUR = COLOURS[0]
+_COLOR = COLORS[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +35,8 @@ class _Curve:
     reference: bool = False
 
     @property
-    def colour(self) -> str:
-        return INK if self.reference else _COLOUR
+    def color(self) -> str:
+        return INK if self.reference else _COLOR
 
 
 def learning_curve(run: str | Path, stem: str | Path) -> list[Path]:
@@ -75,11 +75,13 @@ def learning_curve_figure(run: str | Path) -> Figure:
         panels = figure.subplots(2, 2)
         _draw_rewards(panels[0, 0], metrics, window)
         _draw_alignment(panels[0, 1], metrics, window)
-        _draw_silent_groups(panels[1, 0], metrics, window)
+        _draw_zero_std_groups(panels[1, 0], metrics, window)
         _draw_pass_rates(panels[1, 1], _pass_rates(folder))
         figure.suptitle(path.resolve().name, x=0.012, ha="left", weight="bold")
         if window > 1:
-            note = f"Thick and dashed lines: centred mean over {window} logged steps. Thin lines: the steps themselves."
+            note = (
+                f"Thick and dashed lines: centered mean over {window} logged steps. Thin lines: the steps themselves."
+            )
             figure.supxlabel(note, x=0.988, ha="right", size=8, color=MUTED)
     return figure
 
@@ -103,12 +105,12 @@ def _draw_alignment(axes: Axes, metrics: Metrics, window: int) -> None:
     _draw_curves(axes, [_Curve(metric="gar/alignment_mean")], metrics, window, from_zero=False)
 
 
-def _draw_silent_groups(axes: Axes, metrics: Metrics, window: int) -> None:
-    axes.set_title("Silent groups: every advantage is zero")
+def _draw_zero_std_groups(axes: Axes, metrics: Metrics, window: int) -> None:
+    axes.set_title("Zero-std groups: every advantage is zero")
     axes.set_ylabel("share of groups")
     curves = [
-        _Curve(metric="gar/silent_group_fraction_outcome", label="outcome\nalone", reference=True),
-        _Curve(metric="gar/silent_group_fraction_shaped", label="with the\nbonus"),
+        _Curve(metric="gar/zero_std_group_fraction_outcome", label="outcome\nalone", reference=True),
+        _Curve(metric="gar/zero_std_group_fraction_shaped", label="with the\nbonus"),
     ]
     _draw_curves(axes, curves, metrics, window, from_zero=True)
 
@@ -142,11 +144,11 @@ def _draw_curves(axes: Axes, curves: Sequence[_Curve], metrics: Metrics, window:
         if not len(known):
             continue
         if window > 1 and not curve.reference:
-            axes.plot(steps, values, color=curve.colour, alpha=0.35, linewidth=0.8)
+            axes.plot(steps, values, color=curve.color, alpha=0.35, linewidth=0.8)
         marked = None if window == 1 else [] if curve.reference else known[-1:].tolist()
         # `markevery` at once: a line of over 1,000 points may be cut to what is visible when it is set later.
         style: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 2.2, "markevery": marked}
-        (line,) = axes.plot(steps, smooth, color=curve.colour, **style)
+        (line,) = axes.plot(steps, smooth, color=curve.color, **style)
         if curve.reference:
             line.set(linestyle=(0, (4, 1.5)), linewidth=1.6)
         ends.append((float(smooth[known[-1]]), curve))
@@ -172,19 +174,19 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[float, _Curve]]) -> None:
         if curve.label:
             half = 0.037 * (curve.label.count("\n") + 1)
             y = max((value - low) / (high - low), taken + half)
-            axes.text(1.02, y, curve.label, color=curve.colour, va="center", transform=axes.transAxes)
+            axes.text(1.02, y, curve.label, color=curve.color, va="center", transform=axes.transAxes)
             taken = y + half
 
 
 def _draw_before_and_after(axes: Axes, y: int, before: float | None, after: float | None) -> None:
     """Draw a hollow mark for before and a full one for after, with a line between them and their numbers outside."""
     if before is not None and after is not None:
-        axes.plot([before, after], [y, y], color=_COLOUR, linewidth=2, alpha=0.5)
+        axes.plot([before, after], [y, y], color=_COLOR, linewidth=2, alpha=0.5)
     rising = before is None or after is None or before <= after
-    for value, word, fill, left in ((before, "before", "white", rising), (after, "after", _COLOUR, not rising)):
+    for value, word, fill, left in ((before, "before", "white", rising), (after, "after", _COLOR, not rising)):
         if value is None:
             continue
-        axes.plot([value], [y], "o", color=_COLOUR, markerfacecolor=fill, markersize=6.5, markeredgewidth=1.6)
+        axes.plot([value], [y], "o", color=_COLOR, markerfacecolor=fill, markersize=6.5, markeredgewidth=1.6)
         side = {"textcoords": "offset points", "ha": "right" if left else "left", "size": 8}
         axes.annotate(f"{value:.2f}", (value, y), (-7 if left else 7, 0), va="center", **side)
         if y == 0:

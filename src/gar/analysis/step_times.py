@@ -1,4 +1,4 @@
-"""Seconds of a run's optimiser steps, whole and by part, from its metrics."""
+"""Seconds of a run's optimizer steps, whole and by part, from its metrics."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Seconds of each generation's optimiser steps, "step" and every recorded part, averaged over its updates.
+    """Seconds of each generation's optimizer steps, "step" and every recorded part, averaged over its updates.
 
     With several updates per generation only the first one generates: a median over steps would describe neither kind,
     so a generation counts as one. The first generation warms up and is left out where there are others.

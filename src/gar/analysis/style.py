@@ -1,4 +1,4 @@
-"""What all figures share: colours, lines, sizes, and how they are written."""
+"""What all figures share: colors, lines, sizes, and how they are written."""
 
 import textwrap
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from matplotlib.figure import Figure, SubFigure
 
 from gar.records import atomic_file
 
-# Okabe and Ito: told apart with any colour vision. Neighbours differ in lightness: a figure survives a grey printer.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+# Okabe and Ito: told apart with any color vision. Neighbors differ in lightness: a figure survives a gray printer.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 INK = "#333333"
 MUTED = "#6E6E6E"
 STYLE: dict[Any, Any] = {
@@ -59,21 +59,21 @@ PAPER: dict[Any, Any] = {
 }
 """STYLE at the size of a paper's page, for figures that are not to be scaled."""
 
-METHOD_COLOURS = {
+METHOD_COLORS = {
     "grpo": INK, "dr-grpo": "#777777", "dapo": "#AAAAAA",
-    "gar-grpo": "#0072B2", "gar-reinforce-pp": "#56B4E9",
-    "reinforce-pp": "#E69F00", "reinforce-pp-baseline": "#999933", "maspo": "#009E73",
+    "gar-grpo": "#0072B2", "gar-reinforce-plus-plus": "#56B4E9",
+    "reinforce-plus-plus": "#E69F00", "reinforce-plus-plus-baseline": "#999933", "maspo": "#009E73",
     "g2rl": "#CC79A7", "grad2reward": "#D55E00",
     "anchor-shuffled": "#882255", "anchor-random": "#44AA99", "hidden-cosine": "#332288",
     "text-similarity": "#AA4499", "length": "#117733", "alignment-only": "#88CCEE",
 }  # fmt: skip
-"""The colour of a method in every figure: Okabe and Ito's, then Tol's."""
+"""The color of a method in every figure: Okabe and Ito's, then Tol's."""
 
 
-def method_colour(label: str) -> str:
-    """The colour of a method, or of a row that is named after one (`length-reinforce-pp`); muted where unknown."""
-    names = [name for name in METHOD_COLOURS if label == name or label.startswith(f"{name}-")]
-    return METHOD_COLOURS[max(names, key=len)] if names else MUTED
+def method_color(label: str) -> str:
+    """The color of a method, or of a row that is named after one (`length-grpo`); muted where unknown."""
+    names = [name for name in METHOD_COLORS if label == name or label.startswith(f"{name}-")]
+    return METHOD_COLORS[max(names, key=len)] if names else MUTED
 
 
 @contextmanager

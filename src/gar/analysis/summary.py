@@ -12,8 +12,8 @@ _EDGE_FRACTION = 0.1
 """Share of the steps that counts as the beginning of a run, and as its end."""
 
 
-def summarise(folder: RunFolder) -> dict[str, Any]:
-    """Evaluations before and after, alignment, silent groups and seconds per step.
+def summarize(folder: RunFolder) -> dict[str, Any]:
+    """Evaluations before and after, alignment, zero-std groups and seconds per step.
 
     Returns:
         Plain values, None where the run recorded nothing. Beginning and end are the first and last tenth of the steps.
@@ -32,9 +32,9 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
             "beginning": _mean(_values(rows[:edge], "gar/alignment_mean")),
             "end": _mean(_values(rows[-edge:], "gar/alignment_mean")),
         },
-        "silent_group_fraction": {
-            "outcome": _mean(_values(rows, "gar/silent_group_fraction_outcome")),
-            "shaped": _mean(_values(rows, "gar/silent_group_fraction_shaped")),
+        "zero_std_group_fraction": {
+            "outcome": _mean(_values(rows, "gar/zero_std_group_fraction_outcome")),
+            "shaped": _mean(_values(rows, "gar/zero_std_group_fraction_shaped")),
         },
         "step_seconds": statistics.median(step_seconds) if step_seconds else None,
         "gar_time_fraction": gar_time_fraction(rows),
@@ -66,8 +66,10 @@ def render_summary(summary: Mapping[str, Any]) -> Table:
         _number(alignment["beginning"]),
         _number(alignment["end"]),
     )
-    silent = summary["silent_group_fraction"]
-    table.add_row("silent groups, before and after shaping", _percent(silent["outcome"]), _percent(silent["shaped"]))
+    zero_std = summary["zero_std_group_fraction"]
+    table.add_row(
+        "zero-std groups, before and after shaping", _percent(zero_std["outcome"]), _percent(zero_std["shaped"])
+    )
     table.add_section()
     seconds = summary["step_seconds"]
     table.add_row("seconds per step (median)", "", "-" if seconds is None else f"{seconds:.2f}")

@@ -22,7 +22,7 @@ ALIASES = {
     "--lora_r": "--adapter.rank",
     "--lora_alpha": "--adapter.alpha",
     "--lora_target_modules": "--adapter.target_modules",
-    "--output_dir": "--records.folder",
+    "--output_dir": "--records.output_dir",
     **{
         f"--{field}": f"--trl.{field}"
         for field in (

@@ -140,7 +140,7 @@ def prepare(
 
     It depends on the prompts and the seed alone, not on the order of the rows.
 
-    A smaller subset of the same seed is the beginning of a larger one.
+    Subsets of one seed are nested.
 
     Repeated prompts are taken once.
 
@@ -220,7 +220,7 @@ def verl(
 def _rewrite(
     source: str, out: Path, reading: SourceOptions, overwrite: bool, write: Callable[[list[Problem], Path], object]
 ) -> int:
-    """Write all problems of a source in another layout, and say how many."""
+    """Write all problems of a source in another schema, and say how many."""
     _check_output(source, out, overwrite)
     loaded = load_problems(source, options=reading)
     write(loaded.problems, out)
@@ -257,7 +257,9 @@ def _print_report(report: DataReport) -> None:
     counts = {"problems": report.num_problems, "anchors": report.num_anchors}
     counts |= {label: finding.count for label, finding in findings.items()}
     console = Console(highlight=False)
-    console.print(_counts_table(report.source + (f", read as {report.layout}" if report.layout else ""), counts))
+    console.print(
+        _counts_table(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
+    )
     for name, tokens in {"prompt": report.prompt_tokens, "anchor": report.anchor_tokens}.items():
         if tokens is not None:
             console.print(

@@ -95,10 +95,10 @@ def _run(job: _RunArguments) -> int:
 
 
 def _check_ks(job: _RunArguments) -> None:
-    """Compare --ks with the samples of each benchmark, where their number is known before it is read."""
+    """Compare --pass-at-k with the samples of each benchmark, where their number is known before it is read."""
     from gar.evaluation.benchmarks.load import find_benchmark
 
-    most = max(job.score.ks, default=1)
+    most = max(job.score.pass_at_k, default=1)
     for benchmark in map(find_benchmark, job.specs):
         if job.samples is None and benchmark is None:
             continue  # the samples of a file depend on its size
@@ -106,7 +106,8 @@ def _check_ks(job: _RunArguments) -> None:
         number = job.num_samples(min(size, job.limit or size))
         if most > number:
             raise ConfigError(
-                f"pass@{most} needs at least {most} samples per problem, got {number}. Raise --samples, or lower --ks."
+                f"pass@{most} needs at least {most} samples per problem, got {number}. Raise --samples, or lower "
+                "--pass-at-k."
             )
 
 

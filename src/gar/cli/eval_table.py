@@ -21,9 +21,9 @@ _DESCRIPTION = """Benchmarks and models in one table, with intervals and paired 
 class _Arguments(Settings):
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]")]
     """The reference first. A benchmark that a model lacks is a dash."""
-    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FORM")] = "text"
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
     """text, for a terminal, or markdown."""
-    ks: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K ...")] = ()
+    pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
     """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the table to this file instead."""
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     from gar.evaluation.model_comparison import load_model
     from gar.records.files import write_atomic
 
-    table = tables.benchmark_table([load_model(model) for model in settings.models], ks=settings.ks)
+    table = tables.benchmark_table([load_model(model) for model in settings.models], ks=settings.pass_at_k)
     content = tables.text(table) if settings.format == "text" else tables.markdown(table)
     if settings.out is None:
         print(content, end="")

@@ -114,9 +114,9 @@ def _counts_table(summary: Mapping[str, Any]) -> Table:
     table.add_section()
     add("eligible for a bonus", summary["eligible"], responses)
     rewards = (summary["outcome_mean"], summary["reward_mean"])
-    silent = summary["silent_group_fraction"]
+    zero_std = summary["zero_std_group_fraction"]
     table.add_row("mean reward, without and with bonus", *(f"{mean:.3f}" for mean in rewards))
-    table.add_row("silent groups, without and with bonus", f"{silent['before']:.1%}", f"{silent['after']:.1%}")
+    table.add_row("zero-std groups, without and with bonus", f"{zero_std['before']:.1%}", f"{zero_std['after']:.1%}")
     return table
 
 

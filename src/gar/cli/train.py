@@ -31,8 +31,10 @@ def main(arguments: list[str]) -> int:
     helped = {"-h", "--help", "--help-all"} & set(rest)
     if source.resume is not None and not helped:
         _check_resume(source, rest)
-    elif source.override and not helped:
-        raise ConfigError("--override needs --resume: it lets a run continue with what was changed in its folder.")
+    elif source.allow_config_change and not helped:
+        raise ConfigError(
+            "--allow-config-change needs --resume: it lets a run continue with what was changed in its folder."
+        )
     if "--help-all" not in rest and helped:
         name, values = _read_source(source)
         print(short_help(make_config(values, source=name)), end="")
@@ -57,7 +59,7 @@ def _run(source: argparse.Namespace, config: RunConfig | None, arguments: list[s
     from gar.integrations.trl.ranks import leave_ranks
 
     if config is None:
-        training.resume(source.resume, override=source.override)
+        training.resume(source.resume, allow_config_change=source.allow_config_change)
     elif source.dry_run:
         training.dry_run(config)
     else:
@@ -84,7 +86,7 @@ def _parse_source(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--preset")
     parser.add_argument("--plugin", action="append", default=[])
     parser.add_argument("--resume")
-    parser.add_argument("--override", action="store_true")
+    parser.add_argument("--allow-config-change", action="store_true")
     parser.add_argument("--variant", choices=VARIANTS)
     parser.add_argument("--dry-run", "--dry_run", action="store_true")
     source, rest = parser.parse_known_args(arguments[1:] if config else arguments)
@@ -118,7 +120,7 @@ def _read_source(source: argparse.Namespace) -> tuple[str, Any]:
         name, values = f"preset {source.preset}", read_preset(source.preset)
     elif source.config:
         name, values = source.config, read_config(source.config)
-    if source.variant and isinstance(values or {}, Mapping):  # make_config refuses anything else
+    if source.variant and isinstance(values or {}, Mapping):  # make_config rejects anything else
         values = merge(values or {}, {"variant": source.variant})
     if source.plugin and isinstance(values or {}, Mapping):
         values = merge(values or {}, {"plugins": [*(values or {}).get("plugins", ()), *source.plugin]})

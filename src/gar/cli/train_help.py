@@ -8,7 +8,7 @@ from gar.config import RunConfig, preset_names
 from gar.integrations.trl.fields import default_of
 
 _HEAD = """usage: gar train [CONFIG.yaml | --preset NAME] [--SETTING VALUE ...] [--dry-run]
-       gar train --resume RUN [--override]
+       gar train --resume RUN [--allow-config-change]
 
 Train a policy with gradient-aligned rewards.
 
@@ -25,7 +25,8 @@ options:
                      given more than once
   --dry-run          show the settings and the preflight, and stop
   --resume RUN       continue an interrupted run, with its own settings
-  --override         with --resume: accept changed settings, data or records
+  --allow-config-change
+                     with --resume: accept changed settings, data or records
   --help-all         all settings
 
 Settings, with their defaults:
@@ -47,15 +48,15 @@ GROUPS = {
     "method": {
         "method": "grpo, dapo, ...; see docs/methods.md",
         "variant": "paper or paper-thresholds",
-        "reward.beta": "weight of the alignment bonus",
-        "reward.penalty": "added for bad format",
-        "signal.limit_tokens": "most tokens of a response to score",
+        "reward.bonus_weight": "weight of the alignment bonus",
+        "reward.format_penalty": "added for bad format",
+        "signal.max_tokens": "most tokens of a response to score",
         "verify.format": "think-answer, boxed or none",
         "verify.verifier": "your own grader, module:function",
     },
     "training (any field of trl.GRPOConfig)": {
         "trl.max_steps": "-1: use trl.num_train_epochs",
-        "trl.learning_rate": "learning rate of the optimiser",
+        "trl.learning_rate": "learning rate of the optimizer",
         "trl.num_generations": "responses per problem",
         "trl.per_device_train_batch_size": "responses per pass",
         "trl.gradient_accumulation_steps": "passes per step",

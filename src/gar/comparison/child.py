@@ -1,4 +1,4 @@
-"""One run of a comparison in a process of its own: `gar train CONFIG.yaml`, until it ends or the comparison is gone.
+"""One run of a comparison in a process of its own: `gar train CONFIG.yaml`, exits when the comparison does.
 
     python -m gar.comparison.child CONFIG.yaml [LAUNCHER ...]
     LAUNCHER ... -m gar.comparison.child train CONFIG.yaml        # or resume RUN: one of several ranks
@@ -27,7 +27,7 @@ from gar.errors import ConfigError, GarError, RecordError
 from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import io_error
-from gar.records.lock import only_writer, refuse_writer
+from gar.records.lock import refuse_writer, writer_lock
 from gar.resuming import read_resumption
 
 _INTERRUPTED = 130
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
             _train(source, arguments[1])
             leave_ranks()
         else:
-            with only_writer(Path(source), wait_seconds=_WAIT_SECONDS):
+            with writer_lock(Path(source), wait_seconds=_WAIT_SECONDS):
                 _run(source, launcher, start)
     except GarError as error:
         print(f"gar train: {error}", file=sys.stderr)

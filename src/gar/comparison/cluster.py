@@ -76,7 +76,7 @@ def run_on_cluster(
         progress: Shows what happens.
 
     Raises:
-        ConfigError: submitit is not installed, finds no cluster, or refuses a parameter.
+        ConfigError: submitit is not installed, finds no cluster, or rejects a parameter.
         RecordError: A result is not paired with the others, or a file cannot be written.
     """
     if not planned:

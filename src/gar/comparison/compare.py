@@ -16,7 +16,7 @@ from gar.comparison.workers import Workers
 from gar.config import dump_config
 from gar.evaluation.text_tables import NONE, TextTable, aligned
 from gar.records.dotted import leaves
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 
 _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the same report
 
@@ -89,7 +89,7 @@ class Comparison:
             RecordError: As `run`.
         """
         results = finished_results(self.planned)
-        with only_writer(self.settings.results_folder, wait_seconds=_REPORT_SECONDS):
+        with writer_lock(self.settings.results_folder, wait_seconds=_REPORT_SECONDS):
             numbers, paths = write_report(self.settings, self.planned, results, [*failures(self.planned).values()])
         self._print("\n".join(map(str, paths)))
         self._print(f"\n{on_screen(numbers)}")

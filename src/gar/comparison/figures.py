@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gar.analysis.intervals import clustered_mean
 from gar.analysis.learning_curve import running_mean
-from gar.analysis.style import COLOURS, INK, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
+from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
 from gar.comparison.result import RunResult
 from gar.comparison.tables import Cost
 
@@ -24,12 +24,12 @@ Floats = NDArray[np.float64]
 ResultsByLabel = Mapping[str, Sequence[RunResult]]
 """The results of every seed of each row that ran; at least one row."""
 
-# The first row, the reference, is dark and neutral. The other colours are Okabe and Ito's, then Tol's.
-_PALETTE = (INK, *COLOURS, "#882255", "#999933", "#44AA99", "#332288")
+# The first row, the reference, is dark and neutral. The other colors are Okabe and Ito's, then Tol's.
+_PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
 _PANELS = (
     ("gar/eligible_fraction", "Correct responses in the right format", "share of responses", 0),
     ("gar/alignment_mean", "Alignment of correct responses", "cosine with the expert solution", -1),
-    ("gar/silent_group_fraction_shaped", "Silent groups: every advantage is zero", "share of groups", 0),
+    ("gar/zero_std_group_fraction_shaped", "Zero-std groups: every advantage is zero", "share of groups", 0),
 )
 """Metric, title, unit and smallest possible value; the largest is 1."""
 
@@ -59,7 +59,7 @@ def curves_figure(methods: ResultsByLabel, stem: str | Path) -> list[Path]:
             _draw_bands(axes, list(methods.values()), metric, smallest)
         _draw_pass_rates(panels[1, 1], methods)
         key = [
-            Line2D([], [], color=_colour(i), linestyle=_dashes(i), linewidth=2.4, label=label)
+            Line2D([], [], color=_color(i), linestyle=_dashes(i), linewidth=2.4, label=label)
             for i, label in enumerate(methods)
         ]
         figure.legend(
@@ -92,7 +92,7 @@ def cost_figure(costs: Sequence[Cost], stem: str | Path) -> list[Path]:
         _draw_memory(memory_axes, costs)
         time_axes.set_yticks(range(len(costs)), [cost.label for cost in costs])
         time_axes.set_ylim(len(costs) - 0.4, -0.6)
-        parts = [Line2D([], [], color=_part_colour(p), linewidth=7, label=p) for p in _parts(costs)]
+        parts = [Line2D([], [], color=_part_color(p), linewidth=7, label=p) for p in _parts(costs)]
         figure.legend(handles=parts, loc="outside upper left", ncols=len(parts), frameon=False)
     return save_figure(figure, stem)
 
@@ -110,11 +110,11 @@ def _draw_bands(axes: Axes, methods: Sequence[Sequence[RunResult]], metric: str,
         window = 2 * (len(steps) // 20) + 1
         means = [clustered_mean(column) for column in np.transpose([running_mean(row, window) for row in values])]
         low, high = np.clip([(mean.low, mean.high) for mean in means], smallest, 1).T
-        axes.fill_between(steps, low, high, color=_colour(i), alpha=0.14, linewidth=0)
+        axes.fill_between(steps, low, high, color=_color(i), alpha=0.14, linewidth=0)
         axes.plot(
             steps,
             [mean.mean for mean in means],
-            color=_colour(i),
+            color=_color(i),
             linestyle=_dashes(i),
             linewidth=2.0,
             zorder=2.5 if i else 2.2,
@@ -151,19 +151,19 @@ def _draw_pass_rates(axes: Axes, methods: ResultsByLabel) -> None:
             values = [statistics.fmean(result.sets[name].pass_at(1)) for result in results]
             height = y + (j - (len(names) - 1) / 2) * gap
             mean = clustered_mean(values)
-            axes.plot(values, np.full(len(values), height), "o", color=_colour(y), markersize=5,
+            axes.plot(values, np.full(len(values), height), "o", color=_color(y), markersize=5,
                       markeredgecolor="white", markeredgewidth=0.8, zorder=2.5)  # fmt: skip
             if math.isfinite(mean.low):
                 ends = [max(mean.low, 0), min(mean.high, 1)]
-                axes.plot(ends, [height] * 2, color=_colour(y), linestyle=_dashes(y), linewidth=1.8)
-            axes.plot(mean.mean, height, "o" if j == 0 else "D", color=_colour(y), markersize=7.5 if j == 0 else 6.5,
-                      markerfacecolor=_colour(y) if j == 0 else "white", markeredgewidth=1.6, zorder=3)  # fmt: skip
+                axes.plot(ends, [height] * 2, color=_color(y), linestyle=_dashes(y), linewidth=1.8)
+            axes.plot(mean.mean, height, "o" if j == 0 else "D", color=_color(y), markersize=7.5 if j == 0 else 6.5,
+                      markerfacecolor=_color(y) if j == 0 else "white", markeredgewidth=1.6, zorder=3)  # fmt: skip
             if y == 0:
                 axes.annotate(name, (mean.mean, height), (0, 7), textcoords="offset points", ha="center", va="bottom",
                               color=MUTED, size=8)  # fmt: skip
     axes.set_yticks(range(len(methods)), list(methods))
     for i, tick in enumerate(axes.get_yticklabels()):
-        tick.set_color(_colour(i))
+        tick.set_color(_color(i))
     axes.set_ylim(len(methods) - 0.35, -0.85)
     axes.set_xlabel("mean over problems")
     bare_rows(axes)
@@ -173,13 +173,13 @@ def _draw_pass_rates(axes: Axes, methods: ResultsByLabel) -> None:
 
 
 def _draw_step_times(axes: Axes, costs: Sequence[Cost]) -> None:
-    axes.set_title("Seconds per optimiser step")
+    axes.set_title("Seconds per optimizer step")
     widest = max(cost.seconds_per_step["step"] for cost in costs)
     for y, cost in enumerate(costs):
         left = 0.0
         for part in _parts([cost]):
             width = cost.seconds_per_step[part]
-            axes.barh(y, width, left=left, height=0.62, color=_part_colour(part), edgecolor="white", linewidth=0.6)
+            axes.barh(y, width, left=left, height=0.62, color=_part_color(part), edgecolor="white", linewidth=0.6)
             left += width
         words = f"{cost.seconds_per_step['step']:.2f} s"
         if cost.step_ratio is not None and y > 0:
@@ -211,14 +211,14 @@ def _parts(costs: Sequence[Cost]) -> list[str]:
     return sorted(measured, key=lambda part: (order.index(part) if part in order else len(order), part))
 
 
-def _part_colour(part: str) -> str:
+def _part_color(part: str) -> str:
     return _PARTS.get(part, _OTHER_PART)
 
 
-def _colour(number: int) -> str:
+def _color(number: int) -> str:
     return _PALETTE[number % len(_PALETTE)]
 
 
 def _dashes(number: int) -> Any:
-    """Solid; dashed where the colours repeat."""
+    """Solid; dashed where the colors repeat."""
     return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))

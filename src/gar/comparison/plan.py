@@ -12,7 +12,7 @@ from gar.errors import ConfigError
 _DECIDED = {
     "method": "the method of a row",
     "seed": "seeds",
-    "records": "the name of the comparison, except for records.folder in the base run",
+    "records": "the name of the comparison, except for records.output_dir in the base run",
 }
 
 
@@ -44,7 +44,7 @@ class PlannedRun:
     def folder(self) -> Path:
         """The run folder."""
         assert self.config.records.name is not None
-        return Path(self.config.records.folder) / self.config.records.name
+        return Path(self.config.records.output_dir) / self.config.records.name
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun
         ConfigError: A setting of the base run or of a row is wrong, or is decided by the comparison.
     """
     base = _base(comparison, source)
-    folder = _mapping(base.get("records", {}), source, "base.records").get("folder", "runs")
+    folder = _mapping(base.get("records", {}), source, "base.records").get("output_dir", "runs")
     return [
         _planned_run(comparison, row, seed, base, f"{folder}/compare/{comparison.name}", source)
         for seed in comparison.seeds
@@ -77,7 +77,7 @@ def _planned_run(
     _refuse_decided(row.settings, f"{source}: run '{row.label}'")
     name = f"{row.label}-seed-{seed}"
     # The rollouts prove that all rows of a seed saw the same problems.
-    records = {"folder": folder, "name": name, "rollouts": True}
+    records = {"output_dir": folder, "name": name, "rollouts": True}
     decided = {"method": row.method, "seed": seed}
     where = f"{source}: run '{row.label}'"
     config = with_template(make_config(merge(base, row.settings) | decided | {"records": records}, source=where))
@@ -114,12 +114,12 @@ def _refuse_decided(settings: Mapping[str, Any], source: str) -> None:
 
 
 def _refuse_unmeasured(config: RunConfig, source: str) -> None:
-    """Refuse settings of the evaluation that would fail only after training."""
+    """Reject settings of the evaluation that would fail only after training."""
     evaluate = config.evaluate
     if not evaluate.sources:
         raise ConfigError(f"{source}: evaluate.sources is empty, so there is nothing to compare; name at least one")
-    if max(evaluate.ks, default=0) > evaluate.num_samples:
+    if max(evaluate.pass_at_k, default=0) > evaluate.num_samples:
         raise ConfigError(
-            f"{source}: evaluate.ks asks for pass@{max(evaluate.ks)}, which needs as many samples per problem; "
-            f"evaluate.num_samples is {evaluate.num_samples}"
+            f"{source}: evaluate.pass_at_k asks for pass@{max(evaluate.pass_at_k)}, which needs as many samples per "
+            f"problem; evaluate.num_samples is {evaluate.num_samples}"
         )

@@ -51,7 +51,7 @@ def comparison_numbers(
 ) -> ComparisonNumbers:
     """All numbers of the tables of a planned comparison, with a note about every run that has no result."""
     against = {row.label: comparison.against(row) for row in comparison.runs}
-    ks = planned[0].config.evaluate.ks
+    ks = planned[0].config.evaluate.pass_at_k
     numbers = numbers_of_results(comparison.name, results, against=against, seeds=comparison.seeds, ks=ks)
     return replace(numbers, notes=[*_missing(planned, results, failed), *numbers.notes])
 

@@ -22,8 +22,8 @@ CURVES = (
     "reward",
     "gar/eligible_fraction",
     "gar/alignment_mean",
-    "gar/silent_group_fraction_outcome",
-    "gar/silent_group_fraction_shaped",
+    "gar/zero_std_group_fraction_outcome",
+    "gar/zero_std_group_fraction_shaped",
     "gar/expert_tokens",
 )
 """Metrics whose curves are kept."""
@@ -76,9 +76,9 @@ class RunResult:
         peak_memory_bytes: Largest resident set of the process.
         data_hash: Hash of the training problems with their anchors.
         prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed; "" where some
-            optimiser steps have no rollouts.
-        steps: Optimiser steps.
-        seconds_per_step: Median over generations of the mean optimiser step: in total ("step") and by part.
+            optimizer steps have no rollouts.
+        steps: Optimizer steps.
+        seconds_per_step: Median over generations of the mean optimizer step: in total ("step") and by part.
         shares_of_step: The same for the share of each part.
         sets: Evaluation after training.
         curves: Metrics over steps, as at most 60 means of equally many logged values.
@@ -172,7 +172,7 @@ def result_of(planned: PlannedRun) -> RunResult:
         shares_of_step=shares,
         sets=sets,
         pass_at={
-            name: {str(k): statistics.fmean(counts.pass_at(k)) for k in planned.config.evaluate.ks}
+            name: {str(k): statistics.fmean(counts.pass_at(k)) for k in planned.config.evaluate.pass_at_k}
             for name, counts in sets.items()
         },
         curves={name: curve for name in CURVES if (curve := thinned(metrics, name))},
@@ -200,7 +200,7 @@ def prompts_hash(reader: RolloutReader, path: Path) -> str:
 
 
 def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds of an optimiser step and of its parts, and each part's share: medians over `generation_times`.
+    """Seconds of an optimizer step and of its parts, and each part's share: medians over `generation_times`.
 
     Returns:
         Seconds by part, "step" the whole; shares by part.
@@ -219,7 +219,7 @@ def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], 
 def thinned(
     metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = _MAX_POINTS
 ) -> dict[str, list[float | None]]:
-    """A metric over steps, averaged over neighbours if it was logged more than `max_points` times.
+    """A metric over steps, averaged over neighbors if it was logged more than `max_points` times.
 
     The steps depend on when the metric was logged, not on its values, so they are the same for all seeds.
 

@@ -19,7 +19,7 @@ from gar.config import dump_config
 from gar.errors import LockedError, RecordError
 from gar.records import write_atomic
 from gar.records.files import io_error
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 
 _CHILD = (sys.executable, "-m", "gar.comparison.child")
 _POLL_SECONDS = 0.2
@@ -100,7 +100,7 @@ class _Runs:
         """Start a run on free devices, unless another comparison is running it."""
         with ExitStack() as lock:
             try:
-                lock.enter_context(only_writer(run.result_path))
+                lock.enter_context(writer_lock(run.result_path))
             except LockedError as error:
                 self._progress.elsewhere(run, str(error))
                 return False

@@ -92,7 +92,7 @@ class ComparisonSettings(Settings):
         return () if row is self.runs[0] else (self.runs[0].label,)
 
     def check_cell(self, label: str | None, seed: int | None) -> None:
-        """Refuse a row or seed that does not exist; None means all of them.
+        """Reject a row or seed that does not exist; None means all of them.
 
         Raises:
             ConfigError: Names the nearest label, or the seeds.

@@ -55,7 +55,7 @@ def failures(planned: Sequence[PlannedRun]) -> dict[tuple[str, int], Failure]:
 
 
 def check_paired(results: Results) -> None:
-    """Refuse results on different problems: in training within a seed or a row, and in evaluation anywhere.
+    """Reject results on different problems: in training within a seed or a row, and in evaluation anywhere.
 
     Rows of a seed saw the same ids in the same order; the seeds of a row saw the same prompts, answers and solutions,
     as far as one version of gar made their hashes.

@@ -119,7 +119,7 @@ def _difference_table(numbers: ComparisonNumbers) -> TextTable:
     return TextTable(
         title="Differences, paired by seed: 95 % bootstrap interval over seeds and problems, not corrected; two-sided "
         "paired t-test; sign-flip permutation test; Holm's correction of the t-test over all comparisons of one set "
-        f"and k ({numbers.num_tests}); the difference that is found four times in five. The verdict is by Holm's "
+        f"and k ({numbers.num_tests}); the difference that is detected with 80% power. The verdict is by Holm's "
         "p < 0.05.",
         headings=[
             "on", "method", "against", "seeds", "difference", "95 % interval", "relative", "t-test p", "permutation p",
@@ -144,7 +144,7 @@ def _cost_table(numbers: ComparisonNumbers) -> TextTable:
         for cost in numbers.costs
     ]
     return TextTable(
-        title="Cost: seconds per optimiser step and by part, medians over generations and then over seeds; largest "
+        title="Cost: seconds per optimizer step and by part, medians over generations and then over seeds; largest "
         f"resident memory; ratios to {first} of the same seed, median (smallest to largest).",
         headings=["method", "seeds", *parts, f"step against {first}", "peak memory", f"memory against {first}"],
         rows=rows,

@@ -17,12 +17,12 @@ def group_advantages(
     scale: Literal["std", "none"],
     ddof: int,
     eps: float,
-    std_floor: float = 0.0,
+    min_std: float = 0.0,
 ) -> Float[Tensor, " responses"]:
-    """GRPO's advantage: `(r_i - mean_group) / (max(std_group, std_floor) + eps)`.
+    """GRPO's advantage: `(r_i - mean_group) / (max(std_group, min_std) + eps)`.
 
     Dividing by the standard deviation scales any spread to unit size, however small: in a group whose outcomes are all
-    the same, a bonus of 0.001 trains as hard as right against wrong. `std_floor` limits this amplification.
+    the same, a bonus of 0.001 trains as hard as right against wrong. `min_std` limits this amplification.
 
     Args:
         rewards: Shaped rewards of all responses on all ranks.
@@ -30,7 +30,7 @@ def group_advantages(
         scale: "std" divides by the group's standard deviation, "none" only subtracts the mean (Dr. GRPO).
         ddof: 0 population (the paper's eq. 12), 1 Bessel (TRL, slime, verl).
         eps: Added to the denominator: 1e-6 in slime and verl, 1e-4 in TRL; the paper gives no number.
-        std_floor: Smallest standard deviation to divide by.
+        min_std: Smallest standard deviation to divide by.
 
     Returns:
         One advantage per response in `rewards`' dtype, torch's default for integers and bool; computed in float64.
@@ -48,17 +48,17 @@ def group_advantages(
         tensor([ 1., -1.,  0.])
     """
     check_shapes(rewards.shape, group_index=group_index)
-    if scale not in ("std", "none") or ddof not in (0, 1) or not (eps >= 0 and std_floor >= 0):
+    if scale not in ("std", "none") or ddof not in (0, 1) or not (eps >= 0 and min_std >= 0):
         raise ValueError(
-            "scale must be std or none, ddof 0 or 1, eps and std_floor not negative, got "
-            f"scale={scale!r}, ddof={ddof}, eps={eps}, std_floor={std_floor}"
+            "scale must be std or none, ddof 0 or 1, eps and min_std not negative, got "
+            f"scale={scale!r}, ddof={ddof}, eps={eps}, min_std={min_std}"
         )
     values = rewards.double()
     check_finite("rewards", values)
     advantages = group_deviations(values, group_index)
     if scale == "std":
-        denominators = group_standard_deviations(values, group_index, ddof=ddof).clamp(min=std_floor) + eps
-        advantages = advantages / denominators.where(advantages != 0, 1.0)  # 0 / 0 in a silent group with eps 0
+        denominators = group_standard_deviations(values, group_index, ddof=ddof).clamp(min=min_std) + eps
+        advantages = advantages / denominators.where(advantages != 0, 1.0)  # 0 / 0 in a zero-std group with eps 0
     return as_given(advantages.where(group_sizes(group_index) > 1, 0.0), rewards)
 
 

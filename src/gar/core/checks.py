@@ -18,7 +18,7 @@ def check_shapes(shape: Sequence[int], **tensors: Tensor) -> None:
 
 
 def check_finite(name: str, values: Tensor, counted: Tensor | None = None, *, hint: str = "") -> None:
-    """Refuse NaN and infinity among the counted values, shape [responses].
+    """Reject NaN and infinity among the counted values, shape [responses].
 
     Raises:
         ValueError: Names the first such value, its response, and the hint.

@@ -1,6 +1,6 @@
 """MASPO's soft trust region: the weight of each token in the policy loss.
 
-Values are not checked, since that would synchronise the device at every micro-batch: NaN in gives NaN out.
+Values are not checked, since that would synchronize the device at every micro-batch: NaN in gives NaN out.
 """
 
 import torch

@@ -17,7 +17,7 @@ def gradient_aligned_bonuses(
     *,
     scored: Bool[Tensor, " responses"] | None = None,
     beta: float = 0.5,
-    centre: bool = True,
+    center: bool = True,
     clip: bool = True,
 ) -> Float[Tensor, " responses"]:
     """Bonus for alignment: `beta * max(0, b_i - mean of the group's b)` on Q(x), 0 elsewhere.
@@ -31,7 +31,7 @@ def gradient_aligned_bonuses(
         group_index: Which problem a response answers; any integers, any order.
         scored: Has an anchor and a usable vector. None means all.
         beta: Weight of the bonus.
-        centre: Subtract the group's mean. False is the paper's ablation.
+        center: Subtract the group's mean. False is the paper's ablation.
         clip: Cut negative bonuses to zero. False is the paper's ablation.
 
     Returns:
@@ -57,7 +57,7 @@ def gradient_aligned_bonuses(
     values = alignment.double()
     hint = ", which is eligible and scored. Was a response without a usable vector left in `scored`?"
     check_finite("alignment", values, members, hint=hint)
-    shifted = group_deviations(values, group_index, members) if centre else torch.where(members, values, 0.0)
+    shifted = group_deviations(values, group_index, members) if center else torch.where(members, values, 0.0)
     if clip:
         shifted = shifted.clamp(min=0.0)
     return as_given(beta * shifted, alignment)
@@ -71,11 +71,11 @@ def gradient_aligned_rewards(
     *,
     scored: Bool[Tensor, " responses"] | None = None,
     beta: float = 0.5,
-    base: float = 1.0,
-    centre: bool = True,
+    correct_reward: float = 1.0,
+    center: bool = True,
     clip: bool = True,
 ) -> Float[Tensor, " responses"]:
-    """Shaped rewards: `base + bonus_i + penalty_i` for eligible responses, `penalty_i` for all others.
+    """Shaped rewards: `correct_reward + bonus_i + penalty_i` for eligible responses, `penalty_i` for all others.
 
     With `beta=0` this is the plain outcome reward, bit for bit.
 
@@ -86,8 +86,8 @@ def gradient_aligned_rewards(
         group_index: Which problem a response answers.
         scored: Has an anchor and a usable vector. None means all.
         beta: Weight of the bonus.
-        base: Reward of an eligible response before its bonus.
-        centre: Subtract the group's mean alignment.
+        correct_reward: Reward of an eligible response before its bonus.
+        center: Subtract the group's mean alignment.
         clip: Cut negative bonuses to zero.
 
     Returns:
@@ -109,7 +109,7 @@ def gradient_aligned_rewards(
         tensor([ 1.1000,  1.0000,  0.0000, -0.6000])
     """
     bonuses = gradient_aligned_bonuses(
-        eligible, alignment.double(), group_index, scored=scored, beta=beta, centre=centre, clip=clip
+        eligible, alignment.double(), group_index, scored=scored, beta=beta, center=center, clip=clip
     )
     check_shapes(alignment.shape, penalty=penalty)
-    return as_given(base * eligible.double() + bonuses + penalty.double(), alignment)
+    return as_given(correct_reward * eligible.double() + bonuses + penalty.double(), alignment)

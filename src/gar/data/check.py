@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gar.data.layouts import Dropped
 from gar.data.problems import ProblemReader, SourceOptions, prompt_hash, prompt_text
 from gar.data.prompts import anchor_lengths, prompt_lengths
+from gar.data.schemas import Dropped
 from gar.errors import DataError
 from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
 from gar.verify import Verifier
@@ -59,14 +59,14 @@ class Lengths:
 
 @dataclass(kw_only=True, slots=True)
 class DataReport:
-    """Contents of a source. `load_problems` refuses the `errors`; the user judges the rest.
+    """Contents of a source. `load_problems` rejects the `errors`; the user judges the rest.
 
     `prompts_with_tags` are harmless: spans and formats are looked for in the response's own tokens, never in a prompt.
     `comparisons` counts expert solutions by the status of their own final answer, verified against the gold answer.
     """
 
     source: str
-    layout: str = ""
+    column_schema: str = ""
     num_problems: int = 0
     num_anchors: int = 0
     errors: Occurrences = field(default_factory=Occurrences)
@@ -128,9 +128,9 @@ def check_problems(
                 anchor_tokens.extend(anchor_lengths([anchor for *_, anchor in anchors], tokenizer))
             _compare(anchors, verifiers, report)
     report.prompt_tokens, report.anchor_tokens = _lengths(prompt_tokens), _lengths(anchor_tokens)
-    report.layout = reader.layout.name if reader.layout else ""
+    report.column_schema = reader.column_schema.name if reader.column_schema else ""
     if not report.num_problems and not report.errors.count:
-        report.errors.add(f"{source}: no row gives a problem; is this the right layout?")
+        report.errors.add(f"{source}: no row gives a problem; is this the right schema?")
     return report
 
 

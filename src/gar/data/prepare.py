@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from gar.data.layouts import Dropped
 from gar.data.problems import ProblemReader, SourceOptions, duplicate_id, no_problems, prompt_hash
 from gar.data.prompts import anchor_lengths, prompt_lengths
+from gar.data.schemas import Dropped
 from gar.errors import ConfigError
 from gar.records.files import atomic_file, write_parquet
 from gar.types import Problem
@@ -94,7 +94,7 @@ def draw_subset(
         else:
             del drawn[-heapq.heappushpop(worst, -rank)]
     if not drawn:
-        raise no_problems(source, reader.layout, dropped + set_aside)
+        raise no_problems(source, reader.column_schema, dropped + set_aside)
     return Subset(
         problems=_distinct_ids(drawn[rank] for rank in sorted(drawn)),
         num_rows=num_usable + dropped.total(),
@@ -105,7 +105,7 @@ def draw_subset(
 
 
 def length_refusal(tokenizer: Any, *, max_prompt_tokens: int | None, max_anchor_tokens: int | None) -> Refusal:
-    """Make a function that refuses problems whose prompt or longest anchor has too many tokens; None is no limit.
+    """Make a function that rejects problems whose prompt or longest anchor has too many tokens; None is no limit.
 
     It measures the prompt of the source, without the instruction that a prompt template adds.
     """
@@ -135,7 +135,7 @@ def _distinct_ids(drawn: Iterable[tuple[str, Problem]]) -> list[Problem]:
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a name of an output that is neither JSONL nor Parquet. Call it before a long read.
+    """Reject a name of an output that is neither JSONL nor Parquet. Call it before a long read.
 
     Raises:
         ConfigError: The suffix is neither `.jsonl` nor `.parquet`.

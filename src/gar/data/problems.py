@@ -14,8 +14,8 @@ from typing import Any, overload
 
 from tqdm import tqdm
 
-from gar.data.layouts import Dropped, Layout, LayoutName, choose_layout, read_problem
 from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
+from gar.data.schemas import ColumnSchema, Dropped, SchemaName, choose_schema, read_problem
 from gar.errors import DataError
 from gar.settings import DataSettings
 from gar.types import Problem, Prompt
@@ -25,14 +25,14 @@ from gar.types import Problem, Prompt
 class SourceOptions:
     """How to read a source."""
 
-    layout: LayoutName | None = None
-    """Column layout; None detects it from the columns of the first row."""
+    column_schema: SchemaName | None = None
+    """Column schema; None detects it from the columns of the first row."""
     prompt_field: str | None = None
-    """Column of the problem's text, instead of the layout's."""
+    """Column of the problem's text, instead of the schema's."""
     answer_field: str | None = None
-    """Column of the gold answer, instead of the layout's."""
+    """Column of the gold answer, instead of the schema's."""
     anchor_fields: tuple[str, ...] = ()
-    """Columns of the expert solution in order of preference, instead of the layout's; the first non-empty one wins."""
+    """Columns of the expert solution in order of preference, instead of the schema's; the first non-empty one wins."""
     split: str = "train"
     """Split of a Hub data set or folder."""
     subset: str | None = None
@@ -46,12 +46,12 @@ class LoadedProblems(Sequence[Problem]):
     """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor.
 
     Example: LoadedProblems(problems=[...], dropped=[Dropped(place="a.jsonl:7", reason="the answer is empty")],
-        layout="gar", notes=["anchors.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])
+        column_schema="gar", notes=["anchors.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])
     """
 
     problems: list[Problem]
     dropped: list[Dropped]
-    layout: str
+    column_schema: str
     notes: list[str]
 
     @overload
@@ -75,7 +75,7 @@ class LoadedProblems(Sequence[Problem]):
 class ProblemReader:
     """Iterates over a source in bounded memory and yields `(place, Problem | Dropped)` for each row.
 
-    After the first row `layout` is the column layout that was chosen. If stderr is a terminal, a progress bar appears
+    After the first row `schema` is the column schema that was chosen. If stderr is a terminal, a progress bar appears
     after two seconds.
     """
 
@@ -92,7 +92,7 @@ class ProblemReader:
         """
         self.source = source
         self.options = options or SourceOptions()
-        self.layout: Layout | None = None
+        self.column_schema: ColumnSchema | None = None
         self._on_error = on_error
         self._columns: dict[str, None] = {}  # in order of appearance
 
@@ -116,22 +116,24 @@ class ProblemReader:
         )
         for number, row in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
             self._columns.update(dict.fromkeys(row))
-            self.layout = self.layout or self._choose_layout(row)
+            self.column_schema = self.column_schema or self._choose_schema(row)
             place = row_place(self.source, number)
             try:
-                item = read_problem(row, self.layout, place=place, default_id=f"{name}-{number}", default_source=name)
+                item = read_problem(
+                    row, self.column_schema, place=place, default_id=f"{name}-{number}", default_source=name
+                )
             except DataError as error:
                 self._on_error(error)
             else:
                 yield place, item
         self._check_something_was_read()
 
-    def _choose_layout(self, row: Row) -> Layout:
+    def _choose_schema(self, row: Row) -> ColumnSchema:
         options = self.options
-        return choose_layout(
+        return choose_schema(
             row,
             source=self.source,
-            name=options.layout,
+            name=options.column_schema,
             prompt_field=options.prompt_field,
             answer_field=options.answer_field,
             anchor_fields=options.anchor_fields,
@@ -157,7 +159,7 @@ def load_problems(
 
     Args:
         source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id (`owner/name`).
-        options: Columns, split and revision. None detects the layout.
+        options: Columns, split and revision. None detects the schema.
         max_problems: Stop reading after so many problems; None reads all.
 
     Returns:
@@ -182,10 +184,13 @@ def load_problems(
         if len(problems) == max_problems:
             break
     if not problems:
-        raise no_problems(source, reader.layout, Counter(item.reason for item in dropped))
+        raise no_problems(source, reader.column_schema, Counter(item.reason for item in dropped))
     notes = _drop_notes(dropped, num_rows=len(problems) + len(dropped)) + _anchor_notes(problems, places)
     return LoadedProblems(
-        problems=problems, dropped=dropped, layout=reader.layout.name if reader.layout else "", notes=notes
+        problems=problems,
+        dropped=dropped,
+        column_schema=reader.column_schema.name if reader.column_schema else "",
+        notes=notes,
     )
 
 
@@ -199,18 +204,18 @@ def problems_of(
     """Problems from what a Python user has: problems, dicts, or a `datasets.Dataset`.
 
     Args:
-        rows: Problems, or rows in one of the layouts of `gar.data.layouts`, for example with the columns prompt,
+        rows: Problems, or rows in one of the schemas of `gar.data.schemas`, for example with the columns prompt,
             answer and expert_solution. All of one kind.
-        prompt_field: Column of the prompt, instead of the layout's.
-        answer_field: Column of the answer, instead of the layout's; "" leaves the answers empty.
-        anchor_fields: Columns of the expert solution, instead of the layout's; the first non-empty one wins.
+        prompt_field: Column of the prompt, instead of the schema's.
+        answer_field: Column of the answer, instead of the schema's; "" leaves the answers empty.
+        anchor_fields: Columns of the expert solution, instead of the schema's; the first non-empty one wins.
 
     Raises:
         DataError: Anything else; columns are missing; a row gives no problem; an id is used twice.
     """
     problems: list[Problem] = []
     places: dict[str, str] = {}
-    layout: Layout | None = None
+    schema: ColumnSchema | None = None
     for number, row in enumerate(rows, start=1):
         if isinstance(row, Problem):
             problems.append(row)
@@ -221,14 +226,14 @@ def problems_of(
                 "prompt, answer and expert_solution. For a file: gar.data.problems.load_problems(PATH)."
             )
         place, row = f"row {number}", dict(row)
-        layout = layout or choose_layout(
+        schema = schema or choose_schema(
             row,
             source="the rows",
             prompt_field=prompt_field,
             answer_field=answer_field,
             anchor_fields=anchor_fields,
         )
-        item = read_problem(row, layout, place=place, default_id=place, default_source="")
+        item = read_problem(row, schema, place=place, default_id=place, default_source="")
         if isinstance(item, Dropped):
             raise DataError(f"{item.place}: {item.reason}. Leave out such rows.")
         if item.id in places:
@@ -246,13 +251,13 @@ def duplicate_id(problem_id: str, place: str, first_place: str) -> DataError:
     )
 
 
-def no_problems(source: str, layout: Layout | None, reasons: Counter[str]) -> DataError:
+def no_problems(source: str, schema: ColumnSchema | None, reasons: Counter[str]) -> DataError:
     """The error for a source without any problem."""
     counted = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
     return DataError(
-        f"{source}: none of {reasons.total()} rows gives a problem when read as {layout.name if layout else '?'} "
+        f"{source}: none of {reasons.total()} rows gives a problem when read as {schema.name if schema else '?'} "
         f"({counted}). "
-        "Is this the right layout? Choose one with --layout, or name the columns with --prompt-field and "
+        "Is this the right schema? Choose one with --column-schema, or name the columns with --prompt-field and "
         "--answer-field."
     )
 

@@ -48,7 +48,7 @@ def render_prompt(prompt: Prompt, template: PromptTemplate, *, chat: bool, tags:
 
     Returns:
         The prompt itself under "plain", otherwise the prompt, without white space at its ends, followed by the
-        instruction. In chat messages the instruction ends the last user message. (Several chat templates refuse system
+        instruction. In chat messages the instruction ends the last user message. (Several chat templates reject system
         messages.)
 
     Raises:

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gar.data.layouts import Dropped, Layout, checked_text, column_value, read_problem
 from gar.data.problems import prompt_hash
 from gar.data.rows import Row, iter_rows, json_type, row_place, source_name
+from gar.data.schemas import ColumnSchema, Dropped, checked_text, column_value, read_problem
 from gar.errors import DataError
 from gar.settings import Settings
 from gar.types import Problem, Prompt
@@ -189,7 +189,7 @@ def stated_answer(solution: str) -> str:
 
 def _problem(row: Row, columns: ResponseColumns, prompt: Any, *, place: str, default_id: str) -> Problem:
     """Read a row without its responses, like any row of problems."""
-    layout = Layout(
+    schema = ColumnSchema(
         name="responses",
         prompt=columns.prompt_field,
         answer=columns.answer_field,
@@ -199,11 +199,11 @@ def _problem(row: Row, columns: ResponseColumns, prompt: Any, *, place: str, def
     )
     stand_ins = {columns.prompt_field: "token ids"} if _is_ids(prompt) else {}
     if columns.eligible_fields:
-        layout = replace(layout, answer=_NO_ANSWER)
+        schema = replace(schema, answer=_NO_ANSWER)
         stand_ins[_NO_ANSWER] = _NO_ANSWER
     elif columns.answer_in_solution:
-        layout = replace(layout, answer_of=stated_answer, no_answer=_NOT_STATED)
-    problem = read_problem(row | stand_ins, layout, place=place, default_id=default_id, default_source="")
+        schema = replace(schema, answer_of=stated_answer, no_answer=_NOT_STATED)
+    problem = read_problem(row | stand_ins, schema, place=place, default_id=default_id, default_source="")
     if isinstance(problem, Dropped):
         raise DataError(f"{place}: {problem.reason}.")
     return problem

@@ -87,7 +87,7 @@ def iter_rows(
 
 
 def check_source(source: str) -> None:
-    """Refuse what cannot be a data source by its name and kind, without reading it.
+    """Reject what cannot be a data source by its name and kind, without reading it.
 
     Raises:
         DataError: There is no such file; a file of an unknown kind; a folder of runs, without data files, or with so
@@ -229,7 +229,7 @@ def _dataset_rows(source: str, *, split: str, subset: str | None, revision: str 
 
 
 def _read_each_file(folder: Path) -> None:
-    """Find the line for which `datasets` refused the folder.
+    """Find the line for which `datasets` rejected the folder.
 
     Raises:
         DataError: Names the file and the line of the first that cannot be read.

@@ -22,7 +22,7 @@ def load_run_problems(settings: DataSettings) -> LoadedProblems:
     """
     if settings.source in GENERATED:
         problems = _generated(settings)[: settings.max_problems]
-        return LoadedProblems(problems=problems, dropped=[], layout=settings.source, notes=[])
+        return LoadedProblems(problems=problems, dropped=[], column_schema=settings.source, notes=[])
     return load_problems(settings.source, options=settings, max_problems=settings.max_problems)
 
 

@@ -103,7 +103,7 @@ def text_tables(table: BenchmarkTable) -> list[TextTable]:
             TextTable(
                 title=f"Differences from {table.labels[0]}, paired by {table.tests[0].result.pairs}: 95 % bootstrap "
                 "interval, not corrected; two-sided p, Holm-corrected over models and benchmarks of one measure; MDE: "
-                "the difference that these pairs would show four times in five.",
+                "the difference that these pairs detect with 80% power.",
                 headings=["benchmark", "model", "difference", "95 %", "p", "MDE", "verdict"],
                 rows=[_test_cells(test) for test in table.tests],
             )

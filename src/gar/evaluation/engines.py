@@ -16,7 +16,7 @@ from gar.spans import special_ids, without_trailing_special
 from gar.types import Tags
 
 GREEDY_TOP_P = 1e-9
-"""A nucleus of the most likely token alone, which is greedy sampling."""
+"""top_p so small that sampling is greedy."""
 
 
 def load_engine(job: GenerateJob) -> "SamplingEngine":

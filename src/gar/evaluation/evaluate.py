@@ -180,7 +180,7 @@ def evaluate_policy(
         DataError: No problems, or a prompt that does not fit.
         ModelError: As `generate_responses`.
     """
-    settings.check_ks()
+    settings.check_pass_at_k()
     start = time.perf_counter()
     problems = problems[: settings.max_problems]
     groups = sample_groups(
@@ -190,7 +190,9 @@ def evaluate_policy(
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     return SetResult(
         groups=groups,
-        pass_at={k: mean(pass_at_k(group.num_samples, group.num_correct, k) for group in groups) for k in settings.ks},
+        pass_at={
+            k: mean(pass_at_k(group.num_samples, group.num_correct, k) for group in groups) for k in settings.pass_at_k
+        },
         well_formatted_fraction=mean(verdict.well_formatted for verdict in verdicts),
         truncated_fraction=mean(response.truncated for response in responses),
         mean_response_tokens=mean(response.num_tokens for response in responses),

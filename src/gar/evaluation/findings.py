@@ -98,7 +98,7 @@ def find_faults(
         _undecided(facts, Status.ERROR),
         _none_correct(facts),
         _right_in_bad_format(facts),
-        _silent_groups(facts, needs_alignment),
+        _zero_std_groups(facts, needs_alignment),
         _missing_anchors(facts) if needs_alignment else None,
     ]
     return tuple(sorted((f for f in findings if f), key=lambda finding: finding.severity != "stop"))
@@ -152,7 +152,7 @@ def _bad_format(facts: RolloutFacts, verifier: ResponseVerifier) -> Finding | No
         )
         advice = "Choose --verify.format boxed or none, or a chat template that does not open the thinking part."
     else:
-        cause = "The prompt does not ask for this format and the model never learnt it, or it uses other markers."
+        cause = "The prompt does not ask for this format and the model never learned it, or it uses other markers."
         advice = (
             f"Ask for it with --data.template {verifier.format}, name your markers in --verify.tags, or choose another "
             "--verify.format."
@@ -236,7 +236,7 @@ def _right_in_bad_format(facts: RolloutFacts) -> Finding | None:
     )
 
 
-def _silent_groups(facts: RolloutFacts, needs_alignment: bool) -> Finding | None:
+def _zero_std_groups(facts: RolloutFacts, needs_alignment: bool) -> Finding | None:
     if MOST < facts.all_wrong_fraction < 1:
         fraction, kind = facts.all_wrong_fraction, "wrong"
         cause = "The problems are hard for this model, and no method learns from a group without a right answer."

@@ -20,7 +20,7 @@ from gar.errors import RecordError
 from gar.records.checked import checked
 from gar.records.evaluations import Rate
 from gar.records.files import io_error, json_text, read_json, whole_objects
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
 from gar.types import ResponseFormat, Status
 
@@ -41,10 +41,10 @@ class EvaluationFolder:
         metrics_path: `metrics.json`.
         samples: The lines of `samples.jsonl`.
         verdicts: The lines of `verdicts.jsonl`.
-        output: Identity and lines together, to resume or refuse.
+        output: Identity and lines together, to resume or reject.
 
     Raises:
-        RecordError: From any method, when the system refuses or a file is not what it should be.
+        RecordError: From any method, when the system reports an error or a file is not what it should be.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +69,7 @@ class EvaluationFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise io_error(self.path, "made", error) from error
-        with only_writer(self.path):
+        with writer_lock(self.path):
             yield
 
     def begin(self, identity: Mapping[str, Any], problems: Iterable[Line], *, overwrite: bool) -> None:

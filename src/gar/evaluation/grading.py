@@ -45,11 +45,11 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
     """
     identity = folder.identity()
     num_samples = identity["sampling"]["num_samples"]
-    ks = settings.ks or default_ks(num_samples)
+    ks = settings.pass_at_k or default_ks(num_samples)
     if too_large := [k for k in ks if k > num_samples]:
         raise ConfigError(
             f"pass@{too_large[0]} needs at least {too_large[0]} samples per problem; {folder.path} has {num_samples}. "
-            "Generate more, with another --out, or drop it from --ks."
+            "Generate more, with another --out, or drop it from --pass-at-k."
         )
     format: ResponseFormat = settings.format or identity["prompt"]["format"]
     problems = folder.problems()

@@ -86,7 +86,7 @@ class ScoreSettings(Settings):
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     """Time limit, after which the worker is killed and the sample has status timeout."""
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    pass_at_k: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """pass@k and maj@k for these k, at most the number of samples. By default powers of 2, up to all of them."""
     allow_degenerate: bool = False
     """Exit with 0 even where every response failed in the same way, for example was cut off."""

@@ -148,7 +148,7 @@ def _compared(first: Model, pairs: Sequence[tuple[str, Model]], ks: Sequence[int
 
 
 def _check_comparable(first: Evaluation, other: Evaluation) -> None:
-    """Refuse evaluations on different problems, prompts, numbers of samples, sampling or formats."""
+    """Reject evaluations on different problems, prompts, numbers of samples, sampling or formats."""
     unlike = [
         f"{_COMMON[name]} ({before} and {now})"
         for name, (before, now) in differences(first.identity, other.identity).items()

@@ -51,7 +51,7 @@ class PreflightReport:
         )
 
     def raise_if_stop(self) -> None:
-        """Refuse to train if a finding says stop.
+        """Raise an error if a finding says stop.
 
         Raises:
             PreflightError: With the text of every such finding.

@@ -158,7 +158,7 @@ def holm_adjusted(p_values: Sequence[float], num_tests: int | None = None) -> li
 
 
 def minimum_detectable_effect(sd: float, num_pairs: int) -> float:
-    """The true mean difference that a two-sided paired t-test at level 0.05 finds four times in five.
+    """The true mean difference that a two-sided paired t-test at level 0.05 detects with 80% power.
 
     Solves 0.8 = P(|T| > t_{0.975}) for the noncentrality effect / (sd / sqrt(n)) of T. A smaller difference may
     exist and go unseen.

@@ -1,4 +1,4 @@
-"""A policy in Megatron's parts, for slime and verl: what its LM head is given in a pass, and the vectors from it."""
+"""A policy in Megatron's parts, for slime and verl: captures LM-head inputs and computes vectors."""
 
 # pyright: reportMissingImports=false
 from collections.abc import Callable, MutableSequence
@@ -46,7 +46,7 @@ def watch_head(
 
     Raises:
         ModelError: In a pass that calls the head twice, as multi-token prediction does. slime asks for it in training
-            alone, where nothing listens; under verl it is refused.
+            alone, where nothing listens; under verl it is rejected.
     """
     token_ids: list[Tensor] = []
 
@@ -84,7 +84,7 @@ def watch_head(
 
 
 def check_head(chunks: list[Any]) -> None:
-    """Refuse a last pipeline stage without an `output_layer`.
+    """Reject a last pipeline stage without an `output_layer`.
 
     Raises:
         ModelError: There is none.

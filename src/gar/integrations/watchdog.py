@@ -36,13 +36,13 @@ class Collapse:
 _FAULTS: dict[str, tuple[str, str]] = {
     "empty": (
         "every response was empty",
-        "The policy has learnt to end at once, often because the learning rate is too high, or because an empty "
+        "The policy has learned to end at once, often because the learning rate is too high, or because an empty "
         "response costs less than a wrong one. Lower {rate}, or give the KL term a weight{beta}.",
     ),
     "cut off": (
         "every response was cut off at {length}",
         "The policy does not end its responses any more, often because it repeats itself or because the limit is too "
-        "short for what it has learnt to write. Read some; lower {rate}, or raise the limit.",
+        "short for what it has learned to write. Read some; lower {rate}, or raise the limit.",
     ),
     "none right": (
         "no response was right and well formatted",
@@ -71,7 +71,7 @@ class Watchdog:
 
     Args:
         settings: After how many steps to speak, and whether to stop.
-        tell: Receives the first collapse; there is no second telling.
+        tell: Receives the first collapse. Called once.
     """
 
     def __init__(self, settings: WatchdogSettings, tell: Callable[[Collapse], None] = warn):
@@ -84,7 +84,7 @@ class Watchdog:
         """Take notice of the rollouts of one generation under TRL, those of all ranks.
 
         Args:
-            step: The optimiser step that they are for.
+            step: The optimizer step that they are for.
             rows: Its rollouts.
 
         Raises:

@@ -10,28 +10,28 @@ from torch import Tensor
 from gar.settings import RewardSettings, Settings
 
 AlignmentSource = Literal["anchor", "shuffled-anchor", "random-anchor", "text", "length"]
-Estimator = Literal["group", "reinforce-pp", "reinforce-pp-baseline"]
+Estimator = Literal["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"]
 Need = AlignmentSource | Literal["compares_responses", "gate", "loss", "trainer", "initial_policy"]
 """Capabilities that a method or its signal may require of an engine."""
 
 _VECTOR_SOURCES = ("anchor", "shuffled-anchor", "random-anchor")
 
-OUTCOME_SETTINGS = ("base", "penalty", "format_gate")
+OUTCOME_SETTINGS = ("correct_reward", "format_penalty", "format_gate")
 """Fields of `RewardSettings` that the plain outcome reward reads."""
 
-BONUS_SETTINGS = (*OUTCOME_SETTINGS, "beta", "centre", "clip")
+BONUS_SETTINGS = (*OUTCOME_SETTINGS, "bonus_weight", "center", "clip")
 """Fields that the outcome with a gradient-aligned bonus reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredBatch:
-    """Facts about all responses of one optimiser step, of all ranks. Every tensor is [responses].
+    """Facts about all responses of one optimizer step, of all ranks. Every tensor is [responses].
 
     Attributes:
         verified: The verifier accepts the answer.
         well_formatted: The response keeps the format.
         group_index: Which problem it answers.
-        alignment: Likeness to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN where
+        alignment: Similarity to the anchor, float64: the cosine of their vectors, or the method's substitute. NaN where
             not scored: it has no anchor, or one of the two has no usable vector.
         vectors: [responses, hidden], unit rows, for a method that compares responses with each other.
     """
@@ -73,7 +73,7 @@ class Method:
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: How rewards become advantages, unless the run chooses another way.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
-        trl: Fields of `trl.GRPOConfig` that belong to the method; a run that sets them otherwise is refused.
+        trl: Fields of `trl.GRPOConfig` that belong to the method; a run that sets them otherwise is rejected.
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
         trainer: Makes what trains, from `gar.integrations.trl.RunParts`: one trainer, or an iterator over several
             phases, each of which is asked for when the one before has ended. A trainer has `train`, `state` and
@@ -141,12 +141,12 @@ def eligible_responses(batch: ScoredBatch, settings: RewardSettings) -> Tensor:
 def format_penalties(batch: ScoredBatch, settings: RewardSettings) -> Tensor:
     """The penalty for bad format, float64 [responses]. The same for every method."""
     zeros = torch.zeros(len(batch.verified), dtype=torch.float64, device=batch.verified.device)
-    return zeros.masked_fill(~batch.well_formatted, settings.penalty)
+    return zeros.masked_fill(~batch.well_formatted, settings.format_penalty)
 
 
 def outcome_rewards(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
     """Base reward for eligible responses, penalty for bad format, no bonus."""
-    outcomes = eligible_responses(batch, settings).double() * settings.base
+    outcomes = eligible_responses(batch, settings).double() * settings.correct_reward
     penalties = format_penalties(batch, settings)
     return ShapedRewards(
         rewards=outcomes + penalties, outcomes=outcomes, bonuses=torch.zeros_like(outcomes), penalties=penalties

@@ -1,4 +1,4 @@
-"""Controls and one ablation: GAR's bonus with another likeness in the place of the cosine with the anchor.
+"""Controls and one ablation: GAR's bonus with another similarity in the place of the cosine with the anchor.
 
 A gain that a control shares is not due to the gradient's direction.
 """
@@ -33,7 +33,7 @@ HIDDEN_COSINE = replace(
 TEXT_SIMILARITY = replace(
     GAR_GRPO,
     name="text-similarity",
-    summary="control: likeness of the texts, a ratio of edits",
+    summary="control: similarity of the texts, a ratio of edits",
     alignment="text",
 )
 
@@ -58,7 +58,7 @@ ALIGNMENT_ONLY = Method(
     name="alignment-only",
     summary="ablation: the cosine alone as reward, for right and wrong responses",
     shape=alignment_alone,
-    reward=("penalty",),
+    reward=("format_penalty",),
     alignment="anchor",
     scores_all=True,
 )

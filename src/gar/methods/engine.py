@@ -54,7 +54,7 @@ class Engine:
         return "" if estimator in self.estimators else f"there is no estimator '{estimator}' here"
 
     def check(self, method: Method, estimator: Estimator) -> None:
-        """Refuse a method that it cannot run.
+        """Reject a method that it cannot run.
 
         Args:
             method: The method that is trained.
@@ -71,7 +71,7 @@ class Engine:
             )
 
     def check_signal(self, signal: SignalSettings) -> None:
-        """Refuse a signal that it cannot form.
+        """Reject a signal that it cannot form.
 
         Raises:
             ConfigError: Says what the signal needs.

@@ -30,6 +30,6 @@ G2RL = Method(
     summary="outcome of +1 or -1, scaled by how new the gradient is in its group",
     shape=novelty_shape,
     compares_responses=True,
-    signal={"kind": "gradient", "span": "response", "limit_tokens": None},
-    reward=("penalty", "format_gate", "novelty_weight"),
+    signal={"kind": "gradient", "span": "response", "max_tokens": None},
+    reward=("format_penalty", "format_gate", "novelty_weight"),
 )

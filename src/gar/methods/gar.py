@@ -8,15 +8,15 @@ from gar.settings import RewardSettings
 
 
 def gradient_aligned_shape(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
-    """Outcome rewards plus the alignment bonus. With `beta=0` equal to `outcome_rewards`, bit for bit."""
+    """Outcome rewards plus the alignment bonus. With `bonus_weight=0` equal to `outcome_rewards`, bit for bit."""
     plain = outcome_rewards(batch, settings)
     bonuses = gradient_aligned_bonuses(
         eligible_responses(batch, settings),
         batch.alignment.double(),
         batch.group_index,
         scored=batch.scored,
-        beta=settings.beta,
-        centre=settings.centre,
+        beta=settings.bonus_weight,
+        center=settings.center,
         clip=settings.clip,
     )
     return replace(plain, rewards=plain.outcomes + bonuses + plain.penalties, bonuses=bonuses)
@@ -24,15 +24,15 @@ def gradient_aligned_shape(batch: ScoredBatch, settings: RewardSettings) -> Shap
 
 GAR_GRPO = Method(
     name="gar-grpo",
-    summary="outcome reward plus gradient-aligned bonus, normalised within the group",
+    summary="outcome reward plus gradient-aligned bonus, normalized within the group",
     shape=gradient_aligned_shape,
     reward=BONUS_SETTINGS,
     alignment="anchor",
 )
 
-GAR_REINFORCE_PP = replace(
+GAR_REINFORCE_PLUS_PLUS = replace(
     GAR_GRPO,
-    name="gar-reinforce-pp",
+    name="gar-reinforce-plus-plus",
     summary="outcome reward plus gradient-aligned bonus, whitened over all tokens of the batch",
-    estimator="reinforce-pp",
+    estimator="reinforce-plus-plus",
 )

@@ -4,7 +4,7 @@ from gar.methods.base import Method, outcome_rewards
 
 GRPO = Method(
     name="grpo",
-    summary="outcome reward, normalised within the group [arXiv 2402.03300]",
+    summary="outcome reward, normalized within the group [arXiv 2402.03300]",
     shape=outcome_rewards,
 )
 

@@ -9,7 +9,7 @@ NO_CLIP = 1e9
 
 MASPO = Method(
     name="maspo",
-    summary="outcome reward, normalised within the group, soft gate instead of the clip; two or more updates a rollout",
+    summary="outcome reward, normalized within the group, soft gate instead of the clip; two or more updates a rollout",
     shape=outcome_rewards,
     gate=maspo_weights,
     trl={"loss_type": "dapo", "epsilon": NO_CLIP, "epsilon_high": NO_CLIP},

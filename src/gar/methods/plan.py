@@ -25,7 +25,7 @@ _WHITENING_EPS = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class Shaping:
-    """A method on an engine, with the settings in force. `plan_shaping` makes one and refuses what does not fit."""
+    """A method on an engine, with the settings in force. `plan_shaping` makes one and rejects what does not fit."""
 
     method: Method
     engine: Engine
@@ -57,10 +57,10 @@ class Shaping:
         """Added to the standard deviation: the run's, or else the engine's."""
         return self.engine.eps if self.advantage.eps is None else self.advantage.eps
 
-    def normalised(self, rewards: Tensor, group_index: Tensor, *, scale: Literal["std", "none"] = "std") -> Tensor:
+    def normalized(self, rewards: Tensor, group_index: Tensor, *, scale: Literal["std", "none"] = "std") -> Tensor:
         """Rewards minus their group's mean and, with scale "std", divided by its spread; float64 [responses]."""
         return group_advantages(
-            rewards, group_index, scale=scale, ddof=self.ddof, eps=self.eps, std_floor=self.advantage.std_floor
+            rewards, group_index, scale=scale, ddof=self.ddof, eps=self.eps, min_std=self.advantage.min_std
         )
 
     def advantages(
@@ -83,7 +83,7 @@ class Shaping:
             ValueError: `token_counts` is missing under an estimator that whitens.
         """
         if self.estimator == "group":
-            return self.normalised(rewards, group_index, scale=scale)
+            return self.normalized(rewards, group_index, scale=scale)
         if token_counts is None:
             raise ValueError(
                 f"token_counts is None, expected one number per response: {self.estimator} weighs responses by their "
@@ -93,7 +93,7 @@ class Shaping:
             rewards,
             token_counts,
             group_index,
-            baseline=self.estimator == "reinforce-pp-baseline",
+            baseline=self.estimator == "reinforce-plus-plus-baseline",
             ddof=self.ddof,
             eps=_WHITENING_EPS,
         )
@@ -113,7 +113,7 @@ def plan_shaping(
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
         sections: The sections of settings that the engine takes, by name; None stands for its defaults.
-        divides: Whether normalising in groups divides by the group's standard deviation.
+        divides: Whether normalizing in groups divides by the group's standard deviation.
         quiet: Do not warn of settings that this method does not read: the driver has done so.
 
     Raises:

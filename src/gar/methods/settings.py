@@ -1,8 +1,8 @@
-"""How a method reads a run's settings: its own signal, the settings that it refuses, and those that it does not read.
+"""How a method reads a run's settings: its own signal, the settings that it rejects, and those that it does not read.
 
 One settings file may serve several methods. A setting of a part that the method lacks, such as maspo's gate under
 gar-grpo, is therefore no mistake: `unread_settings` names it. A setting that another one of the same run switches off
-is a mistake: `resolve_signal` and `check_settings` refuse it, the same in every driver.
+is a mistake: `resolve_signal` and `check_settings` reject it, the same in every driver.
 """
 
 import warnings
@@ -16,7 +16,7 @@ from gar.settings import (
     EMBEDDED_TASKS,
     GROUP_DDOF,
     GROUP_EPS,
-    LIMIT_TOKENS,
+    MAX_TOKENS,
     REGISTERED,
     AdvantageSettings,
     RewardSettings,
@@ -39,8 +39,8 @@ _OF_EVERY_METHOD = (("advantage", "ddof", GROUP_DDOF), ("advantage", "eps", GROU
 """What the variant `paper` sets, so that nobody has chosen it."""
 _SECTIONS = ("signal", "reward", "advantage", "watchdog")
 """What `Method.reads` lists, beside trl."""
-_SPANS = ("span", "limit_tokens", "limit_from")
-_COLUMNS = ("layout", "prompt_field", "answer_field", "anchor_fields")
+_SPANS = ("span", "max_tokens", "limit_from")
+_COLUMNS = ("column_schema", "prompt_field", "answer_field", "anchor_fields")
 
 
 def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
@@ -60,20 +60,20 @@ def resolve_signal(method: Method, signal: SignalSettings) -> SignalSettings:
                 "method."
             )
     resolved = signal.model_copy(update=update)
-    if resolved.limit_tokens == "auto":
-        resolved = resolved.model_copy(update={"limit_tokens": LIMIT_TOKENS})
+    if resolved.max_tokens == "auto":
+        resolved = resolved.model_copy(update={"max_tokens": MAX_TOKENS})
     _refuse(_signal_faults(method, signal, resolved))
     return resolved
 
 
 def check_settings(method: Method, *, advantage: AdvantageSettings, divides: bool = True) -> None:
-    """Refuse settings that nothing would read, because another setting or the method switches them off.
+    """Reject settings that nothing would read, because another setting or the method switches them off.
 
     Args:
         method: The method that is trained.
         advantage: How rewards become advantages. `ddof` and `eps` at the paper's values, which the variant `paper` sets
-            for every method, are no choice and never refused.
-        divides: Whether normalising in groups divides by the group's standard deviation.
+            for every method, are no choice and never rejected.
+        divides: Whether normalizing in groups divides by the group's standard deviation.
 
     Raises:
         ConfigError: Names each such setting, its value, and what switches it off.
@@ -130,7 +130,10 @@ def _unread(method: Method, sections: Mapping[str, Any]) -> Iterator[tuple[str, 
     if model and (model.path.partition(":")[0] == "embedded" or Path(model.path).is_dir()):
         yield "model", ("revision",)
     if "evaluate" in sections and not sections["evaluate"].sources:
-        yield "evaluate", ("num_samples", "ks", "max_problems", "temperature", "top_p", "every_steps", "before")
+        yield (
+            "evaluate",
+            ("num_samples", "pass_at_k", "max_problems", "temperature", "top_p", "eval_steps", "eval_on_start"),
+        )
     if "preflight" in sections and sections["preflight"].mode == "off":
         yield "preflight", ("num_problems", "num_samples")
     if "watchdog" in sections and sections["watchdog"].mode == "off":
@@ -157,8 +160,8 @@ def _signal_faults(method: Method, signal: SignalSettings, resolved: SignalSetti
         )
     if method.reads_vectors and signal.temperature != 1 and signal.kind == "hidden":
         yield f"signal.temperature is {signal.temperature}, but signal.kind 'hidden' has no logits. Set it to 1."
-    if _reads_span(method) and resolved.limit_from == "start" and resolved.limit_tokens is None:
-        yield "signal.limit_from is 'start', but no token is left out: signal.limit_tokens sets no limit here."
+    if _reads_span(method) and resolved.limit_from == "start" and resolved.max_tokens is None:
+        yield "signal.limit_from is 'start', but no token is left out: signal.max_tokens sets no limit here."
 
 
 def _reads_span(method: Method) -> bool:
@@ -174,7 +177,7 @@ def _advantage_faults(method: Method, advantage: AdvantageSettings, divides: boo
 
 
 def _without_spread(advantage: AdvantageSettings, why: str, *, reads_ddof: bool = False) -> Iterator[str]:
-    for name, unset in (("std_floor", (0.0,)), ("eps", (None, GROUP_EPS)), ("ddof", (None, GROUP_DDOF))):
+    for name, unset in (("min_std", (0.0,)), ("eps", (None, GROUP_EPS)), ("ddof", (None, GROUP_DDOF))):
         value = getattr(advantage, name)
         if value not in unset and not (reads_ddof and name == "ddof"):
             yield f"advantage.{name} is {value}, but {why}, so that nothing would read it. Leave it out."

@@ -72,7 +72,7 @@ def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
 
 
 def check_adapter(model: Any, settings: AdapterSettings) -> None:
-    """Refuse an adapter that cannot be trained or merged, before training starts.
+    """Reject an adapter that cannot be trained or merged, before training starts.
 
     A new adapter is put on the model and removed again.
 
@@ -81,7 +81,7 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
         settings: The adapter to be trained.
 
     Raises:
-        ConfigError: A name matches no module, PEFT refuses the settings, or the policy has an adapter already.
+        ConfigError: A name matches no module, PEFT rejects the settings, or the policy has an adapter already.
         ModelError: The adapter is on the LM head, or on embeddings that are tied to the head.
     """
     config = lora_config(settings)
@@ -101,7 +101,7 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
             adapted = import_peft().get_peft_model(model, config)
     except ValueError as error:
         reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"PEFT refuses the adapter section (it expects linear layers): {reason}") from error
+        raise ConfigError(f"PEFT rejects the adapter section (it expects linear layers): {reason}") from error
     try:
         _check_parts(adapted)
     finally:

@@ -1,6 +1,6 @@
 """Find the two parts of a causal language model that GAR needs: its backbone and its LM head.
 
-`find_parts` compares the closed form's logits with the model's own on a few tokens. It refuses a model whose head
+`find_parts` compares the closed form's logits with the model's own on a few tokens. It rejects a model whose head
 transforms logits in a way that the closed form does not cover.
 """
 
@@ -94,7 +94,7 @@ def find_parts(model: Any) -> ModelParts:
         model: A `PreTrainedModel` with an LM head, or a `PeftModel` around one.
 
     Raises:
-        ModelError: There is no head, it is not a plain linear layer (quantised, or an adapter sits on it), the adapter
+        ModelError: There is no head, it is not a plain linear layer (quantized, or an adapter sits on it), the adapter
             prepends virtual tokens, or the model's logits are not those of the closed form.
     """
     causal = model
@@ -119,7 +119,7 @@ def find_parts(model: Any) -> ModelParts:
     if kind is not nn.Linear or not head.weight.is_floating_point():
         raise ModelError(
             f"the LM head of {name} is a {kind.__name__} of {head.weight.dtype}, expected a torch.nn.Linear of "
-            "a floating-point type. Is the model loaded in 4 or 8 bit? Keep the head out of quantisation "
+            "a floating-point type. Is the model loaded in 4 or 8 bit? Keep the head out of quantization "
             "(llm_int8_skip_modules=['lm_head'])."
         )
     config = causal.config.get_text_config()

@@ -18,7 +18,7 @@ _SECONDS = 5.0
 
 @cache
 def check_model_name(name: str, revision: str | None = None) -> None:
-    """Refuse a name that is neither a packaged model, a file, a folder with a model, nor a model on the Hub.
+    """Reject a name that is neither a packaged model, a file, a folder with a model, nor a model on the Hub.
 
     Args:
         name: As `ModelSettings.path`.
@@ -62,7 +62,7 @@ def _check_hub(name: str, revision: str | None) -> None:
             f"{_nearest(name)}"
         ) from error
     except HfHubHTTPError as error:
-        raise ModelError(f"the Hub refuses '{name}' (revision {revision}): {first_line(error)}") from error
+        raise ModelError(f"the Hub rejects '{name}' (revision {revision}): {first_line(error)}") from error
     except Exception as error:
         if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
             raise

@@ -62,7 +62,7 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
 
 
 def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> None:
-    """Refuse a tokenizer with more tokens than the model has embeddings.
+    """Reject a tokenizer with more tokens than the model has embeddings.
 
     Raises:
         ModelError: Says both numbers, and the model's name if it is given.

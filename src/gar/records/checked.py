@@ -1,4 +1,4 @@
-"""Checks of values from a file, which anybody may have changed, against the types of a dataclass."""
+"""Validate parsed JSON against a dataclass."""
 
 import json
 import reprlib

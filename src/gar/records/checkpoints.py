@@ -28,7 +28,7 @@ class FoundCheckpoint:
 
     Attributes:
         path: Its folder; None where the run starts from its first step.
-        step: Number of optimiser steps already made.
+        step: Number of optimizer steps already made.
         notes: Sentences for the user: which checkpoints were passed over.
         records_fault: Fault of the records up to `step`, where the caller tolerates that.
     """
@@ -43,7 +43,7 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
     """Flush a checkpoint to the disk and mark it as whole.
 
     Raises:
-        RecordError: The system refuses. The checkpoint then does not count.
+        RecordError: The system reports an error. The checkpoint then does not count.
     """
     path = run.checkpoints / f"checkpoint-{step}"
     sync_tree(path)
@@ -138,11 +138,11 @@ def checkpoint_fault(path: Path, *, num_ranks: int | None) -> str | None:
 def _missing_state(path: Path, num_ranks: int | None) -> str | None:
     """State that an exact resume needs and the checkpoint lacks; the trainer would silently continue without it."""
     names = {file.name for file in path.iterdir()}
-    deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimiser and scheduler there
+    deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimizer and scheduler there
     if "trainer_state.json" not in names:
         return "the trainer's state (trainer_state.json) is missing"
     if not deepspeed and not any(name.startswith("optimizer") for name in names):
-        return "the optimiser's state is missing. Was trl.save_only_model set?"
+        return "the optimizer's state is missing. Was trl.save_only_model set?"
     if not deepspeed and "scheduler.pt" not in names:
         return "the learning-rate scheduler's state (scheduler.pt) is missing"
     random_states = {name for name in names if name.startswith("rng_state")}

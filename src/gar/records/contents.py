@@ -29,7 +29,7 @@ class RunContents:
         folder: The folder.
         record: The sound fields of `run.json`; empty where it cannot be read.
         settings: `config.yaml` as plain values; empty where it cannot be read.
-        config: The same, checked, with today's defaults for what an older version lacks; None where it is refused.
+        config: The same, checked, with today's defaults for what an older version lacks; None where it is rejected.
         config_text: The text of `config.yaml`.
         metrics: Logged steps; values that are not numbers are left out.
         reader: Reads the rollouts.
@@ -142,7 +142,7 @@ def read_rollouts(run: RunContents, columns: Sequence[str], steps: Sequence[int]
     wanted = list(known if steps is None else steps)
     if not known:
         raise RecordError(
-            f"{run.folder.path}: no rollouts, so there is nothing to analyse. Was it run with records.rollouts false, "
+            f"{run.folder.path}: no rollouts, so there is nothing to analyze. Was it run with records.rollouts false, "
             "or has its first step not ended yet?"
         )
     for step in wanted:

@@ -19,8 +19,8 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
     """Dotted name and value of everything that is not itself a mapping.
 
     Example:
-        >>> dict(leaves({"reward": {"beta": 0.5}, "seed": 0}))
-        {'reward.beta': 0.5, 'seed': 0}
+        >>> dict(leaves({"reward": {"bonus_weight": 0.5}, "seed": 0}))
+        {'reward.bonus_weight': 0.5, 'seed': 0}
     """
     for name, value in values.items():
         if isinstance(value, Mapping):

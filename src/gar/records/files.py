@@ -34,7 +34,7 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     that file behind, and the next write of the same name replaces it. One writer at a time.
 
     Raises:
-        RecordError: The system refuses. An earlier file of that name is untouched.
+        RecordError: The system reports an error. An earlier file of that name is untouched.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.partial")
@@ -60,7 +60,7 @@ def sync_file(path: Path) -> None:
     """Flush a file's content to the disk.
 
     Raises:
-        RecordError: The system refuses, for example because the disk is full.
+        RecordError: The system reports an error, for example because the disk is full.
     """
     try:
         with path.open("rb") as file:
@@ -128,7 +128,7 @@ def remove_file(path: Path) -> None:
     """Remove a file, if it is there.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: The system reports an error.
     """
     try:
         path.unlink(missing_ok=True)
@@ -140,7 +140,7 @@ def sync_folder(path: Path) -> None:
     """Flush a folder's entries to the disk: only then does a new name survive a loss of power.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: The system reports an error.
     """
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -149,14 +149,14 @@ def sync_folder(path: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        raise io_error(path, "synchronised", error) from error
+        raise io_error(path, "synchronized", error) from error
 
 
 def append_line(path: str | Path, line: bytes) -> None:
     """Append one line whole, or not at all. The torn last line of a killed writer is cut off first.
 
     Raises:
-        RecordError: The system refuses. All earlier lines are intact.
+        RecordError: The system reports an error. All earlier lines are intact.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -277,7 +277,7 @@ def utc_now() -> str:
 
 
 def io_error(path: str | Path, done: str, error: OSError, *, intact: str = "") -> RecordError:
-    """The error to raise when the system refuses a file: which file, why, what is intact, what to do. Keeps `errno`."""
+    """The error to raise when the system rejects a file: which file, why, what is intact, what to do. Keeps `errno`."""
     code = error.errno or 0
     reason = f"{error.strerror} ({errno.errorcode[code]})" if code in errno.errorcode else " ".join(str(error).split())
     parts = (f"{path}: cannot be {done}: {reason}.", intact, _HINTS.get(code, ""))

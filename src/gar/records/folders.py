@@ -45,7 +45,7 @@ def sync_tree(folder: Path) -> None:
     """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk.
 
     Raises:
-        RecordError: The system refuses, for example because the disk is full.
+        RecordError: The system reports an error, for example because the disk is full.
     """
     for path in files_below(folder):
         sync_file(path)
@@ -57,7 +57,7 @@ def staging_folder(target: Path) -> Path:
     """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: The system reports an error.
     """
     staged = target.with_name(f".{target.name}.partial")
     with _refusals(staged):
@@ -71,7 +71,7 @@ def publish_folder(staged: Path, target: Path) -> None:
     """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: The system reports an error.
     """
     sync_tree(staged)
     earlier = target.with_name(f".{target.name}.earlier")
@@ -89,7 +89,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     """A folder to write, which appears under its name complete or not at all.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: The system reports an error.
     """
     staged = staging_folder(target)
     yield staged
@@ -118,7 +118,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def check_name(parent: str | Path, name: str) -> None:
-    """Refuse a name that is not a plain folder name.
+    """Reject a name that is not a plain folder name.
 
     Raises:
         RecordError: Says the name and its parent.

@@ -3,7 +3,7 @@
     FOLDER/.lock          for a folder
     FOLDER/.NAME.lock     for a file, which may itself be replaced meanwhile
 
-The file is created exclusively, which network file systems honour too, and holds one JSON object: host, process, since
+The file is created exclusively, which network file systems honor too, and holds one JSON object: host, process, since
 when. Its modification time is the heartbeat. The package `filelock` offers a lock file as well, but leaves a dead
 holder's file where two names cannot be exchanged (NFS, SMB), or takes the lock from a holder that is merely suspended.
 """
@@ -33,7 +33,7 @@ _TRIES = 100
 
 
 @contextmanager
-def only_writer(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
+def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """Keep every other writer out of a file or folder, on this machine or another.
 
     A lock whose process is gone is taken over. A process on another machine counts as gone when its heartbeat has been
@@ -67,7 +67,7 @@ def refuse_writer(path: Path, *, wait_seconds: float = 0.0) -> None:
     """Check that no other process is writing a file or folder at this moment.
 
     Args:
-        path: As in `only_writer`.
+        path: As in `writer_lock`.
         wait_seconds: How long to wait for another writer to end.
 
     Raises:
@@ -164,7 +164,7 @@ def _take(path: Path, lock_path: Path, record: bytes, *, deadline: float) -> Non
 
 def _remove_stale(path: Path, lock_path: Path) -> None:
     """Remove a stale lock. One process at a time looks again and removes it, so that no process removes a new lock."""
-    with only_writer(lock_path, wait_seconds=_REMOVAL_SECONDS):
+    with writer_lock(lock_path, wait_seconds=_REMOVAL_SECONDS):
         holder = _holder(path, lock_path)
         if holder is None or not holder.is_gone:
             return

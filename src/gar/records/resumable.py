@@ -48,7 +48,7 @@ class FinishedLines:
         """Add lines: all of them, or none.
 
         Raises:
-            RecordError: The system refuses. All earlier lines are intact.
+            RecordError: The system reports an error. All earlier lines are intact.
         """
         texts = [json_text(line).encode() for line in lines]
         if texts:
@@ -76,7 +76,7 @@ class ResumableOutput:
         return self.identity_path.exists()
 
     def refuse_other(self, identity: Mapping[str, Any]) -> None:
-        """Refuse to continue the output of another run.
+        """Raise an error if the output is another run's.
 
         Args:
             identity: Identity of this run, or as much of it as is known yet.
@@ -124,7 +124,7 @@ class ResumableOutput:
         """Remove identity, results and lines, in this order: lines without an identity are never resumed.
 
         Raises:
-            RecordError: The system refuses.
+            RecordError: The system reports an error.
         """
         for path in (self.identity_path, *self.results, *(lines.path for lines in self.lines)):
             remove_file(path)

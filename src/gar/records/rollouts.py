@@ -35,7 +35,7 @@ class RolloutRecord:
         bonus: Added to the reward for alignment, beta included.
         penalty: Added to the reward for bad format, at most 0.
         reward: Base reward where eligible, plus penalty, plus the bonus.
-        advantage: The reward after group normalisation.
+        advantage: The reward after group normalization.
         num_tokens: Tokens of the response.
         truncated: The response was cut off at the length limit.
         num_scored_tokens: Tokens that entered the gradient-activation vector.
@@ -163,7 +163,7 @@ def _column(column: pa.ChunkedArray, field: pa.Field, path: Path) -> pa.ChunkedA
     same = kind == target or pa.types.is_null(kind)
     text = pa.types.is_string(target) and (pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
     number = pa.types.is_integer(kind) and not pa.types.is_boolean(target) and not pa.types.is_string(target)
-    whole = pa.types.is_integer(target) and pa.types.is_float64(kind)  # the cast refuses fractions
+    whole = pa.types.is_integer(target) and pa.types.is_float64(kind)  # the cast rejects fractions
     if not (same or text or number or whole):
         raise RecordError(f"{path}: column {field.name!r} must hold {target}, got {kind}. Did another tool write it?")
     try:

@@ -51,7 +51,7 @@ class RunFolder:
         path: The folder.
 
     Raises:
-        RecordError: From any method, when the system refuses or a file is not what it should be.
+        RecordError: From any method, when the system reports an error or a file is not what it should be.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class RunFolder:
         """Make the folder `parent/name`, or `name-2`, `name-3`, ... if that exists.
 
         Raises:
-            RecordError: The name is not a plain folder name, or the system refuses.
+            RecordError: The name is not a plain folder name, or the system reports an error.
         """
         check_name(parent, name)
         path = Path(parent) / name
@@ -209,7 +209,7 @@ class RunFolder:
             metrics: Numbers by name, among them the whole number "step".
 
         Raises:
-            RecordError: The system refuses. All earlier lines are intact.
+            RecordError: The system reports an error. All earlier lines are intact.
             ValueError: There is no "step".
         """
         step = metrics.get("step")
@@ -248,7 +248,7 @@ class RunFolder:
         (`gar.records.shards`); a step without rows leaves no trace in the merged file.
 
         Raises:
-            RecordError: The system refuses. Earlier rollouts of that step, and of all others, are intact.
+            RecordError: The system reports an error. Earlier rollouts of that step, and of all others, are intact.
             ValueError: A record is of another step, or a value does not fit its column.
         """
         foreign = {record.step for record in records} - {step}
@@ -291,7 +291,7 @@ class RunFolder:
         """Remove the rollouts of all later steps.
 
         Raises:
-            RecordError: A file with steps before and after the cut cannot be read, or the system refuses.
+            RecordError: A file with steps before and after the cut cannot be read, or the system reports an error.
         """
         cut_rollouts(self.rollouts_folder, after_step)
 

@@ -44,7 +44,7 @@ def write_samples(path: Path, records: Sequence[SampleRecord]) -> None:
     """Write the samples of one evaluation, whole or not at all.
 
     Raises:
-        RecordError: The system refuses.
+        RecordError: The system reports an error.
     """
     write_parquet(path, record_table(records, SAMPLE_SCHEMA))
 

@@ -11,13 +11,13 @@ DEFINITIONS = {
     "differences are equal.",
     "p-value": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "
     "flipping signs over problems for a single run. Corrected (Holm) for all tests of one k in this report.",
-    "detectable": "The true difference that a test of this many pairs with this spread detects four times in five. "
+    "detectable": "The true difference that a test of this many pairs with this spread detects with 80% power. "
     "Smaller ones may exist and go unseen.",
     "verdict": "By the corrected p-value at 0.05. 'No difference shown' does not mean that there is none.",
     "seeds": "Runs that differ only in their seed; a pair is the same seed under both.",
     "seed": "Decides the order of the problems and all sampling of a run.",
     "problems": "Problems of the set.",
-    "steps": "Optimiser steps that were logged.",
+    "steps": "Optimizer steps that were logged.",
     "rollouts": "Recorded responses, one row each in the rollouts folder.",
     "right": "Share of responses that are verified and keep the format, as the mean over the first and the last tenth "
     "of the logged steps.",
@@ -25,17 +25,17 @@ DEFINITIONS = {
     "alignment": "Cosine of a response's gradient-activation vector with that of the expert solution: 1 where the two "
     "vectors point the same way, 0 where they are orthogonal. Only scored responses have one.",
     "gar/alignment_mean": "Mean cosine of the scored right responses with their expert solution.",
-    "silent": "A group is silent where all its rewards are equal, so that nothing is learned from it. First by the "
+    "zero std": "In a zero-std group all rewards are equal, so nothing is learned from it. First by the "
     "outcome alone, then with GAR's bonus.",
-    "gar/silent_group_fraction_shaped": "Share of groups whose rewards are all equal with the bonus; dashed: by the "
+    "gar/zero_std_group_fraction_shaped": "Share of groups whose rewards are all equal with the bonus; dashed: by the "
     "outcome alone. Between the lines: groups that gain a training signal from the bonus.",
-    "step time": "Median wall time of an optimiser step, generation and scoring included.",
+    "step time": "Median wall time of an optimizer step, generation and scoring included.",
     "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
     "reward": "Base reward where right and in format, plus penalty, plus the bonus.",
     "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group.",
     "gar/bonus_mean": "Mean bonus of the scored responses, beta included.",
     "penalty": "What bad format adds to the reward; at most 0.",
-    "advantage": "The reward after normalisation in its group: above 0 the response is made more likely.",
+    "advantage": "The reward after normalization in its group: above 0 the response is made more likely.",
     "gar/advantage_abs_mean": "Mean absolute advantage: 0 means that nothing is learned.",
     "num_tokens": "Tokens of the response, end token included.",
     "completions/mean_length": "Mean number of tokens of a response.",
@@ -43,7 +43,7 @@ DEFINITIONS = {
     "signal_norm": "Length of the gradient-activation vector before it is scaled to one.",
     "entropy": "Mean entropy of the policy over the next token.",
     "grad_norm": "Norm of the gradient of the loss, before clipping.",
-    "time/step_seconds": "Wall time of an optimiser step.",
+    "time/step_seconds": "Wall time of an optimizer step.",
     "token share": "What the token adds to the alignment; the shares of all scored tokens sum to it.",
     "status": "How verification ended. Unparsed, timeout and error say nothing about the answer. Such a response is "
     "not eligible, and is counted apart from wrong answers.",

@@ -48,11 +48,11 @@ _PLANS = (
     _Plan(metric="gar/eligible_fraction", title="Right and in format", unit="share of responses", from_zero=True),
     _Plan(metric="gar/alignment_mean", title="Alignment of right responses", unit="cosine with the expert solution"),
     _Plan(
-        metric="gar/silent_group_fraction_shaped",
-        title="Silent groups",
+        metric="gar/zero_std_group_fraction_shaped",
+        title="Zero-std groups",
         unit="share of groups; dashed: by the outcome alone",
         from_zero=True,
-        reference="gar/silent_group_fraction_outcome",
+        reference="gar/zero_std_group_fraction_outcome",
     ),
     _Plan(metric="gar/bonus_mean", title="Bonus", unit="mean over scored responses", from_zero=True),
     _Plan(metric="gar/advantage_abs_mean", title="Size of the advantages", unit="mean |advantage|", from_zero=True),
@@ -78,7 +78,7 @@ def charts(groups: Sequence[RunGroup]) -> list[Chart]:
 def chart_note(groups: Sequence[RunGroup]) -> str:
     """The explanation of lines and bands."""
     window = _window([run for group in groups for run in group.runs])
-    smooth = f"the centred mean over {window} logged steps" if window > 1 else "the logged values"
+    smooth = f"the centered mean over {window} logged steps" if window > 1 else "the logged values"
     parts = [
         f"Lines of one run are {smooth}, of evaluations the values; the band reaches from the smallest to the largest "
         "of those values."
@@ -119,7 +119,7 @@ def _series(group: RunGroup, metric: str, window: int, *, dashed: bool) -> Serie
         return None
     return Series(
         label=group.label if len(group.runs) == 1 else f"{group.label}, {len(lines)} seeds",
-        colour=group.colour,
+        color=group.color,
         dashed=dashed,
         steps=[int(step) for step in steps],
         values=_plain(values),
@@ -169,7 +169,7 @@ def _plain(values: Floats) -> list[float | None]:
 
 
 def pictures(groups: Sequence[RunGroup], notes: list[str], steps: Sequence[int] = ()) -> list[Picture]:
-    """Alignment and silent groups of the first run of each group, then every SVG in `figures` and `analysis`.
+    """Alignment and zero-std groups of the first run of each group, then every SVG in `figures` and `analysis`.
 
     An SVG inside an image cannot run scripts or load anything.
 
@@ -209,7 +209,7 @@ def _candidates(groups: Sequence[RunGroup], steps: Sequence[int]) -> Iterator[tu
 def _figures(run: ReadRun, steps: Sequence[int]) -> Iterator[tuple[str, str, Figure]]:
     """Name, title and figure of what the rollouts of a run allow. The summary already says what is missing."""
     from gar.analysis.alignment import alignment_course, alignment_figure
-    from gar.analysis.silent_groups import silent_groups, silent_groups_figure  # these load torch
+    from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure  # these load torch
 
     with contextlib.suppress(RecordError):
         course = alignment_course(run.folder.path, at_steps=steps or None)
@@ -217,9 +217,9 @@ def _figures(run: ReadRun, steps: Sequence[int]) -> Iterator[tuple[str, str, Fig
             title = f"Alignment of correct responses, {course.run}: n = {course.num_scored:,}"
             yield "alignment", title, alignment_figure(course)
     with contextlib.suppress(RecordError):
-        groups = silent_groups(run.folder.path)
+        groups = zero_std_groups(run.folder.path)
         title = f"Groups of {groups.run}: n = {groups.num_groups:,} of {groups.group_size} responses"
-        yield "silent-groups", title, silent_groups_figure(groups)
+        yield "zero-std-groups", title, zero_std_groups_figure(groups)
 
 
 def _svg(figure: Figure) -> bytes:

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gar.analysis.style import COLOURS, MUTED, method_colour
+from gar.analysis.style import COLORS, MUTED, method_color
 from gar.records import canonical_hash
 from gar.records.dotted import leaves
 from gar.report.page import RunFacts, Table, columns
 from gar.report.read import ReadRun
 
-_NOT_COMPARED = ("seed", "records", "evaluate.every_steps")
+_NOT_COMPARED = ("seed", "records", "evaluate.eval_steps")
 """Settings that may differ within one experiment."""
 
 
@@ -19,7 +19,7 @@ class RunGroup:
     """Runs of one method under equal settings, one per seed."""
 
     label: str
-    colour: str
+    color: str
     runs: Sequence[ReadRun]
 
 
@@ -36,10 +36,10 @@ def group_runs(runs: Sequence[ReadRun]) -> list[RunGroup]:
         groups.setdefault(key, []).append(run)
     differing = differing_settings(runs)
     labels = _distinct([_label(members[0], differing) for members in groups.values()])
-    colours = _colours([str(members[0].settings.get("method", "")) for members in groups.values()])
+    colors = _colors([str(members[0].settings.get("method", "")) for members in groups.values()])
     return [
-        RunGroup(label=label, colour=colour, runs=members)
-        for label, colour, members in zip(labels, colours, groups.values(), strict=True)
+        RunGroup(label=label, color=color, runs=members)
+        for label, color, members in zip(labels, colors, groups.values(), strict=True)
     ]
 
 
@@ -54,7 +54,7 @@ def differing_settings(runs: Sequence[ReadRun]) -> dict[str, list[Any]]:
 def run_facts(groups: Sequence[RunGroup]) -> list[RunFacts]:
     """Every run with the facts in its run.json and its settings as text."""
     return [
-        RunFacts(name=run.name, label=group.label, colour=group.colour, facts=_facts(run), config=run.config_text)
+        RunFacts(name=run.name, label=group.label, color=group.color, facts=_facts(run), config=run.config_text)
         for group in groups
         for run in group.runs
     ]
@@ -97,12 +97,12 @@ def _label(run: ReadRun, differing: Mapping[str, Any]) -> str:
     return ", ".join([str(values.get("method", run.name)), *rest[:3]])
 
 
-def _colours(methods: Sequence[str]) -> list[str]:
-    """The colour of each method, or the next free one of the palette if it has none or the colour is taken."""
+def _colors(methods: Sequence[str]) -> list[str]:
+    """The color of each method, or the next free one of the palette if it has none or the color is taken."""
     taken: list[str] = []
     for method in methods:
-        usual = method_colour(method)
-        free = [colour for colour in COLOURS if colour not in taken] or list(COLOURS)
+        usual = method_color(method)
+        free = [color for color in COLORS if color not in taken] or list(COLORS)
         taken.append(free[0] if usual in (*taken, MUTED) else usual)
     return taken
 

@@ -60,7 +60,7 @@ class Series:
     """One line of a chart with its band; None is a missing value."""
 
     label: str
-    colour: str
+    color: str
     dashed: bool
     steps: Sequence[int]
     values: Sequence[float | None]
@@ -161,7 +161,7 @@ class RunFacts:
 
     name: str
     label: str
-    colour: str
+    color: str
     facts: Sequence[tuple[str, str, str | None]]
     config: str
 

@@ -63,7 +63,7 @@ def add_shares(
 
 def _scorer(config: RunConfig, path: str) -> Any:
     from gar.models.load import load_policy
-    from gar.scoring import GarScorer
+    from gar.scoring import GARScorer
     from gar.verify import Verifier
 
     settings = ModelSettings(path=path, dtype=config.model.dtype, attention=config.model.attention)
@@ -71,7 +71,7 @@ def _scorer(config: RunConfig, path: str) -> Any:
     # Only for the tags of the responses; the verdicts are the recorded ones.
     verifier = Verifier(format=config.verify.format, tags=config.verify.tags.as_tags())
     signal = config.signal.model_copy(update={"policy": "current"})  # of the model at hand, without a copy of it
-    return GarScorer(model.eval(), tokenizer, verifier=verifier, signal=signal, score_all=True)
+    return GARScorer(model.eval(), tokenizer, verifier=verifier, signal=signal, score_all=True)
 
 
 def _group_scores(scorer: Any, group: DrawnGroup, problem: Problem) -> Sequence[Any]:

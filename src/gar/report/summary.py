@@ -16,7 +16,7 @@ from gar.report.verdicts import signed
 NONE = "–"
 """The cell of an unknown value."""
 _EDGE_FRACTION = 0.1
-_COURSE_TERMS = {"silent groups": "silent", "seconds per step": "step time", "GAR’s share": "gar share"}
+_COURSE_TERMS = {"zero-std groups": "zero std", "seconds per step": "step time", "GAR’s share": "gar share"}
 
 
 def summary_tables(
@@ -51,7 +51,7 @@ def tiles(run: ReadRun) -> list[Tile]:
         Tile(term="steps", label="Steps", value=course["steps"], detail=f"{course['rollouts']} rollouts"),
         Tile(term="right", label="Right and in format", value=course["right"], detail=tenths),
         Tile(term="alignment", label="Alignment when right", value=course["alignment"], detail=tenths),
-        Tile(term="silent", label="Silent groups", value=course["silent groups"],
+        Tile(term="zero std", label="Zero-std groups", value=course["zero-std groups"],
              detail="by outcome alone, with the bonus"),
         Tile(term="step time", label="Seconds per step", value=course["seconds per step"],
              detail=f"of which GAR {course['GAR’s share']}"),
@@ -107,20 +107,22 @@ def _course_table(runs: Sequence[ReadRun]) -> Table:
     """How training went, run by run."""
     rows = [[run.name, *_course(run).values()] for run in runs]
     named = columns("run", **{heading: _COURSE_TERMS.get(heading, heading) for heading in _course(runs[0])})
-    caption = "Two numbers: first and last tenth of the steps; for silent groups, by outcome alone and with the bonus."
+    caption = (
+        "Two numbers: first and last tenth of the steps; for zero-std groups, by outcome alone and with the bonus."
+    )
     return Table(title="Course of training", caption=caption, columns=named, rows=rows)
 
 
 def _course(run: ReadRun) -> dict[str, str]:
     """How training went, by heading."""
     seconds = _logged(run, "time/step_seconds")
-    silent = [_mean_of(_logged(run, f"gar/silent_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
+    zero_std = [_mean_of(_logged(run, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
     return {
         "steps": f"{run.last_step:,}",
         "rollouts": f"{run.num_rollouts:,}",
         "right": _arrow(edges(run, "gar/eligible_fraction"), percent=True),
         "alignment": _arrow(edges(run, "gar/alignment_mean")),
-        "silent groups": _arrow(silent, percent=True),
+        "zero-std groups": _arrow(zero_std, percent=True),
         "seconds per step": _text(statistics.median(seconds) if seconds else None, 2),
         "GAR’s share": percent_text(gar_time_fraction(run.metrics)),
     }
@@ -197,5 +199,5 @@ def _text(value: float | None, digits: int) -> str:
 
 
 def percent_text(value: float | None) -> str:
-    """A share as a whole number of per cent."""
+    """A share as a whole number of percent."""
     return NONE if value is None else f"{100 * value:.0f} %"

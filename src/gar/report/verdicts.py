@@ -248,9 +248,9 @@ def _numbers(contrast: Contrast) -> str:
     if result.verdict == _NOT_SHOWN and result.minimum_detectable_effect is not None:
         least = result.minimum_detectable_effect
         text += (
-            f" A true difference of {least:.2f} would be detected four times in five."
+            f" A true difference of {least:.2f} would be detected with 80% power."
             if least <= 1
-            else " With so few pairs not even the largest possible difference would be detected four times in five."
+            else " Too few pairs: even a difference of 1.0 is below 80% power."
         )
     return text
 

@@ -223,7 +223,7 @@ def context_length(model: Any) -> int | None:
 def check_prompts(
     model: PreTrainedModel, tokenizer: Any, prompt_ids: Sequence[Sequence[int]], max_new_tokens: int
 ) -> None:
-    """Refuse prompts without tokens, and prompts that do not fit into the model's context with their response.
+    """Reject prompts without tokens, and prompts that do not fit into the model's context with their response.
 
     Raises:
         DataError: Names the first such prompt, their number, and the length that fits.
@@ -294,7 +294,7 @@ def _generate_batch(
 
 
 class _RefuseNan(LogitsProcessor):
-    """Refuses a model whose first logits are NaN. Checking those of later tokens would stall a GPU."""
+    """Rejects a model whose first logits are NaN. Checking those of later tokens would stall a GPU."""
 
     def __init__(self) -> None:
         self.is_first = True

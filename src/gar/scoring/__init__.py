@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gar.scoring.anchors import usable_anchors
     from gar.scoring.forward import batches_by_length, means_from_hidden, signal_means, token_shares
     from gar.scoring.reader import GroupReader
-    from gar.scoring.scorer import GarScorer
+    from gar.scoring.scorer import GARScorer
     from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
     from gar.spans import (
         SpanRule,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gar.step import Ranks, ResponseFacts, Row, Shaped, Shaping, Step, plan_shaping, read_row
 
 __all__ = [
-    "GarScorer",
+    "GARScorer",
     "GroupReader",
     "Ranks",
     "ResponseFacts",
@@ -52,7 +52,7 @@ __getattr__ = lazy_names(
         "gar.scoring.anchors": "usable_anchors",
         "gar.scoring.forward": "batches_by_length means_from_hidden signal_means token_shares",
         "gar.scoring.reader": "GroupReader",
-        "gar.scoring.scorer": "GarScorer",
+        "gar.scoring.scorer": "GARScorer",
         "gar.scoring.scores": "ResponseGroup ResponseScore SignalStatus",
         "gar.spans": "SpanRule context_of ends_in_thinking_tag special_ids token_pieces without_trailing_special",
         "gar.step": "Ranks ResponseFacts Row Shaped Shaping Step plan_shaping read_row",

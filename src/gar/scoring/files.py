@@ -22,14 +22,14 @@ from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
 from gar.records.files import json_text, utc_now, write_atomic
 from gar.records.folders import file_facts
-from gar.records.lock import only_writer
+from gar.records.lock import writer_lock
 from gar.records.resumable import FinishedLines, Line
 from gar.rollouts.generate import encode_prompt
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import ScoreFiles, output_row, score_schema, write_scores
-from gar.scoring.scorer import GarScorer
+from gar.scoring.scorer import GARScorer
 from gar.scoring.scores import ResponseGroup
 from gar.scoring.summary import ScoreTally
 from gar.types import Prompt, Tags
@@ -70,7 +70,7 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
         RecordError: A file cannot be written. Finished rows are kept.
     """
     files = ScoreFiles(job.out or Path(f"{source_name(job.file)}.scores.jsonl"))
-    with only_writer(files.finished.path):
+    with writer_lock(files.finished.path):
         return _score_file(job, files, command)
 
 
@@ -94,7 +94,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     errors, speed = _score_rows(job, files.finished, model.to(device), tokenizer, survey.num_responses)
     _refuse_all_bad(files, errors, survey.num_rows)
     files.write_errors(errors)
-    tally = ScoreTally(base=job.reward.base)
+    tally = ScoreTally(correct_reward=job.reward.correct_reward)
     finished = (line["rows"] for line in files.finished)
     write_scores(files.out, tally.counting(finished), score_schema(tokens=job.tokens))
     counts: dict[str, Any] = {
@@ -137,7 +137,7 @@ def _score_rows(
         disable=None,  # silent unless on a terminal
     )
     with bar, Verifier.from_settings(job.verify) as verifier:
-        scorer = GarScorer(
+        scorer = GARScorer(
             model,
             tokenizer,
             verifier=verifier,
@@ -159,7 +159,7 @@ def _score_rows(
     return errors, {"seconds": seconds, "tokens_per_second": num_tokens / seconds}
 
 
-def _score_window(job: ScoreJob, scorer: GarScorer, window: Sequence[tuple[ResponseRow, ResponseGroup]]) -> list[Line]:
+def _score_window(job: ScoreJob, scorer: GARScorer, window: Sequence[tuple[ResponseRow, ResponseGroup]]) -> list[Line]:
     try:
         scores = iter(scorer.score([group for _, group in window], tokens=job.tokens))
     except torch.OutOfMemoryError as error:
@@ -226,7 +226,7 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
 
 
 def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags: Tags) -> Prompt | Ids:
-    """The prompt as the policy sees it. Chat messages are encoded here, where their template may refuse them."""
+    """The prompt as the policy sees it. Chat messages are encoded here, where their template may reject them."""
     if isinstance(prompt, tuple):
         if template != "plain":
             raise DataError(f"token ids as prompt take no template, got --template {template}.")
@@ -240,7 +240,7 @@ def _rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:
 
 
 def _refuse_hopeless(job: ScoreJob, files: ScoreFiles, survey: ResponseSurvey) -> None:
-    """Refuse a file in which no row can be scored, or no response has an anchor."""
+    """Reject a file in which no row can be scored, or no response has an anchor."""
     if not survey.num_rows:
         raise DataError(f"{job.file}: no rows. Was the file written to the end, and is it the right one?")
     _refuse_all_bad(files, survey.errors, survey.num_rows)

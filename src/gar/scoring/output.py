@@ -97,7 +97,7 @@ class ScoreFiles:
         return ResumableOutput(self.out.with_suffix(".partial.json"), (self.finished,))
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
-        """Refuse to overwrite the input or a finished output.
+        """Raise an error before overwriting the input or a finished output.
 
         Raises:
             ConfigError: One of the files is the source; or the output exists and no unfinished run does.
@@ -131,7 +131,7 @@ def write_scores(out: Path, groups: Iterable[Sequence[OutputRow]], schema: pa.Sc
     """Write the rows of all groups, in bounded memory.
 
     Raises:
-        RecordError: The system refuses. A file that had this name is untouched.
+        RecordError: The system reports an error. A file that had this name is untouched.
     """
     with atomic_file(out) as file:
         if out.suffix == ".jsonl":

@@ -1,4 +1,4 @@
-"""`GarScorer`: gradient-aligned scores for any causal language model, in any training loop."""
+"""`GARScorer`: gradient-aligned scores for any causal language model, in any training loop."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,14 +20,14 @@ from gar.step import ResponseFacts, Row, Shaped, Step, plan_shaping
 from gar.types import ResponseVerifier, Status, Tags, Verdict
 
 SCORER = Engine(
-    name="GarScorer",
+    name="GARScorer",
     can=frozenset({"anchor", "text", "length", "compares_responses", "initial_policy"}),
     estimators={"group": ()},
 )
 """A scorer sees only the groups of one call: no data set, no judge, no loss, and no batch to whiten over."""
 
 
-class GarScorer:
+class GARScorer:
     """Scores groups of responses against expert solutions with the gradients of a policy.
 
     The model is used as it is, on its device and in its dtype, without gradients and in evaluation mode; its modes are
@@ -45,7 +45,7 @@ class GarScorer:
             is "think".
         signal: Which tokens are scored, and how; `max_batch_tokens` bounds the memory of a forward pass.
         reward: How verdicts and alignments become rewards.
-        advantage: Group normalisation; unset values are those of the variant `paper`: ddof 0, eps 1e-6.
+        advantage: Group normalization; unset values are those of the variant `paper`: ddof 0, eps 1e-6.
         score_all: Compute the alignment of every response, even where no bonus is possible. Rewards stay the same.
 
     Raises:
@@ -55,7 +55,7 @@ class GarScorer:
 
     Example:
         >>> from gar.models.embedded import load_embedded
-        >>> scorer = GarScorer(*load_embedded())
+        >>> scorer = GARScorer(*load_embedded())
         >>> group = ResponseGroup(prompt="3+4=", responses=["7", "7"], anchors=["7"], eligible=[True, True])
         >>> [score.reward for score in scorer.score([group])]
         [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Input and output records of `GarScorer`."""
+"""Input and output records of `GARScorer`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class SignalStatus(StrEnum):
 
     SCORED = "scored"
     SKIPPED = "skipped"
-    """It could earn no bonus: not eligible, or the only eligible one of a centred group. Nothing was computed."""
+    """It could earn no bonus: not eligible, or the only eligible one of a centered group. Nothing was computed."""
     NO_ANCHOR = "no anchor"
     """Its group has none, or none that can be used."""
     NO_TOKENS = "no tokens"
@@ -40,7 +40,7 @@ class ResponseGroup:
         responses: The responses, without or with trailing special tokens.
         anchors: Expert solutions; the best cosine counts. Empty ones are left out; without any there is no bonus.
         answer: The gold answer, for the scorer's verifier.
-        eligible: Your own judgement instead: which responses are right (and well formatted, if that matters to you).
+        eligible: Your own judgment instead: which responses are right (and well formatted, if that matters to you).
         id: Copied into the scores.
 
     Example: ResponseGroup(prompt="3+4=", responses=["7", "8"], anchors=["3+4 is 7"], answer="7")
@@ -70,10 +70,10 @@ class ResponseScore:
         signal: Whether it has an alignment, and if not, why.
         alignment: Cosine of its vector with its best anchor's; None unless `signal` is scored.
         signal_norm: Norm of its mean vector before scaling; None where none was computed, or it is not finite.
-        bonus: `beta * max(0, alignment - mean of the group)`.
+        bonus: `bonus_weight * max(0, alignment - mean of the group)`.
         penalty: For bad format.
-        reward: `base + bonus + penalty`, or only the penalty.
-        advantage: The reward after group normalisation.
+        reward: `correct_reward + bonus + penalty`, or only the penalty.
+        advantage: The reward after group normalization.
         num_tokens: Tokens of the response, trailing special ones included.
         num_scored_tokens: Tokens that enter its vector.
         detail: Remarks in words; empty if there are none.

@@ -21,11 +21,11 @@ class ScoreTally:
     """Counts output rows. Keeps one number per scored response in memory.
 
     Args:
-        base: Reward of an eligible response, `RewardSettings.base`.
+        correct_reward: Reward of an eligible response, `RewardSettings.base`.
     """
 
-    def __init__(self, *, base: float) -> None:
-        self._base = base
+    def __init__(self, *, correct_reward: float) -> None:
+        self._correct_reward = correct_reward
         self._counts: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
         self._signals: Counter[str] = Counter()
@@ -41,13 +41,13 @@ class ScoreTally:
 
     def add(self, rows: Sequence[OutputRow]) -> None:
         """Count the responses to one problem."""
-        outcomes = [self._base * row["eligible"] + row["penalty"] for row in rows]
+        outcomes = [self._correct_reward * row["eligible"] + row["penalty"] for row in rows]
         self._outcome_sum += sum(outcomes)
         self._reward_sum += sum(row["reward"] for row in rows)
         self._counts["groups"] += 1
         self._counts["responses"] += len(rows)
-        self._counts["silent_before"] += len(set(outcomes)) == 1
-        self._counts["silent_after"] += len({row["advantage"] for row in rows}) == 1
+        self._counts["zero_std_before"] += len(set(outcomes)) == 1
+        self._counts["zero_std_after"] += len({row["advantage"] for row in rows}) == 1
         for row in rows:
             self._counts["verified"] += row["verified"]
             self._counts["well_formatted"] += row["well_formatted"]
@@ -62,7 +62,7 @@ class ScoreTally:
         """Counts, means and quantiles as plain values, None where they are undefined.
 
         Alignment is given for all scored responses, for the verified ones, and for the others. `outcome_mean` and the
-        silent groups `before` are those of the outcome, without bonuses.
+        zero-std groups `before` are those of the outcome, without bonuses.
         """
         counts = self._counts
         verified, others = (np.frombuffer(self._alignment[side]) for side in (True, False))
@@ -82,9 +82,9 @@ class ScoreTally:
             },
             "outcome_mean": _share(self._outcome_sum, counts["responses"]),
             "reward_mean": _share(self._reward_sum, counts["responses"]),
-            "silent_group_fraction": {
-                "before": _share(counts["silent_before"], counts["groups"]),
-                "after": _share(counts["silent_after"], counts["groups"]),
+            "zero_std_group_fraction": {
+                "before": _share(counts["zero_std_before"], counts["groups"]),
+                "after": _share(counts["zero_std_after"], counts["groups"]),
             },
         }
 

@@ -96,7 +96,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
     * Exact values must be equal; a decimal may differ from a gold answer that is not an integer by 2e-6 relative.
     * A hedge (`about 18`), a denial (`not 18`), or more values than the gold answer has (`3 or 7` for 3) is UNPARSED.
       For a gold answer of several values `3 or 7` is the set {3, 7}.
-    * The rest is math-verify's judgement of the whole answer.
+    * The rest is math-verify's judgment of the whole answer.
 
     Args:
         answer: The final answer, from `parse_response`.

@@ -39,7 +39,7 @@ class Parsed:
     """A parsed text.
 
     Attributes:
-        text: The text, normalised as math-verify does: without units, with braces.
+        text: The text, normalized as math-verify does: without units, with braces.
         value: A SymPy object; None where the grammar cannot parse the text.
         tree: The grammar's tree, for `gar.verify.operations`; None where `value` is None.
     """

@@ -1,4 +1,4 @@
-"""The other side of the pool: a keeper process that forks, kills and reaps workers, and the workers themselves.
+"""Fork server for verification workers: a process that forks, kills and reaps workers, and the workers.
 
 Why a keeper between the pool and its workers: the training process has threads and a GPU context, so it must not fork,
 and a fresh interpreter for every worker would spend half a second on imports. The keeper is a fresh interpreter without

@@ -174,7 +174,7 @@ class WorkerPool:
         return [batch.outcomes[index] for index in range(len(items))]
 
     def _step(self, batch: _Batch) -> None:
-        self._bury_idle_dead()
+        self._reap_idle()
         self._start_workers(batch.num_open)
         self._hand_out(batch)
         self._collect(batch)
@@ -189,8 +189,8 @@ class WorkerPool:
                 batch.try_again(worker.index, Graded(status=Status.ERROR, detail=str(error)))
         self.close()
 
-    def _bury_idle_dead(self) -> None:
-        """Remove workers that died between two batches; no item is to blame. Idle workers send nothing else."""
+    def _reap_idle(self) -> None:
+        """Reap workers that exited while idle. Idle workers send nothing else."""
         for worker in list(self._workers):
             if worker.ready and worker.index is None and worker.connection.poll():
                 self._bury(worker)

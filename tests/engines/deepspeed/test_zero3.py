@@ -87,8 +87,8 @@ def small_config(folder: Path, **trl: Any) -> RunConfig:
     values = {
         "trl": {"max_steps": 2, "per_device_train_batch_size": 16, "learning_rate": 2e-3, "use_cpu": True} | trl,
         "preflight": {"num_problems": 2},
-        "evaluate": {"sources": ["test"], "num_samples": 4, "ks": [1], "max_problems": 3, "every_steps": 1},
-        "records": {"folder": str(folder), "name": "run"},
+        "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [1], "max_problems": 3, "eval_steps": 1},
+        "records": {"output_dir": str(folder), "name": "run"},
     }
     return make_config(merge(read_preset("demo"), values))
 

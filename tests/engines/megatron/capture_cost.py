@@ -94,7 +94,7 @@ def main() -> None:
         dist.destroy_process_group()
     difference = torch.tensor(found["own"]["rewards"]) - torch.tensor(found["logprob"]["rewards"])
     print(f"{NUM_PROBLEMS * GROUP_SIZE} responses, {found['own']['scored']:.0%} scored")
-    print(f"largest difference of a normalised reward: {float(difference.abs().max()):.1e}")
+    print(f"largest difference of a normalized reward: {float(difference.abs().max()):.1e}")
     for name, each in found.items():
         seconds = each["seconds"][2:] if name == "slime's pass" else each["seconds"][1:]
         print(f"{name:14} {each['tokens']:7,} tokens   {statistics.median(seconds):.3f} s")

@@ -123,7 +123,7 @@ def through_train_actor(checkout: str, layout: str, changes: dict[str, Any]) -> 
         try:
             passes = step_before_training(args, chunks, share, plugin.postprocess)
         except ConfigError as refusal:
-            return {"refused": str(refusal)}
+            return {"rejected": str(refusal)}
         hooks = [module._forward_pre_hooks for chunk in chunks for module in chunk.modules()]
         return {
             "share": share,
@@ -278,4 +278,4 @@ def test_slime_makes_its_log_prob_pass_where_we_let_it_through(tmp_path, changes
     else:
         with pytest.raises(ConfigError, match="slime makes no log-probability pass"):
             check_supported(args)
-        assert "slime has made no log-probability pass of the policy before this step" in rank["refused"]
+        assert "slime has made no log-probability pass of the policy before this step" in rank["rejected"]

@@ -120,10 +120,10 @@ def test_slime_gives_the_paper_s_advantages_unless_told_otherwise(ranks):
 
 
 def test_the_slime_rule_is_slimes_own_arithmetic():
-    """As slime's rollout manager normalises outcome rewards: `Tensor.std`, Bessel's, and 1e-6, group by group."""
+    """As slime's rollout manager normalizes outcome rewards: `Tensor.std`, Bessel's, and 1e-6, group by group."""
     rewards = expected_rewards().view(-1, GROUP_SIZE)
-    centred = rewards - rewards.mean(dim=-1, keepdim=True)
-    own = centred / (centred.std(dim=-1, keepdim=True) + 1e-6)
+    centered = rewards - rewards.mean(dim=-1, keepdim=True)
+    own = centered / (centered.std(dim=-1, keepdim=True) + 1e-6)
     torch.testing.assert_close(own.flatten(), expected_advantages("slime"), rtol=0, atol=1e-9)
     population = group_advantages(expected_rewards(), group_index(), scale="std", ddof=0, eps=1e-6)
     assert not torch.allclose(own.flatten(), population, rtol=0, atol=0.1)

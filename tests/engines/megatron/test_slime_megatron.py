@@ -63,9 +63,9 @@ def policy(layout: str, head: str, *, standin: bool = True, mtp: bool = False) -
     mpu.destroy_model_parallel()
 
 
-def settings(signal: dict[str, Any], *, normalised: bool = True) -> Any:
-    advantage = {"ddof": 1, "eps": 1e-6} if normalised else {}
-    return make_arguments(gar={"signal": signal, "advantage": advantage}, rewards_normalization=normalised)
+def settings(signal: dict[str, Any], *, normalized: bool = True) -> Any:
+    advantage = {"ddof": 1, "eps": 1e-6} if normalized else {}
+    return make_arguments(gar={"signal": signal, "advantage": advantage}, rewards_normalization=normalized)
 
 
 def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -81,7 +81,7 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
         for head in HEADS:
             with policy(layout, head) as chunks:
                 for signal in SIGNALS:
-                    args = settings(SIGNALS[signal], normalised=False)
+                    args = settings(SIGNALS[signal], normalized=False)
                     rank, num_ranks = mpu.get_data_parallel_rank(), mpu.get_data_parallel_world_size()
                     everything = [s for part in sequences_of(make_data()) for s in part if s.positions]
                     sequences = [ScoredSequence.cut(s, "cpu") for s in everything[rank::num_ranks]]
@@ -93,9 +93,9 @@ def vectors_and_rewards(layouts: list[str]) -> dict[tuple[str, str, str], dict[s
                         "is last": mpu.is_pipeline_last_stage(),
                         "data": (rank, num_ranks),
                     }
-                    for name, normalised in (("shaped", False), ("normalised", True)):
+                    for name, normalized in (("shaped", False), ("normalized", True)):
                         share = split_by_data_parallel_rank(make_data(), num_ranks)[rank]
-                        postprocess(settings(SIGNALS[signal], normalised=normalised), 0, share)
+                        postprocess(settings(SIGNALS[signal], normalized=normalized), 0, share)
                         found[layout, head, signal][name] = share
                 for signal, more in captured(chunks).items():
                     found[layout, head, signal] |= more
@@ -237,13 +237,13 @@ def test_postprocess_gives_the_rewards_of_one_process(found, truth, case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
-def test_postprocess_normalises_whole_groups(found, case):
+def test_postprocess_normalizes_whole_groups(found, case):
     ranks = ranks_of(found, case)
     groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
     expected = group_advantages(joined(ranks, "shaped"), groups, scale="std", ddof=1, eps=1e-6)
-    torch.testing.assert_close(joined(ranks, "normalised"), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(joined(ranks, "normalized"), expected, rtol=0, atol=1e-9)
     for rank in ranks:
-        share = rank["normalised"]
+        share = rank["normalized"]
         torch.testing.assert_close(torch.stack([a[0] for a in share["advantages"]]), torch.tensor(share["rewards"]))
 
 

@@ -41,7 +41,7 @@ def test_launch_script_is_a_job_that_verl_and_gar_take():
     plain = OmegaConf.to_container(config, resolve=True)
     settings = read_settings(plain)
     check_supported(plain, read_shaping(settings))
-    assert (settings.signal.limit_tokens, settings.verify.num_workers) == (768, 4)
+    assert (settings.signal.max_tokens, settings.verify.num_workers) == (768, 4)
     assert settings.signal.anchor_keep_fraction == 0.7
 
 

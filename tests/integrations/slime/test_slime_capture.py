@@ -65,7 +65,7 @@ def refusals() -> dict[str, str]:
     policy, args = setting(), make_capturing()
     texts = {}
 
-    def refused(name: str, error: type[Exception], change: Any = None, *, with_pass: bool = True) -> None:
+    def rejected(name: str, error: type[Exception], change: Any = None, *, with_pass: bool = True) -> None:
         share = split_by_data_parallel_rank(make_data(), 1)[0]
         if with_pass:
             compute_log_prob(args, [policy], share)
@@ -78,11 +78,11 @@ def refusals() -> dict[str, str]:
     def reorder(share: dict[str, Any]) -> None:
         share["micro_batch_indices"][0].reverse()
 
-    refused("no pass", ConfigError, with_pass=False)
+    rejected("no pass", ConfigError, with_pass=False)
     step(args, policy)
-    refused("no second pass", ConfigError, with_pass=False)
-    refused("other schedule", ModelError, lambda share: share["micro_batch_indices"].pop())
-    refused("other order", ModelError, reorder)
+    rejected("no second pass", ConfigError, with_pass=False)
+    rejected("other schedule", ModelError, lambda share: share["micro_batch_indices"].pop())
+    rejected("other order", ModelError, reorder)
     return texts
 
 

@@ -122,14 +122,14 @@ def refusals() -> list[str]:
 # What is said of it.
 
 SHAPED = {"rewards_normalization": False}
-NORMALISED = {"advantage": {"ddof": 1, "eps": 1e-6}}
+NORMALizED = {"advantage": {"ddof": 1, "eps": 1e-6}}
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "shaped": ({}, SHAPED),
-    "normalised": (NORMALISED, {}),
+    "normalized": (NORMALizED, {}),
     "not divided": ({}, {"grpo_std_normalization": False}),
     "static": ({}, {**SHAPED, "use_dynamic_batch_size": False, "max_tokens_per_gpu": None}),
     "two anchors": ({}, {**SHAPED, "num_anchors": 2}),
-    "not centred": ({"reward": {"centre": False}}, SHAPED),
+    "not centered": ({"reward": {"center": False}}, SHAPED),
     "grpo": ({"method": "grpo"}, SHAPED),
     "alignment": ({"method": "alignment-only"}, SHAPED),
 }
@@ -201,21 +201,21 @@ def test_postprocess_takes_the_best_of_several_anchors(one, two):
     torch.testing.assert_close(of_two(two, "two anchors"), rewards, rtol=0, atol=1e-6)
 
 
-def test_postprocess_without_centring_pays_a_lone_response_its_own_cosine(one, two):
+def test_postprocess_without_centering_pays_a_lone_response_its_own_cosine(one, two):
     batch = scored_batch(make_data(), truth()[1])
-    shaped = METHODS["gar-grpo"].shape(batch, RewardSettings(centre=False))
+    shaped = METHODS["gar-grpo"].shape(batch, RewardSettings(center=False))
     lone = 12  # the only right one of the fourth group
     assert float(shaped.bonuses[lone]) > 0.001
-    torch.testing.assert_close(torch.tensor(one["not centred"]["rewards"]).double(), shaped.rewards, rtol=0, atol=1e-6)
-    torch.testing.assert_close(of_two(two, "not centred"), shaped.rewards, rtol=0, atol=1e-6)
+    torch.testing.assert_close(torch.tensor(one["not centered"]["rewards"]).double(), shaped.rewards, rtol=0, atol=1e-6)
+    torch.testing.assert_close(of_two(two, "not centered"), shaped.rewards, rtol=0, atol=1e-6)
 
 
-def test_postprocess_normalises_by_slime_s_flags(one, two):
+def test_postprocess_normalizes_by_slime_s_flags(one, two):
     shaped = torch.tensor(one["shaped"]["rewards"], dtype=torch.float64)
     groups = torch.tensor([payload.facts.group_index for payload in make_data()["prompt"]])
     options = {"ddof": 1, "eps": 1e-6}
     for way, expected in (
-        ("normalised", group_advantages(shaped, groups, scale="std", **options)),
+        ("normalized", group_advantages(shaped, groups, scale="std", **options)),
         ("not divided", group_advantages(shaped, groups, scale="none", **options)),
     ):
         assert one[way]["rewards"] == expected.tolist()
@@ -233,7 +233,7 @@ def test_resumed_job_gives_the_rewards_of_one_that_went_on(tmp_path: Path):
 
 
 def test_postprocess_has_slime_compute_the_advantages(one):
-    for advantage, reward in zip(one["normalised"]["advantages"], one["normalised"]["rewards"], strict=True):
+    for advantage, reward in zip(one["normalized"]["advantages"], one["normalized"]["rewards"], strict=True):
         assert torch.equal(advantage, torch.full_like(advantage, reward))
 
 
@@ -245,8 +245,8 @@ def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
     assert share["gar/scored_fraction"][0] == float(needed.double().mean())
     assert share["gar/no_anchor_fraction"] == [4 / 28] * 28
     assert share["gar/no_signal_fraction"][0] == 1 / 28
-    assert share["gar/silent_group_fraction_outcome"][0] == pytest.approx(1 / 7)  # all right
-    assert share["gar/silent_group_fraction_shaped"][0] == 0.0
+    assert share["gar/zero_std_group_fraction_outcome"][0] == pytest.approx(1 / 7)  # all right
+    assert share["gar/zero_std_group_fraction_shaped"][0] == 0.0
     assert share["verify/ok_fraction"][0] == share["gar/verified_fraction"][0]
     names = {name for name in share if "/" in name} - {"gar/seconds"}
     for rank in two:
@@ -276,20 +276,20 @@ def test_needed_responses_are_those_a_bonus_is_possible_for():
         [1, 1, 0, 1],
         [1, 1, 1, 1],
         [0, 0, 0, 0],
-        [0, 0, 0, 0],  # one right: its centred bonus is 0
+        [0, 0, 0, 0],  # one right: its centered bonus is 0
         [0, 0, 0, 0],  # no anchor
         [0, 1, 0, 1],
         [0, 1, 1, 0],  # the first has nothing to score
     ]
-    alone = make_arguments(gar={"reward": {"centre": False}})
+    alone = make_arguments(gar={"reward": {"center": False}})
     assert needed_responses(alone).view(len(GROUPS), 4)[3].int().tolist() == [1, 0, 0, 0]
 
 
 def test_slime_rewards_of_reinforce_plus_plus():
     rewards, groups = torch.tensor([1.0, 0.0, 3.0, 1.0]).double(), torch.tensor([0, 0, 1, 1])
-    plain = read_shaping(make_arguments(gar={"method": "gar-reinforce-pp"}))
+    plain = read_shaping(make_arguments(gar={"method": "gar-reinforce-plus-plus"}))
     assert slime_rewards(make_arguments(), plain, rewards, groups) is rewards
-    baseline = read_shaping(make_arguments(gar={"method": "reinforce-pp-baseline"}))
+    baseline = read_shaping(make_arguments(gar={"method": "reinforce-plus-plus-baseline"}))
     assert slime_rewards(make_arguments(), baseline, rewards, groups).tolist() == [0.5, -0.5, 1.0, -1.0]
 
 

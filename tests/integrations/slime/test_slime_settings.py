@@ -1,4 +1,4 @@
-"""gar.yaml and slime's own flags: what is read, and what is refused with which words."""
+"""gar.yaml and slime's own flags: what is read, and what is rejected with which words."""
 
 import subprocess
 import sys
@@ -34,8 +34,8 @@ print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
 
 
 def test_read_settings_takes_the_section_over_its_variant():
-    config = read_settings(make_arguments(gar={"signal": {"limit_tokens": 12}, "advantage": {"eps": "1e-4"}}))
-    assert config.signal.limit_tokens == 12
+    config = read_settings(make_arguments(gar={"signal": {"max_tokens": 12}, "advantage": {"eps": "1e-4"}}))
+    assert config.signal.max_tokens == 12
     assert config.advantage.eps == 1e-4  # slime reads YAML 1.1, where 1e-4 is text
     assert config.advantage.ddof == 0  # variant paper
 
@@ -52,8 +52,14 @@ def test_read_settings_applies_the_method_s_own_signal():
             r"gar.yaml: expected a section 'gar' with the settings of GAR .*, got none. Is --custom-config-path set",
         ),
         ([1], r"expected a section 'gar' .* got \[1\]"),
-        ({"reward": {"bta": 1}}, r"gar.yaml: gar: unknown key 'reward.bta'. Did you mean 'beta'\?"),
-        ({"reward": {"beta": -1}}, r"gar.yaml: gar: reward.beta must be greater than or equal to 0, got -1"),
+        (
+            {"reward": {"bonus_wait": 1}},
+            r"gar.yaml: gar: unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'\?",
+        ),
+        (
+            {"reward": {"bonus_weight": -1}},
+            r"gar.yaml: gar: reward.bonus_weight must be greater than or equal to 0, got -1",
+        ),
         ({"trl": {"beta": 0.1}}, r"'gar.trl' has no effect under slime, whose own flags decide it. Known here: method"),
         ({"method": "gar-grp"}, r"gar: method: unknown value 'gar-grp'.* Did you mean 'gar-grpo'"),
     ],
@@ -65,8 +71,8 @@ def test_read_settings_names_what_is_wrong(gar, text):
 
 def test_every_supported_method_needs_no_more_than_an_anchor():
     assert sorted(SLIME.methods()) == [
-        "alignment-only", "gar-grpo", "gar-reinforce-pp", "grpo", "hidden-cosine", "reinforce-pp",
-        "reinforce-pp-baseline",
+        "alignment-only", "gar-grpo", "gar-reinforce-plus-plus", "grpo", "hidden-cosine", "reinforce-plus-plus",
+        "reinforce-plus-plus-baseline",
     ]  # fmt: skip
     for name in SLIME.methods():
         method = METHODS[name]
@@ -78,13 +84,13 @@ def test_check_supported_passes_each_estimator_with_its_flag():
     for method, flag in (
         ("gar-grpo", "grpo"),
         ("gar-grpo", "gspo"),
-        ("gar-reinforce-pp", "reinforce_plus_plus"),
-        ("reinforce-pp-baseline", "reinforce_plus_plus_baseline"),
+        ("gar-reinforce-plus-plus", "reinforce_plus_plus"),
+        ("reinforce-plus-plus-baseline", "reinforce_plus_plus_baseline"),
     ):
         args = make_arguments(gar={"method": method}, advantage_estimator=flag)
         check_supported(args)
-    chosen = make_arguments(gar={"advantage": {"estimator": "reinforce-pp"}})
-    assert read_shaping(chosen).estimator == "reinforce-pp"
+    chosen = make_arguments(gar={"advantage": {"estimator": "reinforce-plus-plus"}})
+    assert read_shaping(chosen).estimator == "reinforce-plus-plus"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +107,7 @@ def test_check_supported_passes_each_estimator_with_its_flag():
         ),
         (
             {
-                "gar": {"method": "reinforce-pp", "advantage": {"ddof": 1}},
+                "gar": {"method": "reinforce-plus-plus", "advantage": {"ddof": 1}},
                 "advantage_estimator": "reinforce_plus_plus",
             },
             "gar.advantage.ddof is 1, but slime whitens over the batch by itself",
@@ -136,7 +142,7 @@ def test_the_launch_script_names_the_hooks_and_valid_settings():
     text = script.partition("<<'GAR_YAML'\n")[2].partition("GAR_YAML\n")[0]
     args = make_arguments(**yaml.safe_load(text))
     check_supported(args)
-    assert read_settings(args).reward.beta == 0.5
+    assert read_settings(args).reward.bonus_weight == 0.5
     assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0
 
 
@@ -190,7 +196,7 @@ def test_capture_names_its_two_values():
 
 def test_settings_that_nothing_reads_are_named_once_at_the_start():
     """By `on_megatron_init` on the first rank; hooks that run at every step are quiet."""
-    args = make_arguments(gar={"method": "grpo", "signal": {"precision": "float32"}, "reward": {"beta": 0.2}})
-    with pytest.warns(UserWarning, match="Not read by grpo under slime: reward.beta, signal.precision"):
+    args = make_arguments(gar={"method": "grpo", "signal": {"precision": "float32"}, "reward": {"bonus_weight": 0.2}})
+    with pytest.warns(UserWarning, match="Not read by grpo under slime: reward.bonus_weight, signal.precision"):
         check_supported(args, quiet=False)
     check_supported(args)  # any warning is an error here

@@ -91,8 +91,8 @@ def test_reward_table_shapes_rewards_as_the_core_does():
     assert metrics["gar/no_anchor_fraction"] == pytest.approx(2 / 14)
     assert metrics["gar/no_signal_fraction"] == pytest.approx(1 / 14)
     assert metrics["verify/wrong_fraction"] == pytest.approx(3 / 14)
-    silent = metrics["gar/silent_group_fraction_outcome"], metrics["gar/silent_group_fraction_shaped"]
-    assert silent == pytest.approx((4 / 6, 2 / 6))  # "all" and "mute" are rescued
+    zero_std = metrics["gar/zero_std_group_fraction_outcome"], metrics["gar/zero_std_group_fraction_shaped"]
+    assert zero_std == pytest.approx((4 / 6, 2 / 6))  # "all" and "mute" are rescued
 
 
 @pytest.mark.parametrize("inputs", [{}, {"pixel_values": None, "image_grid_thw": None}], ids=["none", "empty"])

@@ -44,8 +44,8 @@ def check(config: Mapping[str, Any]) -> None:
         {"actor_rollout_ref__actor__strategy": "fsdp"},
         {"actor_rollout_ref__actor__strategy": "megatron"},
         {"gar__method": "grpo"},
-        {"gar__method": "gar-reinforce-pp", "algorithm__adv_estimator": "reinforce_plus_plus"},
-        {"gar__method": "reinforce-pp-baseline", "algorithm__adv_estimator": "reinforce_plus_plus_baseline"},
+        {"gar__method": "gar-reinforce-plus-plus", "algorithm__adv_estimator": "reinforce_plus_plus"},
+        {"gar__method": "reinforce-plus-plus-baseline", "algorithm__adv_estimator": "reinforce_plus_plus_baseline"},
     ],
     ids=str,
 )
@@ -57,12 +57,12 @@ def test_check_supported_lets_through(flags):
     ("flags", "text"),
     [
         ({"gar": None}, r"expected a section 'gar' in verl's configuration, for example \+gar\.method=gar-grpo"),
-        ({"gar__reward": {"bta": 1}}, "gar: unknown key 'reward.bta'. Did you mean 'beta'"),
+        ({"gar__reward": {"bonus_wait": 1}}, "gar: unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'"),
         ({"gar__trl": {}}, "'gar.trl' means nothing under verl"),
         ({"gar__advantage": {"ddof": 0}}, "'gar.advantage' means nothing under verl, whose own flags decide it"),
         ({"gar__method": "g2rl"}, "method 'g2rl' does not run under verl: the method compares the vectors of"),
         ({"algorithm__adv_estimator": "gae"}, "adv_estimator is gae, but gar-grpo goes with grpo"),
-        ({"gar__method": "gar-reinforce-pp"}, "is grpo, but gar-reinforce-pp goes with reinforce_plus_plus"),
+        ({"gar__method": "gar-reinforce-plus-plus"}, "is grpo, but gar-reinforce-plus-plus goes with reinforce_plus"),
         ({"gar__method": "maspo"}, "method 'maspo' does not run under verl: the method weighs single tokens"),
         ({"actor_rollout_ref__actor__strategy": "veomni"}, "strategy is veomni, expected fsdp or fsdp2 or megatron"),
         ({"actor_rollout_ref__model__use_fused_kernels": True}, "fused kernels never call the LM head"),
@@ -72,7 +72,7 @@ def test_check_supported_lets_through(flags):
         ({"reward__custom_reward_function__path": "mine.py"}, "Name your grader with gar.verify.verifier"),
         ({"reward__reward_model__enable": True}, "come from a verifier, not from a reward model"),
         ({"actor_rollout_ref__model__mtp__enable": True}, "the head is called more than once in a pass"),
-        ({"actor_rollout_ref__actor__qat__enable": True}, "quantised weights are not those of the closed form"),
+        ({"actor_rollout_ref__actor__qat__enable": True}, "quantized weights are not those of the closed form"),
         (
             {"actor_rollout_ref__actor__megatron__dynamic_context_parallel": True},
             "dynamic_context_parallel is True, expected None or False: it shares out sequences anew",
@@ -89,7 +89,7 @@ def test_check_supported_refuses(flags, text):
 
 def test_read_settings_takes_the_methods_own_signal():
     assert read_shaping(read_settings(verl_config(gar__method="hidden-cosine"))).signal.kind == "hidden"
-    assert read_settings(verl_config(gar__signal={"limit_tokens": 5})).signal.limit_tokens == 5
+    assert read_settings(verl_config(gar__signal={"max_tokens": 5})).signal.max_tokens == 5
 
 
 def test_settings_that_nothing_reads_are_named():

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.paper
 JUDGE = JudgeSettings(template="arithmetic")
 
 
-def test_grad2reward_advantages_are_returns_of_the_judges_shares_normalised_over_the_groups_tokens(make_trainer):
-    """In plain Python from the judge's token scores on: standardise, softmax, returns, z-score over the group."""
+def test_grad2reward_advantages_are_returns_of_the_judges_shares_normalized_over_the_groups_tokens(make_trainer):
+    """In plain Python from the judge's token scores on: standardize, softmax, returns, z-score over the group."""
     model, tokenizer = load_embedded()
     problems = load_arithmetic("train")[:64]
     trainer, records = make_trainer(kind=Grad2RewardTrainer, judge=JUDGE, problems=problems)
@@ -109,7 +109,7 @@ def test_grad2reward_trains_and_leaves_its_judge_alone(make_trainer: TrainerFact
     ("values", "text"),
     [
         (
-            {"advantage": {"estimator": "reinforce-pp"}},
+            {"advantage": {"estimator": "reinforce-plus-plus"}},
             "advantage.estimator cannot be set: grad2reward normalizes over",
         ),
         ({"trl": {"scale_rewards": "none"}}, "trl.scale_rewards is 'none', but grad2reward has advantages of its own"),

@@ -1,4 +1,4 @@
-"""The judge of Grad2Reward: its gradient against autograd and finite differences, its rewards, what it refuses."""
+"""The judge of Grad2Reward: its gradient against autograd and finite differences, its rewards, what it rejects."""
 
 import pytest
 import torch
@@ -231,9 +231,9 @@ def test_token_rewards_of_one_criterion_share_the_outcome_out(judge, solutions):
     own = judge.token_scores(*solutions)
     for i, response in enumerate(solutions[1]):
         scores = own.scores[i][0].double()
-        standardised = (scores - scores.mean()) / scores.std(correction=0)
+        standardized = (scores - scores.mean()) / scores.std(correction=0)
         expected = torch.zeros(mask.shape[1], dtype=torch.float64)
-        expected[: len(response)] = standardised.softmax(0) * outcomes[i]  # the end token has no share
+        expected[: len(response)] = standardized.softmax(0) * outcomes[i]  # the end token has no share
         expected[len(response)] = outcomes[i] + penalty[i]
         # The judge saw a batch of other rows here.
         assert float((found.rewards[i] - expected).abs().max()) < 1e-3

@@ -1,4 +1,4 @@
-"""SDFT and SDPO: what the teacher reads and is, what a run records, and what is refused."""
+"""SDFT and SDPO: what the teacher reads and is, what a run records, and what is rejected."""
 
 import math
 from dataclasses import replace
@@ -97,7 +97,7 @@ def teacher_texts(made: SimpleNamespace) -> list[list[int]]:
 
 @pytest.fixture(params=METHODS)
 def trained(request, tmp_path: Path, verifier: Verifier) -> SimpleNamespace:
-    """Two optimiser steps on one generation."""
+    """Two optimizer steps on one generation."""
     made = make_trainer(request.param, tmp_path, verifier, num_iterations=2, max_steps=2)
     made.trainer.log = lambda *_: None  # it would clear the metrics
     made.method, made.weights = request.param, [weight_of(made.trainer.model)]
@@ -135,9 +135,9 @@ def test_a_run_trains_on_the_problems_of_grpo_with_its_teacher(trained: SimpleNa
     assert not any(math.isnan(value) for values in metrics.values() for value in values)
     for group in set(order):
         members = torch.tensor([r.reward for r in trained.records if r.group_index == group], dtype=torch.float64)
-        standardised = (members - members.mean()) / (members.std(correction=0) + 1e-6)  # as grpo's, in the paper's form
+        standardized = (members - members.mean()) / (members.std(correction=0) + 1e-6)  # as grpo's, in the paper's form
         given = [record.advantage for record in trained.records if record.group_index == group]
-        assert given == pytest.approx(standardised.tolist(), abs=1e-9)  # float64
+        assert given == pytest.approx(standardized.tolist(), abs=1e-9)  # float64
     if trained.method == "sdpo":
         assert metrics["self_distillation/reward_mean"] == [pytest.approx(sum(rewards) / 16)]
 
@@ -173,7 +173,7 @@ def test_teacher_prompt_of_a_chat_is_in_the_users_message(tmp_path: Path, verifi
             "sdft",
             {"sdft": {"distillation_mode": "sampled_token"}},
             {},
-            "trl.SDFTConfig refuses these settings: .*alpha=1.0",
+            "trl.SDFTConfig rejects these settings: .*alpha=1.0",
         ),
     ],
 )

@@ -35,9 +35,9 @@ def test_fields_that_a_method_never_reads_are_named(method: str, values: dict[st
 
 
 def test_settings_that_a_method_without_responses_never_reads_are_named():
-    values = {"reward": {"base": 2.0}, "advantage": {"std_floor": 0.1}, "watchdog": {"steps": 3}}
+    values = {"reward": {"correct_reward": 2.0}, "advantage": {"min_std": 0.1}, "watchdog": {"steps": 3}}
     config = make_config({"method": "sft", "preflight": {"mode": "off"}, "trl": {"temperature": 0.9}, **values})
-    assert _unread(config) == ["reward.base", "advantage.std_floor", "watchdog.steps", "trl.temperature"]
+    assert _unread(config) == ["reward.correct_reward", "advantage.min_std", "watchdog.steps", "trl.temperature"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,16 @@ def test_settings_of_a_methods_section_that_it_never_reads_are_named(method: str
 
 
 FAST = ["--preset", "bench", "--preflight.mode", "off", "--evaluate.sources", "test", "--evaluate.num_samples", "2"]
-FAST += ["--evaluate.ks", "1", "--evaluate.max_problems", "2", "--trl.max_steps", "2", "--data.max_problems", "64"]
+FAST += [
+    "--evaluate.pass_at_k",
+    "1",
+    "--evaluate.max_problems",
+    "2",
+    "--trl.max_steps",
+    "2",
+    "--data.max_problems",
+    "64",
+]
 
 
 @pytest.mark.parametrize("method", ["sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo", "grad2reward"])

@@ -248,7 +248,7 @@ def test_group_token_advantages_by_hand():
     bessel = group_token_advantages(values, mask, groups, ddof=1, eps=0.0)
     step = 2 / math.sqrt(8 / 3)
     torch.testing.assert_close(bessel, f64(-step, 0, 0, 0, step, 0).reshape(3, 2), rtol=1e-15, atol=0)
-    floored = group_token_advantages(values, mask, groups, ddof=0, eps=0.0, std_floor=4.0)
+    floored = group_token_advantages(values, mask, groups, ddof=0, eps=0.0, min_std=4.0)
     assert floored.tolist() == [[-0.5, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
 
@@ -256,7 +256,7 @@ def test_group_token_advantages_by_hand():
 def test_group_token_advantages_agree_with_pythons_statistics(batch, ddof, floor):
     values, mask, *_ = columns(batch)
     groups = torch.arange(len(batch)) % 2
-    found = group_token_advantages(values, mask, groups, ddof=ddof, eps=1e-4, std_floor=floor)
+    found = group_token_advantages(values, mask, groups, ddof=ddof, eps=1e-4, min_std=floor)
     for i, (tokens, *_) in enumerate(batch):
         mine = [b for others, *_ in batch[i % 2 :: 2] for b, counted in others if counted]
         std = 0.0 if len(mine) <= ddof else statistics.stdev(mine) if ddof else statistics.pstdev(mine)

@@ -9,12 +9,12 @@ from paper.analyses.similarities.questions import (
     Questions,
     RatedSolutions,
     ask_chain,
-    ask_labelled,
+    ask_labeled,
     ask_rated,
     ask_sampled,
     chain_soundness,
 )
-from paper.analyses.similarities.solutions import LabelledSolution
+from paper.analyses.similarities.solutions import LabeledSolution
 from paper.tasks.chains import TASKS, load_task, parse_solution
 
 pytestmark = pytest.mark.paper
@@ -32,21 +32,21 @@ def asked(questions: Questions) -> list[tuple[str, str, str, str, str]]:
     return rows
 
 
-def labelled(problem: str, text: str, method: str, wording: str | None) -> LabelledSolution:
-    return LabelledSolution(problem_id=problem, prompt=problem, text=text, method=method, wording=wording)
+def labeled(problem: str, text: str, method: str, wording: str | None) -> LabeledSolution:
+    return LabeledSolution(problem_id=problem, prompt=problem, text=text, method=method, wording=wording)
 
 
-def test_ask_labelled_by_hand():
+def test_ask_labeled_by_hand():
     solutions = [
-        labelled("p", "anchor", "long", "words"),
-        labelled("p", "same in symbols", "long", "symbols"),
-        labelled("p", "short in symbols", "short", "symbols"),
-        labelled("p", "short in words", "short", "words"),
-        labelled("q", "other anchor", "long", "words"),
-        labelled("r", "as long", "long", "words"),
+        labeled("p", "anchor", "long", "words"),
+        labeled("p", "same in symbols", "long", "symbols"),
+        labeled("p", "short in symbols", "short", "symbols"),
+        labeled("p", "short in words", "short", "words"),
+        labeled("q", "other anchor", "long", "words"),
+        labeled("r", "as long", "long", "words"),
     ]
     questions = Questions()
-    ask_labelled(questions, solutions, "long", lambda s: {"other anchor": 9, "as long": 6, "anchor": 6}.get(s.text, 1))
+    ask_labeled(questions, solutions, "long", lambda s: {"other anchor": 9, "as long": 6, "anchor": 6}.get(s.text, 1))
     rows = [row for row in asked(questions) if row[-1] in ("anchor", "same in symbols") and row[2] != "anchor"]
     assert ("equal-wording", "short", "same in symbols", "short in symbols", "anchor") in rows
     assert ("over-wording", "short", "same in symbols", "short in words", "anchor") in rows
@@ -55,10 +55,10 @@ def test_ask_labelled_by_hand():
     assert ("own", NEAREST, "anchor", "as long", "same in symbols") in own
 
 
-def test_ask_labelled_without_wordings_asks_at_equal_wording():
-    solutions = [labelled("p", text, method, None) for text, method in (("a", "x"), ("b", "x"), ("c", "y"))]
+def test_ask_labeled_without_wordings_asks_at_equal_wording():
+    solutions = [labeled("p", text, method, None) for text, method in (("a", "x"), ("b", "x"), ("c", "y"))]
     questions = Questions()
-    ask_labelled(questions, solutions, None, lambda s: 1)
+    ask_labeled(questions, solutions, None, lambda s: 1)
     assert {row[:2] for row in asked(questions)} == {("equal-wording", "y")}
     assert {row[2:] for row in asked(questions)} == {("b", "c", "a"), ("a", "c", "b")}
 

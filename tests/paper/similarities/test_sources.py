@@ -74,14 +74,14 @@ def test_read_rated_names_the_line_that_lacks_a_column(embedded, tmp_path):
         read_rated(path, embedded)
 
 
-def test_questions_for_labelled_solutions_are_those_of_the_task(embedded, tmp_path):
+def test_questions_for_labeled_solutions_are_those_of_the_task(embedded, tmp_path):
     rows = [
         {"id": p.id, "prompt": p.prompt, "solution": write_solution(p, method, wording), "method": method,
          "wording": wording}
         for p in embedded.problems[:3] for method in ("stepwise", "running") for wording in ("symbols", "words")
     ]  # fmt: skip
-    path = write_jsonl(tmp_path / "labelled.jsonl", rows)
-    labelled = questions_for(embedded, Scope(solutions=path, expert="stepwise"))
+    path = write_jsonl(tmp_path / "labeled.jsonl", rows)
+    labeled = questions_for(embedded, Scope(solutions=path, expert="stepwise"))
     task = questions_for(embedded, Scope(num_problems=3))
 
     def asked(questions: Questions) -> set:
@@ -92,7 +92,7 @@ def test_questions_for_labelled_solutions_are_those_of_the_task(embedded, tmp_pa
             if t.question in ("equal-wording", "over-wording") and t.kind == "running"
         }
 
-    assert asked(labelled) == asked(task)
+    assert asked(labeled) == asked(task)
     assert asked(task)
 
 
@@ -111,7 +111,7 @@ def test_for_text_gives_problems_as_a_chat_and_no_tags(embedded):
 
 @pytest.mark.parametrize(("text", "span"), [("7 = 7", "response"), ("<think> 7 </think>", "think")])
 def test_for_text_looks_for_tags_in_the_solutions(embedded, tmp_path, text, span):
-    path = tmp_path / "labelled.jsonl"
+    path = tmp_path / "labeled.jsonl"
     path.write_text(json.dumps({"prompt": "1+1=", "solution": text, "method": "guess"}) + "\n")
     assert for_text(embedded, path).signal.span == span
 

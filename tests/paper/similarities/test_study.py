@@ -24,7 +24,7 @@ def study(embedded) -> SignalStudy:
 
 
 def test_signal_study_of_the_embedded_policy_finds_what_is_known(study):
-    """On the base policy the raw gradient sees the method past the words, and a text's likeness only the words."""
+    """On the base policy the raw gradient sees the method past the words, and a text's similarity only the words."""
     shares = study.bench.shares
     assert [shares[name]["over-wording: running"].share for name in ("gradient", "text")] == [1.0, 0.0]
     assert shares["length"]["sound: wrong value"].share == 0.5
@@ -75,14 +75,14 @@ def test_signal_study_refuses_a_start_with_another_tokenizer(embedded):
 
 def test_signal_study_of_a_file_samples_no_problems_that_nobody_named(embedded, tmp_path):
     rows = [{"prompt": "1+1=", "solution": f"[ = {i} ]", "method": "ab"[i // 2], "id": "p"} for i in range(4)]
-    path = write_jsonl(tmp_path / "labelled.jsonl", rows)
+    path = write_jsonl(tmp_path / "labeled.jsonl", rows)
     study = signal_study(embedded, Scope(solutions=path))
     assert set(study.bench.shares["text"]) == {"equal-wording: a", "equal-wording: b"}
     assert not any(note.startswith("sampled:") for note in study.notes)
 
 
 def test_signal_study_without_a_question_says_so(embedded, tmp_path):
-    path = write_jsonl(tmp_path / "labelled.jsonl", [{"prompt": "1+1=", "solution": "[ = 2 ]", "method": "a"}])
+    path = write_jsonl(tmp_path / "labeled.jsonl", [{"prompt": "1+1=", "solution": "[ = 2 ]", "method": "a"}])
     with pytest.raises(DataError, match="embedded: there is no question to ask: no two solutions"):
         signal_study(embedded, Scope(solutions=path))
 

@@ -65,7 +65,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
 
     Args:
         spec: A name; `NAME@REVISION` for a commit, tag or branch of the Hub; `NAME=FILE` for a local .jsonl, .parquet
-            or .csv with the published columns; or a file of problems in any layout that `gar data` reads.
+            or .csv with the published columns; or a file of problems in any schema that `gar data` reads.
         limit: Use only the first problems, at most this many.
 
     Raises:
@@ -88,7 +88,7 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
 
 
 def _own_file(file: str, limit: int | None) -> LoadedBenchmark:
-    """A file of problems in any layout that `gar data` reads."""
+    """A file of problems in any schema that `gar data` reads."""
     if file.endswith(".csv"):
         raise ConfigError(f"{file}: a .csv is read as a benchmark with published columns: --benchmark NAME={file}.")
     read = load_problems(file)

@@ -30,7 +30,7 @@ class Benchmark:
         instead: What to do where there is no Hub id.
         answer_hint: The authors' sentence on the form of the answer, for the boxed form.
         problems_hash: `problems_hash` of the published problems, where known.
-        not_hash: `problems_hash` of another version, which is refused.
+        not_hash: `problems_hash` of another version, which is rejected.
         bad_answers: Gold answers known to be broken, by id.
         torn_ids: Problems whose row in the published CSV has too few fields.
         note: A note to print with every result.

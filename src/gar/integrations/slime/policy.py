@@ -76,7 +76,7 @@ def on_megatron_init(args: Any) -> None:
 
 
 def _check_group(kind: type) -> None:
-    """Refuse sequence parallelism where slime's own passes would fail in it.
+    """Reject sequence parallelism where slime's own passes would fail in it.
 
     slime wraps process groups, and forwards collectives under the names of torch before 2.13. It also replaces
     functions of `torch.distributed`, but Megatron keeps the reduce-scatter that it imported earlier.

@@ -58,24 +58,24 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     if not mpu.is_pipeline_last_stage(ignore_virtual=True):
         return  # slime keeps advantages, rewards and logs on the last stage
     shaped = step.finish(means)
-    normalised = slime_rewards(args, shaping, shaped.rewards, step.group_index)
-    rollout_data["rewards"] = normalised[step.here].tolist()
+    normalized = slime_rewards(args, shaping, shaped.rewards, step.group_index)
+    rollout_data["rewards"] = normalized[step.here].tolist()
     compute_advantages_and_returns(args, rollout_data)
     for name, value in {**shaped.metrics(), "gar/seconds": time.perf_counter() - start}.items():
         rollout_data[name] = [value] * len(payloads)
 
 
 def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Tensor) -> Tensor:
-    """Rewards as slime's estimators expect them: normalised within groups if its flags say so.
+    """Rewards as slime's estimators expect them: normalized within groups if its flags say so.
 
-    slime normalises the outcome rewards, before GAR, with groups by position. This function normalises the shaped
+    slime normalizes the outcome rewards, before GAR, with groups by position. This function normalizes the shaped
     rewards, with groups by `group_index`.
     """
     estimator = shaping.estimator
-    if estimator == "reinforce-pp" or not args.rewards_normalization:
+    if estimator == "reinforce-plus-plus" or not args.rewards_normalization:
         return rewards
     divides = estimator == "group" and args.grpo_std_normalization
-    return shaping.normalised(rewards, group_index, scale="std" if divides else "none")
+    return shaping.normalized(rewards, group_index, scale="std" if divides else "none")
 
 
 @lru_cache(maxsize=1)

@@ -28,8 +28,8 @@ SECTIONS = ("method", "variant", "plugins", "verify", "signal", "reward", "advan
 
 ESTIMATORS: dict[Estimator, tuple[str, ...]] = {
     "group": ("grpo", "gspo", "cispo"),
-    "reinforce-pp": ("reinforce_plus_plus",),
-    "reinforce-pp-baseline": ("reinforce_plus_plus_baseline",),
+    "reinforce-plus-plus": ("reinforce_plus_plus",),
+    "reinforce-plus-plus-baseline": ("reinforce_plus_plus_baseline",),
 }
 """Our names of estimators, and the equivalent values of slime's --advantage-estimator."""
 
@@ -102,7 +102,7 @@ def capture_of(args: Any) -> Capture:
 
 
 def check_supported(args: Any, *, quiet: bool = True) -> None:
-    """Refuse a job whose rewards or advantages would not be what the method defines.
+    """Reject a job whose rewards or advantages would not be what the method defines.
 
     Args:
         args: slime's arguments.
@@ -145,7 +145,7 @@ def check_supported(args: Any, *, quiet: bool = True) -> None:
 
 
 def _check_log_prob_pass(args: Any) -> None:
-    """Refuse flags under which slime does not make the pass that `capture: logprob` needs."""
+    """Reject flags under which slime does not make the pass that `capture: logprob` needs."""
     advice = "Set gar.capture to own."
     if args.use_rollout_logprobs and not args.get_mismatch_metrics:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """TRL's configuration: from a `RunConfig`, and with the fields that belong to a method.
 
 `gar train` (`grpo_arguments`) and `GARTrainer` (`with_method`) have one rule: a method's fields hold, and a field that
-the user sets otherwise is refused, since the run would train another method than the one in its name.
+the user sets otherwise is rejected, since the run would train another method than the one in its name.
 """
 
 import copy
@@ -21,7 +21,7 @@ from gar.methods import METHODS, Method, check_settings, resolve_signal
 
 
 def _device_defaults() -> dict[str, Any]:
-    """Without an accelerator: float32 on the CPU, where TRL's default of bfloat16 would be refused."""
+    """Without an accelerator: float32 on the CPU, where TRL's default of bfloat16 would be rejected."""
     return {} if torch.accelerator.is_available() else {"use_cpu": True, "bf16": False}
 
 
@@ -30,7 +30,7 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
 
     Raises:
         ConfigError: As `check_fields`; the method has a field otherwise; nothing would read a setting of ours; or TRL
-            refuses the combination, with its own words.
+            rejects the combination, with its own words.
     """
     check_fields(config.trl)
     method = METHODS[config.method]
@@ -55,7 +55,7 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
         fields: Go over the run's.
 
     Raises:
-        ConfigError: TRL refuses the combination, with its own words.
+        ConfigError: TRL rejects the combination, with its own words.
     """
     known = {field.name for field in dataclasses.fields(kind)}
     named = {"run_name": Path(output_dir).parent.name}
@@ -64,7 +64,7 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
     try:
         return kind(**{name: value for name, value in values.items() if name in known})
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"trl.{kind.__name__} refuses these settings: {error}") from error
+        raise ConfigError(f"trl.{kind.__name__} rejects these settings: {error}") from error
 
 
 def _model_defaults(config: RunConfig) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class RunCallback(TrainerCallback):
         evaluate: Measures the policy and returns metrics; called every `evaluate_every` steps, on all ranks.
         evaluate_every: 0 for never.
         keep_checkpoints: How many of the newest stay; None for all.
-        on_loaded: Called once, when everything that training goes on from is loaded and nothing is trained yet.
+        on_loaded: Called once, after the checkpoint is restored, before the first step.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RunCallback(TrainerCallback):
         self.trainer: Any = None
         """The trainer that calls. Its other callbacks (`trl.report_to`) receive the evaluations too."""
         self.steps_before = 0
-        """Optimiser steps of a trainer before the one that calls."""
+        """Optimizer steps of a trainer before the one that calls."""
         self.loaded = False
         """Whether training has begun, or has found nothing left to do."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from gar.errors import ConfigError, DataError, did_you_mean, install_command
 
 DEFAULTS: dict[str, Any] = {
-    # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalised (docs/differences.md).
+    # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/differences.md).
     "loss_type": "grpo",
     "scale_rewards": "group",
     "beta": 0.0,
@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
 """Where `gar train` differs from TRL's defaults. `GARTrainer` does not touch them."""
 
 OWNED = {
-    "output_dir": "records.folder and records.name",
+    "output_dir": "records.output_dir and records.name",
     "seed": "seed",
     "data_seed": "seed",
     "resume_from_checkpoint": "gar train --resume RUN",
@@ -69,7 +69,7 @@ LIMITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     **dict.fromkeys(("max_steps", "top_k"), ((">=", -1),)),
     "num_generations": ((">=", 2),),
 }  # fmt: skip
-"""Bounds of numbers that TRL or torch refuse late, or not at all."""
+"""Bounds of numbers that TRL or torch reject late, or not at all."""
 
 PACKAGES = {
     "use_vllm": ("vllm", "trl[vllm]"),
@@ -83,7 +83,7 @@ _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "
 
 
 def check_fields(values: Mapping[str, Any]) -> None:
-    """Refuse what no `trl.GRPOConfig` can hold.
+    """Reject what no `trl.GRPOConfig` can hold.
 
     Imports neither TRL nor torch.
 
@@ -107,7 +107,7 @@ def check_fields(values: Mapping[str, Any]) -> None:
 
 
 def check_packages(values: Mapping[str, Any]) -> None:
-    """Refuse fields that need a package which is not installed.
+    """Reject fields that need a package which is not installed.
 
     Args:
         values: Fields that `check_fields` accepts.

@@ -31,7 +31,7 @@ class StepSum:
 
 
 class StepTimer(TrainerCallback):
-    """Splits the seconds of an optimiser step into generation, verification, GAR and the rest, the update.
+    """Splits the seconds of an optimizer step into generation, verification, GAR and the rest, the update.
 
     Args:
         metrics: The trainer's own lists of metrics, by name.

@@ -76,7 +76,7 @@ def lost_rank_named() -> Iterator[None]:
         state = PartialState()
         raise LostRankError(
             f"rank {state.process_index} of {state.num_processes} has lost another rank, and ends: "
-            f"{first_line(error):.200} What ended that one stands in its own output or the launcher's. "
+            f"{first_line(error):.200} See that rank's log for the cause. "
             f"{_RESUME}"
         ) from error
 
@@ -87,7 +87,7 @@ def leave_ranks() -> None:
 
 
 def refuse_data_parallel(args: Any) -> None:
-    """Refuse one process with several GPUs: the Trainer would wrap the model in `torch.nn.DataParallel`.
+    """Reject one process with several GPUs: the Trainer would wrap the model in `torch.nn.DataParallel`.
 
     Args:
         args: A `trl.GRPOConfig`.
@@ -104,7 +104,7 @@ def refuse_data_parallel(args: Any) -> None:
 
 
 def check_ranks(args: Any) -> None:
-    """Refuse a launch that would train something else, or wait forever.
+    """Reject a launch that would train something else, or wait forever.
 
     Args:
         args: A `trl.GRPOConfig`; making it formed the process group.
@@ -122,7 +122,7 @@ def check_ranks(args: Any) -> None:
 
 
 def refuse_sharded_adapter(args: Any) -> None:
-    """Refuse to train an adapter on shards: at the end one process writes it, and merges it with the whole model.
+    """Reject training an adapter on shards: at the end one process writes it, and merges it with the whole model.
 
     Args:
         args: A `trl.GRPOConfig`.
@@ -139,7 +139,7 @@ def refuse_sharded_adapter(args: Any) -> None:
 
 
 def check_saves_whole_model(accelerator: Any) -> None:
-    """Refuse ZeRO-3 where the final model would be DeepSpeed's shards, which nothing else can load.
+    """Reject ZeRO-3 where the final model would be DeepSpeed's shards, which nothing else can load.
 
     Args:
         accelerator: The Trainer's.

@@ -24,7 +24,7 @@ TRL = Engine(
 
 
 def check_supported(args: Any, shaping: Shaping, problems: Sequence[Problem]) -> None:
-    """Refuse settings under which the rewards or advantages would not be what the method defines.
+    """Reject settings under which the rewards or advantages would not be what the method defines.
 
     Args:
         args: A `trl.GRPOConfig`.
@@ -38,7 +38,7 @@ def check_supported(args: Any, shaping: Shaping, problems: Sequence[Problem]) ->
     if args.multi_objective_aggregation != "sum_then_normalize":
         raise ConfigError(
             f"trl.multi_objective_aggregation is '{args.multi_objective_aggregation}', expected 'sum_then_normalize': "
-            "GAR's bonus must be added to the outcome before the group is normalised"
+            "GAR's bonus must be added to the outcome before the group is normalized"
         )
     if args.remove_unused_columns:
         raise ConfigError(
@@ -56,7 +56,7 @@ def check_supported(args: Any, shaping: Shaping, problems: Sequence[Problem]) ->
 
 
 def refuse_processor(tokenizer: Any) -> None:
-    """Refuse a multimodal processor in the place of a tokenizer."""
+    """Reject a multimodal processor in the place of a tokenizer."""
     if isinstance(tokenizer, ProcessorMixin):
         raise ConfigError("GAR works on text: processing_class must be a tokenizer, got a multimodal processor")
 
@@ -111,10 +111,7 @@ def overrides_advantages(shaping: Shaping) -> bool:
     """Whether the run asks for other advantages than TRL's own."""
     advantage = shaping.advantage
     return (
-        shaping.estimator != "group"
-        or advantage.ddof is not None
-        or advantage.eps is not None
-        or advantage.std_floor > 0
+        shaping.estimator != "group" or advantage.ddof is not None or advantage.eps is not None or advantage.min_std > 0
     )
 
 
@@ -124,7 +121,7 @@ def generation_passes(args: Any) -> int:
 
 
 def generation_period_steps(args: Any) -> int:
-    """Optimiser steps from one generation of rollouts to the next. Resuming is exact at multiples of it."""
+    """Optimizer steps from one generation of rollouts to the next. Resuming is exact at multiples of it."""
     return max(1, generation_passes(args) // args.gradient_accumulation_steps)
 
 
@@ -138,7 +135,7 @@ def inexact_resumes(args: Any) -> list[str]:
             "resumed run will differ from an uninterrupted one."
         )
     if args.save_only_model and args.save_strategy != "no":
-        reasons.append("trl.save_only_model leaves out the optimiser: this run cannot be resumed from its checkpoints.")
+        reasons.append("trl.save_only_model leaves out the optimizer: this run cannot be resumed from its checkpoints.")
     if getattr(args, "sync_ref_model", False):
         reasons.append(
             "trl.sync_ref_model moves the reference model, which is in no checkpoint: a resumed run will differ from "

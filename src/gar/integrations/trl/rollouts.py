@@ -22,7 +22,7 @@ from gar.types import Problem, ResponseVerifier, Status, Verdict
 
 @dataclass(kw_only=True)
 class RolloutBatch:
-    """Responses of this rank, in TRL's order, with everything that is found out about them along the way.
+    """Responses of this rank, in TRL's order, filled in stage by stage.
 
     Attributes:
         problems: What each response answers.

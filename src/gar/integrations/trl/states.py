@@ -1,4 +1,4 @@
-"""Where the hidden states come from that vectors are formed of.
+"""Sources of hidden states.
 
 A pass that TRL makes anyway costs nothing: sampling, or its pass over the rollouts for old log-probabilities. Where
 neither has the states that count, a pass of our own follows.

@@ -64,7 +64,7 @@ class GARTrainer(ResumableTrainer):
             ("dapo"), and the paper's is `loss_type="grpo"`.
         train_dataset: A `datasets.Dataset` or a list of rows with the columns `prompt` (text or messages), `answer`
             (not read if a reward function decides) and `expert_solution` (a text or a list of texts), or in another
-            layout of `gar.data.layouts`; or a list of `gar.Problem`. Responses to one row form a group.
+            schema of `gar.data.schemas`; or a list of `gar.Problem`. Responses to one row form a group.
         eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome alone.
         processing_class: The tokenizer, padding on the left. None loads the model's.
         verifier: Decides what is right, and what is asked of the format, for example `gar.Verifier()`.

@@ -1,4 +1,4 @@
-"""From what verl's rollout and GAR's reward manager leave of each response to the rows that rewards are made from."""
+"""Convert verl's response fields to rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

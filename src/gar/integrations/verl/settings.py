@@ -1,4 +1,4 @@
-"""Reads the section `gar` of verl's configuration, and refuses settings that GAR cannot run with, with the reason.
+"""Reads the section `gar` of verl's configuration, and rejects settings that GAR cannot run with, with the reason.
 
 Configurations are plain nested dicts (`OmegaConf.to_container`), so this module needs no verl, nor do its tests.
 """
@@ -28,8 +28,8 @@ VERL = Engine(
     can=frozenset({"anchor"}),
     estimators={
         "group": ("grpo",),
-        "reinforce-pp": ("reinforce_plus_plus",),
-        "reinforce-pp-baseline": ("reinforce_plus_plus_baseline",),
+        "reinforce-plus-plus": ("reinforce_plus_plus",),
+        "reinforce-plus-plus-baseline": ("reinforce_plus_plus_baseline",),
     },
     ignores=("signal.precision", "signal.memory_bytes", "signal.max_batch_tokens"),
 )
@@ -72,7 +72,7 @@ def read_shaping(config: RunConfig, *, quiet: bool = False) -> Shaping:
 
 
 def check_supported(verl: Mapping[str, Any], shaping: Shaping) -> None:
-    """Refuse a job whose rewards or losses would not be what the method defines.
+    """Reject a job whose rewards or losses would not be what the method defines.
 
     Args:
         verl: verl's whole configuration.
@@ -143,7 +143,7 @@ _REQUIRED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
         "with multi-token prediction the head is called more than once in a pass, and GAR could not tell which call is "
         "the policy's",
     ),
-    ("actor_rollout_ref.actor.qat.enable", (None, False), "quantised weights are not those of the closed form"),
+    ("actor_rollout_ref.actor.qat.enable", (None, False), "quantized weights are not those of the closed form"),
     ("actor_rollout_ref.actor.megatron.qat.enable", (None, False), "they are not those of the closed form"),
 )
 """Flags, the values that GAR runs with, and why."""

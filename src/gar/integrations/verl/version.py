@@ -8,7 +8,7 @@ SUPPORTED = "0.9.1"
 
 
 def check_version() -> None:
-    """Refuse any other version of verl, before anything of it is imported.
+    """Reject any other version of verl, before anything of it is imported.
 
     The plugin overrides methods of verl that carry no promise, and verl's trainers change from release to release.
 

@@ -68,7 +68,7 @@ function lineShapes(line, frame) {
   }
   shapes.push(svg('path', { class: line.dashed ? 'line dashed' : 'line', d: path(point(line.values)) }));
   if (line.steps.length === 1) shapes.push(svg('circle', { cx: frame.x(line.steps[0]), cy: frame.y(line.values[0]), r: 3, class: 'dot' }));
-  return svg('g', { style: { '--own': line.colour } }, shapes);
+  return svg('g', { style: { '--own': line.color } }, shapes);
 }
 
 function readOff(chart, step) {
@@ -172,9 +172,9 @@ function zoomTo(from, to) {
 }
 
 function legend() {
-  const lines = new Map(report.charts.flatMap((chart) => chart.series).filter((line) => !line.dashed).map((line) => [line.label, line.colour]));
+  const lines = new Map(report.charts.flatMap((chart) => chart.series).filter((line) => !line.dashed).map((line) => [line.label, line.color]));
   if (lines.size < 2) return '';
-  return h('div', { class: 'legend' }, [...lines].map(([label, colour]) => h('span', {}, h('i', { style: { '--own': colour } }), label)));
+  return h('div', { class: 'legend' }, [...lines].map(([label, color]) => h('span', {}, h('i', { style: { '--own': color } }), label)));
 }
 
 // Charts under one cursor, at the zoom of the address.

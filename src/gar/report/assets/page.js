@@ -17,7 +17,7 @@ const darkness = window.matchMedia('(prefers-color-scheme: dark)');
 function setDark(dark) {
   root.classList.toggle('dark', dark);
   lightSwitch.textContent = dark ? 'Light' : 'Dark';
-  lightSwitch.setAttribute('aria-label', dark ? 'Light colours' : 'Dark colours');
+  lightSwitch.setAttribute('aria-label', dark ? 'Light colors' : 'Dark colors');
 }
 
 const lightSwitch = h('button', { class: 'plain', id: 'light', click: () => setDark(!root.classList.contains('dark')) });

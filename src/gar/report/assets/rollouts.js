@@ -193,7 +193,7 @@ function sharesBox(shares) {
   return [
     h('div', { class: 'text', dir: 'auto', tabindex: 0 }, tokens),
     h('p', { class: 'scale' }, term('token share', 'Token shares'), ` sum to ${numberText(shares.alignment)}.`,
-      h('i', { style: { background: 'var(--accent)' } }), 'towards the expert', h('i', { style: { background: 'var(--bad)' } }), 'away from it. Grey: not scored. Largest: ',
+      h('i', { style: { background: 'var(--accent)' } }), 'toward the expert', h('i', { style: { background: 'var(--bad)' } }), 'away from it. Gray: not scored. Largest: ',
       largest.map(([token, share], i) => [i ? ', ' : '', h('bdi', {}, `“${token.trim()}”`), ` ${numberText(share)}`]), '.'),
   ];
 }

@@ -2,16 +2,16 @@
 
 from gar.methods.base import Method, outcome_rewards
 
-REINFORCE_PP = Method(
-    name="reinforce-pp",
+REINFORCE_PLUS_PLUS = Method(
+    name="reinforce-plus-plus",
     summary="outcome reward, whitened over all tokens of the batch",
     shape=outcome_rewards,
-    estimator="reinforce-pp",
+    estimator="reinforce-plus-plus",
 )
 
-REINFORCE_PP_BASELINE = Method(
-    name="reinforce-pp-baseline",
+REINFORCE_PLUS_PLUS_BASELINE = Method(
+    name="reinforce-plus-plus-baseline",
     summary="outcome reward minus the group's mean, whitened over all tokens of the batch",
     shape=outcome_rewards,
-    estimator="reinforce-pp-baseline",
+    estimator="reinforce-plus-plus-baseline",
 )

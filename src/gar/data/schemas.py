@@ -1,6 +1,6 @@
-r"""The column layouts that problems come in, as one small table, and how a row becomes a `Problem`.
+r"""The column schemas that problems come in, as one small table, and how a row becomes a `Problem`.
 
-| layout            | columns                                            | answer                    | expert solution |
+| schema            | columns                                            | answer                    | expert solution |
 |-------------------|----------------------------------------------------|---------------------------|-----------------|
 | `gar` (our own)   | prompt, answer; expert_solution                    | answer                    | expert_solution |
 | `numina-1.5`      | problem, solution, answer; question_type, validity | answer                    | solution        |
@@ -26,15 +26,15 @@ from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Message, Problem, Prompt
 from gar.verify import last_boxed
 
-LayoutName = Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotated"]
+SchemaName = Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotated"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class ColumnSchema:
     """Which columns hold what, and how their text is read.
 
     Attributes:
-        name: As `--layout` takes it.
+        name: As `--column-schema` takes it.
         prompt: Column of the prompt.
         answer: Column of the gold answer, or of a text that states it; "" where nothing reads the answer.
         anchors: Columns of the expert solution; the first that is not empty counts.
@@ -45,7 +45,7 @@ class Layout:
         refusal: Why a row is unusable according to its own data set, or "".
         no_answer: The reason that is counted for a dropped row without an answer.
 
-    Example: Layout(name="gsm8k", prompt="question", answer="answer", anchors=("answer",), answer_of=_after_hashes, ...)
+    Example: ColumnSchema(name="gsm8k", prompt="question", answer="answer", anchors=("answer",), ...)
     """
 
     name: str
@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Columns without which the layout does not apply. All layouts but `gar` require the solution."""
+        """Columns without which the schema does not apply. All schemas but `gar` require the solution."""
         columns = (self.prompt, self.answer) if self.name == "gar" else (self.prompt, self.answer, *self.anchors)
         return tuple(dict.fromkeys(filter(None, columns)))
 
@@ -106,7 +106,7 @@ def _numina_refusal(row: Row) -> str:
     return "question_type is proof" if row.get("question_type") == "proof" else ""
 
 
-_GSM8K = Layout(
+_GSM8K = ColumnSchema(
     name="gsm8k",
     prompt="question",
     answer="answer",
@@ -116,10 +116,10 @@ _GSM8K = Layout(
     no_answer="nothing after #### in the answer",
 )
 
-# The first layout whose required columns all exist is chosen, so narrower layouts come before wider ones.
-LAYOUTS = (
-    Layout(name="gar", prompt="prompt", answer="answer", anchors=("expert_solution",)),
-    Layout(
+# The first schema whose required columns all exist is chosen, so narrower schemas come before wider ones.
+SCHEMAS = (
+    ColumnSchema(name="gar", prompt="prompt", answer="answer", anchors=("expert_solution",)),
+    ColumnSchema(
         name="numina-1.5",
         prompt="problem",
         answer="answer",
@@ -128,7 +128,7 @@ LAYOUTS = (
         refusal=_numina_refusal,
         no_answer="the answer is empty, 'proof' or 'notfound'",
     ),
-    Layout(
+    ColumnSchema(
         name="numina-cot",
         prompt="problem",
         answer="solution",
@@ -141,7 +141,7 @@ LAYOUTS = (
 )
 
 
-def choose_layout(
+def choose_schema(
     columns: Collection[str],
     *,
     source: str,
@@ -149,67 +149,69 @@ def choose_layout(
     prompt_field: str | None = None,
     answer_field: str | None = None,
     anchor_fields: tuple[str, ...] = (),
-) -> Layout:
-    """Pick the layout that fits `columns`, with the fields that the user named.
+) -> ColumnSchema:
+    """Pick the schema that fits `columns`, with the fields that the user named.
 
     Args:
         columns: Column names found in the source.
         source: What to call the source in an error.
-        name: A layout by name. None detects it; with a prompt or answer field named, None means `gar`: plain columns.
-        prompt_field: Column of the prompt instead of the layout's.
-        answer_field: Column of the answer instead of the layout's; "" for none.
-        anchor_fields: Columns of the expert solution instead of the layout's; the first that is not empty wins.
+        name: A schema by name. None detects it; with a prompt or answer field named, None means `gar`: plain columns.
+        prompt_field: Column of the prompt instead of the schema's.
+        answer_field: Column of the answer instead of the schema's; "" for none.
+        anchor_fields: Columns of the expert solution instead of the schema's; the first that is not empty wins.
 
     Raises:
-        ConfigError: There is no layout of that name.
+        ConfigError: There is no schema of that name.
         DataError: A required column is missing; names those found, the nearest, and the flag that helps.
     """
-    known = {layout.name: layout for layout in LAYOUTS}
+    known = {schema.name: schema for schema in SCHEMAS}
     if name is None and (prompt_field or answer_field is not None):
         name = "gar"
     if name is not None and name not in known:
-        raise ConfigError(f"unknown layout {name!r}; expected one of {', '.join(known)}.")
+        raise ConfigError(f"unknown schema {name!r}; expected one of {', '.join(known)}.")
     candidates = [
         dataclasses.replace(
-            layout,
-            prompt=prompt_field or layout.prompt,
-            answer=layout.answer if answer_field is None else answer_field,
+            schema,
+            prompt=prompt_field or schema.prompt,
+            answer=schema.answer if answer_field is None else answer_field,
         )
-        for layout in ((known[name],) if name else LAYOUTS)
+        for schema in ((known[name],) if name else SCHEMAS)
     ]
-    layout = min(candidates, key=lambda candidate: len(_missing(candidate, columns)))  # the first of equals
-    if _missing(layout, columns):
-        raise _missing_columns(layout, columns, source)
-    return dataclasses.replace(layout, anchors=anchor_fields) if anchor_fields else layout
+    schema = min(candidates, key=lambda candidate: len(_missing(candidate, columns)))  # the first of equals
+    if _missing(schema, columns):
+        raise _missing_columns(schema, columns, source)
+    return dataclasses.replace(schema, anchors=anchor_fields) if anchor_fields else schema
 
 
-def _missing(layout: Layout, columns: Collection[str]) -> list[str]:
-    return [column for column in layout.required if column not in columns]
+def _missing(schema: ColumnSchema, columns: Collection[str]) -> list[str]:
+    return [column for column in schema.required if column not in columns]
 
 
-def _missing_columns(layout: Layout, columns: Collection[str], source: str) -> DataError:
-    flags = {layout.prompt: "prompt_field (--prompt-field)", layout.answer: "answer_field (--answer-field)"}
+def _missing_columns(schema: ColumnSchema, columns: Collection[str], source: str) -> DataError:
+    flags = {schema.prompt: "prompt_field (--prompt-field)", schema.answer: "answer_field (--answer-field)"}
     advice = []
-    for column in _missing(layout, columns):
+    for column in _missing(schema, columns):
         nearest = difflib.get_close_matches(column, columns, n=1)
         advice.append(
             f"no column {column!r}"
             + (f", did you mean {nearest[0]!r}?" if nearest else "." if column in flags else "")
             + (f" Name it with {flags[column]}" if column in flags else "")
         )
-    listed = (known for known in LAYOUTS if known.name != "gsm8k-annotated")
+    listed = (known for known in SCHEMAS if known.name != "gsm8k-annotated")
     names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in listed)
     return DataError(
-        f"{source}: {'. '.join(advice)}. Found {', '.join(map(repr, columns)) or 'no columns'}. Known layouts: {names}."
+        f"{source}: {'. '.join(advice)}. Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."
     )
 
 
-def read_problem(row: Row, layout: Layout, *, place: str, default_id: str, default_source: str) -> Problem | Dropped:
+def read_problem(
+    row: Row, schema: ColumnSchema, *, place: str, default_id: str, default_source: str
+) -> Problem | Dropped:
     """Turn one row into a problem, or into the reason why it gives none.
 
     Args:
         row: One row of the source.
-        layout: From `choose_layout`.
+        schema: From `choose_schema`.
         place: Place of the row, for errors: "train.jsonl:17".
         default_id: The problem's id where the row has no `id`.
         default_source: The problem's source where the row has no `source`.
@@ -217,22 +219,22 @@ def read_problem(row: Row, layout: Layout, *, place: str, default_id: str, defau
     Raises:
         DataError: A required column is missing from this row, or a value has the wrong type.
     """
-    prompt = column_value(row, layout.prompt, place)
-    answer = column_value(row, layout.answer, place) if layout.answer else None
-    if reason := layout.refusal(row):
+    prompt = column_value(row, schema.prompt, place)
+    answer = column_value(row, schema.answer, place) if schema.answer else None
+    if reason := schema.refusal(row):
         return Dropped(place=place, reason=reason)
-    prompt = _prompt(prompt, place, layout.prompt)
+    prompt = _prompt(prompt, place, schema.prompt)
     if not prompt:
         return Dropped(place=place, reason="the prompt is empty")
-    answer = layout.answer_of(_scalar_text(answer, place, layout.answer))
-    if layout.answer and not answer:
-        return Dropped(place=place, reason=layout.no_answer)
+    answer = schema.answer_of(_scalar_text(answer, place, schema.answer))
+    if schema.answer and not answer:
+        return Dropped(place=place, reason=schema.no_answer)
     return Problem(
-        id=_scalar_text(column_value(row, layout.id), place, layout.id) or default_id,
+        id=_scalar_text(column_value(row, schema.id), place, schema.id) or default_id,
         prompt=prompt,
         answer=answer,
-        anchors=_anchors(row, layout, place),
-        source=_scalar_text(column_value(row, layout.source), place, layout.source) or default_source,
+        anchors=_anchors(row, schema, place),
+        source=_scalar_text(column_value(row, schema.source), place, schema.source) or default_source,
     )
 
 
@@ -256,11 +258,11 @@ def column_value(row: Row, column: str, place: str | None = None) -> Any:
     raise DataError(f"{place}: no column {column!r} in this row; it has {', '.join(map(repr, row))}.")
 
 
-def _anchors(row: Row, layout: Layout, place: str) -> tuple[Anchor, ...]:
-    for field in layout.anchors:
+def _anchors(row: Row, schema: ColumnSchema, place: str) -> tuple[Anchor, ...]:
+    for field in schema.anchors:
         value = column_value(row, field)
         texts = value if isinstance(value, list) else [value]
-        anchors = [layout.anchor_of(checked_text(text, place, field)) for text in texts if text is not None]
+        anchors = [schema.anchor_of(checked_text(text, place, field)) for text in texts if text is not None]
         if any(anchors):
             return tuple(Anchor(text=text, field=field) for text in anchors if text)
     return ()

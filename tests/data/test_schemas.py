@@ -1,6 +1,6 @@
 import pytest
 
-from gar.data.layouts import Dropped, choose_layout, read_problem
+from gar.data.schemas import Dropped, choose_schema, read_problem
 from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Problem
 
@@ -29,15 +29,15 @@ OURS = {"id": "n-7", "prompt": "3+4=", "answer": "7", "expert_solution": "3 + 4 
 
 
 def read(row, **overrides):
-    layout = choose_layout(row, source="f.jsonl", **overrides)
-    return read_problem(row, layout, place="f.jsonl:3", default_id="f-3", default_source="f")
+    schema = choose_schema(row, source="f.jsonl", **overrides)
+    return read_problem(row, schema, place="f.jsonl:3", default_id="f-3", default_source="f")
 
 
 @pytest.mark.parametrize(
     ("row", "name"), [(NUMINA_COT, "numina-cot"), (NUMINA_15, "numina-1.5"), (GSM8K, "gsm8k"), (OURS, "gar")]
 )
 def test_choose_layout_detects_the_published_columns(row, name):
-    assert choose_layout(row, source="f.jsonl").name == name
+    assert choose_schema(row, source="f.jsonl").name == name
 
 
 def test_read_problem_takes_the_answer_of_numina_cot_from_the_last_box():
@@ -149,9 +149,9 @@ def test_read_problem_refuses_a_wrong_type_with_its_line(change, message):
 
 
 def test_read_problem_names_the_column_that_one_row_lacks():
-    layout = choose_layout(OURS, source="f.jsonl")
+    schema = choose_schema(OURS, source="f.jsonl")
     with pytest.raises(DataError, match=r"f.jsonl:9: no column 'answer' in this row; it has 'prompt', 'solution'\."):
-        read_problem({"prompt": "a", "solution": "b"}, layout, place="f.jsonl:9", default_id="", default_source="")
+        read_problem({"prompt": "a", "solution": "b"}, schema, place="f.jsonl:9", default_id="", default_source="")
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ def test_read_problem_names_the_column_that_one_row_lacks():
             r"no column 'prompt', did you mean 'promt'\? Name it with prompt_field \(--prompt-field\)",
         ),
         (["question", "anwser"], r"no column 'answer', did you mean 'anwser'\? Name it with answer_field"),
-        (["a", "b"], r"Found 'a', 'b'\. Known layouts: gar: prompt, answer; numina-1.5: problem, answer, solution;"),
+        (["a", "b"], r"Found 'a', 'b'\. Known schemas: gar: prompt, answer; numina-1.5: problem, answer, solution;"),
         ([], r"Found no columns"),
     ],
 )
 def test_choose_layout_lists_what_was_found_and_the_nearest(columns, message):
     with pytest.raises(DataError, match=message):
-        choose_layout(columns, source="f.jsonl")
+        choose_schema(columns, source="f.jsonl")
 
 
 def test_choose_layout_refuses_a_named_layout_that_does_not_fit():
     with pytest.raises(DataError, match=r"f.jsonl: no column 'question'"):
-        choose_layout(OURS, source="f.jsonl", name="gsm8k")
-    with pytest.raises(ConfigError, match=r"unknown layout 'gsm'; expected one of gar, numina-1.5, numina-cot, gsm8k"):
-        choose_layout(OURS, source="f.jsonl", name="gsm")
+        choose_schema(OURS, source="f.jsonl", name="gsm8k")
+    with pytest.raises(ConfigError, match=r"unknown schema 'gsm'; expected one of gar, numina-1.5, numina-cot, gsm8k"):
+        choose_schema(OURS, source="f.jsonl", name="gsm")

@@ -15,25 +15,25 @@ def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int
     return torch.cat([torch.zeros(0, width), *(random_unit_rows(1, width, generator) for generator in generators)])
 
 
-def text_likeness(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
+def text_similarity(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
     """`1 - edits / (length + length)` of the scored texts, edits counting insertions and deletions of a character.
 
     References:
-        The normalised Indel similarity, https://rapidfuzz.github.io/RapidFuzz/Usage/fuzz.html#ratio
+        The normalized Indel similarity, https://rapidfuzz.github.io/RapidFuzz/Usage/fuzz.html#ratio
     """
     from rapidfuzz import fuzz  # a container with an engine may lack it
 
     return fuzz.ratio("".join(pieces(response.scored_ids)), "".join(pieces(anchor.scored_ids))) / 100
 
 
-def length_likeness(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
+def length_similarity(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
     """`min / max` of the numbers of scored tokens."""
     counts = [torch.tensor([len(sequence.positions)]) for sequence in (response, anchor)]
     return float(length_closeness(*counts))
 
 
-LIKENESSES: dict[str, Callable[[TokenSequence, TokenSequence, TokenPieces], float]] = {
-    "text": text_likeness,
-    "length": length_likeness,
+SIMILARITIES: dict[str, Callable[[TokenSequence, TokenSequence, TokenPieces], float]] = {
+    "text": text_similarity,
+    "length": length_similarity,
 }
 """Alignments that need no model."""

@@ -240,7 +240,7 @@ def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared
 
 
 class Threads:
-    """`Ranks` of threads of this process."""
+    """`StepRanks` of threads of this process."""
 
     def __init__(self, rank: int, count: int, shared: dict[str, Any]):
         self._rank, self._count, self._shared, self._round = rank, count, shared, 0

@@ -130,7 +130,7 @@ def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBa
     return candidates & (group_sizes(facts.group_index, candidates) >= 2)
 
 
-class Ranks(Protocol):
+class StepRanks(Protocol):
     """The processes that share a step. Each calls these together with the others."""
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
@@ -143,7 +143,7 @@ class Ranks(Protocol):
 
 
 class Alone:
-    """`Ranks` of a process that has all the rows."""
+    """`StepRanks` of a process that has all the rows."""
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
         """The items themselves."""
@@ -195,7 +195,7 @@ class Step:
         shaping: Shaping,
         rows: Sequence[Row],
         *,
-        ranks: Ranks | None = None,
+        ranks: StepRanks | None = None,
         pieces: TokenPieces | None = None,
         seed: int = 0,
     ):

@@ -18,12 +18,11 @@ if TYPE_CHECKING:
         token_pieces,
         without_trailing_special,
     )
-    from gar.step import Ranks, ResponseFacts, Row, Shaped, Shaping, Step, plan_shaping, read_row
+    from gar.step import ResponseFacts, Row, Shaped, Shaping, Step, StepRanks, plan_shaping, read_row
 
 __all__ = [
     "GARScorer",
     "GroupReader",
-    "Ranks",
     "ResponseFacts",
     "ResponseGroup",
     "ResponseScore",
@@ -33,6 +32,7 @@ __all__ = [
     "SignalStatus",
     "SpanRule",
     "Step",
+    "StepRanks",
     "batches_by_length",
     "context_of",
     "ends_in_thinking_tag",
@@ -55,6 +55,6 @@ __getattr__ = lazy_names(
         "gar.scoring.scorer": "GARScorer",
         "gar.scoring.scores": "ResponseGroup ResponseScore SignalStatus",
         "gar.spans": "SpanRule context_of ends_in_thinking_tag special_ids token_pieces without_trailing_special",
-        "gar.step": "Ranks ResponseFacts Row Shaped Shaping Step plan_shaping read_row",
+        "gar.step": "StepRanks ResponseFacts Row Shaped Shaping Step plan_shaping read_row",
     },
 )

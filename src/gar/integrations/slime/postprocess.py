@@ -89,7 +89,7 @@ def _ignore(_: Collapse) -> None:
 
 
 class _DataParallel:
-    """`gar.step.Ranks` of the data-parallel ranks that train."""
+    """`gar.step.StepRanks` of the data-parallel ranks that train."""
 
     def __init__(self, device: Any):
         from megatron.core import mpu

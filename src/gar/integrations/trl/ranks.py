@@ -19,7 +19,7 @@ _RESUME = "The run can be resumed under the same launcher with --resume."
 
 
 class TrlRanks:
-    """`gar.step.Ranks` of a Trainer's processes, which have as many responses each."""
+    """`gar.step.StepRanks` of a Trainer's processes, which have as many responses each."""
 
     def __init__(self, accelerator: Accelerator):
         self._accelerator = accelerator

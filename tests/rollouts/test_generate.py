@@ -318,7 +318,7 @@ def test_generate_responses_estimates_once_what_is_left_without_a_terminal(
     monkeypatch.setattr(generate, "ESTIMATE_SECONDS", 0.0)
     monkeypatch.setenv("RANK", rank)
     sample(model, tokenizer, prompt_ids, progress=label)
-    assert capsys.readouterr().err == "gar: preflight: at most 0 more minutes\n" * lines
+    assert capsys.readouterr().err == "gar: preflight: up to about 1 min more\n" * lines
 
 
 def test_the_estimate_does_not_take_every_token_to_be_as_slow_as_the_first(monkeypatch, capsys):
@@ -329,4 +329,4 @@ def test_the_estimate_does_not_take_every_token_to_be_as_slow_as_the_first(monke
     progress = generate._Progress("preflight", 1, 512)
     for _ in range(512):
         progress(torch.zeros(0), torch.zeros(0))
-    assert capsys.readouterr().err == "gar: preflight: at most 8 more minutes\n"
+    assert capsys.readouterr().err == "gar: preflight: up to about 9 min more\n"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Self, cast
 
 import torch
@@ -177,7 +178,8 @@ class _Progress(LogitsProcessor):
             self._first = now
         if not self._silent and now - self._start > ESTIMATE_SECONDS and self._steps > _ESTIMATE_TOKENS:
             self._silent = True
-            print(f"gar: {self._label}: at most {self._left(now) / 60:.0f} more minutes", file=sys.stderr, flush=True)
+            minutes = ceil(self._left(now) / 60)
+            print(f"gar: {self._label}: up to about {minutes} min more", file=sys.stderr, flush=True)
         return scores
 
     def _left(self, now: float) -> float:

@@ -23,8 +23,8 @@ import matplotlib.backends.backend_svg  # noqa: F401  every fork draws with it
 import peft  # noqa: F401  every fork loads it
 import PIL.Image
 import torch
-import transformers.models.qwen3.modeling_qwen3  # noqa: F401
-import typeguard  # noqa: F401
+import transformers.models.qwen3.modeling_qwen3  # noqa: F401  every fork loads a model of it
+import typeguard  # noqa: F401  every fork imports it
 
 import gar.analysis.alignment
 import gar.analysis.learning_curve

@@ -21,8 +21,8 @@ from gar.models.load import load_policy, load_tokenizer
 from gar.records import RunFolder
 from gar.rollouts.generate import encode_prompt
 from gar.scoring import GARScorer, ResponseGroup
+from gar.sequences import SequenceReader
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
-from gar.spans import SequenceReader
 from paper.tasks.__main__ import write_task
 from paper.tasks.word_problems import load_word_problems
 from tests.docs.pages import ROOT, shown_commands

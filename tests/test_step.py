@@ -19,8 +19,8 @@ from gar.integrations.trl.refusals import TRL
 from gar.integrations.verl.settings import VERL
 from gar.methods import METHODS, Engine, Method, ScoredBatch, eligible_responses
 from gar.scoring.scorer import SCORER
+from gar.sequences import TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.spans import TokenSequence
 from gar.step import ResponseFacts, Row, Step, plan_shaping, responses_to_score
 
 WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and not m.scores_all]

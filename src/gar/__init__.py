@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from gar.errors import ConfigError, DataError, GarError, ModelError, RecordError, UsageError
     from gar.integrations.trl import GARTrainer
     from gar.scoring import GARScorer, ResponseGroup, ResponseScore
+    from gar.sequences import SequenceReader, TokenSequence
     from gar.settings import (
         AdvantageSettings,
         DataSettings,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         VerifySettings,
         WatchdogSettings,
     )
-    from gar.spans import SequenceReader, TokenSequence
     from gar.types import Anchor, Problem, Prompt, ResponseVerifier, Status, Tags, Verdict
     from gar.verify import Verifier
 
@@ -67,7 +67,7 @@ __getattr__ = lazy_names(
         "gar.scoring": "GARScorer ResponseGroup ResponseScore",
         "gar.settings": "AdvantageSettings DataSettings ModelSettings RewardSettings Settings SignalSettings "
         "VerifySettings WatchdogSettings",
-        "gar.spans": "SequenceReader TokenSequence",
+        "gar.sequences": "SequenceReader TokenSequence",
         "gar.types": "Anchor Problem Prompt ResponseVerifier Status Tags Verdict",
         "gar.verify": "Verifier",
     },

@@ -27,8 +27,8 @@ from gar.records.files import json_text
 from gar.records.samples import write_samples
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
+from gar.sequences import SequenceReader
 from gar.settings import DataSettings, PreflightSettings
-from gar.spans import SequenceReader
 from gar.types import Problem
 from gar.verify import Verifier
 

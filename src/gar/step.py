@@ -25,8 +25,8 @@ from gar.methods import Method, ScoredBatch, ShapedRewards, eligible_responses
 from gar.methods.plan import Shaping
 from gar.methods.plan import plan_shaping as plan_shaping
 from gar.methods.similarity import SIMILARITIES, random_anchor_vectors
+from gar.sequences import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenPieces, TokenSequence
 from gar.settings import RewardSettings
-from gar.spans import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenPieces, TokenSequence
 from gar.types import Status, Verdict
 
 

@@ -23,7 +23,7 @@ from gar.core import (
     unit_rows,
 )
 from gar.models.embedded import load_embedded
-from gar.spans import TokenSequence
+from gar.sequences import TokenSequence
 from tests.conformance.groups import encode, make_rollouts
 
 RESULTS = Path(__file__).parents[2] / "results" / "conformance"

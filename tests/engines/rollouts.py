@@ -12,8 +12,8 @@ from gar.integrations.slime.convert import ResponsePayload
 from gar.integrations.slime.settings import HOOKS, LOG_PROB_HOOK
 from gar.methods import METHODS, ScoredBatch
 from gar.models.embedded import embedded_path
+from gar.sequences import TokenSequence
 from gar.settings import RewardSettings
-from gar.spans import TokenSequence
 from gar.step import ResponseFacts
 
 VOCAB = 90

@@ -19,8 +19,8 @@ from gar.errors import ConfigError, DataError
 from gar.integrations.trl.refusals import generation_period_steps, inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.records import RolloutRecord
+from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.spans import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
 from gar.types import ResponseFormat, Status, Tags, Verdict
 from gar.verify import Verifier
 from tests.integrations.conftest import SMALL, TrainerFactory

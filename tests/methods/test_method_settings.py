@@ -11,8 +11,8 @@ from gar.errors import ConfigError
 from gar.methods import METHODS, ScoredBatch, check_settings, resolve_signal, unread_settings
 from gar.models.families import ModelParts
 from gar.scoring.forward import means_from_hidden
+from gar.sequences import TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.spans import TokenSequence
 
 OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gar.spans import TokenSequence
+from gar.sequences import TokenSequence
 
 
 def own_means(

@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from gar.errors import DataError, ModelError
 from gar.rollouts import generate
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
-from gar.spans import special_ids
+from gar.sequences import special_ids
 from gar.types import Tags
 
 PROMPTS = ["1 + 2 =", "a b c d e f g h i j =", "7 =", "1 2 3 4 5 6 7 8 9 ="]

@@ -4,8 +4,8 @@ import pytest
 
 from gar.models.embedded import load_embedded
 from gar.scoring.anchors import AnchorReader, usable_anchors
+from gar.sequences import SequenceReader, SpanRule
 from gar.settings import SignalSettings
-from gar.spans import SequenceReader, SpanRule
 from gar.types import Anchor, Problem, Tags
 
 TEMPLATE = "{% if shout %}99{% endif %}{% for m in messages %}{{ m['content'] }}{% endfor %}"

@@ -25,8 +25,8 @@ from gar.methods import Method, ScoredBatch, ShapedRewards, outcome_rewards
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.scoring import SignalStatus, signal_means
+from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
-from gar.spans import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
 from gar.types import Problem, Status, Tags
 from gar.verify import Verifier
 

@@ -12,7 +12,7 @@ from gar.models.sources import model_path
 from gar.rollouts.generate import Response, context_length, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
-from gar.spans import special_ids, without_trailing_special
+from gar.sequences import special_ids, without_trailing_special
 from gar.types import Tags
 
 GREEDY_TOP_P = 1e-9

@@ -13,8 +13,8 @@ from gar.evaluation.metrics import mean, pass_at_k
 from gar.records.files import canonical_hash
 from gar.records.samples import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
+from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.settings import EvaluateSettings
-from gar.spans import ends_in_thinking_tag, token_pieces
 from gar.types import Problem, ResponseVerifier, Status, Verdict
 from gar.verify import count_statuses
 

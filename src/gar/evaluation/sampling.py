@@ -22,7 +22,7 @@ from gar.models.load import load_tokenizer
 from gar.records.files import canonical_hash
 from gar.records.resumable import Line
 from gar.rollouts.generate import Response, encode_prompt
-from gar.spans import ends_in_thinking_tag, token_pieces
+from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.types import Prompt, Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gar.core import length_closeness, random_unit_rows
-from gar.spans import TokenPieces, TokenSequence
+from gar.sequences import TokenPieces, TokenSequence
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from gar.errors import DataError, ModelError
-from gar.spans import context_of, special_ids, without_trailing_special
+from gar.sequences import context_of, special_ids, without_trailing_special
 from gar.types import Prompt, Tags
 
 PROGRESS_DELAY_SECONDS = 2.0

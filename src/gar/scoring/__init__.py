@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gar.scoring.reader import GroupReader
     from gar.scoring.scorer import GARScorer
     from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
-    from gar.spans import (
+    from gar.sequences import (
         SpanRule,
         context_of,
         ends_in_thinking_tag,
@@ -54,7 +54,7 @@ __getattr__ = lazy_names(
         "gar.scoring.reader": "GroupReader",
         "gar.scoring.scorer": "GARScorer",
         "gar.scoring.scores": "ResponseGroup ResponseScore SignalStatus",
-        "gar.spans": "SpanRule context_of ends_in_thinking_tag special_ids token_pieces without_trailing_special",
+        "gar.sequences": "SpanRule context_of ends_in_thinking_tag special_ids token_pieces without_trailing_special",
         "gar.step": "StepRanks ResponseFacts Row Shaped Shaping Step plan_shaping read_row",
     },
 )

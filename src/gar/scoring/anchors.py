@@ -9,7 +9,7 @@ import torch
 from gar.core import shuffled_groups
 from gar.methods.base import AlignmentSource
 from gar.rollouts.generate import encode_prompt
-from gar.spans import SequenceReader, TokenSequence
+from gar.sequences import SequenceReader, TokenSequence
 from gar.types import Problem
 
 

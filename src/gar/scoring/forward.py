@@ -8,8 +8,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from gar.core import Budget, Head, ScoredTokens, Signal, alignment_shares, response_means
 from gar.models.families import ModelParts, evaluation_mode
+from gar.sequences import TokenSequence
 from gar.settings import SignalSettings
-from gar.spans import TokenSequence
 
 
 def batches_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:

@@ -9,7 +9,7 @@ from gar.models.adapters import num_embeddings
 from gar.models.load import check_vocabulary
 from gar.rollouts.generate import context_length, encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
-from gar.spans import NO_SEQUENCE, SequenceReader, SpanRule, TokenSequence
+from gar.sequences import NO_SEQUENCE, SequenceReader, SpanRule, TokenSequence
 from gar.types import Prompt, Status, Verdict
 
 _JOINT_CHARACTERS = 32

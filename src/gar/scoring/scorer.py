@@ -14,8 +14,8 @@ from gar.models.families import find_parts
 from gar.scoring.forward import signal_means, token_shares
 from gar.scoring.reader import GroupReader, ReadResponse
 from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
+from gar.sequences import SpanRule, TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.spans import SpanRule, TokenSequence
 from gar.step import ResponseFacts, Row, Shaped, Step, plan_shaping
 from gar.types import ResponseVerifier, Status, Tags, Verdict
 

@@ -18,7 +18,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor, nn
 
 from gar.core import gradient_activation_means
-from gar.spans import TokenSequence
+from gar.sequences import TokenSequence
 from tests.engines.rollouts import VOCAB
 
 PADDED_VOCAB = 96

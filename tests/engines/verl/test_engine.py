@@ -19,7 +19,7 @@ from verl.utils import tensordict_utils as tu
 from gar.errors import ConfigError, ModelError
 from gar.integrations.verl.exchange import MEANS, REQUEST
 from gar.integrations.verl.transfer import anchor_batch, read_means, require_means
-from gar.spans import TokenSequence
+from gar.sequences import TokenSequence
 from tests.engines.verl.workers import autograd_mean, make_batch, make_engine, make_sequences
 from tests.ranks import run_ranks
 

@@ -34,7 +34,7 @@ from gar.integrations.verl.megatron_engine import GarMegatronEngine
 from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
 from gar.integrations.verl.transfer import read_means
 from gar.models.embedded import embedded_path
-from gar.spans import TokenSequence
+from gar.sequences import TokenSequence
 from tests.engines.megatron.policy import build_policy, core_means, hidden_states, redirect_cuda
 from tests.engines.rollouts import VOCAB
 from tests.engines.verl.workers import make_batch, make_sequences

@@ -27,7 +27,7 @@ from gar.integrations.verl.exchange import MEANS
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
 from gar.integrations.verl.transfer import OUTCOME_SCORES, read_rows
-from gar.spans import TokenSequence
+from gar.sequences import TokenSequence
 from gar.step import Row
 from gar.step import Step as RewardStep
 from tests.engines.verl.steps import Rollouts, make_trainer, read_field, reward_and_advantage, trajectory

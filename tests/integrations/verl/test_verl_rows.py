@@ -13,8 +13,8 @@ from gar.integrations.verl.exchange import SignalRequest, rows_of_rank, scored_r
 from gar.integrations.verl.rows import table_rows
 from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
+from gar.sequences import SequenceReader
 from gar.settings import SignalSettings
-from gar.spans import SequenceReader
 from gar.step import Row, Shaped, Step
 
 _, TOKENIZER = load_embedded()

@@ -13,8 +13,8 @@ from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
 from gar.integrations.trl import GARTrainer
 from gar.models.embedded import load_embedded
+from gar.sequences import SequenceReader
 from gar.settings import AdvantageSettings, SignalSettings, VerifySettings
-from gar.spans import SequenceReader
 from gar.types import Anchor
 from paper.methods.expert_losses import imitation_weight
 from paper.methods.expert_trainer import ChordTrainer, LuffyTrainer

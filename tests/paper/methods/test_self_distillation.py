@@ -18,8 +18,8 @@ from gar.integrations.trl import RunParts
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
+from gar.sequences import SequenceReader
 from gar.settings import SignalSettings, VerifySettings
-from gar.spans import SequenceReader
 from gar.types import Problem
 from gar.verify import Verifier
 from paper.methods.self_distillation_trainer import teacher_arguments, teacher_prompt, teacher_trainer

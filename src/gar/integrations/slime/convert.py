@@ -10,8 +10,8 @@ from typing import Any
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import check_supported, read_settings, read_shaping
+from gar.sequences import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence, context_of
 from gar.settings import SignalSettings
-from gar.spans import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence, context_of
 from gar.step import ResponseFacts, Row, Step, read_row
 from gar.types import Verdict
 from gar.verify import Verifier

@@ -14,8 +14,8 @@ from torch import Tensor
 from gar.core import Signal
 from gar.errors import ModelError
 from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
+from gar.sequences import TokenSequence
 from gar.settings import SignalSettings
-from gar.spans import TokenSequence
 
 _PREFIX = "gar_"
 _REPLAY_STAGE = "ROUTING_REPLAY_STAGE"

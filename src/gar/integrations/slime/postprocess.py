@@ -18,8 +18,8 @@ from gar.integrations.slime.forward import ScoredSequence, captured_means, seque
 from gar.integrations.slime.policy import policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
 from gar.integrations.watchdog import Collapse, Watchdog, warn
+from gar.sequences import TokenSequence
 from gar.settings import WatchdogSettings
-from gar.spans import TokenSequence
 from gar.step import Row, Shaping, Step
 
 

@@ -9,8 +9,8 @@ from trl import GRPOConfig
 
 from gar.config import RunConfig
 from gar.records import RolloutRecord
+from gar.sequences import SequenceReader
 from gar.settings import section_name
-from gar.spans import SequenceReader
 from gar.types import Problem, ResponseVerifier
 
 

@@ -14,8 +14,8 @@ from gar.records import RolloutRecord
 from gar.scoring import means_from_hidden, signal_means
 from gar.scoring.anchors import AnchorReader
 from gar.scoring.forward import num_forwards
+from gar.sequences import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence
 from gar.settings import SignalSettings
-from gar.spans import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence
 from gar.step import Row, Shaped, Step, read_row
 from gar.types import Problem, ResponseVerifier, Status, Verdict
 
@@ -100,7 +100,7 @@ class RolloutBatch:
             reader: A reader of the policy's tokenizer.
             prompt_ids: As the model read them.
             completion_ids: As the model wrote them.
-            token_mask: Per response, as in `gar.spans.policy_turns`; None where the policy wrote all tokens.
+            token_mask: Per response, as in `gar.sequences.policy_turns`; None where the policy wrote all tokens.
             endings: Tokens that end a response; one that ends otherwise was cut.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):

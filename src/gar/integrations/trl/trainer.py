@@ -33,8 +33,8 @@ from gar.models.capture import capture_hidden
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
 from gar.scoring.anchors import AnchorReader, usable_anchors
+from gar.sequences import SequenceReader, SpanRule
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.spans import SequenceReader, SpanRule
 from gar.step import Shaped, Shaping, Step, plan_shaping
 from gar.types import Problem, ResponseVerifier, Tags
 from gar.verify import Verifier

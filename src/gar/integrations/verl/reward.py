@@ -14,7 +14,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from gar.errors import ConfigError
 from gar.integrations.verl.exchange import OWN_MASK
 from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
-from gar.spans import SequenceReader, TokenSequence
+from gar.sequences import SequenceReader, TokenSequence
 from gar.step import Step, read_row
 from gar.types import Verdict
 from gar.verify import Verifier

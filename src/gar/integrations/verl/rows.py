@@ -5,7 +5,7 @@ from typing import Any
 
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.settings import REWARD_MANAGER
-from gar.spans import AnchorSequences, SequenceReader
+from gar.sequences import AnchorSequences, SequenceReader
 from gar.step import Row, read_row
 from gar.types import Status, Verdict
 

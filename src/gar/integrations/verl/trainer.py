@@ -27,7 +27,7 @@ from gar.integrations.verl.transfer import (
     write_spans,
 )
 from gar.integrations.watchdog import Watchdog
-from gar.spans import SequenceReader, TokenSequence, context_of
+from gar.sequences import SequenceReader, TokenSequence, context_of
 from gar.step import Step
 
 

@@ -12,7 +12,7 @@ from verl.utils import tensordict_utils as tu
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.exchange import END, MEANS, START
 from gar.integrations.verl.rows import table_rows
-from gar.spans import SequenceReader, TokenSequence
+from gar.sequences import SequenceReader, TokenSequence
 from gar.step import Row
 
 OUTCOME_SCORES = "gar_outcome_scores"

@@ -4,8 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from gar.settings import SignalSettings
-from gar.spans import (
+from gar.sequences import (
     SequenceReader,
     SpanRule,
     TokenSequence,
@@ -16,6 +15,7 @@ from gar.spans import (
     token_pieces,
     without_trailing_special,
 )
+from gar.settings import SignalSettings
 from gar.types import Tags
 
 TAGS = Tags()

@@ -129,7 +129,7 @@ def numbers(rows: list[dict]) -> list[dict]:
 
 
 def _train(config: RunConfig, at: str = "", nth: int = 0) -> None:
-    from gar.training import train
+    from gar.train.run import train
 
     _prepare(at, nth)
     train(config, say=lambda what: None)
@@ -137,7 +137,7 @@ def _train(config: RunConfig, at: str = "", nth: int = 0) -> None:
 
 def _resume(path: Path, at: str = "", nth: int = 0, said: str | None = None, **options: Any) -> None:
     from gar.errors import GarError
-    from gar.training import resume
+    from gar.train.run import resume
 
     _prepare(at, nth)
     torch.manual_seed(99)  # a new process knows nothing of the old one's random state

@@ -16,7 +16,7 @@ SECONDS = 60
 FORKSERVER = multiprocessing.get_context("forkserver")
 """Its processes are forked from one that has imported everything, which takes longer than what they then do, and has
 computed nothing: autograd's threads do not survive a fork."""
-FORKSERVER.set_forkserver_preload(["tests.ranks", "pytest", "gar.core", "gar.training"])
+FORKSERVER.set_forkserver_preload(["tests.ranks", "pytest", "gar.core", "gar.train.run"])
 
 
 def run_ranks(function: Callable[..., Any], world_size: int, folder: Path, *arguments: Any) -> list[Any]:

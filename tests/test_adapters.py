@@ -17,7 +17,7 @@ from gar.config import RunConfig, make_config
 from gar.models.load import load_policy
 from gar.records import RunFolder
 from gar.settings import ModelSettings
-from gar.training import resume, train
+from gar.train.run import resume, train
 
 SMALL = {
     "evaluate": {"sources": ["test"], "num_samples": 4, "max_problems": 4},

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-import gar.training
+import gar.train.run
 from gar import __version__
 from gar.cli.main import COMMANDS, main
 from gar.errors import RecordError
@@ -115,7 +115,7 @@ def test_main_returns_a_status_for_how_a_run_ended(error, status, said, monkeypa
     def end(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(gar.training, "train", end)
+    monkeypatch.setattr(gar.train.run, "train", end)
     assert main(["train"]) == status
     assert capsys.readouterr().err == f"gar: loading torch, transformers and TRL ...\n{said}"
 
@@ -124,7 +124,7 @@ def test_main_hides_no_error_that_is_not_explained(monkeypatch):
     def end(*args, **kwargs):
         raise BrokenPipeError("a worker is gone")
 
-    monkeypatch.setattr(gar.training, "train", end)
+    monkeypatch.setattr(gar.train.run, "train", end)
     with pytest.raises(BrokenPipeError, match="a worker is gone"):
         main(["train"])
 

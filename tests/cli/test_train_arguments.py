@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 import gar.records
-import gar.training
+import gar.train.run
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
 from gar.integrations.trl.fields import field_types
@@ -21,7 +21,7 @@ Parse = Callable[..., RunConfig]
 def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
     """The configuration that `gar train ARGUMENTS` would train with."""
     seen: list[RunConfig] = []
-    monkeypatch.setattr(gar.training, "train", lambda config, *, command: seen.append(config))
+    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command: seen.append(config))
 
     def parse(*arguments: str) -> RunConfig:
         assert main(["train", *arguments]) == 0
@@ -162,7 +162,7 @@ def test_train_reads_the_names_of_trl_and_hugging_face(parse, short, full):
 def test_train_resume_hands_over_the_folder(monkeypatch, flags, allow_config_change):
     seen: list[Any] = []
     monkeypatch.setattr(gar.records.RunFolder, "open", lambda path: None)
-    monkeypatch.setattr(gar.training, "resume", lambda path, **options: seen.append((path, options)))
+    monkeypatch.setattr(gar.train.run, "resume", lambda path, **options: seen.append((path, options)))
     assert main(["train", "--resume", "runs/one", *flags]) == 0
     assert seen == [("runs/one", {"allow_config_change": allow_config_change})]
 
@@ -192,15 +192,15 @@ def test_train_refuses_a_file_beside_resume_or_preset(capsys, file):
 
 def test_train_dry_run_does_not_train(monkeypatch, parse):
     seen: list[RunConfig] = []
-    monkeypatch.setattr(gar.training, "train", lambda *args, **kwargs: pytest.fail("trained"))
-    monkeypatch.setattr(gar.training, "dry_run", seen.append)
+    monkeypatch.setattr(gar.train.run, "train", lambda *args, **kwargs: pytest.fail("trained"))
+    monkeypatch.setattr(gar.train.run, "dry_run", seen.append)
     assert main(["train", "--preset", "demo", "--dry-run", "--seed", "4"]) == 0
     assert [config.seed for config in seen] == [4]
 
 
 def test_train_records_the_command_line(monkeypatch):
     seen: list[list[str]] = []
-    monkeypatch.setattr(gar.training, "train", lambda config, *, command: seen.append(command))
+    monkeypatch.setattr(gar.train.run, "train", lambda config, *, command: seen.append(command))
     main(["train", "--preset", "demo", "--trl.max_steps=1"])
     assert seen == [["gar", "train", "--preset", "demo", "--trl.max_steps=1"]]
 

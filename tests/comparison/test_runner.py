@@ -223,7 +223,7 @@ def finished(plan, monkeypatch):
         trained.append(config.records.name)
         return write_run(config)
 
-    monkeypatch.setattr("gar.training.train", train)
+    monkeypatch.setattr("gar.train.run.train", train)
     return planned[0], str(config_path), trained
 
 

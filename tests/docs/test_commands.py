@@ -22,7 +22,7 @@ from torch.distributed.run import get_args_parser
 from trl import GRPOConfig
 
 import gar.cli.data
-import gar.training
+import gar.train.run
 from gar.cli import eval, eval_table, report, score
 from gar.cli.arguments import parse
 from gar.cli.main import main
@@ -30,7 +30,7 @@ from tests.docs.pages import MARK, PAGES, ROOT, Command, shown_commands
 from tests.paper_methods import registered
 
 RUN_BY = {
-    "gar train": "tests/test_training.py::test_run_leaves_what_the_docs_promise",
+    "gar train": "tests/train/test_run.py::test_run_leaves_what_the_docs_promise",
     "gar doctor": "tests/cli/test_doctor.py::test_doctor_finds_this_environment_ready",
     "gar score": "tests/cli/test_score.py::test_score_writes_beside_nobody_and_prints_a_summary",
     "gar compare": "tests/comparison/test_command.py::"
@@ -137,12 +137,12 @@ def stopped(monkeypatch):
 
     for name in ("check", "prepare", "slime", "verl"):
         monkeypatch.setattr(gar.cli.data, name, stop_instead_of(getattr(gar.cli.data, name)))
-    for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.training.resume)}.items():
-        monkeypatch.setattr(gar.training, name, stub)
+    for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.train.run.resume)}.items():
+        monkeypatch.setattr(gar.train.run, name, stub)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_then_stop(parse_args))
     for module in (score, eval, eval_table, report):
         monkeypatch.setattr(module, "parse", parse_then_stop(parse))
-    monkeypatch.setattr("gar.before_loading.check_before_loading", lambda config: None)  # files that pages only name
+    monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)
     with registered():
         yield

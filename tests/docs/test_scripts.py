@@ -14,7 +14,7 @@ from accelerate.commands.launch import launch_command_parser
 from trl import GRPOConfig
 from trl.scripts.vllm_serve import ScriptArguments, build_command
 
-import gar.training
+import gar.train.run
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
 from gar.integrations.slime.settings import HOOKS, check_supported
@@ -68,8 +68,8 @@ def trained(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, Run
     """The number of processes, and what each is told, after the parsers of accelerate and of `gar train`."""
     launch = launch_command_parser().parse_args(words[1:])
     told: list[RunConfig] = []
-    monkeypatch.setattr(gar.training, "train", lambda config, **_: told.append(config))
-    monkeypatch.setattr("gar.before_loading.check_before_loading", lambda config: None)  # its data are not here
+    monkeypatch.setattr(gar.train.run, "train", lambda config, **_: told.append(config))
+    monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # its data are not here
     assert launch.module
     assert launch.training_script == "gar"
     assert main(launch.training_script_args) == 0

@@ -35,7 +35,7 @@ import gar.evaluation.grading
 import gar.evaluation.sampling
 import gar.report.build
 import gar.scoring.files
-import gar.training  # noqa: F401
+import gar.train.run  # noqa: F401
 from gar.data.arithmetic import load_arithmetic
 from tests.faults.lab import Lab, Try, Verdict, verdicts
 from tests.faults.plan import PLAN, tries

@@ -214,7 +214,7 @@ def test_rank_that_dies_ends_the_job_with_a_sentence_and_the_run_resumes_equal(t
         assert job.returncode != 0
         assert "exitcode  : -9" in output
         assert f"rank      : {rank}" in output
-        assert "gar/training.py" not in output  # no traceback but the launcher's own
+        assert "gar/train/run.py" not in output  # no traceback but the launcher's own
         deadline = time.monotonic() + 10
         while (left := processes_of(tmp_path / "cut")) and time.monotonic() < deadline:
             time.sleep(0.1)

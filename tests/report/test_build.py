@@ -270,10 +270,10 @@ def test_a_run_without_an_end_says_how_far_it_came(tmp_path):
 
 def test_a_failed_run_says_why(tmp_path):
     read = read_run(make_run(tmp_path, steps=1, status="failed", evaluations={}))
-    error = {"kind": "ValueError", "text": "ValueError: no such rate", "place": "gar/training.py:1 in train"}
+    error = {"kind": "ValueError", "text": "ValueError: no such rate", "place": "gar/train/run.py:1 in train"}
     report = make_report([replace(read, record={**read.record, "error": error})], ReportOptions())
     assert report.headline == "The run failed after step 1."
-    assert report.sentences == ["ValueError: no such rate (at gar/training.py:1 in train)"]
+    assert report.sentences == ["ValueError: no such rate (at gar/train/run.py:1 in train)"]
     assert ("error", "ValueError: no such rate", None) in report.runs[0].facts
 
 

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         return DONE
     config = None if source.resume is not None and not helped else _parse_settings(source, rest)
     if config is not None:
-        from gar.before_loading import check_before_loading
+        from gar.train.checks import check_before_loading
 
         check_before_loading(config)
     announce("loading torch, transformers and TRL ...")
@@ -55,15 +55,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(source: argparse.Namespace, config: RunConfig | None, arguments: list[str]) -> None:
-    from gar import training
     from gar.integrations.trl.ranks import leave_ranks
+    from gar.train import run
 
     if config is None:
-        training.resume(source.resume, allow_config_change=source.allow_config_change)
+        run.resume(source.resume, allow_config_change=source.allow_config_change)
     elif source.dry_run:
-        training.dry_run(config)
+        run.dry_run(config)
     else:
-        training.train(config, command=["gar", "train", *arguments])
+        run.train(config, command=["gar", "train", *arguments])
     leave_ranks()
 
 

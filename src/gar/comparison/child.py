@@ -28,7 +28,7 @@ from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
 from gar.records.files import io_error
 from gar.records.lock import refuse_writer, writer_lock
-from gar.resuming import read_resumption
+from gar.train.resume import read_resumption
 
 _INTERRUPTED = 130
 _TRAINING = ("train", "resume")
@@ -82,7 +82,7 @@ def _run(source: str, launcher: Sequence[str], start: float) -> None:
 
 def _train(mode: str, target: str) -> None:
     """Train with a configuration file, or resume a run folder."""
-    from gar.training import resume, train
+    from gar.train.run import resume, train
 
     if mode == "resume":
         resume(target)

@@ -71,7 +71,7 @@ def error_record(error: BaseException, after_step: int) -> dict[str, Any]:
     """The entry of `RunRecord.error` for an error that was raised.
 
     Example: {"kind": "ValueError", "text": "ValueError: Invalid learning rate: -1", "after_step": 0,
-        "place": "gar/training.py:171 in _run, torch/optim/adam.py:36 in __init__"}
+        "place": "gar/train/run.py:171 in _run, torch/optim/adam.py:36 in __init__"}
     """
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{_code_path(frame.filename)}:{frame.lineno} in {frame.name}" for frame in frames]

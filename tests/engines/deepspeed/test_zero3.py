@@ -17,10 +17,10 @@ from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.records import RunFolder
 from gar.records.samples import read_samples
-from gar.run_inputs import RunInputs
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
-from gar.training import train
+from gar.train.inputs import RunInputs
+from gar.train.run import train
 from tests.integrations.replay import replay
 from tests.models.autograd import random_sequences
 from tests.ranks import run_ranks

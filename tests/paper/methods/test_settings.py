@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gar.before_loading import check_before_loading
 from gar.cli.main import main
 from gar.config import make_config
 from gar.errors import DataError
 from gar.records import RunFolder
-from gar.training import _unread
+from gar.train.checks import check_before_loading
+from gar.train.run import _unread
 
 pytestmark = pytest.mark.paper
 

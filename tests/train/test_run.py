@@ -26,7 +26,7 @@ from gar.records import RunFolder
 from gar.records.contents import read_run
 from gar.records.lock import writer_lock
 from gar.records.samples import read_samples
-from gar.training import _status_of
+from gar.train.run import _status_of
 
 FAST = [
     "--preset", "demo", "--trl.max_steps", "6", "--trl.save_steps", "2", "--trl.per_device_train_batch_size", "32",
@@ -192,7 +192,7 @@ def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, ca
 
 
 def test_watchdog_warns_once_where_nothing_is_right_and_trains_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    grader = ["--verify.verifier", "tests.test_training:never_right"]
+    grader = ["--verify.verifier", "tests.train.test_run:never_right"]
     assert main(["train", *TINY, *grader, *under(tmp_path, "wrong")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.count("WATCHDOG: For 2 steps (1 to 2) no response was right and well formatted.") == 1
@@ -283,7 +283,7 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     record = folder.read_run()
     assert (record.status, record.error["after_step"]) == ("failed", 7)
     assert record.error["text"] == "ValueError: Invalid learning rate: -1"
-    assert re.search(r"gar/training.py:\d+ in _status_of, torch/optim/\w+.py:\d+ in __init__", record.error["place"])
+    assert re.search(r"gar/train/run.py:\d+ in _status_of, torch/optim/\w+.py:\d+ in __init__", record.error["place"])
     (sentence,) = read_run(folder.path).unfinished
     assert f"(ValueError: Invalid learning rate: -1; {record.error['place']})" in sentence
     with pytest.raises(KeyboardInterrupt, match="interrupted"), _status_of(folder, print):

@@ -1,6 +1,6 @@
 """The inputs of a run, loaded once and checked before the first step: model, tokenizer, problems, verifier.
 
-The preflight and the evaluations need only these inputs and are here too. `gar.training` has the steps of a run.
+The preflight and the evaluations need only these inputs and are here too. `gar.train.run` has the steps of a run.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ class RunInputs:
         loaded = load_run_problems(config.data)  # before the model: a bad row is found sooner
         say(f"{len(loaded.problems):,} problems from {config.data.source}; loading {config.model.path} ...")
         self.model, self.tokenizer = load_policy(config.model)
-        """The policy. In a run with an adapter, `gar.training` replaces it by the model with the adapter."""
+        """The policy. In a run with an adapter, `gar.train.run` replaces it by the model with the adapter."""
         check_adapter(self.model, config.adapter)
         self.problems = self._whole_problems = self._rendered(loaded, config.data)
         signal = resolve_signal(METHODS[config.method], config.signal)

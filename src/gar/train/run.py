@@ -16,7 +16,6 @@ from rich.markup import escape
 from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 
-from gar.before_loading import check_before_loading
 from gar.config import RunConfig, dump_config, with_template
 from gar.data.run_problems import set_name
 from gar.errors import ConfigError, LostRankError, RecordError
@@ -45,8 +44,9 @@ from gar.records.folders import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import writer_lock
 from gar.records.metrics import sound_metrics
 from gar.records.run_record import RunStatus, error_record
-from gar.resuming import Resumption, checkpoint_errors, read_resumption
-from gar.run_inputs import RunInputs, Say
+from gar.train.checks import check_before_loading
+from gar.train.inputs import RunInputs, Say
+from gar.train.resume import Resumption, checkpoint_errors, read_resumption
 
 
 def train(config: RunConfig, *, command: Sequence[str] = (), say: Say = rich.print) -> RunFolder:

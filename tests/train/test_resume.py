@@ -14,7 +14,7 @@ from gar.config import RunConfig, dump_config, parse_yaml, with_template
 from gar.errors import ConfigError, DataError, RecordError
 from gar.records import RunFolder
 from gar.records.checkpoints import MANIFEST, marked_checkpoints, seal_checkpoint
-from gar.resuming import read_resumption
+from gar.train.resume import read_resumption
 from tests.kills import (
     assert_equal_runs,
     in_process,

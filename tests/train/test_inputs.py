@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from gar import run_inputs
 from gar.config import make_config
 from gar.data.arithmetic import load_arithmetic
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.records import RunFolder
-from gar.run_inputs import RunInputs
 from gar.settings import PreflightSettings
+from gar.train import inputs as run_inputs
+from gar.train.inputs import RunInputs
 from tests.files import write_jsonl
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gar.before_loading import EXPERT_METHODS, check_before_loading
 from gar.config import make_config, read_preset
 from gar.errors import GarError
 from gar.methods import METHODS
+from gar.train.checks import EXPERT_METHODS, check_before_loading
 
 HEAVY = {"torch", "transformers", "trl", "datasets"}
 

@@ -1,4 +1,4 @@
-"""Write docs/integrations/conformance.md: rewards and advantages of the same rollouts in TRL, slime and verl.
+"""Write paper/analyses/conformance.md: rewards and advantages of the same rollouts in TRL, slime and verl.
 
     python -m paper.analyses.conformance_table
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "integrations" / "conformance.md"
+PAGE = ROOT / "paper" / "analyses" / "conformance.md"
 ENGINES = {"trl": "TRL", "slime": "slime", "verl": "verl"}
 
 _HEAD = """\

@@ -3,7 +3,7 @@
     python -m paper.tasks.make_model --task arithmetic --out src/gar/assets/arithmetic-qwen3
 
 The rows are drawn on the fly and never hold a problem of the test splits. Two runs on the same machine with the same
-library versions write the same bytes. `docs/embedded-task.md` states the time and what the model can do.
+library versions write the same bytes. `paper/tasks/embedded.md` states the time and what the model can do.
 """
 
 import argparse

@@ -12,6 +12,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "paper").rglob("*.md")),
+    ROOT / "benchmarks" / "README.md",
 ]
 
 PROGRAMS = ("gar", "python", "make", "pytest", "accelerate", "torchrun", "srun", "pip", "apt-get")

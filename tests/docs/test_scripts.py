@@ -35,7 +35,7 @@ def run(*arguments: str) -> str:
 def test_tune_embedded_task_measures_the_base_model():
     lines = run("-m", "paper.analyses.tune_embedded_task").splitlines()
     numbers = json.loads(next(line for line in lines if line.startswith("base test")).removeprefix("base test"))
-    assert float(numbers["pass@1"]) == pytest.approx(0.393, abs=0.05)  # docs/embedded-task.md
+    assert float(numbers["pass@1"]) == pytest.approx(0.393, abs=0.05)  # paper/tasks/embedded.md
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def test_evaluate_policy_refuses_an_empty_set(make_policy, tokenizer, verifier):
 def test_evaluate_policy_measures_the_embedded_model_on_its_task(verifier):
     model, tokenizer = load_embedded()
     result = evaluate(model, tokenizer, load_arithmetic("test")[:40], verifier, max_new_tokens=48)
-    # Room to learn is what the embedded model is for; docs/embedded-task.md holds the exact figures.
+    # Room to learn is what the embedded model is for; paper/tasks/embedded.md holds the exact figures.
     assert 0.05 < result.pass_at[1] < result.pass_at[4] < 1
     assert result.well_formatted_fraction > 0.7
     assert result.truncated_fraction < 0.1

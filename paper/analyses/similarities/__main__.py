@@ -1,4 +1,4 @@
-"""How often each similarity of a response and an expert solution ranks a pair correctly (docs/signals.md).
+"""How often each similarity of a response and an expert solution ranks a pair correctly (paper/analyses/signals.md).
 
     python -m paper.analyses.similarities embedded                          # its task's first 60 test problems
     python -m paper.analyses.similarities paper/tasks/models/which-way-qwen3

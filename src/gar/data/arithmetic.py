@@ -80,7 +80,7 @@ NOTATION = Notation(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddedTask:
-    """A task on chains. `docs/embedded-task.md` has the habits of the base model.
+    """A task on chains. `paper/tasks/embedded.md` has the habits of the base model.
 
     Attributes:
         name: Its name, the source of its problems.

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.paper
 
 ROOT = Path(__file__).parents[3]
 TABLES = {
-    "docs/signals.md": [(name, f"{name}-grpo", f"{name}-{gar}") for name, gar in
+    "paper/analyses/signals.md": [(name, f"{name}-grpo", f"{name}-{gar}") for name, gar in
                         (("embedded", "gar"), ("which-way", "gar-grpo"), ("whose-voice", "gar-grpo"))],
     "paper/comparisons/word-problems.md": [("smollm2-word-problems", "smollm2-word-problems-gar")],
 }  # fmt: skip

@@ -6,7 +6,8 @@ r"""Weighted sums of two or three similarities: which one has the best worst-cas
     done
     python -m paper.analyses.similarities.sums bench/*
 
-Reads every pair of every question but `sampled` and `natural`, and prints the best sums. paper/analyses/signals.md has them.
+Reads every pair of every question but `sampled` and `natural`, and prints the best sums. paper/analyses/signals.md has
+them.
 """
 
 import argparse

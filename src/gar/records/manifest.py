@@ -1,0 +1,310 @@
+"""The finished files of a folder: `manifest.jsonl` lists each with its size and checksum.
+
+    manifest = Manifest(folder, settings=[settings_hash])
+    manifest.add("evaluation/after.json", "evaluation/after.parquet")
+    content = manifest.read("evaluation/after.json")
+
+A line is written after its files, whole or not at all: a file that no line lists does not count. The last line that
+names a file is valid. Whoever reads a file compares it with its line. A changed file is an error, never a number.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import xxhash
+from pydantic import Field
+
+from gar.errors import RecordError
+from gar.records.checked import checked
+from gar.records.files import append_line, io_error, json_object, json_text, read_bytes, sync_file, write_atomic
+
+MANIFEST = "manifest.jsonl"
+_BLOCK_BYTES = 2**20
+
+FaultKind = Literal["missing", "changed", "unlisted", "foreign", "unreadable"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """One thing that is wrong with a folder.
+
+    Attributes:
+        kind: missing: listed and gone. changed: not the content that was listed. unlisted: there, and not listed.
+            foreign: written under other settings. unreadable: not in its format.
+        file: Path inside the folder.
+        text: A clause for a person.
+    """
+
+    kind: FaultKind
+    file: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class DamageError(RecordError):
+    """A file is not what its folder's manifest lists.
+
+    Attributes:
+        fault: What is wrong.
+    """
+
+    def __init__(self, folder: Path, fault: Fault):
+        super().__init__(f"{folder}: {fault}. Was it edited, cut off or copied here? Put it back, or make it again.")
+        self.fault = fault
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileFacts:
+    """Size in bytes and XXH3 checksum (128 bits, hexadecimal) of a file, or of the beginning of one that grows."""
+
+    size: Annotated[int, Field(ge=0)]
+    xxh3: str
+    grows: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Line:
+    """One line of the manifest: files, the hash of the settings they were written under, and what else is to be said.
+
+    A file without facts is no longer listed.
+    """
+
+    files: Mapping[str, FileFacts | None]
+    settings: str | None
+    facts: Mapping[str, Any]
+
+
+class Manifest:
+    """The manifest of one folder.
+
+    Args:
+        folder: The folder.
+        settings: Hashes of settings. New lines get the first. A file under a hash that is not among them is a fault.
+            Empty: lines get none, and any is taken.
+    """
+
+    def __init__(self, folder: str | Path, settings: Sequence[str] = ()):
+        self.folder = Path(folder)
+        self.path = self.folder / MANIFEST
+        self._settings = tuple(settings)
+        self._forget()
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def add(self, *paths: str | Path, grows: bool = False, facts: Mapping[str, Any] | None = None) -> None:
+        """List finished files, in one line.
+
+        Args:
+            paths: Files, as paths below the folder or relative to it.
+            grows: Only what the files hold now is listed; more may be appended to them.
+            facts: What else the line says, as JSON values.
+
+        Raises:
+            RecordError: A file cannot be read, or the manifest cannot be written.
+        """
+        names = [self._name(path) for path in paths]
+        self._append({name: file_facts(self.folder / name, grows=grows) for name in names}, facts or {})
+
+    def drop(self, *paths: str | Path) -> None:
+        """List files no longer. Do so before they are removed.
+
+        Raises:
+            RecordError: The manifest cannot be written.
+        """
+        if names := [name for path in paths if (name := self._name(path)) in self.entries]:
+            self._append(dict.fromkeys(names), {})
+
+    def state(self) -> FileFacts:
+        """The manifest as it is now, flushed to the disk: for `state_fault` and `cut`."""
+        if not self.path.exists():
+            return _NOTHING
+        sync_file(self.path)
+        return file_facts(self.path)
+
+    def state_fault(self, state: FileFacts) -> str | None:
+        """What is wrong if the manifest no longer begins with an earlier `state`; None if nothing is."""
+        now = file_facts(self.path, size=state.size) if self.path.exists() else _NOTHING
+        return None if now == state else f"{MANIFEST} no longer begins with the {state.size:,} bytes that it had"
+
+    def cut(self, state: FileFacts, *, keep: str) -> None:
+        """Go back to an earlier state. Later lines stay if the names of all their files begin with `keep`.
+
+        Raises:
+            RecordError: The manifest cannot be read or written.
+        """
+        content = read_bytes(self.path) if self.path.exists() else b""
+        later = content[state.size :].split(b"\n")[:-1]
+        kept = [line for line in later if all(name.startswith(keep) for name in json.loads(line)["files"])]
+        if len(kept) < len(later):
+            write_atomic(self.path, content[: state.size] + b"".join(line + b"\n" for line in kept))
+        self._forget()
+
+    def accept(self) -> None:
+        """List every listed file as it is now, and those that are gone no longer.
+
+        Raises:
+            RecordError: A file cannot be read, or the manifest cannot be written.
+        """
+        known = {name: facts.grows for name, facts in self.entries.items() if (self.folder / name).is_file()}
+        write_atomic(self.path, "")
+        self._append({name: file_facts(self.folder / name, grows=grows) for name, grows in known.items()}, {})
+
+    def _append(self, files: Mapping[str, FileFacts | None], facts: Mapping[str, Any]) -> None:
+        line = _Line(files=files, settings=next(iter(self._settings), None), facts=facts)
+        text = json_text(asdict(line))
+        if self.path.exists():
+            append_line(self.path, text.encode())
+        else:
+            write_atomic(self.path, text + "\n")
+        self._forget()
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    @property
+    def entries(self) -> Mapping[str, FileFacts]:
+        """The listed files by name, in the order of their lines."""
+        return {name: facts for name, (facts, _) in self._contents[0].items()}
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What else the lines say; later lines win."""
+        return self._contents[1]
+
+    def read(self, path: str | Path) -> bytes:
+        """The content of a file, checked.
+
+        Raises:
+            DamageError: It is not what was listed.
+        """
+        name = self._name(path)
+        facts = self._listed(name)
+        content = read_bytes(self.folder / name)
+        if name not in self._sound:
+            part = content[: facts.size] if facts.grows else content
+            if len(part) != facts.size or xxhash.xxh3_128_hexdigest(part) != facts.xxh3:
+                raise DamageError(self.folder, _changed(name))
+            self._sound.add(name)
+        return content
+
+    def check(self, path: str | Path) -> None:
+        """Raise an error if a file is not what was listed. Reads it once, in bounded memory.
+
+        Raises:
+            DamageError: Says what is wrong.
+        """
+        name = self._name(path)
+        facts = self._listed(name)
+        if name not in self._sound:
+            size = facts.size if facts.grows else None
+            try:
+                now = file_facts(self.folder / name, grows=facts.grows, size=size)
+            except RecordError as error:
+                fault = Fault(kind="unreadable", file=name, text=f"{name} cannot be read ({error})")
+                raise DamageError(self.folder, fault) from error
+            if now != facts:
+                raise DamageError(self.folder, _changed(name))
+            self._sound.add(name)
+
+    def fault(self, path: str | Path) -> Fault | None:
+        """What is wrong with a file; None if it is what was listed."""
+        try:
+            self.check(path)
+        except DamageError as error:
+            return error.fault
+        return None
+
+    def faults(self) -> list[Fault]:
+        """What is wrong with the manifest, with every listed file, and which files it does not list."""
+        return [*self.own_faults, *(fault for name in (*self.entries, *self.unlisted()) if (fault := self.fault(name)))]
+
+    @property
+    def own_faults(self) -> list[Fault]:
+        """What is wrong with the manifest itself."""
+        return list(self._contents[2])
+
+    def unlisted(self) -> list[str]:
+        """Files below the folder that are not listed; hidden ones do not count."""
+        paths = (path for path in self.folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return sorted({self._name(path) for path in paths} - {*self.entries, MANIFEST})
+
+    def _listed(self, name: str) -> FileFacts:
+        """The facts of a file that is there, listed, and of these settings."""
+        there = (self.folder / name).is_file()
+        facts, settings = self._contents[0].get(name, (None, None))
+        if facts is None and there:
+            raise DamageError(
+                self.folder, Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}")
+            )
+        if facts is None or not there:
+            raise DamageError(self.folder, Fault(kind="missing", file=name, text=f"{name} is missing"))
+        if self._settings and settings not in self._settings:
+            raise DamageError(
+                self.folder, Fault(kind="foreign", file=name, text=f"{name} was written under other settings")
+            )
+        return facts
+
+    @property
+    def _contents(self) -> tuple[dict[str, tuple[FileFacts, str | None]], dict[str, Any], list[Fault]]:
+        if self._read is None:
+            files: dict[str, tuple[FileFacts, str | None]] = {}
+            others: dict[str, Any] = {}
+            faults: list[Fault] = []
+            for number, text in enumerate(_whole_lines(self.path), start=1):
+                place = f"{self.path}:{number}"
+                try:
+                    line = checked(_Line, json_object(text, place), place)
+                except RecordError as error:
+                    faults.append(Fault(kind="unreadable", file=MANIFEST, text=f"{MANIFEST} is damaged ({error})"))
+                    continue
+                for name, facts in line.files.items():
+                    files.pop(name, None)
+                    if facts is not None:
+                        files[name] = facts, line.settings
+                others.update(line.facts)
+            self._read = files, others, faults
+        return self._read
+
+    def _forget(self) -> None:
+        self._read: tuple[dict[str, tuple[FileFacts, str | None]], dict[str, Any], list[Fault]] | None = None
+        self._sound: set[str] = set()
+
+    def _name(self, path: str | Path) -> str:
+        path = Path(path)
+        return (path.relative_to(self.folder) if path.is_relative_to(self.folder) else path).as_posix()
+
+
+def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> FileFacts:
+    """Size and checksum of a file, or of its first `size` bytes, in bounded memory.
+
+    Raises:
+        RecordError: The file cannot be read.
+    """
+    digest, count = xxhash.xxh3_128(), 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES if size is None else min(_BLOCK_BYTES, size - count)):
+                digest.update(block)
+                count += len(block)
+    except OSError as error:
+        raise io_error(path, "read", error) from error
+    return FileFacts(size=count, xxh3=digest.hexdigest(), grows=grows)
+
+
+_NOTHING = FileFacts(size=0, xxh3=xxhash.xxh3_128_hexdigest(b""), grows=False)
+
+
+def _changed(name: str) -> Fault:
+    text = f"{name} is not what was written: its size or checksum differs from {MANIFEST}"
+    return Fault(kind="changed", file=name, text=text)
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file without a torn last one; none where there is no file."""
+    if os.path.lexists(path):
+        yield from read_bytes(path).split(b"\n")[:-1]

@@ -16,7 +16,6 @@ SOURCES = sorted((ROOT / "src" / "gar").rglob("*.py"))
 WIDE = {
     "core/cuda.py: exponentials_kernel",
     "core/cuda.py: response_sums_kernel",
-    "core/rewards.py: gradient_aligned_rewards",
     "core/vectors.py: gradient_activation_means",
     "integrations/trl/trainer.py: __init__",
     "rollouts/generate.py: generate_responses",

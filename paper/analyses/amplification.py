@@ -9,7 +9,7 @@ REINFORCE++ the group is the whole batch. For comparison: with two right and two
 import torch
 
 from gar import AdvantageSettings
-from gar.core import gradient_aligned_rewards
+from gar.core import gradient_aligned_bonuses
 from gar.integrations.trl import TRL
 from gar.scoring import plan_shaping
 
@@ -26,7 +26,7 @@ def advantage(gap: float, settings: dict[str, object]) -> float:
     eps = {} if "estimator" in settings else {"eps": 1e-6}
     chosen = AdvantageSettings.model_validate({"ddof": 0, **eps, **settings})
     alignment, groups = torch.tensor([0.6 + gap, 0.6 + gap, 0.6, 0.6]).double(), torch.zeros(4).long()
-    rewards = gradient_aligned_rewards(torch.ones(4).bool(), alignment, torch.zeros(4), groups)
+    rewards = 1.0 + gradient_aligned_bonuses(torch.ones(4).bool(), alignment, groups)
     shaping = plan_shaping(TRL, "gar-grpo", {"advantage": chosen})
     return float(shaping.advantages(rewards, groups, token_counts=torch.ones(4).long())[0])
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gar.core import gradient_aligned_rewards, group_advantages, group_deviations, group_sizes
+from gar import RewardSettings
+from gar.core import gradient_aligned_bonuses, group_advantages, group_deviations, group_sizes
+from gar.methods import METHODS, ScoredBatch
 from gar.models import ModelParts
 
 BETA = 0.5
@@ -60,9 +62,8 @@ class ScoredGroups:
 
     def rewards(self, beta: float = BETA) -> Tensor:
         """Shaped rewards. All responses count as well formatted: format is not part of these statements."""
-        return gradient_aligned_rewards(
-            self.eligible, self.alignment, torch.zeros_like(self.alignment), self.group_index, beta=beta
-        )
+        bonuses = gradient_aligned_bonuses(self.eligible, self.alignment, self.group_index, beta=beta)
+        return self.eligible.double() + bonuses
 
     def advantages(self, beta: float = BETA) -> Tensor:
         """Eq. 10. With beta 0, the advantages of the outcome alone."""
@@ -132,10 +133,9 @@ def _separation(scored: ScoredGroups) -> Proposition:
 
 
 def _separation_in_bad_format() -> Proposition:
-    penalty = torch.tensor([PENALTY, 0.0], dtype=torch.float64)
-    rewards = gradient_aligned_rewards(
-        torch.tensor([False, False]), torch.zeros(2, dtype=torch.float64), penalty, torch.tensor([0, 0])
-    )
+    facts = {"verified": torch.tensor([True, False]), "well_formatted": torch.tensor([False, True])}
+    batch = ScoredBatch(**facts, group_index=torch.tensor([0, 0]), alignment=torch.zeros(2).double())
+    rewards = METHODS["gar-grpo"].shape(batch, RewardSettings(format_penalty=PENALTY)).rewards
     return Proposition(
         name="Theorem 3, for right answers",
         statement="A right answer has a higher reward than a wrong one.",

@@ -12,10 +12,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from gar import ConfigError, DataError
 from gar.data import prompt_text
-from gar.integrations.trl import GARTrainer, RolloutBatch, RunParts, StepSum
+from gar.integrations.trl import GARTrainer, RolloutBatch, RunParts
 from gar.methods import ScoredBatch, eligible_responses, outcome_rewards
 from gar.scoring import usable_anchors
 from paper.methods.expert_losses import imitation_weight, off_policy_token_losses
+from paper.methods.step_sum import StepSum
 
 DECAY_FRACTION = 0.5
 """Share of a run's steps over which CHORD's mu falls."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gar import ConfigError
 from gar.integrations.trl import GARTrainer, RolloutBatch
-from gar.models import frozen_copy
+from paper.methods.frozen import frozen_copy
 from paper.methods.judge import Judge
 from paper.methods.judge_settings import JudgeSettings
 from paper.methods.token_rewards import group_token_advantages, last_token_rewards, returns_to_go

@@ -82,7 +82,8 @@ class Judge:
             its token ids for more than their input embeddings.
 
     Example:
-        >>> from gar.models import frozen_copy, load_embedded
+        >>> from gar.models import load_embedded
+        >>> from paper.methods.frozen import frozen_copy
         >>> model, tokenizer = load_embedded()
         >>> judge = Judge(frozen_copy(model), tokenizer, JudgeSettings(template="arithmetic"))
         >>> solution = "<think> [ 3 + 4 = 7 ] </think> <answer> 7 </answer>"

@@ -26,9 +26,10 @@ from gar import (
 from gar.data import EMBEDDED_TASKS, check_prompts, encode_prompt, prompt_text
 from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
-from gar.models import frozen_copy, is_adapted
+from gar.models import is_adapted
 from gar.records import RolloutRecord
 from gar.scoring import Step, plan_shaping
+from paper.methods.frozen import frozen_copy
 from paper.tasks.chains import SEPARATOR
 
 with warnings.catch_warnings():

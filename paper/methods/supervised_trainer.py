@@ -11,7 +11,8 @@ from trl import GRPOConfig, SFTConfig, SFTTrainer
 
 from gar import DataError, Problem, SequenceReader
 from gar.data import encode_prompt
-from gar.integrations.trl import StepSum, StepTimer
+from gar.integrations.trl import StepTimer
+from paper.methods.step_sum import StepSum
 
 
 class SupervisedTrainer(SFTTrainer):

@@ -17,7 +17,6 @@ from torch import Tensor
 from gar.core import (
     alignment_scores,
     gradient_activation_means,
-    gradient_aligned_rewards,
     group_advantages,
     group_standard_deviations,
     unit_rows,
@@ -25,6 +24,7 @@ from gar.core import (
 from gar.models.embedded import load_embedded
 from gar.sequences import TokenSequence
 from tests.conformance.groups import encode, make_rollouts
+from tests.rewards import gradient_aligned_rewards
 
 RESULTS = Path(__file__).parents[2] / "results" / "conformance"
 RECORD = "GAR_RECORD_CONFORMANCE"

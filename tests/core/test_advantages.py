@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gar.core import gradient_aligned_rewards, group_advantages, group_standard_deviations
+from gar.core import group_advantages, group_standard_deviations
+from tests.rewards import gradient_aligned_rewards
 
 PAPER = {"scale": "std", "ddof": 0, "eps": 1e-6}
 TRL = {"scale": "std", "ddof": 1, "eps": 1e-4}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gar.core import (
-    gradient_aligned_rewards,
     group_advantages,
     reinforce_plus_plus_advantages,
 )
+from tests.rewards import gradient_aligned_rewards
 
 
 def f64(*values: float) -> Tensor:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from gar.core import (
     alignment_scores,
-    gradient_aligned_rewards,
     length_closeness,
     random_unit_rows,
     shuffled_groups,
 )
+from tests.rewards import gradient_aligned_rewards
 
 
 def seeded(seed: int) -> torch.Generator:

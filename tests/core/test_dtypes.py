@@ -16,7 +16,6 @@ COUNTS = torch.tensor([3, 1, 2, 5])
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gradient_aligned_bonuses": lambda x: core.gradient_aligned_bonuses(RIGHT, x, GROUPS),
-    "gradient_aligned_rewards": lambda x: core.gradient_aligned_rewards(RIGHT, x, x, GROUPS),
     "group_deviations": lambda x: core.group_deviations(x, GROUPS),
     "group_standard_deviations": lambda x: core.group_standard_deviations(x, GROUPS, ddof=0),
     "group_advantages": lambda x: core.group_advantages(x, GROUPS, scale="std", ddof=0, eps=1e-6),

@@ -13,10 +13,10 @@ import torch
 from gar.core import (
     best_alignment_scores,
     gradient_activation_means,
-    gradient_aligned_rewards,
     group_advantages,
     unit_rows,
 )
+from tests.rewards import gradient_aligned_rewards
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "core.json"
 TOKENS, WIDTH, VOCAB = 30, 6, 17

@@ -10,7 +10,7 @@ from gar.core.head import cpu_has_bfloat16_products
 from gar.core.novelty import novelty_reference_weights, novelty_rewards, novelty_scores
 from gar.core.policy_losses import maspo_weights
 from gar.core.ranks import Ranks, VocabShard, gather_tokens
-from gar.core.rewards import gradient_aligned_bonuses, gradient_aligned_rewards
+from gar.core.rewards import gradient_aligned_bonuses
 from gar.core.vectors import NORM_FLOOR, gradient_activation_means, response_means, unit_rows
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "gather_tokens",
     "gradient_activation_means",
     "gradient_aligned_bonuses",
-    "gradient_aligned_rewards",
     "group_advantages",
     "group_deviations",
     "group_sizes",

@@ -1,4 +1,4 @@
-"""Rewards: the outcome, plus a bonus for correct responses that align better than their group."""
+"""The bonus for correct responses that align better than their group."""
 
 from math import isfinite
 
@@ -61,55 +61,3 @@ def gradient_aligned_bonuses(
     if clip:
         shifted = shifted.clamp(min=0.0)
     return as_given(beta * shifted, alignment)
-
-
-def gradient_aligned_rewards(
-    eligible: Bool[Tensor, " responses"],
-    alignment: Shaped[Tensor, " responses"],
-    penalty: Shaped[Tensor, " responses"],
-    group_index: Int[Tensor, " responses"],
-    *,
-    scored: Bool[Tensor, " responses"] | None = None,
-    beta: float = 0.5,
-    correct_reward: float = 1.0,
-    center: bool = True,
-    clip: bool = True,
-) -> Float[Tensor, " responses"]:
-    """Shaped rewards: `correct_reward + bonus_i + penalty_i` for eligible responses, `penalty_i` for all others.
-
-    With `beta=0` this is the plain outcome reward, bit for bit.
-
-    Args:
-        eligible: Verified and well formatted, P(x) of the paper.
-        alignment: b_i; see `gradient_aligned_bonuses` for this and the arguments not listed here.
-        penalty: Usually -0.6 for a badly formatted response and 0 otherwise.
-        group_index: Which problem a response answers.
-        scored: Has an anchor and a usable vector. None means all.
-        beta: Weight of the bonus.
-        correct_reward: Reward of an eligible response before its bonus.
-        center: Subtract the group's mean alignment.
-        clip: Cut negative bonuses to zero.
-
-    Returns:
-        One reward per response in `alignment`'s dtype, torch's default for integers and bool; computed in float64.
-
-    Raises:
-        ValueError: As `gradient_aligned_bonuses`.
-
-    References:
-        GAR, arXiv 2609.03342, algorithm 1 and eq. 6; a right answer in bad format gets only the penalty (C.5).
-
-    Example:
-        >>> gradient_aligned_rewards(
-        ...     torch.tensor([True, True, False, False]),
-        ...     torch.tensor([0.6, 0.2, 0.9, 0.9]),
-        ...     torch.tensor([0.0, 0.0, 0.0, -0.6]),
-        ...     torch.tensor([0, 0, 0, 0]),
-        ... )
-        tensor([ 1.1000,  1.0000,  0.0000, -0.6000])
-    """
-    bonuses = gradient_aligned_bonuses(
-        eligible, alignment.double(), group_index, scored=scored, beta=beta, center=center, clip=clip
-    )
-    check_shapes(alignment.shape, penalty=penalty)
-    return as_given(correct_reward * eligible.double() + bonuses + penalty.double(), alignment)

@@ -7,7 +7,7 @@ from gar.lazy import lazy_names
 if TYPE_CHECKING:
     from gar.models.adapters import is_adapted
     from gar.models.embedded import embedded_path, embedded_task, load_embedded
-    from gar.models.families import ModelParts, evaluation_mode, find_parts, frozen_copy
+    from gar.models.families import ModelParts, evaluation_mode, find_parts
     from gar.models.load import load_policy, load_tokenizer, quiet_libraries
     from gar.models.sources import model_path
 
@@ -17,7 +17,6 @@ __all__ = [
     "embedded_task",
     "evaluation_mode",
     "find_parts",
-    "frozen_copy",
     "is_adapted",
     "load_embedded",
     "load_policy",
@@ -30,7 +29,7 @@ __getattr__ = lazy_names(
     {
         "gar.models.adapters": "is_adapted",
         "gar.models.embedded": "embedded_path embedded_task load_embedded",
-        "gar.models.families": "ModelParts evaluation_mode find_parts frozen_copy",
+        "gar.models.families": "ModelParts evaluation_mode find_parts",
         "gar.models.load": "load_policy load_tokenizer quiet_libraries",
         "gar.models.sources": "model_path",
     },

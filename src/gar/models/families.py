@@ -245,14 +245,6 @@ def _without_autocast(model: Any, device: torch.device) -> Iterator[None]:
             model.forward = wrapped
 
 
-def frozen_copy(model: Any) -> Any:
-    """A copy of a model in evaluation mode, whose parameters have no gradient.
-
-    Make it before the model is wrapped or sharded, and before the first step.
-    """
-    return copy.deepcopy(model).eval().requires_grad_(False)
-
-
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Put a model in evaluation mode, and restore the mode of each module afterwards.

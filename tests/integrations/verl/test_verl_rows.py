@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from gar.config import make_config
-from gar.core import gradient_aligned_rewards
 from gar.errors import DataError
 from gar.integrations.verl.exchange import SignalRequest, rows_of_rank, scored_rows
 from gar.integrations.verl.rows import table_rows
@@ -16,6 +15,7 @@ from gar.models.embedded import load_embedded
 from gar.sequences import SequenceReader
 from gar.settings import SignalSettings
 from gar.step import Row, Shaped, Step
+from tests.rewards import gradient_aligned_rewards
 
 _, TOKENIZER = load_embedded()
 PROMPT = TOKENIZER.encode("3+4*7-2=")

@@ -9,7 +9,8 @@ from gar.config import make_config
 from gar.data import load_arithmetic
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import grpo_arguments
-from gar.models import frozen_copy, load_embedded
+from gar.models import load_embedded
+from paper.methods.frozen import frozen_copy
 from paper.methods.grad2reward_trainer import Grad2RewardTrainer
 from paper.methods.judge import Judge
 from paper.methods.judge_settings import JudgeSettings

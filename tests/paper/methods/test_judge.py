@@ -8,7 +8,8 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LM
 
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import ConfigError, ModelError
-from gar.models import frozen_copy, load_embedded
+from gar.models import load_embedded
+from paper.methods.frozen import frozen_copy
 from paper.methods.judge import Judge
 from paper.methods.judge_prompt import JudgePrompts
 from paper.methods.judge_settings import JudgeSettings

@@ -6,7 +6,7 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.integrations.trl.arguments import trl_arguments
-    from gar.integrations.trl.metrics import StepSum, StepTimer
+    from gar.integrations.trl.metrics import StepTimer
     from gar.integrations.trl.parts import RunParts
     from gar.integrations.trl.refusals import TRL, check_batch
     from gar.integrations.trl.rollouts import RolloutBatch
@@ -18,7 +18,6 @@ __all__ = [
     "GARTrainer",
     "RolloutBatch",
     "RunParts",
-    "StepSum",
     "StepTimer",
     "Watchdog",
     "check_batch",
@@ -28,7 +27,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "gar.integrations.trl.arguments": "trl_arguments",
-        "gar.integrations.trl.metrics": "StepSum StepTimer",
+        "gar.integrations.trl.metrics": "StepTimer",
         "gar.integrations.trl.parts": "RunParts",
         "gar.integrations.trl.refusals": "TRL check_batch",
         "gar.integrations.trl.rollouts": "RolloutBatch",

@@ -1,4 +1,4 @@
-"""Metrics of an optimizer step: sums over its micro-batches, and where its seconds went."""
+"""Where the seconds of an optimizer step went."""
 
 import time
 from collections.abc import Iterator
@@ -9,25 +9,6 @@ import torch
 from transformers import TrainerCallback
 
 PARTS = ("generation", "verification", "gar")
-
-
-class StepSum:
-    """A metric summed over the micro-batches of an optimizer step, logged once a step.
-
-    Args:
-        name: Of the metric.
-    """
-
-    def __init__(self, name: str):
-        self._name = name
-        self._sum = 0.0
-
-    def add(self, trainer: Any, value: float) -> None:
-        """Add the value of one micro-batch, and log the sum after the last one of the step."""
-        self._sum += value
-        if trainer.accelerator.sync_gradients:
-            trainer._metrics["train"][self._name].append(self._sum)
-            self._sum = 0.0
 
 
 class StepTimer(TrainerCallback):

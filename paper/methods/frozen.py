@@ -1,0 +1,12 @@
+"""A model as it is now, beside one that trains."""
+
+import copy
+from typing import Any
+
+
+def frozen_copy(model: Any) -> Any:
+    """A copy of a model in evaluation mode, whose parameters have no gradient.
+
+    Make it before the model is wrapped or sharded, and before the first step.
+    """
+    return copy.deepcopy(model).eval().requires_grad_(False)

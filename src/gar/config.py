@@ -1,15 +1,17 @@
 """All settings of a run in one frozen model: defaults, then a variant, then a YAML file, then flags."""
 
 import difflib
-import re
+import io
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError, create_model
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
+from ruamel.yaml.error import YAMLError
 
 from gar.errors import ConfigError, did_you_mean
 from gar.plugins import load_plugins
@@ -95,32 +97,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-class _Loader(yaml.SafeLoader):
-    """Rejects a key that appears twice in one mapping; PyYAML silently drops the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key.value, str) and key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"key '{key.value}' appears twice", problem_mark=key.start_mark)
-            seen.add(key.value if isinstance(key.value, str) else id(key))
-        return super().construct_mapping(node, deep)
+class _Constructor(SafeConstructor):
+    """A date stays a string, as in `records.name: 2026-11-21`."""
 
 
-class _Dumper(yaml.SafeDumper):
-    """Quotes a string that YAML 1.1 or `_Loader` would read as something else."""
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
 
 
-_BOOL, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("bool", "float", "timestamp"))
-
-# As in YAML 1.2: 1e-3 is a number; no, off and 2026-11-21 are strings. PyYAML implements 1.1.
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _TIME)]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-for _side in (_Loader, _Dumper):
-    _side.add_implicit_resolver(_FLOAT, re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
+def _yaml() -> YAML:
+    """YAML 1.2: `1e-3` is a number, `no` a string, and a key that appears twice an error."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False
+    return yaml
 
 
 def parse_yaml(text: str, name: str = "YAML") -> Any:
@@ -130,19 +120,12 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         ConfigError: The text is not YAML.
     """
     try:
-        loader = _Loader(text)
-        loader.name = name
-        return loader.get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the last two: values that PyYAML cannot construct
-        raise ConfigError(f"{name}: not valid YAML: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    """The library's message on one line, without its excerpt of the text."""
-    mark = getattr(error, "problem_mark", None)
-    place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    words = getattr(error, "problem", None) or str(error)
-    return f"{words.strip().partition(chr(10))[0]}{place}"
+        return _yaml().load(text)
+    except (YAMLError, ValueError, KeyError, RecursionError) as error:  # YAMLError and what the constructors raise
+        mark = getattr(error, "problem_mark", None)
+        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        words = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"{name}: not valid YAML: {words.strip().partition(chr(10))[0]}{place}") from error
 
 
 def preset_names() -> list[str]:
@@ -219,8 +202,10 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump_config(config: RunConfig) -> str:
-    """Every setting as YAML. Loading it gives the same configuration."""
-    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False)
+    """Every setting as YAML 1.2. Loading it gives the same configuration."""
+    text = io.StringIO()
+    _yaml().dump(config.model_dump(mode="json"), text)
+    return text.getvalue()
 
 
 def in_words(name: str, message: str) -> str:

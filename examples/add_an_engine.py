@@ -2,7 +2,7 @@
 
     python examples/add_an_engine.py [--steps 30] [--method gar-grpo]
 
-The engine is the loop of plain_pytorch_loop.py: its sampler, its loss. docs/add-an-engine.md goes through `shape`.
+The engine is the loop of plain_pytorch_loop.py: its sampler, its loss. docs/scoring.md goes through `shape`.
 """
 
 import argparse

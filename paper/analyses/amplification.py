@@ -32,7 +32,7 @@ def advantage(gap: float, settings: dict[str, object]) -> float:
 
 
 def table() -> str:
-    """The table of docs/differences.md."""
+    """The table of docs/how-it-works.md."""
     lines = [f"| gap | {' | '.join(COLUMNS)} |", "|---" * (1 + len(COLUMNS)) + "|"]
     for gap in GAPS:
         lines.append(f"| {gap} | " + " | ".join(f"{advantage(gap, s):.3f}" for s in COLUMNS.values()) + " |")

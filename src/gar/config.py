@@ -49,7 +49,7 @@ class RunConfig(Settings):
     method: MethodName = "gar-grpo"
     """Which reward and optimizer; docs/equations.md has the formulas."""
     variant: VariantName = "paper"
-    """Named defaults that the settings below override; docs/differences.md says what each changes."""
+    """Named defaults that the settings below override; docs/how-it-works.md says what each changes."""
     seed: int = 0
     """Seeds a new adapter, the order of problems, sampling and evaluation."""
     plugins: Annotated[tuple[str, ...], AfterValidator(_absolute)] = ()

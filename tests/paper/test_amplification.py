@@ -10,5 +10,5 @@ pytestmark = pytest.mark.paper
 
 
 def test_the_page_has_the_table_of_the_study():
-    page = Path(__file__).parents[2] / "docs" / "differences.md"
+    page = Path(__file__).parents[2] / "docs" / "how-it-works.md"
     assert amplification.table() in page.read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import Any
 from gar.errors import ConfigError, DataError, did_you_mean, install_command
 
 DEFAULTS: dict[str, Any] = {
-    # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/differences.md).
+    # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/how-it-works.md).
     "loss_type": "grpo",
     "scale_rewards": "group",
     "beta": 0.0,

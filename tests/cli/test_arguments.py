@@ -6,7 +6,6 @@ import tyro
 from gar.cli.arguments import ALIASES, in_full, parse
 from gar.cli.main import main
 from gar.config import RunConfig
-from gar.errors import UsageError
 from gar.integrations.trl.fields import field_types
 from gar.records.dotted import leaves
 from gar.settings import Settings
@@ -44,28 +43,6 @@ def test_aliases_stand_for_settings_and_are_at_most_twenty():
 )
 def test_in_full_replaces_aliases_alone(arguments, expected):
     assert in_full(arguments) == expected
-
-
-@pytest.mark.parametrize(
-    ("flag", "found"),
-    [
-        ("--steps", " Did you mean --watchdog.steps?"),
-        ("--beta=1", " Did you mean --trl.beta?"),
-        ("--max-grad-norm", " Did you mean --trl.max_grad_norm?"),
-        ("--lerning_rate", " Did you mean --trl.learning_rate?"),
-        ("--frobnicate", ""),
-    ],
-)
-def test_a_flag_without_a_section_is_never_guessed(flag, found):
-    with pytest.raises(UsageError) as caught:
-        in_full([flag, "3"])
-    name = flag.partition("=")[0].replace("-", "_").replace("__", "--", 1)
-    assert str(caught.value) == f"unknown flag {name}.{found} gar train --help-all shows every setting."
-
-
-def test_a_section_is_followed_by_a_dot():
-    with pytest.raises(UsageError, match=r"^unknown flag --data_source\. Did you mean --data\.source\?$"):
-        in_full(["--data-source", "x.jsonl"])
 
 
 def test_a_command_that_lacks_an_argument_ends_with_2(capsys):

@@ -91,7 +91,7 @@ def test_main_refuses_an_unknown_command(capsys):
     assert main(["trian"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    expected = f"gar: unknown command 'trian', expected one of {', '.join(COMMANDS)}. Did you mean train?\n"
+    expected = f"gar: unknown command 'trian', expected one of {', '.join(COMMANDS)}. Did you mean 'train'?\n"
     assert captured.err == expected
 
 
@@ -118,6 +118,15 @@ def test_main_returns_a_status_for_how_a_run_ended(error, status, said, monkeypa
     monkeypatch.setattr(gar.train.run, "train", end)
     assert main(["train"]) == status
     assert capsys.readouterr().err == f"gar: loading torch, transformers and TRL ...\n{said}"
+
+
+def test_main_says_that_a_command_was_interrupted(monkeypatch, capsys):
+    def end(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gar.cli.doctor.main", end)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err == "\ngar doctor: interrupted\n"
 
 
 def test_main_hides_no_error_that_is_not_explained(monkeypatch):

@@ -1,14 +1,13 @@
 """Command lines: tyro reads them all; the aliases of `gar train` are one table."""
 
-import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
+from pydantic import create_model
 
-from gar.config import config_type
-from gar.errors import UsageError
-from gar.integrations.trl.fields import field_types
+from gar.config import RunConfig, config_type, parse_yaml
+from gar.integrations.trl.fields import default_of, field_types
 
 ALIASES = {
     "--model": "--model.path",
@@ -16,13 +15,13 @@ ALIASES = {
     "--attn_implementation": "--model.attention",
     "--dtype": "--model.dtype",
     "--dataset_name": "--data.source",
-    "--dataset_config": "--data.subset",
     "--dataset_train_split": "--data.split",
     "--use_peft": "--adapter.rank=16",
     "--lora_r": "--adapter.rank",
     "--lora_alpha": "--adapter.alpha",
     "--lora_target_modules": "--adapter.target_modules",
     "--output_dir": "--records.output_dir",
+    "--steps": "--trl.max_steps",
     **{
         f"--{field}": f"--trl.{field}"
         for field in (
@@ -57,21 +56,14 @@ def parse(kind: Any, arguments: Sequence[str], *, prog: str, description: str = 
 
 
 def in_full(arguments: Sequence[str]) -> list[str]:
-    """The arguments of `gar train`, with the settings that aliases stand for.
-
-    Raises:
-        UsageError: A flag without a section is neither an alias nor a setting; names settings whose last part is
-            the same or nearly the same.
-    """
+    """The arguments of `gar train`, with the settings that aliases stand for."""
     first, rest = [], []
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        name = name.replace("-", "_").replace("__", "--", 1)
+        name = f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
         setting = ALIASES.get(name)
         if setting is None:
-            if name.startswith("--") and "." not in name and name not in ("--help", "--help_all"):
-                _check_name(name.removeprefix("--"))
-            rest.append(argument)
+            rest.append(f"{name}{equals}{value}")
         elif "=" in setting:
             first.append(setting)
         else:
@@ -79,17 +71,37 @@ def in_full(arguments: Sequence[str]) -> list[str]:
     return first + rest
 
 
-def _check_name(name: str) -> None:
-    if name in config_type().model_fields:
-        return
-    from gar.records.dotted import leaves  # with pyarrow
+class _Default(str):
+    """The text of a default, as against a value from the command line."""
 
-    settings = [setting for setting, _ in leaves(config_type()().model_dump())]
-    settings += [f"trl.{field}" for field in field_types()]
-    if joined := [setting for setting in settings if setting.replace(".", "_") == name]:
-        raise UsageError(f"unknown flag --{name}. Did you mean --{joined[0]}?")
-    last_parts = [setting.rpartition(".")[2] for setting in settings]
-    near = name if name in last_parts else next(iter(difflib.get_close_matches(name, last_parts, n=1, cutoff=0.8)), "")
-    found = [f"--{setting}" for setting, last in zip(settings, last_parts, strict=True) if last == near]
-    hint = f" Did you mean {' or '.join(found)}?" if found else ""
-    raise UsageError(f"unknown flag --{name}.{hint} gar train --help-all shows every setting.")
+
+def _yaml(*, alone: bool) -> Any:
+    """A value in YAML. One that may stand alone is then true."""
+    spec = tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*" if alone else 1,
+        metavar="YAML",
+        instance_from_str=lambda words: parse_yaml(" ".join(words)) if words else True,
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [value],
+    )
+    return Annotated[Any, spec]
+
+
+def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str) -> RunConfig:
+    """The settings of `gar train`: flags over `defaults`. `--trl.FIELD` takes any field of TRL's configuration."""
+    kind = config_type()
+    texts = {name: str(defaults.trl.get(name, default_of(name) or "-")) for name in field_types()}
+    trl: Any = create_model("Trl", **{
+        name: (_yaml(alone="bool" in field), _Default(texts[name])) for name, field in field_types().items()
+    })  # fmt: skip
+    chosen = parse(
+        create_model(kind.__name__, __base__=kind, trl=(trl, trl())),
+        in_full(arguments),
+        default=defaults.model_copy(update={"trl": trl()}),
+        prog="gar train",
+        description=description,
+        use_underscores=True,
+        config=(tyro.conf.FlagConversionOff,),
+    )
+    given = {name: value for name, value in chosen.trl if not isinstance(value, _Default)}
+    return kind.model_validate(dict(chosen) | {"trl": defaults.trl | given})

@@ -11,8 +11,7 @@ from rich.table import Table
 from gar.cli.arguments import parse
 from gar.cli.console import announce
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
-from gar.cli.parser import nearest
-from gar.errors import ConfigError, UsageError
+from gar.errors import ConfigError, UsageError, did_you_mean
 from gar.evaluation.job import GenerateJob, ScoreSettings
 from gar.models.hub import check_model_name
 from gar.settings import Settings
@@ -76,7 +75,7 @@ def main(arguments: list[str]) -> int:
         return table(rest)
     if name not in stages:
         known = [*stages, "table"]
-        raise UsageError(f"unknown stage '{name}', expected one of {', '.join(known)}.{nearest(name, known)}")
+        raise UsageError(f"unknown stage '{name}', expected one of {', '.join(known)}.{did_you_mean(name, known)}")
     stage, kind, description = stages[name]
     try:
         return stage(parse(kind, rest, prog=f"gar eval {name}", description=description)) or DONE

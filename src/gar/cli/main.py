@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from gar import __version__
 from gar.cli.outcomes import INTERRUPTED, REFUSED, WRONG_USAGE
-from gar.cli.parser import nearest
-from gar.errors import GarError, UsageError
+from gar.errors import GarError, UsageError, did_you_mean
 
 COMMANDS = {
     "train": ("gar.cli.train", "train a policy with gradient-aligned rewards"),
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        hint = nearest(name, COMMANDS)
+        hint = did_you_mean(name, COMMANDS)
         print(f"gar: unknown command '{name}', expected one of {', '.join(COMMANDS)}.{hint}", file=sys.stderr)
         return WRONG_USAGE
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is sent unless the user asks for it
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gar {name}: {error}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else REFUSED
     except KeyboardInterrupt as interrupt:
-        print(f"\ngar {name}: {interrupt or 'interrupted'}", file=sys.stderr)
+        print(f"\ngar {name}: {str(interrupt) or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         if not {"-h", "--help"} & set(rest):

@@ -14,7 +14,12 @@ import shlex
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
+from tests.faults.preload import preload
+
+if __name__ == "__main__":
+    preload()  # starts this program again, before the long imports
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 # Imported here, so that no fork has to.
@@ -37,7 +42,8 @@ import gar.report.build
 import gar.scoring.files
 import gar.train.run  # noqa: F401
 from gar.data.arithmetic import load_arithmetic
-from tests.faults.lab import Lab, Try, Verdict, verdicts
+from tests.faults import jobs
+from tests.faults.lab import Lab, Try, Verdict, run_whole, verdicts
 from tests.faults.plan import PLAN, tries
 
 SAMPLE = {"kill train": 1, "damage, then resume": 1}
@@ -53,11 +59,16 @@ def main() -> int:
     parser.add_argument("--thin", type=int, default=1, help="only one try in so many of each kind")
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="tries side by side")
+    parser.add_argument("--reference", nargs=3, metavar=("JOB", "FOLDER", "RECORD"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ["COLUMNS"] = "120"
     torch.set_num_threads(1)
     PIL.Image.init()
     load_arithmetic("test")  # made once, and kept
+    if options.reference:
+        name, folder, record = options.reference
+        run_whole(jobs.ALL[name], Path(folder), record=Path(record))
+        return 0
     start = time.monotonic()
     lab = Lab()
     ended: list[tuple[Try, Verdict]] = []

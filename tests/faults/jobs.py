@@ -95,3 +95,7 @@ EVAL = _again(
 COMPARE = _again("compare", _write_comparison, "compare", "tiny.yaml")
 REPORT = ["report", _RUN, "--out", "report.html"]
 RUN = _RUN
+ALL = {
+    job.name: job
+    for job in (TRAIN, TRAIN_ONE, TRAIN_LORA, TRAIN_GRADED, SCORE, SCORE_PARQUET, SCORE_OVERWRITE, EVAL, COMPARE)
+}

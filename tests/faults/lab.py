@@ -4,10 +4,13 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -49,6 +52,15 @@ class Try:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """A writing operation: its number, counted from 1, what it is, and the path under the command's folder."""
+
+    at: int
+    event: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """How a try ended, and why it was rejected or is wrong."""
 
@@ -61,21 +73,21 @@ class Lab:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="gar-faults-"))
-        self._references: dict[str, tuple[dict[str, str], list[dict[str, Any]]]] = {}
+        self._references: dict[str, tuple[dict[str, str], list[Operation]]] = {}
 
     def close(self) -> None:
         """Remove everything."""
         shutil.rmtree(self.path)
 
-    def operations(self, job: Job) -> list[dict[str, Any]]:
-        """The writing operations of an uninterrupted run: event, path, and what was written since the one before."""
+    def operations(self, job: Job) -> list[Operation]:
+        """The operations of an uninterrupted run. Of writes that follow each other in one file, only the middle one."""
         return self._reference(job)[1]
 
     def base(self, job: Job, at: int) -> Path:
         """The folder of a run that was killed at an operation; 0 for one that was not."""
         folder = self.path / f"{job.name}-{at}"
         if not folder.exists():
-            in_a_fork(lambda: _run_whole(job, folder, Fault(at=at, action="kill") if at else None))
+            in_a_fork(lambda: run_whole(job, folder, Fault(at=at, action="kill") if at else None))
         return folder
 
     def prepare(self, tries: Sequence[Try]) -> None:
@@ -127,12 +139,16 @@ class Lab:
             return Verdict(outcome="wrong", reason=wrong)
         return Verdict(outcome="equal")
 
-    def _reference(self, job: Job) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    def _reference(self, job: Job) -> tuple[dict[str, str], list[Operation]]:
         if job.name not in self._references:
             folder = self.path / f"{job.name}-whole"
             record = self.path / f"{job.name}.operations"
-            in_a_fork(lambda: _run_whole(job, folder, None, record))
-            operations = [json.loads(line) for line in record.read_text().splitlines()]
+            # A process of its own has another hash seed than the tries: what depends on the order of a set shows.
+            command = [sys.executable, "-m", "tests.faults", "--reference", job.name, str(folder), str(record)]
+            subprocess.run(command, check=True)
+            lines = list(enumerate(map(json.loads, record.read_text().splitlines()), start=1))
+            rows = [list(row) for _, row in groupby(lines, key=lambda line: line[1])]
+            operations = [Operation(at=row[len(row) // 2][0], **row[0][1]) for row in rows]
             self._references[job.name] = (in_a_fork(lambda: contents(folder)), operations)
         return self._references[job.name]
 
@@ -200,7 +216,8 @@ def _result(file: IO[bytes]) -> Any:
     return value
 
 
-def _run_whole(job: Job, folder: Path, fault: Fault | None, record: Path | None = None) -> None:
+def run_whole(job: Job, folder: Path, fault: Fault | None = None, record: Path | None = None) -> None:
+    """Run a job in a new folder to its end, or to the fault that kills it."""
     folder.mkdir()
     job.prepare(folder)
     ended = run(job.start, folder, fault, record)
@@ -214,7 +231,7 @@ def _unexplained(ended: Ending, fault: Fault | None) -> str:
         return "it hangs"
     if "Traceback" in ended.text:
         return _last_line(ended)
-    killed = fault is not None and fault.action in ("kill", "term")
+    killed = fault is not None and fault.action in ("kill", "tear", "term")
     interrupted = fault is not None and fault.action == "interrupt" and ended.status in (130, -2)
     if killed or interrupted or ended.status == 0 or ended.sentence:
         return ""

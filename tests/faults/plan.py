@@ -7,56 +7,48 @@ from pathlib import Path
 
 from tests.faults import jobs
 from tests.faults.jobs import Job
-from tests.faults.lab import Change, Lab, Try
+from tests.faults.lab import Change, Lab, Operation, Try
 from tests.faults.process import Action, Fault
 
 HOWS = ("delete", "empty", "half", "zeros", "flip")
 
 
-def moments(count: int, every: int, last: int = 1) -> list[int]:
+def moments(operations: Sequence[Operation], every: int, last: int = 1) -> list[int]:
     """One operation in `every`, and one in `last` of the last third, in which the newest checkpoint is written."""
-    third = count * 2 // 3
-    return [*range(every, third + 1, every), *range(third + last, count + 1, last)]
+    third = len(operations) * 2 // 3
+    return [operation.at for operation in [*operations[:third:every], *operations[third::last]]]
+
+
+def at_share(operations: Sequence[Operation], share: float) -> int:
+    """The operation after so much of them."""
+    return operations[min(int(share * len(operations)), len(operations) - 1)].at
 
 
 def kills(kind: str, job: Job, every: int, lab: Lab, last: int = 1) -> Iterator[Try]:
     """SIGKILL at an operation."""
-    for at in moments(len(lab.operations(job)), every, last):
+    for at in moments(lab.operations(job), every, last):
         yield Try(kind=kind, name=str(at), job=job, fault=Fault(at=at, action="kill"))
 
 
-def cuts(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
-    """SIGKILL in the middle of a write: what was written since the operation before is there up to some byte."""
-    operations = lab.operations(job)
-    for at in moments(len(operations), every):
-        if at == 1:
-            continue  # what was written before is the input
-        before = operations[at - 2]
-        written = [
-            part
-            for part in operations[at - 1]["written"]
-            if not part["path"].endswith(".lock")  # its name is another in every process
-            and (before["event"] != "os.rename" or not part["path"].startswith(before["path"]))
-        ]
-        for index, part in enumerate(written):
-            changes = [(later["path"], "delete") for later in written[index + 1 :]]
-            changes.append((part["path"], f"cut:{(part['before'] + part['after']) // 2}"))
-            yield Try(
-                kind=kind, name=f"{at}.{index}", job=job, fault=Fault(at=at, action="kill"), changes=tuple(changes)
-            )
+def cuts(kind: str, job: Job, every: int, lab: Lab, last: int = 1) -> Iterator[Try]:
+    """SIGKILL in the middle of a write: half of it is there."""
+    writes = [operation for operation in lab.operations(job) if operation.event == "write"]
+    for at in moments(writes, every, last):
+        yield Try(kind=kind, name=str(at), job=job, fault=Fault(at=at, action="tear"))
 
 
 def resume_kills(kind: str, job: Job, every: int, lab: Lab) -> Iterator[Try]:
-    """A run killed in the middle, whose resume is killed as well."""
-    count = len(lab.operations(job))
-    for base in (count // 2, count - 12):
-        for at in range(1, count - base + 8, every):
+    """A run killed in the middle or near its end, whose resume is killed as well."""
+    operations = lab.operations(job)
+    for share in (0.5, 0.9):
+        base = at_share(operations, share)
+        for at in range(1, operations[-1].at - base + 20, every):
             yield Try(kind=kind, name=f"{base}.{at}", job=job, base=base, fault=Fault(at=at, action="kill"))
 
 
-def damage(kind: str, job: Job, hows: Sequence[str], at: Callable[[int], int], lab: Lab) -> Iterator[Try]:
-    """Every file of a killed run is damaged before it is resumed: all that this reads, or writes again."""
-    base = at(len(lab.operations(job)))
+def damage(kind: str, job: Job, hows: Sequence[str], after: str, lab: Lab) -> Iterator[Try]:
+    """Every file of a run killed after a path was put in place is damaged: all that a resume reads, or writes again."""
+    base = next(operation.at for operation in lab.operations(job) if operation.path.endswith(after)) + 1
     changes = _changes(lab.base(job, base), hows)
     if any("checkpoint-6" in name for name, _ in changes):  # then nobody goes on from the one before
         changes = [change for change in changes if "checkpoint-4" not in change[0]]
@@ -73,9 +65,9 @@ def damaged_reading(kind: str, reads: Sequence[str], hows: Sequence[str], lab: L
 
 def full_disks(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
     """From one of ten moments on files cannot grow, or none can be made."""
-    count = len(lab.operations(job))
+    operations = lab.operations(job)
     for tenth in range(10):
-        at = 1 + tenth * count // 10
+        at = at_share(operations, tenth / 10)
         limit = (0, 1_000, 12_000, 1_000_000, 5_000_000)[tenth % 5]  # the optimizer's state is the largest
         yield Try(kind=kind, name=f"full {at}", job=job, fault=Fault(at=at, action="full", limit_bytes=limit))
         yield Try(kind=kind, name=f"no-space {at}", job=job, fault=Fault(at=at, action="no-space"))
@@ -84,35 +76,35 @@ def full_disks(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
 def signals(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
     """SIGTERM, SIGINT and SIGKILL some time after an operation, both drawn with a fixed seed."""
     draw = random.Random(0)
-    count = len(lab.operations(job))
+    operations = lab.operations(job)
     actions: tuple[Action, ...] = ("term", "interrupt", "kill")
     for action in actions:
         for _ in range(8):
-            fault = Fault(at=draw.randint(1, count), action=action, delay_seconds=round(draw.uniform(0, 0.2), 3))
+            at = draw.choice(operations).at
+            fault = Fault(at=at, action=action, delay_seconds=round(draw.uniform(0, 0.2), 3))
             yield Try(kind=kind, name=f"{action} {fault.at} {fault.delay_seconds}", job=job, fault=fault)
 
 
 def verifier_kills(kind: str, lab: Lab) -> Iterator[Try]:
     """SIGKILL of the verifier's keeper, or of its workers, between two batches."""
-    count = len(lab.operations(jobs.TRAIN_GRADED))
+    operations = lab.operations(jobs.TRAIN_GRADED)
     actions: tuple[Action, ...] = ("kill-keeper", "kill-worker")
     for action in actions:
-        for at in (count // 4, count // 2, count - 20):
+        for at in (at_share(operations, share) for share in (0.25, 0.5, 0.85)):
             yield Try(kind=kind, name=f"{action} {at}", job=jobs.TRAIN_GRADED, fault=Fault(at=at, action=action))
 
 
 def two_writers(kind: str, job: Job, at: Sequence[float], lab: Lab) -> Iterator[Try]:
     """A second writer begins while the first is in the middle of its work."""
-    count = len(lab.operations(job))
     for share in at:
-        fault = Fault(at=max(1, int(share * count)), action="hold")
+        fault = Fault(at=at_share(lab.operations(job), share), action="hold")
         yield Try(kind=kind, name=f"{job.name} {fault.at}", job=job, fault=fault, second=job.go_on)
 
 
 def two_resumes(kind: str, job: Job, lab: Lab) -> Iterator[Try]:
     """Two at once go on with a killed run."""
-    base = len(lab.operations(job)) // 2
-    for at in (1, 2, 4, 10, 20):
+    base = at_share(lab.operations(job), 0.5)
+    for at in (1, 2, 8, 40, 120):
         fault = Fault(at=at, action="hold")
         yield Try(kind=kind, name=f"resume {at}", job=job, base=base, fault=fault, second=job.go_on)
 
@@ -126,20 +118,15 @@ def _changes(folder: Path, hows: Sequence[str]) -> list[Change]:
     return [(str(path.relative_to(folder)), how) for how in hows for path in paths]
 
 
-def _middle(count: int) -> int:
-    """In the fifth step: two checkpoints are whole."""
-    return count * 7 // 12
-
-
 PLAN: dict[str, list[Callable[..., Iterator[Try]]]] = {
-    "kill train": [partial(kills, job=jobs.TRAIN, every=3)],
+    "kill train": [partial(kills, job=jobs.TRAIN, every=4, last=2)],
     "kill train, one checkpoint kept": [partial(kills, job=jobs.TRAIN_ONE, every=10)],
     "kill train with an adapter": [partial(kills, job=jobs.TRAIN_LORA, every=10, last=2)],
-    "kill train inside a write": [partial(cuts, job=jobs.TRAIN, every=3)],
-    "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=3)],
+    "kill train inside a write": [partial(cuts, job=jobs.TRAIN, every=3, last=2)],
+    "kill a resume": [partial(resume_kills, job=jobs.TRAIN, every=11)],
     "damage, then resume": [
-        partial(damage, job=jobs.TRAIN, hows=HOWS, at=_middle),
-        partial(damage, job=jobs.TRAIN, hows=("delete", "half"), at=lambda count: count - 3),
+        partial(damage, job=jobs.TRAIN, hows=HOWS, after="step-000005.parquet"),
+        partial(damage, job=jobs.TRAIN, hows=("delete", "half"), after="learning-curve.svg"),
     ],
     "damage, then report": [partial(damaged_reading, reads=jobs.REPORT, hows=("delete", "half", "flip"))],
     "disk full": [partial(full_disks, job=jobs.TRAIN)],

@@ -1,11 +1,11 @@
 """A `gar` command in a fork that has everything imported, with a fault at one of its writing operations.
 
-An operation changes a name under the command's folder: open for writing, rename, unlink, mkdir, rmdir, truncate, link.
-Python raises an audit event before each of them. Libraries that write below Python (safetensors, torch, pyarrow) raise
-none: what they wrote before an operation is listed with that operation.
+An operation changes a file or a name under the command's folder: open for writing, write, truncate, rename, link,
+unlink, mkdir, rmdir. A preloaded library (`shim.c`) sees them all, also those of torch, safetensors and pyarrow.
 """
 
 import contextlib
+import ctypes
 import errno
 import io
 import json
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ from gar.comparison import child, runner
 TIMEOUT_SECONDS = 150.0
 _LARGEST = 256 * 1024**2
 
-Action = Literal["kill", "term", "interrupt", "full", "no-space", "hold", "kill-keeper", "kill-worker"]
+Action = Literal["kill", "tear", "term", "interrupt", "full", "no-space", "hold", "kill-keeper", "kill-worker"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,9 +43,9 @@ class Fault:
 
     Attributes:
         at: The operation.
-        action: kill, term, interrupt: the signal. full: from here on no file grows beyond `limit_bytes`. no-space: from
-            here on nothing new can be opened or made. hold: wait until released. kill-keeper, kill-worker: of the
-            verifier.
+        action: kill, term, interrupt: the signal. tear: half of a write, then SIGKILL. full: from here on no file grows
+            beyond `limit_bytes`. no-space: from here on nothing new can be opened or made. hold: wait until released.
+            kill-keeper, kill-worker: of the verifier.
         limit_bytes: For full.
         delay_seconds: The signal comes so much later.
     """
@@ -150,7 +150,7 @@ def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) 
         sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(fd, "wb", 0), write_through=True) for fd in (1, 2))
         _reseed()
         runner.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _start_run})
-        sys.addaudithook(watch)
+        watch.begin()
         status = main(arguments)
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 1
@@ -169,7 +169,7 @@ def _reseed() -> None:
 
 
 class _Watch:
-    """An audit hook: counts operations over this process and its forks, and injects the fault."""
+    """Counts the operations of this process and its forks through the preloaded `shim.c`, and injects the fault."""
 
     descriptors: ClassVar[set[int]] = set()  # that forks keep
 
@@ -179,34 +179,32 @@ class _Watch:
         self._record = record and os.open(record, os.O_WRONLY | os.O_CREAT)
         self._held, self._release = held, release
         _Watch.descriptors = {held, release, *([] if self._record is None else [self._record])}
-        self._count = mmap.mmap(-1, 8)
-        self._files: dict[str, tuple[int, int]] = {}
-        self._busy = False
+        self._count = mmap.mmap(-1, ctypes.sizeof(ctypes.c_long))
+        self._meet = _MEET(self._operation)
 
-    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
-        if self._busy or event not in _CHANGED:
-            return
-        self._busy = True  # operations of the hook itself do not count
-        try:
-            path = _CHANGED[event](*args)
-            if path is not None and path.startswith(self._root):
-                self._operation(event, path)
-        finally:
-            self._busy = False
+    def begin(self) -> None:
+        """Watch from here on."""
+        never = sys.maxsize
+        at = 1 if self._record else self._fault.at if self._fault else never
+        count = ctypes.addressof(ctypes.c_long.from_buffer(self._count))
+        ctypes.CDLL(None).faults_arm(self._root.encode(), ctypes.c_void_p(count), ctypes.c_long(at), self._meet)
 
-    def _operation(self, event: str, path: str) -> None:
-        count = int.from_bytes(self._count[:]) + 1
-        self._count[:] = count.to_bytes(8)
+    def _operation(self, event: bytes, path: bytes, count: int) -> int:
+        """0 to go on, -1 to tear the write, else the error to fail with."""
+        name = event.decode()
         if self._record:
-            line = {"event": event, "path": os.path.relpath(path, self._root), "written": self._written()}
+            line = {"event": name, "path": os.path.relpath(os.fsdecode(path), self._root)}
             os.write(self._record, json.dumps(line).encode() + b"\n")
         fault = self._fault
         if fault is None or count < fault.at:
-            return
-        if fault.action == "no-space" and event in ("open", "os.mkdir"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            return 0
+        if fault.action == "no-space" and name in ("open", "mkdir"):
+            return errno.ENOSPC
+        if count == fault.at and fault.action == "tear":
+            return -1
         if count == fault.at:
             self._befall(fault)
+        return 0
 
     def _befall(self, fault: Fault) -> None:
         signals = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "interrupt": signal.SIGINT}
@@ -224,52 +222,8 @@ class _Watch:
             for pid in keepers if fault.action == "kill-keeper" else workers:
                 os.kill(pid, signal.SIGKILL)
 
-    def _written(self) -> list[dict[str, Any]]:
-        """Files that are new or longer since the last operation, in the order of their writing."""
-        now = {}
-        for folder, _, names in os.walk(self._root):
-            for name in names:
-                status = os.stat(os.path.join(folder, name))
-                now[os.path.relpath(os.path.join(folder, name), self._root)] = (status.st_mtime_ns, status.st_size)
-        changed = sorted((now[name], name) for name in now if now[name] != self._files.get(name))
-        before, self._files = self._files, now
-        return [
-            {"path": name, "before": before.get(name, (0, 0))[1], "after": size}
-            for (_, size), name in changed
-            if size > before.get(name, (0, 0))[1]
-        ]
 
-
-def _opened(path: Any, mode: Any, flags: int) -> str | None:
-    writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    return None if isinstance(path, int) or not writes else _absolute(path)
-
-
-def _made(path: Any, mode: int, dir_fd: int) -> str | None:
-    whole = _absolute(path, dir_fd)
-    return None if os.path.isdir(whole) else whole
-
-
-def _removed(path: Any, dir_fd: int) -> str | None:
-    whole = _absolute(path, dir_fd)
-    return whole if os.path.lexists(whole) else None
-
-
-def _absolute(path: Any, dir_fd: int = -1) -> str:
-    start = os.getcwd() if dir_fd == -1 else os.readlink(f"/proc/self/fd/{dir_fd}")
-    return os.path.normpath(os.path.join(start, os.fsdecode(path)))
-
-
-_CHANGED: dict[str, Callable[..., str | None]] = {
-    "open": _opened,
-    "os.mkdir": _made,
-    "os.remove": _removed,
-    "os.rmdir": _removed,
-    "os.rename": lambda source, target, source_fd, target_fd: _absolute(target, target_fd),
-    "os.link": lambda source, target, source_fd, target_fd: _absolute(target, target_fd),
-    "os.truncate": lambda path, length: _absolute(f"/proc/self/fd/{path}" if isinstance(path, int) else path),
-}
-"""The path that an audit event is about to change, from its arguments; None where it changes nothing."""
+_MEET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_long)
 
 
 def _children(pid: int) -> list[int]:

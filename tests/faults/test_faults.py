@@ -1,6 +1,7 @@
 """A sample of `make test-faults`, and the judge: what it must see, and what it must not mind."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.faults.judge import acknowledged, contents, differences
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks up descriptors and children in /proc")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_faults_sample_loses_nothing():
     """In a process of its own: the suite forks, and this one may have threads."""
     done = subprocess.run(

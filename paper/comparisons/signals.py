@@ -11,11 +11,12 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from gar.analysis import COLORS, INK, MUTED, STYLE, bare_rows, save_figure
 from gar.comparison import RunResult, check_paired
-from gar.evaluation import TextTable, holm_adjusted, markdown_text, mean_and_sd, p_text, paired_t_p_value
+from gar.evaluation import contrasts, markdown_text, mean_and_sd, p_text, problem_counts
 from paper.comparisons.results import Committed, marked, notes, read_results
 
 TASKS = ("chain", "which-way", "whose-voice")
@@ -49,16 +50,22 @@ def one_family(tasks: Mapping[str, Committed]) -> Family:
         for label in task.against
         if label not in REFERENCES[: REFERENCES.index(other) + 1]
     ]
-    tests = {}
-    for key in keys:
-        rows, others = (tasks[key[0]].of_row(label) for label in key[1:])
-        seeds = sorted(rows.keys() & others.keys())
-        scores, references = ([runs[seed].sets["test"].pass_at(1) for seed in seeds] for runs in (rows, others))
-        differences = (np.array(scores) - np.array(references)).mean(axis=-1)
-        if len(seeds) > 1 and (p_value := paired_t_p_value(differences)) is not None:
-            tests[key] = mean_and_sd(differences)[0], p_value
-    adjusted = holm_adjusted([p_value for _, p_value in tests.values()], len(keys))
-    return {key: (difference, p) for (key, (difference, _)), p in zip(tests.items(), adjusted, strict=True)}
+    counts = problem_counts(
+        (f"{name} {run.label}", run.seed, name, problem, test.num_samples, num_correct, ())
+        for name, task in tasks.items()
+        for run in task.results.values()
+        for test in [run.sets["test"]]
+        for problem, num_correct in zip(test.problem_ids, test.num_correct, strict=True)
+    )
+    against: dict[str, list[str]] = {}
+    for name, label, other in keys:
+        against.setdefault(f"{name} {label}", []).append(f"{name} {other}")
+    tests = contrasts(
+        counts, against=against, measures={name: [("pass", 1)] for name in tasks}, pair_by="seed", num_tests=len(keys)
+    )
+    columns = [tests[name].tolist() for name in ("label", "against", "difference", "p_corrected")]
+    found = {(label, other): (difference, p) for label, other, difference, p in zip(*columns, strict=True)}
+    return {key: found[names] for key in keys if (names := (f"{key[0]} {key[1]}", f"{key[0]} {key[2]}")) in found}
 
 
 def steps_to_end(run: RunResult) -> float | None:
@@ -73,7 +80,7 @@ def steps_to_end(run: RunResult) -> float | None:
     return float(steps[below[-1] + 1 if len(below) else 0])
 
 
-def score_table(name: str, task: Committed, family: Family) -> TextTable:
+def score_table(name: str, task: Committed, family: Family) -> tuple[str, pd.DataFrame]:
     """pass@1 and pass@4, and test pass@1 against both references."""
     rows = []
     for label in task.against:
@@ -84,10 +91,10 @@ def score_table(name: str, task: Committed, family: Family) -> TextTable:
         rows.append([marked(task.name, label), *cells, *(f"{value:.3f}" for value in fours), *tests])
     columns = ["row", "test pass@1", "harder pass@1", "test pass@4", "harder pass@4"]
     headings = [*columns, *(f"test pass@1 against {other}" for other in REFERENCES)]
-    return TextTable(title=f"{name}, after training", headings=headings, rows=rows)
+    return f"{name}, after training", pd.DataFrame(rows, columns=headings)
 
 
-def training_table(name: str, task: Committed) -> TextTable:
+def training_table(name: str, task: Committed) -> tuple[str, pd.DataFrame]:
     """Speed, methods and wording of right responses, alignment at both ends, expert tokens."""
     rows = []
     for label in task.against:
@@ -112,15 +119,15 @@ def training_table(name: str, task: Committed) -> TextTable:
         )
     columns = ["row", "steps to 90 %", "expert's method", "habit", "words", "alignment, first", "last"]
     headings = [*columns, "expert tokens, thousands"]
-    return TextTable(title=f"{name}, during training", headings=headings, rows=rows)
+    return f"{name}, during training", pd.DataFrame(rows, columns=headings)
 
 
-def all_tables(tasks: Mapping[str, Committed]) -> list[TextTable]:
-    """Both tables of every task, as the page has them."""
+def all_tables(tasks: Mapping[str, Committed]) -> dict[str, pd.DataFrame]:
+    """Both tables of every task by title, as the page has them."""
     family = one_family(tasks)
-    return [
+    return dict(
         table for name, task in tasks.items() for table in (score_table(name, task, family), training_table(name, task))
-    ]
+    )
 
 
 def draw(tasks: Mapping[str, Committed], stem: Path) -> list[Path]:

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import pandas as pd
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
-from gar.evaluation import TextTable, markdown_text
+from gar.evaluation import markdown_text
 from gar.records import RunFolder
 from paper.analyses.outputs import MARKERS
 from paper.comparisons.results import read_results
@@ -75,19 +76,18 @@ def after(run: Path) -> Means:
     return dict(zip(TEST, (share, _mean(split[True]), _mean(split[False])), strict=True))
 
 
-def tables(runs: Mapping[str, Mapping[str, Any]]) -> list[TextTable]:
-    """A row for each run: the first and the last quarter of training, and the test set."""
+def tables(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+    """A row for each run, by title: the first and the last quarter of training, and the test set."""
     training = {name: (run["training"][0], run["training"][-1]) for name, run in runs.items()}
     test = {name: (run["test"],) for name, run in runs.items()}
     titles = ("Training responses, first and last quarter", "Responses to the test problems after training")
-    return [
-        TextTable(
-            title=title,
-            headings=("run", *columns),
-            rows=[[name, *(", ".join(_cell(m[c]) for m in means) for c in columns)] for name, means in part.items()],
+    return {
+        title: pd.DataFrame(
+            [[name, *(", ".join(_cell(m[c]) for m in means) for c in columns)] for name, means in part.items()],
+            columns=["run", *columns],
         )
         for title, columns, part in zip(titles, (TRAINING, TEST), (training, test), strict=True)
-    ]
+    }
 
 
 def draw(runs: Mapping[str, Mapping[str, Any]], stem: Path) -> list[Path]:

@@ -1,9 +1,11 @@
-"""The comparison behind `gar eval table`, `gar compare` and `gar report`, against the statistics it is made of."""
+"""The contrast behind `gar eval table`, `gar compare` and `gar report`, against the statistics it is made of."""
+
+import math
 
 import numpy as np
 import pytest
 
-from gar.evaluation.paired import compare_paired, verdict
+from gar.evaluation.paired import contrasts, problem_counts, scores, verdict
 from gar.evaluation.statistics import (
     bootstrap_interval,
     minimum_detectable_effect,
@@ -11,79 +13,103 @@ from gar.evaluation.statistics import (
     sign_flip_p_value,
 )
 
-DIFFERENCES = np.array([0.31, -0.05, 0.12, 0.22, 0.02, -0.11, 0.27])
-RATES = np.random.default_rng(0).random((7, 9))
+SAMPLES = 100
+REFERENCE = np.random.default_rng(0).integers(20, 60, size=(7, 9))
+COUNTS = REFERENCE + np.array([31, -5, 12, 22, 2, -11, 27])[:, None]
 
 
-def compare(differences, **options):
-    """A method that differs from its reference by these [seeds, problems]."""
-    differences = np.array(differences)
-    reference = np.zeros_like(differences)
-    (result,) = compare_paired([(differences, reference)], **options)
-    return result
+def counted(**methods):
+    """Correct samples [seeds, problems] of each method."""
+    return problem_counts(
+        (label, seed, "test", f"q{i}", SAMPLES, int(count), ())
+        for label, seeds in methods.items()
+        for seed, problems in enumerate(seeds)
+        for i, count in enumerate(problems)
+    )
 
 
-def test_compare_paired_holds_the_numbers_of_its_seeds():
-    rates, reference = RATES + DIFFERENCES[:, None], RATES
-    (result,) = compare_paired([(rates, reference)])
-    differences = rates - reference
-    by_seed = differences.mean(axis=1)
-    assert (result.num_seeds, result.num_problems, result.pairs) == (7, 9, "seeds")
-    assert (result.score, result.reference) == (rates.mean(), reference.mean())
-    assert result.difference == pytest.approx(DIFFERENCES.mean())
-    assert (result.low, result.high) == bootstrap_interval(differences)
-    assert result.t_p_value == result.holm_p_value == paired_t_p_value(by_seed)
-    assert result.permutation_p_value == sign_flip_p_value(by_seed)
-    assert result.minimum_detectable_effect == minimum_detectable_effect(by_seed.std(ddof=1), 7)
+def compare(counts, reference, **options):
+    """The one contrast of a method with its reference."""
+    table = contrasts(counted(a=counts, b=reference), against={"a": ["b"]}, measures={"test": [("pass", 1)]}, **options)
+    assert len(table) == 1
+    return table.iloc[0]
 
 
-def test_compare_paired_of_one_seed_tests_the_problems_by_permutation():
-    result = compare(DIFFERENCES[None])
-    assert (result.num_seeds, result.pairs) == (1, "problems")
-    assert result.holm_p_value == sign_flip_p_value(DIFFERENCES)
-    assert result.t_p_value == paired_t_p_value(DIFFERENCES)
+def test_contrasts_hold_the_numbers_of_their_seeds():
+    row = compare(COUNTS, REFERENCE)
+    rates, reference = COUNTS / SAMPLES, REFERENCE / SAMPLES
+    by_seed = (rates - reference).mean(axis=1)
+    assert (row.num_seeds, row.num_problems, row.pairs) == (7, 9, "seeds")
+    assert (row.score, row.reference) == pytest.approx((rates.mean(), reference.mean()))
+    assert row.difference == pytest.approx(by_seed.mean())
+    assert (row.low, row.high) == pytest.approx(bootstrap_interval(rates - reference))
+    assert row.p == row.p_t == row.p_corrected == pytest.approx(paired_t_p_value(by_seed))
+    assert row.p_permutation == sign_flip_p_value(by_seed)
+    assert row.detectable == pytest.approx(minimum_detectable_effect(by_seed.std(ddof=1), 7))
 
 
-def test_compare_paired_of_one_seed_makes_no_test_where_it_would_speak_of_methods():
-    result = compare(DIFFERENCES[None], test_problems=False)
-    assert (result.t_p_value, result.holm_p_value, result.minimum_detectable_effect) == (None, None, None)
-    assert (result.difference, result.verdict) == (pytest.approx(DIFFERENCES.mean()), "no test: one seed")
-    assert result.low < result.high
+def test_one_seed_tests_the_problems_by_permutation_unless_it_would_speak_of_methods():
+    row = compare(COUNTS[:1, :8] + np.arange(8), REFERENCE[:1, :8])
+    differences = (COUNTS[0, :8] + np.arange(8) - REFERENCE[0, :8]) / SAMPLES
+    assert (row.num_seeds, row.pairs, row.p) == (1, "problems", sign_flip_p_value(differences))
+    assert row.p_t == pytest.approx(paired_t_p_value(differences))
+    row = compare(COUNTS[:1, :8] + np.arange(8), REFERENCE[:1, :8], pair_by="seed")
+    assert all(math.isnan(value) for value in (row.p_t, row.p, row.p_corrected, row.detectable))
+    assert (row.difference, row.verdict) == (pytest.approx(differences.mean()), "no test: one seed")
+    assert row.low < row.high
 
 
-def test_compare_paired_of_equal_rates_is_a_tie():
-    result = compare([[0.0], [0.0], [0.0]])
-    assert (result.holm_p_value, result.permutation_p_value, result.minimum_detectable_effect) == (1.0, 1.0, None)
-    assert (result.all_equal, result.low, result.high, result.verdict) == (True, 0.0, 0.0, "no difference shown")
+def test_equal_rates_are_a_tie():
+    row = compare(REFERENCE, REFERENCE)
+    assert (row.p, row.p_permutation, row.all_equal, row.verdict) == (1.0, 1.0, True, "no difference shown")
+    assert (row.low, row.high, math.isnan(row.detectable)) == (0.0, 0.0, True)
 
 
 @pytest.mark.parametrize(("num_seeds", "p_value", "words"), [(10, 2 / 1024, "better"), (2, 0.5, "no difference shown")])
-def test_compare_paired_without_spread_counts_sign_patterns(num_seeds, p_value, words):
-    result = compare([[0.1]] * num_seeds)
-    assert (result.t_p_value, result.holm_p_value, result.verdict) == (None, p_value, words)
+def test_differences_without_spread_count_sign_patterns(num_seeds, p_value, words):
+    row = compare([[60]] * num_seeds, [[50]] * num_seeds)
+    assert (math.isnan(row.p_t), row.p, row.verdict) == (True, p_value, words)
 
 
-def test_compare_paired_corrects_together_and_counts_tests_that_are_missing():
-    clear = (RATES + DIFFERENCES[:, None], RATES)
-    alone, untested = (RATES[:1] + 0.1, RATES[:1]), {"test_problems": False}
-    p_value = compare_paired([clear])[0].t_p_value
-    first, second, third = compare_paired([clear, alone, clear], **untested)
-    assert first.holm_p_value == third.holm_p_value == pytest.approx(2 * p_value)
-    assert second.holm_p_value is None
-    assert compare_paired([clear], num_tests=5)[0].holm_p_value == pytest.approx(5 * p_value)
-    assert compare_paired([]) == []
+def test_p_values_of_a_family_are_corrected_together_and_count_tests_that_are_missing():
+    counts = counted(a=COUNTS, b=REFERENCE, c=COUNTS, d=COUNTS[:1])
+    options = {"measures": {"test": [("pass", 1), ("pass", 2)]}, "pair_by": "seed"}
+    table = contrasts(counts, against={label: ["b"] for label in "acd"}, **options)
+    assert table["p_corrected"].tolist()[:4] == pytest.approx([2 * p for p in table["p"][:4]])
+    assert table["p_corrected"].isna().tolist() == [False] * 4 + [True] * 2
+    table = contrasts(counts, against={"a": ["b"]}, num_tests=5, **options)
+    assert table["p_corrected"].tolist() == pytest.approx([5 * p for p in table["p"]])
+    table = contrasts(counts, against={"a": ["b"]}, family=(["set_name"]), **options)
+    assert min(table["p_corrected"]) == pytest.approx(2 * min(table["p"]))
+    assert contrasts(counts, against={}, **options).empty
+
+
+def test_contrasts_use_what_both_sides_have():
+    counts = counted(a=COUNTS[:, :4], b=REFERENCE)
+    counts = counts[~((counts["label"] == "b") & (counts["seed"] == 3))]
+    table = contrasts(counts, against={"a": ["b", "gone"]}, measures={"test": [("pass", 1), ("pass", 101)], "x": []})
+    assert table[["num_seeds", "num_problems", "k"]].values.tolist() == [[6, 4, 1]]
+
+
+def test_scores_are_means_over_seeds_with_their_spread():
+    table = scores(counted(a=COUNTS, b=COUNTS[:1]), measures={"test": [("pass", 1)]}, intervals=True)
+    several, one = table.itertuples()
+    rates = COUNTS / SAMPLES
+    assert (several.mean, several.sd) == pytest.approx((rates.mean(), rates.mean(axis=1).std(ddof=1)))
+    assert (several.low, several.high) == pytest.approx(bootstrap_interval(rates))
+    assert (one.num_seeds, math.isnan(one.sd)) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("mean_difference", "p_value", "words"),
+    ("difference", "p_value", "words"),
     [
         (0.1, 0.049, "better"),
         (-0.1, 0.049, "worse"),
         (0.1, 0.05, "no difference shown"),
         (-0.1, 0.7, "no difference shown"),
         (0.0, 0.0, "no difference shown"),
-        (0.4, None, "no test: one seed"),
+        (0.4, math.nan, "no test: one seed"),
     ],
 )
-def test_verdict_says_what_was_shown(mean_difference, p_value, words):
-    assert verdict(mean_difference, p_value) == words
+def test_verdict_says_what_was_shown(difference, p_value, words):
+    assert verdict(difference, p_value) == words

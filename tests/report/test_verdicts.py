@@ -1,10 +1,12 @@
 """What is said of runs: the right pairs, the right test, and never a win that was not shown."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from gar.evaluation.paired import contrasts, problem_counts
 from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
 from gar.records import RunFolder
 from gar.report.groups import differing_settings, group_runs
@@ -13,6 +15,13 @@ from gar.report.verdicts import changes, contests, headline, p_sentence, sentenc
 from tests.report.runs import EVALUATION, evaluation, make_run, rollout
 
 AFTER = np.array(EVALUATION["after"])
+NONE = contrasts(problem_counts([]), against={}, measures={})
+
+
+def only(table):
+    """The one contrast of a table."""
+    (row,) = table.itertuples()
+    return row
 
 
 def groups_of(tmp_path, *runs):
@@ -32,65 +41,69 @@ def groups_of(tmp_path, *runs):
 
 def test_changes_of_one_run_pair_its_problems(tmp_path):
     groups = groups_of(tmp_path, ("gar-grpo", 0, AFTER))
-    (contrast,) = changes(groups, [])
+    table = changes(groups, [])
+    contrast = only(table)
     differences = (AFTER - np.array(EVALUATION["before"])) / 4
-    assert contrast.result.holm_p_value == pytest.approx(sign_flip_p_value(differences))
-    assert (contrast.result.num_seeds, contrast.result.num_problems, contrast.result.verdict) == (1, 8, "better")
-    assert contrast.result.difference == pytest.approx(differences.mean())
-    assert contrast.result.low < contrast.result.difference < contrast.result.high
-    assert headline(groups, [contrast], []) == "After training the model is better on test."
-    assert "This is one run" in sentences(groups, [contrast], [])[-1]
+    assert contrast.p_corrected == pytest.approx(sign_flip_p_value(differences))
+    assert (contrast.num_seeds, contrast.num_problems, contrast.verdict) == (1, 8, "better")
+    assert contrast.difference == pytest.approx(differences.mean())
+    assert contrast.low < contrast.difference < contrast.high
+    assert headline(groups, table, NONE) == "After training the model is better on test."
+    assert "This is one run" in sentences(groups, table, NONE)[-1]
 
 
 def test_changes_of_several_seeds_pair_the_seeds(tmp_path):
     afters = [AFTER, AFTER - 1, np.minimum(AFTER + 1, 4)]
     groups = groups_of(tmp_path, *(("gar-grpo", seed, after) for seed, after in enumerate(afters)))
-    (contrast,) = changes(groups, [])
+    table = changes(groups, [])
+    contrast = only(table)
     differences = [(after - np.array(EVALUATION["before"])).mean() / 4 for after in afters]
-    assert contrast.result.holm_p_value == pytest.approx(paired_t_p_value(differences))
-    assert contrast.result.num_seeds == 3
-    assert "3 seeds of gar-grpo" in sentences(groups, [contrast], [])[-1]
+    assert contrast.p_corrected == pytest.approx(paired_t_p_value(differences))
+    assert contrast.num_seeds == 3
+    assert "3 seeds of gar-grpo" in sentences(groups, table, NONE)[-1]
 
 
 def test_equal_runs_show_no_difference(tmp_path):
     groups = groups_of(tmp_path, *((m, seed, AFTER) for m in ("grpo", "gar-grpo") for seed in (0, 1)))
-    (contrast,) = contests(groups, [])
-    result = contrast.result
-    assert (result.difference, result.all_equal, result.verdict) == (0, True, "no difference shown")
-    assert headline(groups, [], [contrast]) == "No difference between these groups of runs is shown."
-    assert "does not mean that there is none" in sentences(groups, [], [contrast])[-1]
+    table = contests(groups, [])
+    contrast = only(table)
+    assert (contrast.difference, contrast.all_equal, contrast.verdict) == (0, True, "no difference shown")
+    assert headline(groups, NONE, table) == "No difference between these groups of runs is shown."
+    assert "does not mean that there is none" in sentences(groups, NONE, table)[-1]
 
 
 def test_an_unchanged_model_shows_no_difference(tmp_path):
     groups = groups_of(tmp_path, ("grpo", 0, EVALUATION["before"]))
-    words = headline(groups, changes(groups, []), [])
+    words = headline(groups, changes(groups, []), NONE)
     assert words == "No difference between before and after training is shown on test."
 
 
 def test_contests_of_one_seed_make_no_test(tmp_path):
     groups = groups_of(tmp_path, ("grpo", 0, EVALUATION["before"]), ("gar-grpo", 0, AFTER))
-    (contrast,) = contests(groups, [])
-    assert (contrast.result.holm_p_value, contrast.result.verdict) == (None, "no test: one seed")
-    assert contrast.result.low < contrast.result.high
-    assert headline(groups, [], [contrast]) == "No test: with one seed each, nothing can be said of the methods."
+    table = contests(groups, [])
+    contrast = only(table)
+    assert (math.isnan(contrast.p_corrected), contrast.verdict) == (True, "no test: one seed")
+    assert contrast.low < contrast.high
+    assert headline(groups, NONE, table) == "No test: with one seed each, nothing can be said of the methods."
 
 
 def test_contests_pair_by_seed_and_name_the_winner(tmp_path):
     runs = [("grpo", s, np.array(EVALUATION["before"]) + (s == 2)) for s in (2, 0, 1)]
     runs += [("gar-grpo", s, np.minimum(AFTER + (s == 2), 4)) for s in (0, 1, 2)]
     groups = groups_of(tmp_path, *runs)
-    (contrast,) = contests(groups, [])
-    assert (contrast.result.num_seeds, contrast.result.verdict) == (3, "better")
-    assert headline(groups, [], [contrast]) == "gar-grpo against grpo: better on test."
+    table = contests(groups, [])
+    contrast = only(table)
+    assert (contrast.num_seeds, contrast.verdict) == (3, "better")
+    assert headline(groups, NONE, table) == "gar-grpo against grpo: better on test."
 
 
 def test_contests_refuse_other_training_problems(tmp_path):
     groups = groups_of(tmp_path, ("grpo", 0, AFTER), ("gar-grpo", 0, AFTER))
     groups[1].runs[0].record["data_hash"] = "other"
     notes: list[str] = []
-    assert contests(groups, notes) == []
+    assert contests(groups, notes).empty
     assert "were not trained on the same problems in the same order (seed 0)" in notes[0]
-    assert headline(groups, [], []) == "No verdict: these runs have no measurement in common."
+    assert headline(groups, NONE, NONE) == "No verdict: these runs have no measurement in common."
 
 
 def two_runs(tmp_path, first, second):
@@ -105,8 +118,8 @@ def two_runs(tmp_path, first, second):
 def test_contests_use_the_problems_that_both_were_measured_on(tmp_path):
     groups = two_runs(tmp_path, ([1, 2, 0, 3, 4, 4], 4), ([8, 8, 8, 8], 8))
     notes: list[str] = []
-    (contrast,) = contests(groups, notes)
-    assert (contrast.result.num_problems, contrast.result.difference) == (4, pytest.approx(1 - 6 / 16))
+    contrast = only(contests(groups, notes))
+    assert (contrast.num_problems, contrast.difference) == (4, pytest.approx(1 - 6 / 16))
     assert notes == ["gar-grpo and grpo are compared on the 4 problems of test that both were measured on"]
 
 
@@ -127,9 +140,9 @@ def test_runs_that_cannot_be_compared_say_why(tmp_path, changed, reason):
         sets = group.runs[0].evaluations["after"]
         sets["test"] = replace(sets["test"], **change)
     notes: list[str] = []
-    assert contests(groups, notes) == []
+    assert contests(groups, notes).empty
     assert notes[0].endswith(reason)
-    assert headline(groups, [], [], notes) == f"No verdict: {notes[0]}."
+    assert headline(groups, NONE, NONE, notes) == f"No verdict: {notes[0]}."
 
 
 def test_contests_refuse_another_order_of_problems(tmp_path):
@@ -138,16 +151,16 @@ def test_contests_refuse_another_order_of_problems(tmp_path):
         for method, order in (("grpo", (0, 1)), ("gar-grpo", (1, 0)))
     ]
     notes: list[str] = []
-    assert contests(group_runs([read_run(run) for run in runs]), notes) == []
+    assert contests(group_runs([read_run(run) for run in runs]), notes).empty
     assert "in the same order" in notes[0]
 
 
 def test_changes_refuse_other_problems_before_and_after(tmp_path):
     groups = groups_of(tmp_path, ("grpo", 0, [1, 2]))
     notes: list[str] = []
-    assert changes(groups, notes) == []
+    assert changes(groups, notes).empty
     assert "was not measured on the same problems before and after" in notes[0]
-    assert headline(groups, [], []).startswith("No verdict")
+    assert headline(groups, NONE, NONE).startswith("No verdict")
 
 
 def test_group_runs_joins_seeds_and_parts_settings(tmp_path):

@@ -35,10 +35,9 @@ def main(arguments: list[str]) -> int:
     if not settings.models:
         raise UsageError("name a folder that `gar eval score` has graded, for example evals/MODEL.")
     from gar.evaluation import benchmark_table as tables
-    from gar.evaluation.model_comparison import load_model
     from gar.records.files import write_atomic
 
-    table = tables.benchmark_table([load_model(model) for model in settings.models], ks=settings.pass_at_k)
+    table = tables.benchmark_table([tables.load_model(model) for model in settings.models], ks=settings.pass_at_k)
     content = tables.text(table) if settings.format == "text" else tables.markdown(table)
     if settings.out is None:
         print(content, end="")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pandas as pd
 from rich.console import Console
 
 from gar.comparison.cluster import Cluster, run_on_cluster
@@ -14,7 +15,7 @@ from gar.comparison.store import Results, failures, finished_results, remove_oth
 from gar.comparison.tables import on_screen
 from gar.comparison.workers import Workers
 from gar.config import dump_config
-from gar.evaluation.text_tables import NONE, TextTable, aligned
+from gar.evaluation.text_tables import NONE, aligned
 from gar.records.dotted import leaves
 from gar.records.lock import writer_lock
 
@@ -121,7 +122,8 @@ class Comparison:
         """
         results = finished_results(self.planned)
         self._print(f"{self._chosen[0].title}:\n\n{dump_config(self._chosen[0].config)}")
-        self._print(aligned(self._rows(results)))
+        seeds = ", ".join(map(str, self.settings.seeds))
+        self._print(aligned(f"{self.settings.name}: seeds {seeds}", self._rows(results)))
         to_do = sum((run.label, run.seed) not in results for run in self._chosen)
         side_by_side = len(workers.devices)
         left = estimate(to_do, side_by_side, _wall_seconds(results))
@@ -130,7 +132,7 @@ class Comparison:
         if workers.devices[0] is not None:
             self._print(f"GPUs of each: {'; '.join(map(str, workers.devices))}")
 
-    def _rows(self, results: Results) -> TextTable:
+    def _rows(self, results: Results) -> pd.DataFrame:
         """Finished and failed runs, by row."""
         seeds, failed = self.settings.seeds, failures(self.planned)
         rows = []
@@ -142,11 +144,7 @@ class Comparison:
             rows.append(
                 [row.label, f"{finished} of {len(seeds)}", str(broken or NONE), against or NONE, settings or NONE]
             )
-        return TextTable(
-            title=f"{self.settings.name}: seeds {', '.join(map(str, seeds))}",
-            headings=["row", "finished", "failed", "against", "what it is"],
-            rows=rows,
-        )
+        return pd.DataFrame(rows, columns=["row", "finished", "failed", "against", "what it is"])
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)

@@ -6,20 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from gar.comparison.figures import cost_figure, curves_figure
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult
 from gar.comparison.settings import ComparisonSettings
 from gar.comparison.store import Failure, Results, check_paired
-from gar.comparison.tables import (
-    ComparisonNumbers,
-    Cost,
-    markdown,
-)
-from gar.evaluation.paired import Contrast, compare_paired
-from gar.evaluation.statistics import mean_and_sd
+from gar.comparison.tables import ComparisonNumbers, Cost, markdown
+from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
 from gar.records import write_atomic
 
 
@@ -61,6 +54,8 @@ def numbers_of_results(
 ) -> ComparisonNumbers:
     """All numbers of the tables, from the counts of right responses.
 
+    p-values are corrected for the planned comparisons of one set and k.
+
     Args:
         name: Name of the comparison.
         results: Results by label and seed.
@@ -70,58 +65,36 @@ def numbers_of_results(
     """
     labels = [*against]
     sets = next(iter(results.values())).sets if results else {}
-    columns = [(set_name, k) for set_name in sets for k in ks]
+    measures: Measures = {set_name: [("pass", k) for k in ks] for set_name in sets}
     num_tests = sum(map(len, against.values()))
-    table = {(label, *column): _pass_rates(results, label, *column) for label in labels for column in columns}
-    pairs = [(label, other) for label, others in against.items() for other in others]
+    counts = problem_counts(
+        (label, seed, set_name, problem, part.num_samples, num_correct, ())
+        for label in labels
+        for seed in seeds
+        if (label, seed) in results
+        for set_name, part in results[label, seed].sets.items()
+        for problem, num_correct in zip(part.problem_ids, part.num_correct, strict=True)
+    )
     finished = Counter(label for label, _ in results)
+    family = ("set_name", "k")
     return ComparisonNumbers(
         name=name,
         num_seeds=len(seeds),
         num_finished={label: finished[label] for label in labels},
-        columns=columns,
+        columns=[(set_name, k) for set_name in sets for k in ks],
         num_tests=num_tests,
-        scores={key: mean_and_sd([rates.mean() for rates in seeds.values()]) for key, seeds in table.items() if seeds},
-        differences=[each for column in columns for each in _differences(pairs, seeds, table, column, num_tests)],
+        scores=scores(counts, measures=measures),
+        differences=contrasts(
+            counts, against=against, measures=measures, pair_by="seed", family=family, num_tests=num_tests
+        ),
         costs=_costs(labels, results),
         notes=_notes(results),
     )
 
 
-_Rates = Mapping[int, np.ndarray]
-"""pass@k of each problem, by seed."""
-
-
 def _by_seed(results: Results, label: str) -> dict[int, RunResult]:
     """Results of one row."""
     return {seed: result for (name, seed), result in results.items() if name == label}
-
-
-def _pass_rates(results: Results, label: str, set_name: str, k: int) -> _Rates:
-    return {seed: np.array(result.sets[set_name].pass_at(k)) for seed, result in _by_seed(results, label).items()}
-
-
-def _differences(
-    pairs: Sequence[tuple[str, str]],
-    all_seeds: Sequence[int],
-    table: Mapping[tuple, _Rates],
-    column: tuple[str, int],
-    num_tests: int,
-) -> list[Contrast]:
-    """All differences on one set and k, with p-values corrected together."""
-    known, rates = [], []
-    for label, other in pairs:
-        both = table[label, *column], table[other, *column]
-        seeds = [seed for seed in all_seeds if all(seed in by_seed for by_seed in both)]
-        if seeds:
-            known.append((label, other))
-            first, second = (np.stack([by_seed[seed] for seed in seeds]) for by_seed in both)
-            rates.append((first, second))
-    results = compare_paired(rates, test_problems=False, num_tests=num_tests)
-    return [
-        Contrast(label=label, against=other, set_name=column[0], k=column[1], result=result)
-        for (label, other), result in zip(known, results, strict=True)
-    ]
 
 
 def _costs(labels: Sequence[str], results: Results) -> list[Cost]:

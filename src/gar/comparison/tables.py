@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gar.evaluation.paired import Contrast, PairedComparison, p_text, result_cells
-from gar.evaluation.text_tables import NONE, TextTable, aligned, markdown_text
+import pandas as pd
+
+from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, number_text, p_text, rows_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +31,8 @@ class ComparisonNumbers:
         num_finished: By label, in the order of the rows; 0 is "not run".
         columns: (set, k) in the order of the columns.
         num_tests: Comparisons of one set and k that Holm's correction counts, those not run included.
-        scores: Mean and standard deviation of pass@k over seeds, by (label, set, k); None for one seed.
+        scores: As `gar.evaluation.paired.scores`.
+        differences: As `gar.evaluation.paired.contrasts`.
         notes: Sentences below the tables.
     """
 
@@ -38,8 +41,8 @@ class ComparisonNumbers:
     num_finished: Mapping[str, int]
     columns: Sequence[tuple[str, int]]
     num_tests: int
-    scores: Mapping[tuple[str, str, int], tuple[float, float | None]]
-    differences: Sequence[Contrast]
+    scores: pd.DataFrame
+    differences: pd.DataFrame
     costs: Sequence[Cost]
     notes: Sequence[str]
 
@@ -51,8 +54,8 @@ def markdown(numbers: ComparisonNumbers) -> str:
 
 def on_screen(numbers: ComparisonNumbers) -> str:
     """Scores and tests, a table for each set and k, narrow enough for a terminal; the notes below."""
-    texts = [aligned(_screen_table(numbers, *column)) for column in numbers.columns]
-    if numbers.differences:
+    texts = [aligned(*_screen_table(numbers, *column)) for column in numbers.columns]
+    if len(numbers.differences):
         texts.append(
             "difference: from the reference row, paired by seed, with its 95 % bootstrap interval\n"
             f"p: paired t-test over seeds, Holm-corrected over {numbers.num_tests} comparisons of one set and k"
@@ -63,92 +66,89 @@ def on_screen(numbers: ComparisonNumbers) -> str:
 # ------------------------------------------------------------------------------------------------------------- tables
 
 
-def _tables(numbers: ComparisonNumbers) -> list[TextTable]:
+def _tables(numbers: ComparisonNumbers) -> dict[str, pd.DataFrame]:
+    """By title."""
     tables = [_score_table(numbers)]
-    if numbers.differences:
+    if len(numbers.differences):
         tables.append(_difference_table(numbers))
     if numbers.costs:
         tables.append(_cost_table(numbers))
-    return tables
+    return dict(tables)
 
 
-def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> TextTable:
-    rows = []
+def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> tuple[str, pd.DataFrame]:
+    scores, rows = _by_key(numbers.scores), []
     for label, count in numbers.num_finished.items():
-        score = numbers.scores.get((label, set_name, k))
-        seeds = f"{count}/{numbers.num_seeds}"
-        name = [label, seeds, NONE if score is None else f"{score[0]:.3f}"]
-        tests = [d for d in numbers.differences if (d.label, d.set_name, d.k) == (label, set_name, k)]
+        score = scores.get((label, set_name, k), [])
+        name = [label, f"{count}/{numbers.num_seeds}", number_text(score[0].mean if score else None)]
+        tests = _by_key(numbers.differences).get((label, set_name, k), [])
         for test in tests:
-            difference, interval, p, _, verdict = result_cells(test.result)
+            difference, interval, p, _, verdict = difference_cells(test)
             rows.append([*name, test.against, difference, interval, p, verdict])
         if not tests:
             rows.append([*name, *[NONE] * 5])
     headings = ["row", "seeds", "mean", "against", "difference", "95 %", "p", "verdict"]
+    table = pd.DataFrame(rows, columns=headings)
     first = next(iter(numbers.num_finished))
-    if {row[3] for row in rows} <= {first, NONE}:  # then the title says it
-        headings, rows = [h for h in headings if h != "against"], [[*row[:3], *row[4:]] for row in rows]
-        against = f", against {first}"
-    else:
-        against = ""
-    return TextTable(title=f"{set_name} pass@{k}{against}", headings=headings, rows=rows)
+    if set(table["against"]) <= {first, NONE}:  # then the title says it
+        return f"{set_name} pass@{k}, against {first}", table.drop(columns="against")
+    return f"{set_name} pass@{k}", table
 
 
-def _score_table(numbers: ComparisonNumbers) -> TextTable:
-    relatives = {(d.label, d.set_name, d.k): _relative(d.result) for d in reversed(numbers.differences)}
-    rows = []
+def _score_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
+    scores, tests, rows = _by_key(numbers.scores), _by_key(numbers.differences), []
     for label, count in numbers.num_finished.items():
-        seeds = f"{count} of {numbers.num_seeds}" if count else "not run"
         keys = [(label, set_name, k) for set_name, k in numbers.columns]
-        rows.append([label, seeds, *(_score(numbers.scores.get(key), relatives.get(key)) for key in keys)])
-    return TextTable(
-        title="pass@k after training: mean ± standard deviation over seeds; in brackets the difference to the method "
-        "that it stands against, relative to that.",
-        headings=["method", "seeds", *(f"{set_name} pass@{k}" for set_name, k in numbers.columns)],
-        rows=rows,
+        seeds = f"{count} of {numbers.num_seeds}" if count else "not run"
+        rows.append([label, seeds, *(_score(scores.get(key, ()), tests.get(key, ())) for key in keys)])
+    title = (
+        "pass@k after training: mean ± standard deviation over seeds; in brackets the difference to the method "
+        "that it stands against, relative to that."
     )
+    headings = ["method", "seeds", *(f"{set_name} pass@{k}" for set_name, k in numbers.columns)]
+    return title, pd.DataFrame(rows, columns=headings)
 
 
-def _difference_table(numbers: ComparisonNumbers) -> TextTable:
+def _difference_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
     rows = []
-    for d in sorted(numbers.differences, key=lambda d: numbers.columns.index((d.set_name, d.k))):
-        difference, interval, holm, effect, verdict = result_cells(d.result)
-        name = [f"{d.set_name} pass@{d.k}", d.label, d.against, str(d.result.num_seeds)]
-        others = [p_text(d.result.t_p_value), p_text(d.result.permutation_p_value)]
-        rows.append([*name, difference, interval, _percent(_relative(d.result)), *others, holm, effect, verdict])
-    return TextTable(
-        title="Differences, paired by seed: 95 % bootstrap interval over seeds and problems, not corrected; two-sided "
+    for row in sorted(rows_of(numbers.differences), key=lambda row: numbers.columns.index((row.set_name, row.k))):
+        difference, interval, holm, effect, verdict = difference_cells(row)
+        name = [f"{row.set_name} pass@{row.k}", row.label, row.against, row.num_seeds]
+        others = [p_text(row.p_t), p_text(row.p_permutation)]
+        rows.append([*name, difference, interval, _relative(row), *others, holm, effect, verdict])
+    title = (
+        "Differences, paired by seed: 95 % bootstrap interval over seeds and problems, not corrected; two-sided "
         "paired t-test; sign-flip permutation test; Holm's correction of the t-test over all comparisons of one set "
         f"and k ({numbers.num_tests}); the difference that is detected with 80% power. The verdict is by Holm's "
-        "p < 0.05.",
-        headings=[
-            "on", "method", "against", "seeds", "difference", "95 % interval", "relative", "t-test p", "permutation p",
-            "Holm p", "detectable", "verdict",
-        ],
-        rows=rows,
-    )  # fmt: skip
+        "p < 0.05."
+    )
+    headings = [
+        "on", "method", "against", "seeds", "difference", "95 % interval", "relative", "t-test p", "permutation p",
+        "Holm p", "detectable", "verdict",
+    ]  # fmt: skip
+    return title, pd.DataFrame(rows, columns=headings)
 
 
-def _cost_table(numbers: ComparisonNumbers) -> TextTable:
+def _cost_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
     first = next(iter(numbers.num_finished))
     parts = _parts(numbers.costs)
     rows = [
         [
             cost.label,
-            str(cost.num_seeds),
-            *(_number(cost.seconds_per_step.get(part)) for part in parts),
+            cost.num_seeds,
+            *(number_text(cost.seconds_per_step.get(part)) for part in parts),
             _ratio(cost.step_ratio),
             f"{cost.peak_memory_bytes / 2**20:.0f} MiB",
             _ratio(cost.memory_ratio),
         ]
         for cost in numbers.costs
     ]
-    return TextTable(
-        title="Cost: seconds per optimizer step and by part, medians over generations and then over seeds; largest "
-        f"resident memory; ratios to {first} of the same seed, median (smallest to largest).",
-        headings=["method", "seeds", *parts, f"step against {first}", "peak memory", f"memory against {first}"],
-        rows=rows,
+    title = (
+        "Cost: seconds per optimizer step and by part, medians over generations and then over seeds; largest "
+        f"resident memory; ratios to {first} of the same seed, median (smallest to largest)."
     )
+    headings = ["method", "seeds", *parts, f"step against {first}", "peak memory", f"memory against {first}"]
+    return title, pd.DataFrame(rows, columns=headings)
 
 
 def _parts(costs: Iterable[Cost]) -> list[str]:
@@ -160,25 +160,25 @@ def _parts(costs: Iterable[Cost]) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------- cells
 
 
-def _score(score: tuple[float, float | None] | None, relative: float | None) -> str:
-    if score is None:
+def _by_key(table: pd.DataFrame) -> dict[tuple[str, str, int], list[Any]]:
+    """Rows by label, set and k."""
+    by_key: dict[tuple[str, str, int], list[Any]] = {}
+    for row in rows_of(table):
+        by_key.setdefault((row.label, row.set_name, row.k), []).append(row)
+    return by_key
+
+
+def _score(scores: Sequence[Any], tests: Sequence[Any]) -> str:
+    if not scores:
         return NONE
-    mean, sd = score
-    spread = "" if sd is None else f" ± {sd:.3f}"
-    return f"{mean:.3f}{spread}" + ("" if relative is None else f" ({_percent(relative)})")
+    mean, sd = scores[0].mean, number_text(scores[0].sd)
+    relative = "" if not tests else f" ({_relative(tests[0])})"
+    return f"{mean:.3f}{'' if sd == NONE else f' ± {sd}'}" + ("" if relative == f" ({NONE})" else relative)
 
 
-def _relative(result: PairedComparison) -> float | None:
-    """Difference of the means over the reference's mean; None where that is 0."""
-    return result.difference / result.reference if result.reference else None
-
-
-def _percent(value: float | None) -> str:
-    return NONE if value is None else f"{100 * value:+.1f} %"
-
-
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
+def _relative(row: Any) -> str:
+    """Difference of the means over the reference's mean."""
+    return f"{100 * row.difference / row.reference:+.1f} %" if row.reference else NONE
 
 
 def _ratio(ratio: tuple[float, float, float] | None) -> str:

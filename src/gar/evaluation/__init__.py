@@ -6,14 +6,12 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.evaluation.metrics import pass_at_k
-    from gar.evaluation.paired import PairedComparison, compare_paired, p_text
+    from gar.evaluation.paired import contrasts, problem_counts
     from gar.evaluation.statistics import holm_adjusted, mean_and_sd, minimum_detectable_effect, paired_t_p_value
-    from gar.evaluation.text_tables import TextTable, markdown_text
+    from gar.evaluation.text_tables import markdown_text, p_text
 
 __all__ = [
-    "PairedComparison",
-    "TextTable",
-    "compare_paired",
+    "contrasts",
     "holm_adjusted",
     "markdown_text",
     "mean_and_sd",
@@ -21,13 +19,14 @@ __all__ = [
     "p_text",
     "paired_t_p_value",
     "pass_at_k",
+    "problem_counts",
 ]
 __getattr__ = lazy_names(
     __name__,
     {
+        "gar.evaluation.paired": "contrasts problem_counts",
         "gar.evaluation.metrics": "pass_at_k",
-        "gar.evaluation.paired": "PairedComparison compare_paired p_text",
         "gar.evaluation.statistics": "holm_adjusted mean_and_sd minimum_detectable_effect paired_t_p_value",
-        "gar.evaluation.text_tables": "TextTable markdown_text",
+        "gar.evaluation.text_tables": "markdown_text p_text",
     },
 )

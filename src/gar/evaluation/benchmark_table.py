@@ -1,51 +1,101 @@
-"""`gar eval table`: benchmarks and models in one table with intervals, and tests against the first model."""
+"""`gar eval table`: benchmarks and models in one table with intervals, and tests against the first model.
+
+A model is one evaluation per benchmark, or several: one per training seed, paired in their order.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pandas as pd
 
-from gar.errors import ConfigError
-from gar.evaluation.metrics import Measure
-from gar.evaluation.model_comparison import Model, ModelComparison, columns, comparable
-from gar.evaluation.paired import result_cells
-from gar.evaluation.statistics import bootstrap_interval
-from gar.evaluation.text_tables import NONE, TextTable, aligned, markdown_text
+from gar.errors import ConfigError, DataError
+from gar.evaluation.folder import EvaluationFolder, Metrics, evaluation_folders
+from gar.evaluation.metrics import Measure, default_ks
+from gar.evaluation.paired import contrasts, problem_counts, scores
+from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, rows_of
+from gar.records.dotted import differences
+
+# Fields in which two evaluations must agree, and their names in errors.
+_COMMON = {
+    "benchmark.problems_sha256": "the problems",
+    "prompt.form": "prompt.form",
+    "prompt.prompts_sha256": "the prompts",
+    "sampling.num_samples": "the number of samples",
+    "sampling.temperature": "sampling.temperature",
+    "sampling.top_p": "sampling.top_p",
+    "sampling.max_new_tokens": "sampling.max_new_tokens",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BenchmarkScore:
-    """One model on one benchmark by pass@k or maj@k.
+class Evaluation:
+    """One finished evaluation of one model and training seed on one benchmark.
 
     Attributes:
-        num_seeds: Training seeds; 1 where the model is one evaluation.
-        mean: Over seeds and problems.
-        interval: 95 % bootstrap interval over problems, and over seeds where there are several; None where all rates
-            are equal.
+        folder: Its folder.
+        identity: The content of `set.json`: benchmark, prompt, model and sampling.
+        metrics: Its numbers.
     """
 
-    benchmark: str
-    measure: Measure
-    k: int
+    folder: EvaluationFolder
+    identity: dict[str, Any]
+    metrics: Metrics
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model:
+    """A model to compare: its label, and its evaluations by benchmark, one per training seed."""
+
     label: str
-    num_problems: int
-    num_seeds: int
-    mean: float
-    interval: tuple[float, float] | None
+    evaluations: dict[str, tuple[Evaluation, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchmarkTable:
-    """Scores of all models, tests against the first, and sentences about what could not be compared."""
+    """Scores of all models, contrasts with the first, and sentences about what could not be compared."""
 
     labels: Sequence[str]
-    scores: Sequence[BenchmarkScore]
-    tests: Sequence[ModelComparison]
+    scores: pd.DataFrame
+    tests: pd.DataFrame
     notes: Sequence[str]
 
 
+def load_model(argument: str) -> Model:
+    """Load a model as the command line names it: `[LABEL=]FOLDER[,FOLDER ...]`, one folder per training seed.
+
+    A folder is what `gar eval generate` writes for a model, or one benchmark inside it.
+
+    Raises:
+        ConfigError: A folder is named twice.
+        DataError: The seeds were evaluated differently, or on different benchmarks.
+        RecordError: A folder does not exist, or is not scored.
+    """
+    label, equals, paths = argument.rpartition("=")
+    folders = [Path(path) for path in paths.split(",") if path]
+    if len({path.resolve() for path in folders}) < len(folders) or not folders:
+        raise ConfigError(f"'{argument}': expected [LABEL=]FOLDER[,FOLDER ...] with each folder once.")
+    by_benchmark: dict[str, list[Evaluation]] = {}
+    for path in folders:
+        for folder in evaluation_folders(path):
+            evaluation = Evaluation(folder=folder, identity=folder.identity(), metrics=folder.metrics())
+            by_benchmark.setdefault(evaluation.identity["benchmark"]["name"], []).append(evaluation)
+    for name, evaluations in by_benchmark.items():
+        if len(evaluations) != len(folders):
+            raise DataError(f"'{argument}': {len(evaluations)} of {len(folders)} folders hold {name}; expected all.")
+        for evaluation in evaluations[1:]:
+            _check_comparable(evaluations[0], evaluation)
+    return Model(
+        label=label if equals else ",".join(path.name for path in folders),
+        evaluations={name: tuple(evaluations) for name, evaluations in by_benchmark.items()},
+    )
+
+
 def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> BenchmarkTable:
-    """Scores of every model on every benchmark that it has, in order of first appearance.
+    """Scores of every model on every benchmark that it has, and its contrast with the first where both were alike.
+
+    p-values are corrected for all models and benchmarks of one measure and k.
 
     Args:
         models: The reference first.
@@ -58,62 +108,62 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
     for label in labels:
         if labels.count(label) > 1:
             raise ConfigError(f"two models are called {label}; name them: LABEL=FOLDER.")
-    scores = []
-    for name in dict.fromkeys(name for model in models for name in model.evaluations):
-        having = [model for model in models if name in model.evaluations]
-        fewest = min((m.evaluations[name][0] for m in having), key=lambda evaluation: evaluation.metrics.num_samples)
-        scores += [_score(m, name, *column) for column in columns(ks, fewest) for m in having]
-    tests, notes = comparable(models, ks=ks)
-    return BenchmarkTable(labels=labels, scores=scores, tests=tests, notes=notes)
+    first, counts = models[0], _counts(models)
+    fewest: dict[str, Evaluation] = {}
+    for name, evaluation in ((name, each[0]) for model in models for name, each in model.evaluations.items()):
+        if name not in fewest or evaluation.metrics.num_samples < fewest[name].metrics.num_samples:
+            fewest[name] = evaluation
+    shown = {name: columns(ks, evaluation) for name, evaluation in fewest.items()}
+    unlike, notes = set[tuple[str, str]](), []
+    for name in first.evaluations:
+        for model in (model for model in models[1:] if name in model.evaluations):
+            try:
+                _check_benchmark(first, model, name)
+            except DataError as error:
+                unlike.add((model.label, name))
+                notes.append(f"No test of {model.label} on {name}: {error}")
+    alike = [key not in unlike for key in zip(counts["label"], counts["set_name"], strict=True)]
+    measures = {name: columns(ks, each[0]) for name, each in first.evaluations.items()}
+    tests = contrasts(counts.loc[alike], against={label: [first.label] for label in labels[1:]}, measures=measures)
+    order = [(name, measure) for name in measures for measure in measures[name]]
+    places = [order.index((row.set_name, (row.measure, row.k))) for row in rows_of(tests)]
+    ordered = tests.assign(place=places).sort_values("place", kind="stable").drop(columns="place")
+    means = scores(counts, measures=shown, intervals=True)
+    return BenchmarkTable(labels=labels, scores=means, tests=ordered, notes=notes)
 
 
-def _score(model: Model, benchmark: str, measure: Measure, k: int) -> BenchmarkScore:
-    rates = model.rates(benchmark, measure, k)
-    return BenchmarkScore(
-        benchmark=benchmark,
-        measure=measure,
-        k=k,
-        label=model.label,
-        num_problems=rates.shape[1],
-        num_seeds=rates.shape[0],
-        mean=float(rates.mean()),
-        interval=bootstrap_interval(rates) if np.ptp(rates) else None,
-    )
-
-
-def text_tables(table: BenchmarkTable) -> list[TextTable]:
-    """The scores, a column for each model; and the tests, if there are any."""
-    cells = {(s.benchmark, s.measure, s.k, s.label): s for s in table.scores}
-    tables = [
-        TextTable(
-            title="Mean over problems, with its 95 % bootstrap interval.",
-            headings=["benchmark", "problems", *table.labels],
-            rows=[
-                [
-                    f"{score.benchmark} {_word(score.measure)}@{score.k}",
-                    str(score.num_problems),
-                    *(_cell(cells.get((score.benchmark, score.measure, score.k, label))) for label in table.labels),
-                ]
-                for score in {(s.benchmark, s.measure, s.k): s for s in table.scores}.values()
-            ],
-        )
+def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
+    """The scores, a column for each model; and the tests, if there are any. By title."""
+    cells = {(row.set_name, row.measure, row.k, row.label): row for row in rows_of(table.scores)}
+    places: dict[str, dict[tuple[str, int], Any]] = {}
+    for row in rows_of(table.scores):
+        places.setdefault(row.set_name, {}).setdefault((row.measure, row.k), row)
+    rows = [
+        [
+            _name(row),
+            row.num_problems,
+            *(_cell(cells.get((row.set_name, row.measure, row.k, label))) for label in table.labels),
+        ]
+        for measured in places.values()
+        for row in measured.values()
     ]
-    if table.tests:
-        tables.append(
-            TextTable(
-                title=f"Differences from {table.labels[0]}, paired by {table.tests[0].result.pairs}: 95 % bootstrap "
-                "interval, not corrected; two-sided p, Holm-corrected over models and benchmarks of one measure; MDE: "
-                "the difference that these pairs detect with 80% power.",
-                headings=["benchmark", "model", "difference", "95 %", "p", "MDE", "verdict"],
-                rows=[_test_cells(test) for test in table.tests],
-            )
+    title = "Mean over problems, with its 95 % bootstrap interval."
+    tables = {title: pd.DataFrame(rows, columns=["benchmark", "problems", *table.labels])}
+    if len(table.tests):
+        title = (
+            f"Differences from {table.labels[0]}, paired by {table.tests['pairs'].iloc[0]}: 95 % bootstrap "
+            "interval, not corrected; two-sided p, Holm-corrected over models and benchmarks of one measure; MDE: "
+            "the difference that these pairs detect with 80% power."
         )
+        tests = [[_name(row), row.label, *difference_cells(row)] for row in rows_of(table.tests)]
+        headings = ["benchmark", "model", "difference", "95 %", "p", "MDE", "verdict"]
+        tables[title] = pd.DataFrame(tests, columns=headings)
     return tables
 
 
 def text(table: BenchmarkTable) -> str:
     """Aligned text for a terminal."""
-    return "\n\n".join([*map(aligned, text_tables(table)), *table.notes]) + "\n"
+    return "\n\n".join([*(aligned(*each) for each in text_tables(table).items()), *table.notes]) + "\n"
 
 
 def markdown(table: BenchmarkTable) -> str:
@@ -121,17 +171,67 @@ def markdown(table: BenchmarkTable) -> str:
     return markdown_text(text_tables(table), table.notes)
 
 
-def _cell(score: BenchmarkScore | None) -> str:
-    if score is None:
-        return NONE
-    return f"{score.mean:.3f}" + (
-        "" if score.interval is None else f" ({score.interval[0]:.3f} to {score.interval[1]:.3f})"
+def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, int]]:
+    """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples.
+
+    Raises:
+        ConfigError: A k is larger than n.
+    """
+    n = evaluation.metrics.num_samples
+    for k in ks:
+        if k > n:
+            raise ConfigError(f"pass@{k} needs {k} samples per problem; {evaluation.folder.path} has {n}.")
+    chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
+    passes: list[tuple[Measure, int]] = [("pass", k) for k in chosen]
+    # maj@1 and maj@2 are pass@1: of two different answers either may win.
+    majorities: list[tuple[Measure, int]] = [("majority", k) for k in (ks or (n,)) if k > 2]
+    return passes + majorities
+
+
+def _counts(models: Sequence[Model]) -> pd.DataFrame:
+    """The counts of all evaluations; the seed is its place among those of the model."""
+    return problem_counts(
+        (model.label, seed, name, problem.id, evaluation.metrics.num_samples, problem.num_correct, problem.wrong_votes)
+        for model in models
+        for name, evaluations in model.evaluations.items()
+        for seed, evaluation in enumerate(evaluations)
+        for problem in evaluation.metrics.problems
     )
 
 
-def _test_cells(test: ModelComparison) -> list[str]:
-    return [f"{test.benchmark} {_word(test.measure)}@{test.k}", test.label, *result_cells(test.result)]
+def _check_comparable(first: Evaluation, other: Evaluation) -> None:
+    """Reject evaluations on different problems, prompts, numbers of samples, sampling or formats."""
+    unlike = [
+        f"{_COMMON[name]} ({before} and {now})"
+        for name, (before, now) in differences(first.identity, other.identity).items()
+        if name in _COMMON
+    ]
+    if first.metrics.format != other.metrics.format:
+        unlike.append(f"the format they were graded with ({first.metrics.format} and {other.metrics.format})")
+    if unlike:
+        raise DataError(
+            f"{first.folder.path} and {other.folder.path} cannot be compared, since they differ in "
+            f"{'; '.join(unlike)}. Evaluate both in the same way."
+        )
 
 
-def _word(measure: Measure) -> str:
-    return "maj" if measure == "majority" else "pass"
+def _check_benchmark(first: Model, model: Model, name: str) -> None:
+    evaluations, others = model.evaluations[name], first.evaluations[name]
+    if len(evaluations) != len(others):
+        raise DataError(
+            f"{model.label} has {len(evaluations)} seeds and {first.label} has {len(others)}: a pair is one seed of "
+            "each."
+        )
+    _check_comparable(others[0], evaluations[0])
+    if len(evaluations[0].metrics.problems) < 2:
+        raise DataError(f"{name} has one problem: a paired test needs at least two.")
+
+
+def _name(row: Any) -> str:
+    return f"{row.set_name} {'maj' if row.measure == 'majority' else 'pass'}@{row.k}"
+
+
+def _cell(row: Any) -> str:
+    if row is None:
+        return NONE
+    return f"{row.mean:.3f}" + (f" ({row.low:.3f} to {row.high:.3f})" if row.low == row.low else "")

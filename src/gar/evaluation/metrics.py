@@ -146,7 +146,8 @@ def write_metrics(folder: EvaluationFolder, ks: Sequence[int]) -> dict[str, Any]
     statuses = Counter(line["status"] for line in lines)
     counts = [_counts(problem, verdicts[problem["id"]]) for problem in folder.problems()]
     num_samples = identity["sampling"]["num_samples"]
-    passes = {k: [rate(problem, "pass", num_samples, k) for problem in counts] for k in ks}
+    passes = {k: [pass_at_k(num_samples, problem.num_correct, k) for problem in counts] for k in ks}
+    votes = [(num_samples, problem.num_correct, problem.wrong_votes) for problem in counts]
     metrics: dict[str, Any] = {
         "benchmark": identity["benchmark"]["name"],
         "model": identity["model"]["name"],
@@ -155,7 +156,7 @@ def write_metrics(folder: EvaluationFolder, ks: Sequence[int]) -> dict[str, Any]
         "num_problems": len(counts),
         "num_samples": num_samples,
         "pass_at": {str(k): mean(rates) for k, rates in passes.items()},
-        "majority_at": {str(k): mean(rate(problem, "majority", num_samples, k) for problem in counts) for k in ks},
+        "majority_at": {str(k): mean(rate("majority", k, *problem) for problem in votes) for k in ks},
         "interval_95": {str(k): _interval(rates) for k, rates in passes.items()},
         "mean_response_tokens": mean(line["num_tokens"] for line in lines),
         "truncated_fraction": mean(line["truncated"] for line in lines),
@@ -170,12 +171,11 @@ def write_metrics(folder: EvaluationFolder, ks: Sequence[int]) -> dict[str, Any]
     return metrics
 
 
-def rate(problem: ProblemCounts, measure: Measure, num_samples: int, k: int) -> float:
-    """pass@k or maj@k of one problem with so many samples."""
+def rate(measure: Measure, k: int, num_samples: int, num_correct: int, wrong_votes: Sequence[int] = ()) -> float:
+    """pass@k or maj@k of one problem from its counts, as in `pass_at_k` and `majority_at_k`."""
     if measure == "pass":
-        return pass_at_k(num_samples, problem.num_correct, k)
-    num_abstained = num_samples - problem.num_correct - sum(problem.wrong_votes)
-    return majority_at_k(problem.num_correct, problem.wrong_votes, num_abstained, k)
+        return pass_at_k(num_samples, num_correct, k)
+    return majority_at_k(num_correct, wrong_votes, num_samples - num_correct - sum(wrong_votes), k)
 
 
 def _verdicts_by_problem(folder: EvaluationFolder) -> dict[str, list[Line]]:
@@ -210,7 +210,7 @@ def _categories(counts: Sequence[ProblemCounts], num_samples: int) -> dict[str, 
     """pass@1 by category, if there are several. The headline number is the mean over problems, not over categories."""
     groups: dict[str, list[float]] = {}
     for problem in counts:
-        groups.setdefault(problem.category, []).append(rate(problem, "pass", num_samples, 1))
+        groups.setdefault(problem.category, []).append(pass_at_k(num_samples, problem.num_correct, 1))
     if len(groups) < 2:
         return {}
     return {name: {"num_problems": len(rates), "pass_at_1": mean(rates)} for name, rates in sorted(groups.items())}

@@ -1,16 +1,17 @@
-"""Is one model or method better than another on the same problems? The one comparison behind every table and verdict.
+"""Is one model or method better than another on the same problems? The one contrast behind every table and verdict.
 
 `gar eval table`, `gar compare` and `gar report` all use it. It compares differences, method minus reference, in which
 the difficulty of a problem or a seed cancels. It knows nothing of runs or files.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from gar.evaluation.metrics import Measure, rate
 from gar.evaluation.statistics import (
     LEVEL,
     bootstrap_interval,
@@ -20,155 +21,149 @@ from gar.evaluation.statistics import (
     paired_t_p_value,
     sign_flip_p_value,
 )
-from gar.evaluation.text_tables import NONE
 
-VerdictWords = Literal["better", "worse", "no difference shown", "no test: one seed"]
-Rates = NDArray[np.float64]
-"""pass@k or maj@k, [seeds, problems]."""
+NO_TEST, NOT_SHOWN = "no test: one seed", "no difference shown"
+Measures = Mapping[str, Sequence[tuple[Measure, int]]]
+"""By set: pass@k as ("pass", k), and maj@k as ("majority", k)."""
+_KEY = ("seed", "problem_id")
+_COUNTS = ("label", "seed", "set_name", "problem_id", "num_samples", "num_correct", "wrong_votes")
+_COLUMNS = (
+    "label", "against", "set_name", "measure", "k", "num_seeds", "num_problems", "pairs", "score", "reference",
+    "difference", "low", "high", "all_equal", "p_t", "p_permutation", "detectable", "p", "p_corrected", "verdict",
+)  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PairedComparison:
-    """A method compared with a reference on the same problems.
+def problem_counts(rows: Iterable[tuple[str, Any, str, str, int, int, Sequence[int]]]) -> pd.DataFrame:
+    """Counts as `contrasts` takes them, a row for each problem of a set, seed and method.
 
-    Attributes:
-        num_problems: Paired problems.
-        num_seeds: Paired seeds.
-        score: Mean of the method over seeds and problems.
-        reference: The same mean of the reference.
-        difference: Mean difference of the pairs.
-        low: Lower end of the 95 % bootstrap interval of the difference.
-        high: Upper end.
-        all_equal: All differences are the same number, so that the interval has no width and says nothing.
-        pairs: The pairs of the tests: seeds where there are several, else problems.
-        t_p_value: Two-sided paired t-test. None for one pair, and where all pairs differ by one number other than 0.
-        permutation_p_value: Two-sided, by flipping signs. None for one pair.
-        holm_p_value: The p-value that counts, corrected for all comparisons made together. None without a test.
-        minimum_detectable_effect: The true difference that a test of this many pairs with this spread detects four
-            times in five. None without spread.
-        verdict: The conclusion, by `holm_p_value`.
+    Args:
+        rows: label, seed, set name, problem id, samples, correct samples, and the votes for each wrong answer, which
+            only maj@k needs.
     """
-
-    num_problems: int
-    num_seeds: int
-    score: float
-    reference: float
-    difference: float
-    low: float
-    high: float
-    all_equal: bool
-    pairs: Literal["problems", "seeds"]
-    t_p_value: float | None
-    permutation_p_value: float | None
-    holm_p_value: float | None
-    minimum_detectable_effect: float | None
-    verdict: VerdictWords
+    return pd.DataFrame(list(rows), columns=list(_COUNTS))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Contrast:
-    """A method, or a group of runs, against a reference, on one evaluation set at one k.
+def contrasts(
+    counts: pd.DataFrame,
+    *,
+    against: Mapping[str, Sequence[str]],
+    measures: Measures,
+    pair_by: Literal["seed", "seed or problem"] = "seed or problem",
+    family: Sequence[str] = ("measure", "k"),
+    num_tests: int | None = None,
+) -> pd.DataFrame:
+    """Compare methods with references on the problems and seeds that both have.
 
-    Attributes:
-        label: The method.
-        against: The reference; "before" for the same runs before training.
-        set_name: Evaluation set.
-        k: The k of pass@k.
-        result: The comparison.
-    """
-
-    label: str
-    against: str
-    set_name: str
-    k: int
-    result: PairedComparison
-
-
-def compare_paired(
-    pairs: Sequence[tuple[Rates, Rates]], *, test_problems: bool = True, num_tests: int | None = None
-) -> list[PairedComparison]:
-    """Compare methods with references, and correct for all the comparisons together.
-
-    With several seeds the pairs are seeds, and the t-test decides, as in the paper. With one seed the pairs are
-    problems, the permutation test decides, and the result applies only to these two models, not to their training
+    With several seeds the pairs of a test are seeds, and the t-test decides, as in the paper. With one seed the pairs
+    are problems, the permutation test decides, and the result applies to these two models, not to their training
     methods.
 
     Args:
-        pairs: Rates of a method and of its reference, each [seeds, problems], the same seeds and problems in both.
-        test_problems: With one seed, test over the problems. False: no test with one seed.
-        num_tests: Comparisons to correct for, if planned ones are missing. None counts `pairs`.
+        counts: As `problem_counts`. The seeds of a method and its reference pair where they are equal.
+        against: The methods, each with its references.
+        measures: What to compare on each set. Seeds with fewer than k samples are left out.
+        pair_by: "seed" makes no test with one seed.
+        family: Contrasts that agree in these columns are corrected together, by Holm.
+        num_tests: Contrasts of a family, if planned ones are missing. None counts those that are there.
 
     Returns:
-        A comparison per pair, in their order.
+        A row for each method, reference, set and measure that can be compared, in this order: `label`, `against`,
+        `set_name`, `measure`, `k`; `num_seeds` and `num_problems` that are paired; `pairs`, "seeds" or "problems";
+        `score` and `reference`, the means; `difference` with its 95 % bootstrap interval `low` to `high`; `all_equal`
+        if all differences are one number, so that the interval says nothing; `p_t` and `p_permutation` of both tests;
+        `p`, the one that decides; `p_corrected`; `detectable`, the true difference found with 80% power; `verdict`.
+        NaN stands for a test that was not made.
 
-    Raises:
-        ValueError: Rates that are not finite or not [seeds, problems], or fewer tests than p-values.
+    Example:
+        >>> rows = [(name, seed, "test", "q", 4, 1 + seed, ()) for seed in (0, 1, 2) for name in ("grpo", "gar-grpo")]
+        >>> both = contrasts(problem_counts(rows), against={"gar-grpo": ["grpo"]}, measures={"test": [("pass", 1)]})
+        >>> both[["difference", "p", "p_corrected", "verdict"]].values.tolist()
+        [[0.0, 1.0, 1.0, 'no difference shown']]
     """
-    results = [_uncorrected(np.asarray(rates), np.asarray(reference), test_problems) for rates, reference in pairs]
-    holm = iter(
-        holm_adjusted([result.holm_p_value for result in results if result.holm_p_value is not None], num_tests)
-    )
-    corrected = [None if result.holm_p_value is None else next(holm) for result in results]
-    return [
-        replace(result, holm_p_value=p_value, verdict=verdict(result.difference, p_value))
-        for result, p_value in zip(results, corrected, strict=True)
-    ]
+    rows = list(_uncorrected(counts, against, measures, pair_by == "seed or problem"))
+    table = pd.DataFrame(rows, columns=list(_COLUMNS[:-2])).astype(dict.fromkeys(_COLUMNS[14:18], float))
+    table["p_corrected"] = np.nan
+    for _, part in table[table["p"].notna()].groupby([*family], sort=False):
+        table.loc[part.index, "p_corrected"] = holm_adjusted(part["p"].tolist(), num_tests)
+    table["verdict"] = [verdict(*each) for each in zip(table["difference"], table["p_corrected"], strict=True)]
+    return table
 
 
-def verdict(mean_difference: float, p_value: float | None) -> VerdictWords:
+def scores(counts: pd.DataFrame, *, measures: Measures, intervals: bool = False) -> pd.DataFrame:
+    """The mean of every method on every set: `label`, `set_name`, `measure`, `k`, `num_seeds`, `num_problems`, `mean`.
+
+    `sd` is Bessel's over seeds, NaN for one seed. With `intervals`, `low` and `high` are the 95 % bootstrap interval
+    of the mean over seeds and problems, NaN where all rates are equal.
+    """
+    rows = []
+    for label, set_name, part in _parts(counts):
+        for measure, k in measures.get(set_name, ()):
+            rates = _wide(part, _rates(part, measure, k))
+            ends = bootstrap_interval(rates) if intervals and np.ptp(rates) else (np.nan, np.nan)
+            rows.append((label, set_name, measure, k, *rates.shape, *mean_and_sd(rates.mean(axis=1)), *ends))
+    names = ["label", "set_name", "measure", "k", "num_seeds", "num_problems", "mean", "sd", "low", "high"]
+    return pd.DataFrame(rows, columns=names).astype({"sd": float})
+
+
+def verdict(difference: float, p_corrected: float) -> str:
     """The conclusion about a difference, at the level 0.05. A tie is never a win.
 
     Args:
-        mean_difference: Method minus reference; higher is better.
-        p_value: Corrected for the number of tests; None without a test.
+        difference: Method minus reference; higher is better.
+        p_corrected: Corrected for the number of tests; NaN without a test.
     """
-    if p_value is None:
-        return "no test: one seed"
-    if p_value >= LEVEL or mean_difference == 0:
-        return "no difference shown"
-    return "better" if mean_difference > 0 else "worse"
+    if np.isnan(p_corrected):
+        return NO_TEST
+    if p_corrected >= LEVEL or difference == 0:
+        return NOT_SHOWN
+    return "better" if difference > 0 else "worse"
 
 
-def p_text(p_value: float | None) -> str:
-    """A p-value with three digits, never as zero: `0.031`, `<0.001`; `-` without a test."""
-    if p_value is None:
-        return NONE
-    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+def _uncorrected(
+    counts: pd.DataFrame, against: Mapping[str, Sequence[str]], measures: Measures, test_problems: bool
+) -> Iterator[tuple[Any, ...]]:
+    parts = {(label, set_name): part for label, set_name, part in _parts(counts)}
+    for label, other in ((label, other) for label, others in against.items() for other in others):
+        for set_name, columns in measures.items():
+            sides = parts.get((label, set_name)), parts.get((other, set_name))
+            if sides[0] is None or sides[1] is None:
+                continue
+            for measure, k in columns:
+                both = sides[0].merge(sides[1], on=list(_KEY), suffixes=("", "_reference"))
+                both = both.query(f"num_samples >= {k} and num_samples_reference >= {k}")
+                rates = [_wide(both, _rates(both, measure, k, suffix)) for suffix in ("", "_reference")]
+                if rates[0].size:
+                    yield label, other, set_name, measure, k, *_difference(rates[0], rates[1], test_problems)
 
 
-def result_cells(result: PairedComparison) -> tuple[str, str, str, str, str]:
-    """Difference, interval, corrected p-value, detectable effect and verdict, for a table."""
-    effect = result.minimum_detectable_effect
-    return (
-        f"{result.difference:+.3f}",
-        f"{result.low:+.3f} to {result.high:+.3f}",
-        p_text(result.holm_p_value),
-        NONE if effect is None else f"{effect:.3f}",
-        result.verdict,
-    )
-
-
-def _uncorrected(rates: Rates, reference: Rates, test_problems: bool) -> PairedComparison:
-    """A comparison with its uncorrected p-value and no verdict yet."""
+def _difference(rates: NDArray[np.float64], reference: NDArray[np.float64], test_problems: bool) -> tuple[Any, ...]:
+    """The columns from `num_seeds` to `p`, from rates [seeds, problems]."""
     differences = rates - reference
-    low, high = bootstrap_interval(differences)
     one_seed = len(differences) == 1
     values = differences[0] if one_seed and test_problems else differences.mean(axis=1)
     mean, sd = mean_and_sd(values)
     by_t, by_flips = (None, None) if sd is None else (paired_t_p_value(values), sign_flip_p_value(values))
-    return PairedComparison(
-        num_problems=differences.shape[1],
-        num_seeds=differences.shape[0],
-        score=float(rates.mean()),
-        reference=float(reference.mean()),
-        difference=mean,
-        low=low,
-        high=high,
-        all_equal=not np.ptp(differences),
-        pairs="problems" if one_seed else "seeds",
-        t_p_value=by_t,
-        permutation_p_value=by_flips,
-        holm_p_value=by_flips if one_seed or by_t is None else by_t,
-        minimum_detectable_effect=minimum_detectable_effect(sd, len(values)) if sd else None,
-        verdict="no test: one seed",
-    )
+    detectable = minimum_detectable_effect(sd, len(values)) if sd else None
+    decides = by_flips if one_seed or by_t is None else by_t
+    ends, pairs = bootstrap_interval(differences), "problems" if one_seed else "seeds"
+    numbers = float(rates.mean()), float(reference.mean()), mean, *ends, not np.ptp(differences)
+    return *differences.shape, pairs, *numbers, by_t, by_flips, detectable, decides
+
+
+def _parts(counts: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    for key, part in counts.groupby(["label", "set_name"], sort=False):
+        label, set_name = cast("tuple[str, str]", key)
+        yield label, set_name, part
+
+
+def _rates(counts: pd.DataFrame, measure: Measure, k: int, suffix: str = "") -> list[float]:
+    """pass@k or maj@k of each row."""
+    columns = (counts[f"{name}{suffix}"] for name in ("num_samples", "num_correct", "wrong_votes"))
+    return [rate(measure, k, *values) for values in zip(*columns, strict=True)]
+
+
+def _wide(counts: pd.DataFrame, rates: Sequence[float]) -> NDArray[np.float64]:
+    """Rates [seeds, problems] of the problems that every seed has, in the order of the rows."""
+    seeds, problems = (counts[name].unique() for name in _KEY)
+    wide = counts.assign(rate=rates).pivot(index="seed", columns="problem_id", values="rate")
+    return wide.reindex(index=seeds, columns=problems).dropna(axis="columns").to_numpy(dtype=float)

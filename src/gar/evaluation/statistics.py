@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,7 +58,8 @@ def paired_t_p_value(differences: ArrayLike) -> float | None:
     mean, sd = mean_and_sd(values)
     if not sd:
         return None if mean else 1.0
-    return float(2 * stats.t.sf(abs(mean) / (sd / math.sqrt(len(values))), len(values) - 1))
+    test: Any = stats.ttest_1samp(values, 0.0)
+    return float(test.pvalue)
 
 
 def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> float:

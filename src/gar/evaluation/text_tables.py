@@ -1,41 +1,59 @@
-"""One table as aligned text or GitHub Markdown. Cells are texts and are never wrapped."""
+"""Tables of texts as aligned text or GitHub Markdown. Cells are never wrapped, and the first column names the rows."""
 
+import math
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
 
 NONE = "-"
 """The cell of a missing value."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextTable:
-    """A table whose first column names its rows."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def aligned(table: TextTable) -> str:
+def aligned(title: str, table: pd.DataFrame) -> str:
     """For a terminal or a log: numbers to the right, words to the left, one line per row."""
-    columns = list(zip(table.headings, *table.rows, strict=True))
     padded = []
-    for i, cells in enumerate(columns):
+    for i, cells in enumerate(_columns(table)):
         width = max(map(len, cells))
         right = i > 0 and all(cell[:1] in "+-<0123456789" for cell in cells[1:])
         padded.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
     lines = ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
-    return "\n".join([textwrap.fill(table.title, 80), *lines])
+    return "\n".join([textwrap.fill(title, 80), *lines])
 
 
-def markdown_text(tables: Sequence[TextTable], notes: Sequence[str], heading: Sequence[str] = ()) -> str:
-    """GitHub Markdown: lines of a heading, the tables, and the notes as a list."""
-    lines = [line for table in tables for line in _markdown_lines(table)]
-    return "\n".join([*heading, *lines, *(f"- {note}" for note in notes)]).rstrip() + "\n"
+def markdown_text(tables: Mapping[str, pd.DataFrame], notes: Sequence[str], heading: Sequence[str] = ()) -> str:
+    """GitHub Markdown: lines of a heading, the tables by title, and the notes as a list."""
+    lines = list(heading)
+    for title, table in tables.items():
+        align = ["---"] + ["---:"] * (table.shape[1] - 1)
+        first, *rows = zip(*_columns(table), strict=True)
+        lines += [title, "", *("| " + " | ".join(cells) + " |" for cells in (first, align, *rows)), ""]
+    return "\n".join([*lines, *(f"- {note}" for note in notes)]).rstrip() + "\n"
 
 
-def _markdown_lines(table: TextTable) -> list[str]:
-    align = ["---"] + ["---:"] * (len(table.headings) - 1)
-    rows = ["| " + " | ".join(cells) + " |" for cells in (table.headings, align, *table.rows)]
-    return [table.title, "", *rows, ""]
+def rows_of(table: pd.DataFrame) -> list[Any]:
+    """The rows as named tuples."""
+    return list(table.itertuples(index=False))
+
+
+def difference_cells(row: Any) -> tuple[str, str, str, str, str]:
+    """Difference, interval, corrected p-value, detectable effect and verdict of a row of `contrasts`."""
+    interval = f"{row.low:+.3f} to {row.high:+.3f}"
+    detectable = number_text(row.detectable)
+    return f"{row.difference:+.3f}", interval, p_text(row.p_corrected), detectable, row.verdict
+
+
+def p_text(p_value: float | None) -> str:
+    """A p-value with three digits, never as zero: `0.031`, `<0.001`; `-` without a test."""
+    return "<0.001" if p_value is not None and p_value < 0.001 else number_text(p_value)
+
+
+def number_text(value: float | None) -> str:
+    """A number with three digits; `-` for None and NaN."""
+    return NONE if value is None or math.isnan(value) else f"{value:.3f}"
+
+
+def _columns(table: pd.DataFrame) -> list[list[str]]:
+    """Every column, its heading first."""
+    return [[str(name), *map(str, table.iloc[:, i])] for i, name in enumerate(table.columns)]

@@ -1,11 +1,15 @@
 """The numbers of the summary: tiles for a single run, and tables."""
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
 
 from gar.analysis.summary import gar_time_fraction
-from gar.evaluation.paired import Contrast, p_text
+from gar.evaluation.text_tables import p_text, rows_of
 from gar.records.contents import RunContents
 from gar.report.groups import RunGroup
 from gar.report.page import Column, Table, Tile, columns
@@ -22,8 +26,8 @@ _COURSE_TERMS = {"zero-std groups": "zero std", "seconds per step": "step time",
 def summary_tables(
     groups: Sequence[RunGroup],
     counts: Sequence[Counter[str]],
-    changes: Sequence[Contrast],
-    contests: Sequence[Contrast],
+    changes: pd.DataFrame,
+    contests: pd.DataFrame,
 ) -> list[Table]:
     """The tables of the summary, without empty ones.
 
@@ -35,8 +39,8 @@ def summary_tables(
     """
     runs = [run for group in groups for run in group.runs]
     tables = [
-        _contest_table(contests, groups[0].label) if contests else None,
-        _change_table(changes) if changes else None,
+        _contest_table(contests, groups[0].label) if len(contests) else None,
+        _change_table(changes) if len(changes) else None,
         _recorded_table(groups, changes),
         _course_table(runs) if len(runs) > 1 else None,
         _status_table(runs, counts),
@@ -63,7 +67,7 @@ def verdict_counts(run: ReadRun) -> Counter[str]:
     return Counter(verdict_word(row) for row in run.every_rollout(["eligible", "verified", "status"]))
 
 
-def _change_table(contrasts: Sequence[Contrast]) -> Table:
+def _change_table(contrasts: pd.DataFrame) -> Table:
     """Before against after, as tested."""
     return _contrast_table(
         contrasts,
@@ -73,20 +77,20 @@ def _change_table(contrasts: Sequence[Contrast]) -> Table:
     )
 
 
-def _contest_table(contrasts: Sequence[Contrast], reference: str) -> Table:
+def _contest_table(contrasts: pd.DataFrame, reference: str) -> Table:
     """Every group against the first, as tested."""
-    labels = {contrast.label for contrast in contrasts}
+    labels = [*dict.fromkeys(contrasts["label"])]
     return _contrast_table(
         contrasts,
-        title=f"{contrasts[0].label} against {reference}" if len(labels) == 1 else f"Against {reference}",
+        title=f"{labels[0]} against {reference}" if len(labels) == 1 else f"Against {reference}",
         caption="After training, paired by seed.",
         headings=[*columns(**{reference: "pass@k"}), *columns(**{"these runs": "pass@k"})],
     )
 
 
-def _recorded_table(groups: Sequence[RunGroup], tested: Sequence[Contrast]) -> Table | None:
+def _recorded_table(groups: Sequence[RunGroup], tested: pd.DataFrame) -> Table | None:
     """pass@k as recorded, where no test was possible."""
-    done = {(contrast.label, contrast.set_name, contrast.k) for contrast in tested}
+    done = {*zip(tested["label"], tested["set_name"], tested["k"], strict=True)}
     rows = []
     for group in groups:
         for run in group.runs:
@@ -149,7 +153,7 @@ def edges(run: RunContents, metric: str) -> tuple[float | None, float | None]:
     return _mean_of(rows[:size]), _mean_of(rows[-size:])
 
 
-def _contrast_table(contrasts: Sequence[Contrast], *, title: str, caption: str, headings: Sequence[Column]) -> Table:
+def _contrast_table(contrasts: pd.DataFrame, *, title: str, caption: str, headings: Sequence[Column]) -> Table:
     tested = {"difference": "difference", "95 % interval": "interval", "p": "p-value", "detectable": "detectable"}
     named = [
         *columns("runs", "set", k="pass@k"),
@@ -157,26 +161,26 @@ def _contrast_table(contrasts: Sequence[Contrast], *, title: str, caption: str, 
         *columns(**tested, seeds="seeds", problems="problems"),
         Column(heading="verdict", term="verdict", kind="verdict"),
     ]
-    rows = [[contrast.label, *_contrast_cells(contrast)] for contrast in contrasts]
-    if len({contrast.label for contrast in contrasts}) == 1:  # the title names the group
+    rows = [[contrast.label, *_contrast_cells(contrast)] for contrast in rows_of(contrasts)]
+    if len({*contrasts["label"]}) == 1:  # the title names the group
         named, rows = named[1:], [row[1:] for row in rows]
     return Table(title=title, caption=caption, columns=named, rows=rows)
 
 
-def _contrast_cells(contrast: Contrast) -> list[str]:
-    result = contrast.result
+def _contrast_cells(contrast: Any) -> list[str]:
+    detectable = contrast.detectable
     return [
         contrast.set_name,
         str(contrast.k),
-        f"{result.reference:.3f}",
-        f"{result.score:.3f}",
-        signed(result.difference),
-        NONE if result.all_equal else f"{signed(result.low)} to {signed(result.high)}",
-        NONE if result.holm_p_value is None else p_text(result.holm_p_value),
-        "> 1" if (result.minimum_detectable_effect or 0) > 1 else _text(result.minimum_detectable_effect, 2),
-        str(result.num_seeds),
-        str(result.num_problems),
-        result.verdict,
+        f"{contrast.reference:.3f}",
+        f"{contrast.score:.3f}",
+        signed(contrast.difference),
+        NONE if contrast.all_equal else f"{signed(contrast.low)} to {signed(contrast.high)}",
+        NONE if math.isnan(contrast.p_corrected) else p_text(contrast.p_corrected),
+        NONE if math.isnan(detectable) else "> 1" if detectable > 1 else _text(detectable, 2),
+        str(contrast.num_seeds),
+        str(contrast.num_problems),
+        contrast.verdict,
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from gar.errors import ConfigError, DataError, RecordError
-from gar.evaluation.model_comparison import comparable, load_model
+from gar.evaluation.benchmark_table import benchmark_table, load_model
 from tests.evaluation.made_up import write_evaluation
 
 
@@ -20,9 +20,15 @@ def make(tmp_path):
 
 
 def compare(models, ks=()):
-    rows, notes = comparable(models, ks=ks)
-    assert not notes
-    return rows
+    table = benchmark_table(models, ks=ks)
+    assert not table.notes
+    return list(table.tests.itertuples())
+
+
+def refusals(*models):
+    table = benchmark_table([load_model(model) for model in models])
+    assert table.tests.empty
+    return table.notes
 
 
 def test_compare_of_one_seed_pairs_the_problems(make):
@@ -30,19 +36,19 @@ def test_compare_of_one_seed_pairs_the_problems(make):
     a, b = generator.integers(0, 9, size=(2, 12))
     rows = compare([load_model(f"A={make('a', a)}"), load_model(f"B={make('b', b)}")], ks=[1])
     (row,) = rows
-    assert (row.label, row.against, row.result.pairs, row.result.num_problems, row.result.num_seeds) == (
+    assert (row.label, row.against, row.pairs, row.num_problems, row.num_seeds) == (
         "B",
         "A",
         "problems",
         12,
         1,
     )
-    assert row.result.difference == pytest.approx((b - a).mean() / 8)
-    assert (row.result.score, row.result.reference) == pytest.approx((b.mean() / 8, a.mean() / 8))
-    assert row.result.t_p_value == pytest.approx(stats.ttest_rel(b, a).pvalue)
+    assert row.difference == pytest.approx((b - a).mean() / 8)
+    assert (row.score, row.reference) == pytest.approx((b.mean() / 8, a.mean() / 8))
+    assert row.p_t == pytest.approx(stats.ttest_rel(b, a).pvalue)
     flips = stats.permutation_test((b - a,), np.mean, permutation_type="samples", n_resamples=np.inf)
-    assert row.result.permutation_p_value == row.result.holm_p_value == pytest.approx(flips.pvalue)
-    assert row.result.low < row.result.difference < row.result.high
+    assert row.p_permutation == row.p == row.p_corrected == pytest.approx(flips.pvalue)
+    assert row.low < row.difference < row.high
 
 
 def test_compare_of_several_seeds_pairs_the_seeds(make):
@@ -52,24 +58,24 @@ def test_compare_of_several_seeds_pairs_the_seeds(make):
         [make(f"{name}{seed}", values) for seed, values in enumerate(seeds)] for name, seeds in (("a", a), ("b", b))
     ]
     (row,) = compare([load_model(f"{label}={','.join(own)}") for label, own in zip("AB", paths, strict=True)], ks=[1])
-    assert (row.result.pairs, row.result.num_seeds) == ("seeds", 5)
+    assert (row.pairs, row.num_seeds) == ("seeds", 5)
     expected = stats.ttest_rel(b.mean(axis=1), a.mean(axis=1)).pvalue
-    assert row.result.t_p_value == row.result.holm_p_value == pytest.approx(expected)
-    assert row.result.minimum_detectable_effect is not None
+    assert row.p_t == row.p == row.p_corrected == pytest.approx(expected)
+    assert row.detectable > 0
 
 
 def test_compare_calls_a_clear_difference_better_and_its_reverse_worse(make):
     low, high = make("low", [1, 2] * 10), make("high", [6, 7] * 10)
     for first, second, word in ((low, high, "better"), (high, low, "worse")):
         rows = compare([load_model(first), load_model(second)])
-        assert {row.result.verdict for row in rows if row.k == 1} == {word}
+        assert {row.verdict for row in rows if row.k == 1} == {word}
 
 
 def test_compare_never_calls_a_tie_a_win(make):
     same = [3, 0, 8, 5]
     rows = compare([load_model(make("a", same)), load_model(make("b", same)), load_model(make("c", same[::-1]))])
-    assert {row.result.verdict for row in rows} == {"no difference shown"}
-    assert {row.result.difference for row in rows if row.label == "b"} == {0.0}
+    assert {row.verdict for row in rows} == {"no difference shown"}
+    assert {row.difference for row in rows if row.label == "b"} == {0.0}
 
 
 def test_compare_corrects_over_models_and_sets(make):
@@ -79,9 +85,9 @@ def test_compare_corrects_over_models_and_sets(make):
             make(name, generator.integers(0, 9, size=10), benchmark=benchmark)
     folder = re.sub("a$", "", make("a", generator.integers(0, 9, size=10), benchmark="one"))
     rows = compare([load_model(f"{folder}{name}") for name in "abc"], ks=[1])
-    assert [(row.benchmark, row.label) for row in rows] == [("one", "b"), ("one", "c"), ("two", "b"), ("two", "c")]
-    smallest = min(rows, key=lambda row: row.result.permutation_p_value or 1)
-    assert smallest.result.holm_p_value == pytest.approx(min(1, 4 * smallest.result.permutation_p_value))
+    assert [(row.set_name, row.label) for row in rows] == [("one", "b"), ("one", "c"), ("two", "b"), ("two", "c")]
+    smallest = min(rows, key=lambda row: row.p)
+    assert smallest.p_corrected == pytest.approx(min(1, 4 * smallest.p))
 
 
 def test_compare_chooses_pass_at_1_and_half_and_the_vote_of_all(make):
@@ -101,9 +107,7 @@ def test_compare_chooses_pass_at_1_and_half_and_the_vote_of_all(make):
     ],
 )
 def test_compare_refuses_what_was_evaluated_otherwise(make, change, text):
-    models = [load_model(make("a", [1, 2])), load_model(make("b", [2, 2], **change))]
-    rows, (note,) = comparable(models)
-    assert rows == []
+    (note,) = refusals(make("a", [1, 2]), make("b", [2, 2], **change))
     assert f"cannot be compared, since they differ in {text}. Evaluate both" in note
 
 
@@ -111,7 +115,7 @@ def test_compare_refuses_another_format_of_grading(make, tmp_path):
     models = [make("a", [1, 2]), make("b", [2, 2])]
     path = tmp_path / "b" / "hand" / "metrics.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "none"}))
-    assert "the format they were graded with (boxed and none)" in comparable([load_model(m) for m in models])[1][0]
+    assert "the format they were graded with (boxed and none)" in refusals(*models)[0]
 
 
 def test_compare_may_differ_in_seed_and_model(make):
@@ -126,7 +130,7 @@ def test_compare_refuses_other_ks_and_numbers_of_seeds(make):
         ([a, f"B={b},{make('d', [1, 1])}"], "B has 2 seeds and a has 1: a pair is one seed of each"),
         ([make("e", [1]), make("f", [1])], "hand has one problem: a paired test needs at least two"),
     ):
-        assert text in comparable([load_model(model) for model in models])[1][0]
+        assert text in refusals(*models)[0]
 
 
 def test_load_model_refuses_what_is_no_set_of_seeds(make, tmp_path):

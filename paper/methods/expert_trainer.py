@@ -35,20 +35,20 @@ def with_solutions(parts: RunParts) -> RunParts:
     Raises:
         DataError: None is left.
     """
-    usable = usable_anchors(
+    problems, left_out = usable_anchors(
         parts.problems,
         parts.tokenizer,
         parts.reader,
         chat_template_kwargs=cast("dict[str, Any] | None", parts.arguments.chat_template_kwargs),
     )
-    if not any(problem.anchors for problem in usable.problems):
+    if not any(problem.anchors for problem in problems):
         raise DataError(
             f"{parts.settings.method} trains on expert solutions, and none of the {len(parts.problems)} problems has "
             "one that fits the model's context. Name their column with --data.anchor_fields, or train with grpo."
         )
-    if str(usable):
-        warnings.warn(str(usable), stacklevel=2)
-    return replace(parts, problems=usable.problems)
+    if left_out:
+        warnings.warn(left_out, stacklevel=2)
+    return replace(parts, problems=problems)
 
 
 class ExpertTrainer(GARTrainer):
@@ -156,7 +156,7 @@ class LuffyTrainer(ExpertTrainer):
         """Advantages over groups that have their expert solution for one more member."""
         super().token_advantages(batch, inputs, in_loss)
         weight = float(self.reward_weights[0])
-        rewards, groups = batch.rewarded.rewards * weight, torch.tensor(batch.group_index)
+        rewards, groups = batch.shaped.rewards * weight, torch.tensor(batch.group_index)
         token_counts = in_loss.sum(1).cpu()
         members = [group for group in groups.unique().tolist() if group in self._known]
         solutions = [self._known[group] for group in members]

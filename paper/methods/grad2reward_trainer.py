@@ -33,7 +33,7 @@ class Grad2RewardTrainer(GARTrainer):
 
     def token_advantages(self, batch: RolloutBatch, inputs: dict[str, Any], in_loss: Tensor) -> Tensor:
         """Advantages from the judge's rewards of tokens, normalized over groups on all ranks."""
-        mask, shaped, shaping = in_loss.bool(), batch.rewarded.shaped, self.shaping
+        mask, shaped, shaping = in_loss.bool(), batch.shaped.shaped, self.shaping
         judged = self._judge.token_rewards(
             [problem.prompt for problem in batch.problems],
             [sequence.ids for sequence in batch.sequences],
@@ -53,7 +53,7 @@ class Grad2RewardTrainer(GARTrainer):
         advantages = group_token_advantages(
             values.double(),
             masks.bool(),
-            batch.rewarded.batch.group_index,
+            batch.shaped.batch.group_index,
             ddof=shaping.ddof,
             eps=shaping.eps,
             min_std=shaping.advantage.min_std,

@@ -187,7 +187,7 @@ def with_template(config: RunConfig) -> RunConfig:
     data = config.data
     if data.template != "auto":
         return config
-    embedded = data.source in EMBEDDED_TASKS or config.model.path.partition(":")[0] == "embedded"
+    embedded = data.source in EMBEDDED_TASKS or config.model.path == "embedded"
     template = "plain" if embedded or config.verify.format == "none" else config.verify.format
     return config.model_copy(update={"data": data.model_copy(update={"template": template})})
 

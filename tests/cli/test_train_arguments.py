@@ -148,7 +148,7 @@ def test_train_trl_flags_go_over_the_file_and_keep_the_rest_of_it(parse, file):
         (["--learning-rate", "1e-5", "--max_steps=3"], ["--trl.learning_rate", "1e-5", "--trl.max_steps", "3"]),
         (["--steps", "3"], ["--trl.max_steps", "3"]),
         (["--trl.log_completions", "--seed", "3"], ["--trl.log_completions", "true", "--seed", "3"]),
-        (["--model_name_or_path", "embedded:arithmetic"], ["--model.path", "embedded:arithmetic"]),
+        (["--model_name_or_path", "embedded"], ["--model.path", "embedded"]),
         (["--lora_r", "8", "--use_peft", "--lora_alpha=4"], ["--adapter.rank", "8", "--adapter.alpha", "4"]),
     ],
 )

@@ -130,7 +130,7 @@ class NotingTrainer(GARTrainer):
         assert self._batch is not None
         self.vectors.append(unit_rows(self._batch.means))
         self.needed += sum(self._batch.needed)
-        self.captured += self._batch.captured
+        self.captured += bool(self._batch.num_passed)
         return rewards
 
 

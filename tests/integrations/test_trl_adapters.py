@@ -17,9 +17,9 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     passes: list[int] = []
     take = RolloutBatch.take_hidden
 
-    def count(self, parts, hidden, *args, **kwargs) -> None:
+    def count(self, parts, settings, first_column, hidden, **kwargs) -> None:
         passes.append(len(hidden))
-        take(self, parts, hidden, *args, **kwargs)
+        take(self, parts, settings, first_column, hidden, **kwargs)
 
     monkeypatch.setattr(RolloutBatch, "take_hidden", count)
     return passes

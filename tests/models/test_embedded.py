@@ -47,19 +47,17 @@ def test_embedded_path_holds_less_than_four_megabytes(task):
     assert sum(f.stat().st_size for f in files) < 4_000_000
 
 
-def test_embedded_path_without_assets_is_refused():
-    with pytest.raises(ModelError, match=r"no model.safetensors in .*not-there"):
-        embedded.embedded_path("not-there")
+def test_embedded_path_without_assets_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
+    with pytest.raises(ModelError, match=r"no model.safetensors in .*arithmetic-qwen3"):
+        embedded.embedded_path()
 
 
-def test_embedded_task_is_named_after_the_colon():
-    names = {"embedded": "arithmetic", "Qwen/Qwen3-8B": None, "./embedded": None}
-    assert {name: embedded.embedded_task(name) for name in names} == names
-    for name in ("embedded:", "embedded:whichway"):
-        with pytest.raises(
-            ModelError, match=rf"no embedded model '{name}', expected embedded or one of embedded:arithmetic"
-        ):
-            embedded.embedded_task(name)
+def test_model_path_knows_the_embedded_model_a_folder_and_a_hub_id(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    assert embedded.model_path("embedded") == str(embedded.embedded_path())
+    assert embedded.model_path(tmp_path.name) == str(tmp_path)
+    assert embedded.model_path("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
 
 
 def test_embedded_import_needs_no_torch():

@@ -29,33 +29,31 @@ def problem(name: str, *anchors: str, prompt: str = "3+4=") -> Problem:
 
 def test_anchors_of_special_tokens_only_are_left_out_and_counted(tokenizer):
     given = [problem("good", "7"), problem("ends", tokenizer.eos_token), problem("both", "7", tokenizer.eos_token * 2)]
-    found = usable_anchors(given, tokenizer, reader_of(tokenizer))
-    assert [len(kept.anchors) for kept in found.problems] == [1, 0, 1]
-    assert found.problems[0] is given[0]
-    assert found.without_tokens == ["ends", "both"]
-    assert found.too_long == []
-    assert str(found) == ("Left out: 2 expert solutions without a token to score, of ends, both.")
+    kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer))
+    assert [len(problem.anchors) for problem in kept] == [1, 0, 1]
+    assert kept[0] is given[0]
+    assert left_out == ("Left out: 2 expert solutions without a token to score, of ends, both.")
 
 
 def test_an_empty_thinking_part_has_no_token_to_score(tokenizer):
     given = [problem("empty", "<think></think>7"), problem("full", "<think>7</think>7")]
-    found = usable_anchors(given, tokenizer, reader_of(tokenizer, span="think"))
-    assert found.without_tokens == ["empty"]
+    kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer, span="think"))
+    assert [len(problem.anchors) for problem in kept] == [0, 1]
+    assert left_out == "Left out: 1 expert solutions without a token to score, of empty."
 
 
 def test_anchors_beyond_the_context_are_left_out_and_counted(tokenizer):
     prompt_tokens = len(tokenizer("3+4=")["input_ids"])
     given = [problem("fits", "7777"), problem("long", "77777")]
-    found = usable_anchors(given, tokenizer, reader_of(tokenizer, context=prompt_tokens + 4))
-    assert [len(kept.anchors) for kept in found.problems] == [1, 0]
-    assert found.too_long == ["long"]
-    assert str(found) == "Left out: 1 expert solutions that with their prompt exceed the model's context, of long."
+    kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer, context=prompt_tokens + 4))
+    assert [len(problem.anchors) for problem in kept] == [1, 0]
+    assert left_out == "Left out: 1 expert solutions that with their prompt exceed the model's context, of long."
 
 
 def test_nothing_is_said_where_all_anchors_can_be_scored(tokenizer):
-    found = usable_anchors([problem("a", "7"), problem("b")], tokenizer, reader_of(tokenizer, context=64))
-    assert str(found) == ""
-    assert [len(kept.anchors) for kept in found.problems] == [1, 0]
+    kept, left_out = usable_anchors([problem("a", "7"), problem("b")], tokenizer, reader_of(tokenizer, context=64))
+    assert left_out == ""
+    assert [len(problem.anchors) for problem in kept] == [1, 0]
 
 
 def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(tokenizer):

@@ -229,7 +229,7 @@ def test_score_file_records_how_the_output_came_about(write, score, tmp_path):
     assert run["job"]["window"] == 7
     assert run["device"] == "cpu"
     assert run["summary"] == scored.summary
-    assert set(run["versions"]) == {"gar", "python", "torch", "transformers", "tokenizers", "math-verify", "numpy"}
+    assert {"gar", "python", "torch", "transformers"} <= set(run["versions"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl", "scores.jsonl", "scores.run.json"]
 
 

@@ -503,18 +503,6 @@ def merging_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?", eos_token="?")
 
 
-def test_a_token_across_the_border_of_prompt_and_response_is_named(merging_tokenizer):
-    assert len(merging_tokenizer.encode("3=7")) == 2
-    scorer = GARScorer(tiny(8), merging_tokenizer)
-    joint, apart = scorer.score(
-        [ResponseGroup(prompt="3=", responses=["7ab", "ab7"], anchors=["ab"], eligible=[True, True])]
-    )
-    assert joint.detail.startswith("prompt and response would share a token if encoded as one text")
-    assert joint.num_tokens == 3  # never the token that no policy would have written
-    assert apart.detail == ""
-    assert joint.signal is SignalStatus.SCORED
-
-
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(merging_tokenizer):
     with pytest.raises(
         ModelError, match=r"the tokenizer has 8 tokens but the model only 7 embeddings\. Do they belong"

@@ -7,8 +7,8 @@ import torch
 
 from gar.errors import ConfigError, ModelError, install_command
 from gar.evaluation.job import GenerateJob
+from gar.models.embedded import model_path
 from gar.models.load import load_policy
-from gar.models.sources import model_path
 from gar.rollouts.generate import Response, context_length, generate_responses
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash

@@ -6,15 +6,13 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.models.adapters import is_adapted
-    from gar.models.embedded import embedded_path, embedded_task, load_embedded
+    from gar.models.embedded import embedded_path, load_embedded, model_path
     from gar.models.families import ModelParts, evaluation_mode, find_parts
     from gar.models.load import load_policy, load_tokenizer, quiet_libraries
-    from gar.models.sources import model_path
 
 __all__ = [
     "ModelParts",
     "embedded_path",
-    "embedded_task",
     "evaluation_mode",
     "find_parts",
     "is_adapted",
@@ -28,9 +26,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         "gar.models.adapters": "is_adapted",
-        "gar.models.embedded": "embedded_path embedded_task load_embedded",
+        "gar.models.embedded": "embedded_path load_embedded model_path",
         "gar.models.families": "ModelParts evaluation_mode find_parts",
         "gar.models.load": "load_policy load_tokenizer quiet_libraries",
-        "gar.models.sources": "model_path",
     },
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ModelError, did_you_mean, first_line
-from gar.models.sources import model_path
+from gar.models.embedded import model_path
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
 _FILES = ("config.json", "adapter_config.json", "tokenizer_config.json")

@@ -9,7 +9,7 @@ from typing import Any
 
 from gar.errors import ModelError, first_line
 from gar.models.adapters import AdapterFiles, find_adapter, import_peft, load_adapter, num_embeddings
-from gar.models.sources import model_path
+from gar.models.embedded import model_path
 from gar.settings import ModelSettings
 
 _MODEL = "a causal language model", "config.json, *.safetensors and a tokenizer"

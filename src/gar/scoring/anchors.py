@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -13,39 +13,13 @@ from gar.sequences import SequenceReader, TokenSequence
 from gar.types import Problem
 
 
-class UsableAnchors(NamedTuple):
-    """Problems without the anchors that cannot be scored.
-
-    Attributes:
-        problems: All problems, in order, each with its usable anchors.
-        without_tokens: Ids of problems with an anchor without a token to score, for example special tokens alone.
-        too_long: Ids of problems with an anchor that does not fit into the model's context with its prompt.
-    """
-
-    problems: list[Problem]
-    without_tokens: list[str]
-    too_long: list[str]
-
-    def __str__(self) -> str:
-        """The anchors left out and the reasons, in words; empty where there are none."""
-        parts = [
-            f"{len(ids)} expert solutions {fault}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
-            for ids, fault in (
-                (self.without_tokens, "without a token to score"),
-                (self.too_long, "that with their prompt exceed the model's context"),
-            )
-            if ids
-        ]
-        return f"Left out: {'; '.join(parts)}." if parts else ""
-
-
 def usable_anchors(
     problems: Sequence[Problem],
     tokenizer: Any,
     reader: SequenceReader,
     *,
     chat_template_kwargs: Mapping[str, Any] | None = None,
-) -> UsableAnchors:
+) -> tuple[list[Problem], str]:
     """Leave out anchors that can never be scored, so that a problem without another counts as one without an anchor.
 
     Args:
@@ -53,25 +27,29 @@ def usable_anchors(
         tokenizer: The policy's tokenizer.
         reader: A reader of this tokenizer, with the model's context.
         chat_template_kwargs: As in `encode_prompt`.
+
+    Returns:
+        All problems, in order, each with its usable anchors; and a sentence about those left out, "" for none.
     """
     kept: list[Problem] = []
-    without_tokens: list[str] = []
-    too_long: list[str] = []
+    left_out: dict[str | None, list[str]] = {"no tokens": [], "too long": []}
     for problem in problems:
-        prompt_ids = (
-            encode_prompt(tokenizer, problem.prompt, chat_template_kwargs=chat_template_kwargs)
-            if problem.anchors
-            else []
+        prompt = problem.prompt if problem.anchors else ""
+        prompt_ids = encode_prompt(tokenizer, prompt, chat_template_kwargs=chat_template_kwargs)
+        faults = [reader.fault(reader.anchor(prompt_ids, anchor.text)) for anchor in problem.anchors]
+        usable = tuple(anchor for anchor, fault in zip(problem.anchors, faults, strict=True) if fault is None)
+        kept.append(problem if len(usable) == len(faults) else replace(problem, anchors=usable))
+        for fault in filter(None, faults):
+            left_out[fault].append(problem.id)
+    parts = [
+        f"{len(ids)} expert solutions {words}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
+        for ids, words in (
+            (left_out["no tokens"], "without a token to score"),
+            (left_out["too long"], "that with their prompt exceed the model's context"),
         )
-        usable = []
-        for anchor in problem.anchors:
-            fault = reader.fault(reader.anchor(prompt_ids, anchor.text))
-            if fault is None:
-                usable.append(anchor)
-            else:
-                (without_tokens if fault == "no tokens" else too_long).append(problem.id)
-        kept.append(problem if len(usable) == len(problem.anchors) else replace(problem, anchors=tuple(usable)))
-    return UsableAnchors(kept, without_tokens, too_long)
+        if ids
+    ]
+    return kept, f"Left out: {'; '.join(parts)}." if parts else ""
 
 
 class AnchorReader:

@@ -1,14 +1,11 @@
 """Score a file of responses: a row per problem in, a row per response out. Memory is bounded; a killed run resumes."""
 
-import importlib.metadata
-import platform
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jinja2 import TemplateError
@@ -24,6 +21,7 @@ from gar.records.files import json_text, utc_now, write_atomic
 from gar.records.folders import file_facts
 from gar.records.lock import writer_lock
 from gar.records.resumable import FinishedLines, Line
+from gar.records.run_record import package_versions
 from gar.rollouts.generate import encode_prompt
 from gar.scoring.device import choose_device
 from gar.scoring.identity import tokenizer_hash, weights_hash
@@ -37,17 +35,10 @@ from gar.verify import Verifier
 
 _FIRST_ROWS = 100
 """Rows that are searched for tokens unknown to the tokenizer."""
-_PACKAGES = ("torch", "transformers", "tokenizers", "math-verify", "numpy")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScoredFile:
-    """Result of `score_file`.
-
-    Attributes:
-        files: The output files.
-        summary: The numbers, as in `OUT.run.json`.
-    """
+class ScoredFile(NamedTuple):
+    """The output files of `score_file`, and the numbers in its `OUT.run.json`."""
 
     files: ScoreFiles
     summary: dict[str, Any]
@@ -112,8 +103,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
         "device": str(device),
         "input": identity["input"],
         "model": identity["model"],
-        "versions": {"gar": __version__, "python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "versions": {"gar": __version__} | package_versions(),
         "summary": summary,
     }
     write_atomic(files.run, json_text(run, indent=2) + "\n")

@@ -9,8 +9,9 @@ For `--out scores.jsonl`:
     scores.partial.jsonl   until the command ends: one object per finished row of the input
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, make_dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -139,16 +140,6 @@ def write_scores(out: Path, groups: Iterable[Sequence[OutputRow]], schema: pa.Sc
                 file.writelines(json_text(row).encode() + b"\n" for row in rows)
             return
         with pq.ParquetWriter(file, schema) as writer:
-            for rows in _gathered(groups):
-                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-
-
-def _gathered(groups: Iterable[Sequence[OutputRow]]) -> Iterator[list[OutputRow]]:
-    rows: list[OutputRow] = []
-    for group in groups:
-        rows += group
-        if len(rows) >= _ROWS_PER_WRITE:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
+            rows = chain.from_iterable(groups)
+            while part := list(islice(rows, _ROWS_PER_WRITE)):
+                writer.write_table(pa.Table.from_pylist(part, schema=schema))

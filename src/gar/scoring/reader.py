@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeGuard
 
 from gar.data.problems import prompt_text
 from gar.models.adapters import num_embeddings
@@ -11,9 +11,6 @@ from gar.rollouts.generate import context_length, encode_prompt
 from gar.scoring.scores import ResponseGroup, SignalStatus
 from gar.sequences import NO_SEQUENCE, SequenceReader, SpanRule, TokenSequence
 from gar.types import Prompt, Status, Verdict
-
-_JOINT_CHARACTERS = 32
-"""Characters on each side of the border that are searched for a token across prompt and response."""
 
 _NO_VERDICT = Verdict(status=Status.ERROR, grade=0.0, verified=False, well_formatted=False)
 
@@ -38,6 +35,11 @@ class ReadResponse:
         """Take the shares of the scored tokens; the other tokens have none."""
         by_position = dict(zip(self.sequence.positions, values, strict=True))
         self.shares = [by_position.get(position) for position in range(len(self.sequence.ids))]
+
+
+def _is_text(prompt: Prompt | Sequence[int]) -> TypeGuard[Prompt]:
+    """Whether a prompt is text or chat messages, not token ids."""
+    return isinstance(prompt, str) or (len(prompt) > 0 and isinstance(prompt[0], Mapping))
 
 
 class GroupReader:
@@ -65,17 +67,12 @@ class GroupReader:
             if isinstance(response, str):
                 ids = self._tokenizer.encode(response, add_special_tokens=False)
                 row.text = response
-                if isinstance(group.prompt, str) and self._share_a_token(group.prompt, response):
-                    row.notes.append(
-                        "prompt and response would share a token if encoded as one text; they were encoded apart, as "
-                        "a policy writes"
-                    )
             else:
                 ids = [int(token) for token in response]
                 row.text = self._sequences.text(self._known(ids))
             row.sequence = self._sequence(prompt_ids, ids)
             row.fault, note = self._fault(row.sequence)
-            row.notes += [note] if note else []
+            row.notes = [note] if note else []
             rows.append(row)
         return rows
 
@@ -108,13 +105,13 @@ class GroupReader:
 
     def prompt_text(self, prompt: Prompt | Sequence[int]) -> str:
         """Text of a prompt, for the verifier."""
-        if isinstance(prompt, str) or (len(prompt) and isinstance(prompt[0], Mapping)):
-            return prompt_text(cast(Prompt, prompt))
-        return self._tokenizer.decode(self._known([int(token) for token in cast(Sequence[int], prompt)]))
+        if _is_text(prompt):
+            return prompt_text(prompt)
+        return self._tokenizer.decode(self._known(self._prompt_ids(prompt)))
 
     def _prompt_ids(self, prompt: Prompt | Sequence[int]) -> list[int]:
-        if isinstance(prompt, str) or (len(prompt) and isinstance(prompt[0], Mapping)):
-            return encode_prompt(self._tokenizer, cast(Prompt, prompt))
+        if _is_text(prompt):
+            return encode_prompt(self._tokenizer, prompt)
         return [int(token) for token in cast(Sequence[int], prompt)]
 
     def _known(self, ids: Sequence[int]) -> list[int]:
@@ -124,15 +121,6 @@ class GroupReader:
         if len(self._known([*prompt_ids, *ids])) == len(prompt_ids) + len(ids):
             return self._sequences.response(prompt_ids, ids)
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=range(len(ids)))
-
-    def _share_a_token(self, prompt: str, response: str) -> bool:
-        """Whether prompt and response, encoded as one text, share a token at their border."""
-        if not (prompt and response and self._tokenizer.is_fast):
-            return False
-        end = len(prompt[-_JOINT_CHARACTERS:])
-        text = prompt[-_JOINT_CHARACTERS:] + response[:_JOINT_CHARACTERS]
-        encoded = self._tokenizer(text=text, add_special_tokens=False, return_offsets_mapping=True)
-        return any(start < end < stop for start, stop in encoded["offset_mapping"])
 
     def _fault(self, sequence: TokenSequence) -> tuple[SignalStatus | None, str]:
         """Why a sequence cannot be scored, as a status and in words; None where it can."""

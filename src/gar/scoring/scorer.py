@@ -123,9 +123,13 @@ class GARScorer:
         shaped = step.finish(means)
         if tokens:
             self._share_tokens(rows, shaped)
-        _note_outcome(rows, step.needed, self._is_scored(shaped, norms), norms)
+        has_vector = norms.isfinite() & (norms >= NORM_FLOOR)
+        scored = shaped.batch.scored if self._shaping.method.needs_alignment else has_vector
+        _note_outcome(rows, step.needed, scored, norms)
         if tokens:
-            self._name_tokens(rows)
+            for row in rows:
+                if row.fault is not SignalStatus.UNKNOWN_TOKENS:
+                    row.tokens = self._reader.pieces(row.sequence.ids)
         return self._scores(groups, rows, shaped, norms)
 
     def _share_tokens(self, rows: Sequence[ReadResponse], shaped: Shaped) -> None:
@@ -138,12 +142,6 @@ class GARScorer:
         shares = token_shares(self._parts.gathered(), sequences, anchors, self._shaping.signal)
         for i, values in zip(scored, shares, strict=True):
             rows[i].set_shares(values)
-
-    def _is_scored(self, shaped: Shaped, norms: Tensor) -> Tensor:
-        """Which responses have an alignment or, for a method without any, a vector."""
-        if self._shaping.method.needs_alignment:
-            return shaped.batch.scored
-        return norms.isfinite() & (norms >= NORM_FLOOR)
 
     def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse]) -> None:
         """Set the verdict of each response, from its group's `eligible` or from the verifier."""
@@ -166,11 +164,6 @@ class GARScorer:
         )
         for row, verdict in zip(open_rows, verdicts, strict=True):
             row.verdict = verdict
-
-    def _name_tokens(self, rows: Sequence[ReadResponse]) -> None:
-        for row in rows:
-            if row.fault is not SignalStatus.UNKNOWN_TOKENS:
-                row.tokens = self._reader.pieces(row.sequence.ids)
 
     def _scores(
         self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse], table: Shaped, norms: Tensor

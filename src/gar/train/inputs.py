@@ -197,15 +197,11 @@ class RunInputs:
         method = METHODS[self.config.method]
         if method.alignment is None:
             return
-        usable = usable_anchors(
-            self.problems,
-            self.tokenizer,
-            self.reader,
-            chat_template_kwargs=self._template,
+        self.problems, left_out = usable_anchors(
+            self.problems, self.tokenizer, self.reader, chat_template_kwargs=self._template
         )
-        self.problems = usable.problems
-        if str(usable):
-            self.say(f"[yellow]{escape(str(usable))}[/]")
+        if left_out:
+            self.say(f"[yellow]{escape(left_out)}[/]")
 
 
 def _fewer(settings: PreflightSettings) -> PreflightSettings:

@@ -68,9 +68,8 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
 
 
 def _model_defaults(config: RunConfig) -> dict[str, Any]:
-    """TRL's default length fills the whole context of the embedded models."""
-    embedded = config.model.path.partition(":")[0] == "embedded"
-    return {"max_completion_length": 64} if embedded else {}
+    """TRL's default length fills the whole context of the embedded model."""
+    return {"max_completion_length": 64} if config.model.path == "embedded" else {}
 
 
 def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | None = None) -> GRPOConfig:

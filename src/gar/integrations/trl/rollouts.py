@@ -19,6 +19,8 @@ from gar.settings import SignalSettings
 from gar.step import Row, Shaped, Step, read_row
 from gar.types import Problem, ResponseVerifier, Status, Verdict
 
+Gate = Callable[[Tensor, Tensor, Tensor], Tensor]
+
 
 @dataclass(kw_only=True)
 class RolloutBatch:
@@ -33,9 +35,9 @@ class RolloutBatch:
         texts: What the verifier reads.
         truncated: Whether a response was cut off.
         step: The responses of all ranks, once they are verified.
-        captured: Hidden states were taken from a passing forward, on all ranks.
+        num_passed: Responses whose hidden states a passing forward has handed over.
         means: One mean vector per response, 0 where `has_means` is False.
-        shaped: The responses of all ranks with their rewards.
+        shaped: The responses of all ranks with their rewards, once there are any.
         columns: TRL's rewards, [responses of all ranks, functions], NaN for None.
         own_rewards: What the method gives, without its weight, float64 [responses of all ranks].
         further_rewards: What the other columns give, with their weights, float64 [responses of all ranks].
@@ -50,11 +52,11 @@ class RolloutBatch:
     texts: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     truncated: list[bool] = field(default_factory=list)
-    step: Step | None = None
-    captured: bool = False
+    step: Step = field(init=False)
+    num_passed: int = 0
     means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     has_means: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    shaped: Shaped | None = None
+    shaped: Shaped = field(init=False)
     columns: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     own_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
     further_rewards: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -66,24 +68,12 @@ class RolloutBatch:
     @property
     def here(self) -> slice:
         """Where this rank's responses stand among those of all ranks."""
-        return self.verified.here
+        return self.step.here
 
     @property
     def needed(self) -> Tensor:
         """Which responses of this rank need a vector, or whatever else the method takes for their alignment."""
-        return self.verified.needed[self.here]
-
-    @property
-    def verified(self) -> Step:
-        """The responses of all ranks with their verdicts; for use once there are any."""
-        assert self.step is not None
-        return self.step
-
-    @property
-    def rewarded(self) -> Shaped:
-        """The responses of all ranks with their rewards; for use once there are any."""
-        assert self.shaped is not None
-        return self.shaped
+        return self.step.needed[self.here]
 
     def read(
         self,
@@ -146,9 +136,9 @@ class RolloutBatch:
             weights: One for each column.
             adds: Take what the method adds to the outcome alone, which the first function has paid.
         """
-        own = self.rewarded.rewards
+        own = self.shaped.rewards
         if adds:
-            own = own - self.rewarded.shaped.outcomes
+            own = own - self.shaped.shaped.outcomes
             own[self.columns[:, 0].isnan().cpu()] = torch.nan
         self.columns[:, column] = own.to(self.columns)
         further = self.columns.cpu().double() * weights.cpu().double()
@@ -184,30 +174,25 @@ class RolloutBatch:
     def take_hidden(
         self,
         parts: ModelParts,
-        hidden: Tensor,
-        first_row: int,
-        first_column: int,
         settings: SignalSettings,
+        first_column: int,
+        hidden: Tensor,
         *,
         attended: Sequence[bool] | None = None,
     ) -> None:
-        """Form the needed means from hidden states that a passing forward computed for some rows of the batch.
+        """Form the needed means from hidden states that a passing forward computed for the next rows of the batch.
 
         Responses that are not `attended` (None: all are) are left to `compute_missing`.
         """
-        needed = self.needed.tolist()
-        rows = [
-            row
-            for row in range(len(hidden))
-            if needed[first_row + row] and (attended is None or attended[first_row + row])
-        ]
-        if not rows:
-            return
-        members = [first_row + row for row in rows]
-        sequences = [self.sequences[i] for i in members]
-        means = means_from_hidden(parts, hidden[rows], sequences, [first_column] * len(rows), settings)
-        self.means[members] = means
-        self.has_means[members] = True
+        first, needed = self.num_passed, self.needed.tolist()
+        self.num_passed += len(hidden)
+        members = [i for i in range(first, self.num_passed) if needed[i] and (attended is None or attended[i])]
+        if members:
+            sequences, starts = [self.sequences[i] for i in members], [first_column] * len(members)
+            self.means[members] = means_from_hidden(
+                parts, hidden[[i - first for i in members]], sequences, starts, settings
+            )
+            self.has_means[members] = True
 
     def compute_missing(self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]) -> Tensor:
         """Run the forward passes that are still needed: responses without a mean, and the anchors, in one list.
@@ -222,10 +207,11 @@ class RolloutBatch:
         Returns:
             The means of `step.sequences`, [sequences, hidden].
         """
-        anchors = self.verified.anchors
-        missing = [i for i in self.verified.members if not self.has_means[i]]
+        anchors = self.step.anchors
+        missing = [i for i in self.step.members if not self.has_means[i]]
         sequences = [*(self.sequences[i] for i in missing), *anchors]
-        num_idle = _num_idle_forwards(sequences, settings, most)
+        count = num_forwards(sequences, settings.max_batch_tokens)
+        num_idle = most(count) - count
         means = signal_means(
             parts,
             sequences,
@@ -235,11 +221,11 @@ class RolloutBatch:
         _run_idle_forwards(parts, num_idle)
         self.means[missing] = means[: len(missing)]
         self.has_means[missing] = True
-        return torch.cat([self.means[self.verified.members], means[len(missing) :]])
+        return torch.cat([self.means[self.step.members], means[len(missing) :]])
 
     def records(self, *, step: int) -> list[RolloutRecord]:
         """One row per response of this rank."""
-        table, rewards = self.rewarded, self.rewarded.shaped
+        table, rewards = self.shaped, self.shaped.shaped
         norms = self.means.norm(dim=-1).tolist()
         rows = []
         for i, (problem, sequence, verdict) in enumerate(
@@ -292,14 +278,24 @@ def mean_advantages(advantages: Tensor, in_loss: Tensor) -> list[float]:
     return ((advantages * counted).sum(1) / counted.sum(1).clamp(min=1)).tolist()
 
 
-def _num_idle_forwards(sequences: Sequence[TokenSequence], settings: SignalSettings, most: Callable[[int], int]) -> int:
-    """How many passes over these sequences another rank makes more than this one."""
-    count = num_forwards(sequences, settings.max_batch_tokens)
-    return most(count) - count
+def gated_advantages(gate: Gate, log_probs: Tensor, inputs: dict[str, Any]) -> Tensor:
+    """Advantages with a method's gate, which TRL's loss does not have, [responses, tokens].
+
+    Args:
+        gate: From `Method.gate`.
+        log_probs: Of the pass under way, [responses, tokens].
+        inputs: TRL's tensors of the micro-batch.
+    """
+    advantages = inputs["advantages"]
+    advantages = advantages[:, None] if advantages.dim() == 1 else advantages
+    now = log_probs.detach()
+    old = inputs.get("old_per_token_logps")
+    return advantages * gate(now, now if old is None else old, advantages)
 
 
 @torch.no_grad()
 def _run_idle_forwards(parts: ModelParts, count: int) -> None:
+    """Take part in the passes that another rank makes more than this one."""
     with evaluation_mode(parts.backbone):
         for _ in range(count):
             parts.backbone(input_ids=torch.zeros(1, 1, dtype=torch.long, device=parts.device), use_cache=False)

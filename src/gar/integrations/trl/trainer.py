@@ -19,14 +19,13 @@ from trl import GRPOConfig
 
 from gar.errors import DataError
 from gar.integrations.trl.arguments import with_method
-from gar.integrations.trl.loss import PolicyLoss
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
 from gar.integrations.trl.ranks import TrlRanks
 from gar.integrations.trl.refusals import TRL, check_supported, overrides_advantages, refuse_processor
 from gar.integrations.trl.resumable import ResumableTrainer
-from gar.integrations.trl.rollouts import RolloutBatch, mean_advantages
+from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.states import StateSource
 from gar.methods import Method, find_method
 from gar.models.capture import capture_hidden
@@ -199,38 +198,28 @@ class GARTrainer(ResumableTrainer):
             tokenizer=self.processing_class,
         )
         self._reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
-        if self._method.alignment is not None:
-            problems = self._with_usable_anchors(problems)
-        self._anchors = self._anchor_reader(problems)
-        self._policy_loss = PolicyLoss(self._method)
+        self._anchors = self._read_anchors(problems)
+        self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
         self._timer = StepTimer(self._metrics["train"])
         self.add_callback(self._timer)
 
-    def _with_usable_anchors(self, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """The training problems without the anchors that cannot be scored."""
-        template = cast("dict[str, Any]", self.chat_template_kwargs)
-        usable = usable_anchors(problems, self.processing_class, self._reader, chat_template_kwargs=template)
-        if not any(problem.anchors for problem in usable.problems):
-            raise DataError(f"no problem is left with an expert solution that can be scored: {usable}")
-        if str(usable):
-            warnings.warn(str(usable), stacklevel=4)
-        self._problems.replace_training(usable.problems)
-        return usable.problems
-
-    def _anchor_reader(self, problems: Sequence[Problem]) -> AnchorReader | None:
-        """Reads the anchors of the problems; None for a method that reads none."""
+    def _read_anchors(self, problems: Sequence[Problem]) -> AnchorReader | None:
+        """Leave out anchors that cannot be scored. Return a reader of the others; None if the method reads none."""
         source, template = self._method.alignment, cast("dict[str, Any]", self.chat_template_kwargs)
-        if source in (None, "random-anchor"):
+        if source is None:
             return None
-        return AnchorReader(
-            problems,
-            self.processing_class,
-            self._reader,
-            source=source,
-            seed=self._config.seed,
-            chat_template_kwargs=template,
-        )
+        tokenizer = self.processing_class
+        problems, left_out = usable_anchors(problems, tokenizer, self._reader, chat_template_kwargs=template)
+        if not any(problem.anchors for problem in problems):
+            raise DataError(f"no problem is left with an expert solution that can be scored: {left_out}")
+        if left_out:
+            warnings.warn(left_out, stacklevel=4)
+        self._problems.replace_training(problems)
+        if source == "random-anchor":
+            return None
+        options: dict[str, Any] = {"source": source, "seed": self._config.seed, "chat_template_kwargs": template}
+        return AnchorReader(problems, tokenizer, self._reader, **options)
 
     @property
     def shaping(self) -> Shaping:
@@ -274,30 +263,35 @@ class GARTrainer(ResumableTrainer):
         wanted = self._is_training() and self._method.reads_vectors
         with self._timer.part("generation"), self._states.while_sampling(wanted=wanted) as states:
             generated = super()._generate(prompts)
-        assert self._batch is not None
+        batch = self._batch
+        assert batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        self._batch.read(self._reader, prompt_ids, completion_ids, token_mask, endings=endings)
+        batch.read(self._reader, prompt_ids, completion_ids, token_mask, endings=endings)
         with self._timer.part("verification"):
-            self._batch.add_fields(generated[5])
-            self._batch.columns = super()._calculate_rewards(self._batch.rows, prompts, generated[3], completion_ids)
+            batch.add_fields(generated[5])
+            batch.columns = super()._calculate_rewards(batch.rows, prompts, generated[3], completion_ids)
             first = self.accelerator.process_index * len(prompts)
-            self._batch.judge(self._verifier, self._batch.columns[first : first + len(prompts), 0].tolist())
+            batch.judge(self._verifier, batch.columns[first : first + len(prompts), 0].tolist())
         shaping = self._shaping if self._is_training() else self._shaping.outcome_alone()
         with self._timer.part("gar"):
-            rows = self._batch.step_rows(self._reader, self._anchors if self._is_training() else None)
-        self._batch.step = Step(
+            rows = batch.step_rows(self._reader, self._anchors if self._is_training() else None)
+        batch.step = Step(
             shaping, rows, ranks=TrlRanks(self.accelerator), pieces=self._reader.pieces, seed=self._config.seed
         )
-        self._batch.prepare_means(self._states.policy)
-        hidden = states.stacked(len(self._batch), max(map(len, completion_ids)))
+        batch.prepare_means(self._states.policy)
+        hidden = states.stacked(len(batch), max(map(len, completion_ids)))
         if hidden is not None and token_mask is None:
             with self._timer.part("gar"):
-                self._batch.take_hidden(self._states.policy, hidden, 0, 1, self._shaping.signal)
+                batch.take_hidden(self._states.policy, self._shaping.signal, 1, hidden)
         return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        loss = self._policy_loss.compute(super()._compute_loss, model, inputs)
+        self._loss_inputs = dict(inputs)  # `inputs` stay as they are for the next epoch over them
+        try:
+            loss = super()._compute_loss(model, self._loss_inputs)
+        finally:
+            self._loss_inputs = None
         return self.with_added_loss(model, inputs, loss) if self._is_training() else loss
 
     def _get_per_token_logps_and_entropies(
@@ -307,32 +301,24 @@ class GARTrainer(ResumableTrainer):
             super()._get_per_token_logps_and_entropies,
             model, input_ids, attention_mask, logits_to_keep, *args, **kwargs,
         )  # fmt: skip
-        if self._policy_loss.inputs is not None:
+        if self._loss_inputs is not None:
             result = compute()
-            self._policy_loss.receive(result[0])
+            if self._method.gate is not None:  # TRL reads the advantages after this
+                self._loss_inputs["advantages"] = gated_advantages(self._method.gate, result[0], self._loss_inputs)
             return result
         batch = self._batch
         if (
             batch is None
             or torch.is_grad_enabled()
             or not self._wants_vectors(batch)
-            or batch.captured
+            or batch.num_passed
             or not self._states.come_from_pass(model)
         ):
             return compute()
-        first_column = input_ids.shape[1] - logits_to_keep
-        first_row = 0
-        attended = batch.attended(attention_mask)
-        batch.captured = True
-        parts = self._states.policy.gathered()
-
-        def receive(hidden: Tensor) -> None:
-            nonlocal first_row
-            with self._timer.part("gar"):
-                batch.take_hidden(parts, hidden, first_row, first_column, self._shaping.signal, attended=attended)
-            first_row += len(hidden)
-
-        with capture_hidden(parts.backbone, receive):
+        parts, first_column = self._states.policy.gathered(), input_ids.shape[1] - logits_to_keep
+        take = partial(batch.take_hidden, parts, self._shaping.signal, first_column)
+        timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask)))
+        with capture_hidden(parts.backbone, timed):
             return compute()
 
     def _calculate_rewards(self, inputs: list, prompts: list, completions: list, completion_ids_list: list) -> Tensor:
@@ -347,7 +333,7 @@ class GARTrainer(ResumableTrainer):
 
     def _wants_vectors(self, batch: RolloutBatch) -> bool:
         """Whether any rank needs a vector; the others then take part."""
-        return self._is_training() and self._method.reads_vectors and bool(batch.verified.needed.any())
+        return self._is_training() and self._method.reads_vectors and bool(batch.step.needed.any())
 
     def _shape(self, batch: RolloutBatch) -> Shaped:
         """Rewards of all ranks, from the vectors that the method's arithmetic reads."""
@@ -355,14 +341,14 @@ class GARTrainer(ResumableTrainer):
         if self._wants_vectors(batch):
             with self._states.own_passes() as parts:
                 means = batch.compute_missing(parts, self._shaping.signal, self._most)
-        return batch.verified.finish(means)
+        return batch.step.finish(means)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
         counted = ~batch.columns.isnan().all(1).cpu()  # as TRL leaves out what no function has scored
         rewards = batch.own_rewards.nan_to_num() * float(self.reward_weights[self._own_column]) + batch.further_rewards
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
-        groups = batch.rewarded.batch.group_index
+        groups = batch.shaped.batch.group_index
         advantages = torch.zeros_like(rewards)
         advantages[counted] = self._shaping.advantages(
             rewards[counted], groups[counted], token_counts=counts[counted], scale=scale
@@ -372,7 +358,7 @@ class GARTrainer(ResumableTrainer):
     def _report(self, batch: RolloutBatch) -> None:
         """Metrics, the same on every rank, and the records of all ranks on the main process."""
         rows = gather_object(batch.records(step=self.state.global_step + 1))
-        metrics = batch.rewarded.metrics()
+        metrics = batch.shaped.metrics()
         metrics["gar/advantage_abs_mean"] = sum(abs(row.advantage) for row in rows) / len(rows)
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)

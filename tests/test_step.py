@@ -21,7 +21,7 @@ from gar.methods import METHODS, Engine, Method, ScoredBatch, eligible_responses
 from gar.scoring.scorer import SCORER
 from gar.sequences import TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
-from gar.step import ResponseFacts, Row, Step, plan_shaping, responses_to_score
+from gar.step import ResponseFacts, Row, Step, StepRanks, plan_shaping, responses_to_score
 
 WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and not m.scores_all]
 
@@ -239,8 +239,8 @@ def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared
     assert shaped.rewards.tolist() == [1.0, 1.0, 1.0]  # one scored member of three: no bonus
 
 
-class Threads:
-    """`StepRanks` of threads of this process."""
+class Threads(StepRanks):
+    """Threads of this process."""
 
     def __init__(self, rank: int, count: int, shared: dict[str, Any]):
         self._rank, self._count, self._shared, self._round = rank, count, shared, 0

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -130,28 +130,19 @@ def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBa
     return candidates & (group_sizes(facts.group_index, candidates) >= 2)
 
 
-class StepRanks(Protocol):
-    """The processes that share a step. Each calls these together with the others."""
+class StepRanks:
+    """The processes that share a step: here one with all the rows. On several, each calls these with the others."""
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
         """The items of all ranks, in the order of the ranks, and where this rank's begin among them."""
-        ...
-
-    def sum(self, values: Tensor) -> Tensor:
-        """The sum over all ranks, with the device of `values`."""
-        ...
-
-
-class Alone:
-    """`StepRanks` of a process that has all the rows."""
-
-    def gather(self, items: list[Any]) -> tuple[list[Any], int]:
-        """The items themselves."""
         return items, 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """The values themselves."""
+        """The sum over all ranks, with the device of `values`."""
         return values
+
+
+_ALONE = StepRanks()
 
 
 class Aligned(NamedTuple):
@@ -195,12 +186,12 @@ class Step:
         shaping: Shaping,
         rows: Sequence[Row],
         *,
-        ranks: StepRanks | None = None,
+        ranks: StepRanks = _ALONE,
         pieces: TokenPieces | None = None,
         seed: int = 0,
     ):
         self.shaping, self.rows = shaping, rows
-        self._ranks, self._pieces, self._seed = ranks or Alone(), pieces, seed
+        self._ranks, self._pieces, self._seed = ranks, pieces, seed
         facts, start = self._ranks.gather([row.facts for row in rows])
         self.facts: list[ResponseFacts] = facts
         self.here = slice(start, start + len(rows))

@@ -1,6 +1,7 @@
 """Groups of responses as slime hands them to the ranks: one of every kind, and the truth about them on one process."""
 
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,13 +9,12 @@ import torch
 from torch import Tensor
 
 from gar.core import alignment_scores, unit_rows
-from gar.integrations.slime.convert import ResponsePayload
 from gar.integrations.slime.settings import HOOKS, LOG_PROB_HOOK
 from gar.methods import METHODS, ScoredBatch
 from gar.models.embedded import embedded_path
-from gar.sequences import TokenSequence
+from gar.sequences import NO_SEQUENCE, TokenSequence
 from gar.settings import RewardSettings
-from gar.step import ResponseFacts
+from gar.step import ResponseFacts, Row
 
 VOCAB = 90
 
@@ -102,7 +102,7 @@ def make_data(num_anchors: int = 1) -> dict[str, Any]:
             data["response_lengths"].append(length)
             data["rewards"].append(float(verified))
             data["loss_masks"].append([1] * length)
-            data["prompt"].append(ResponsePayload(facts=facts, positions=scored, anchors=anchors))
+            data["prompt"].append(Row(facts=facts, sequence=replace(NO_SEQUENCE, positions=scored), anchors=anchors))
     data["rollout_log_probs"] = [torch.zeros(length) for length in data["response_lengths"]]
     return data
 
@@ -112,7 +112,7 @@ def sequences_of(data: dict[str, Any], anchor: int = 0) -> tuple[list[TokenSeque
     responses, anchors = [], []
     for tokens, length, payload in zip(data["tokens"], data["response_lengths"], data["prompt"], strict=True):
         context, ids = tokens[:-length], tokens[-length:]
-        responses.append(TokenSequence(context_ids=context, ids=ids, positions=payload.positions))
+        responses.append(TokenSequence(context_ids=context, ids=ids, positions=payload.sequence.positions))
         anchors.append(
             payload.anchors[anchor] if payload.anchors else TokenSequence(context_ids=[], ids=[], positions=[])
         )

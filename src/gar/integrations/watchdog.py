@@ -90,28 +90,20 @@ class Watchdog:
         Raises:
             CollapseError: The policy has collapsed, and the mode is "stop".
         """
-        holds = {
-            "empty": all(not row.response.strip() for row in rows),
-            "cut off": all(row.truncated for row in rows),
-            "none right": not any(row.eligible for row in rows),
-        }
-        if rows:
-            self._count(step, holds, _TRL_WORDS)
+        self._count(step, [(not row.response.strip(), row.truncated, row.eligible) for row in rows], _TRL_WORDS)
 
     def look_at(self, step: int, responses: Step) -> None:
         """The same for the responses of all ranks under any engine."""
-        holds = {
-            "empty": all(fact.empty for fact in responses.facts),
-            "cut off": all(fact.truncated for fact in responses.facts),
-            "none right": not bool(responses.eligible.any()),
-        }
-        if responses.facts:
-            self._count(step, holds, _OTHER_WORDS)
+        facts, eligible = responses.facts, responses.eligible.tolist()
+        told = [(fact.empty, fact.truncated, right) for fact, right in zip(facts, eligible, strict=True)]
+        self._count(step, told, _OTHER_WORDS)
 
-    def _count(self, step: int, holds: Mapping[str, bool], words: Mapping[str, str]) -> None:
-        if self._settings.mode == "off":
+    def _count(self, step: int, responses: Sequence[tuple[bool, bool, bool]], words: Mapping[str, str]) -> None:
+        """Count a step, whose responses are each empty or not, cut off or not, right or not."""
+        if self._settings.mode == "off" or not responses:
             return
-        for kind, is_true in holds.items():
+        empty, cut_off, right = zip(*responses, strict=True)
+        for kind, is_true in zip(_FAULTS, (all(empty), all(cut_off), not any(right)), strict=True):
             if is_true:
                 self._since.setdefault(kind, step)
             else:
@@ -120,14 +112,9 @@ class Watchdog:
         if not lasting or self._told:
             return
         self._told = True
-        collapse = _collapse(lasting[0], self._since[lasting[0]], step, words)
-        self._tell(collapse)
+        first, count = self._since[lasting[0]], step - self._since[lasting[0]] + 1
+        what, cause = (text.format(**words) for text in _FAULTS[lasting[0]])
+        text = f"For {count} step{'s' if count > 1 else ''} ({first} to {step}) {what}. {cause}"
+        self._tell(Collapse(kind=lasting[0], first_step=first, last_step=step, text=text))
         if self._settings.mode == "stop":
-            raise CollapseError(f"{collapse.text} To train on all the same: {words['mode']}.")
-
-
-def _collapse(kind: str, first: int, last: int, words: Mapping[str, str]) -> Collapse:
-    what, cause = (text.format(**words) for text in _FAULTS[kind])
-    count = last - first + 1
-    text = f"For {count} step{'s' if count > 1 else ''} ({first} to {last}) {what}. {cause}"
-    return Collapse(kind=kind, first_step=first, last_step=last, text=text)
+            raise CollapseError(f"{text} To train on all the same: {words['mode']}.")

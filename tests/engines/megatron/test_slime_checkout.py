@@ -219,35 +219,6 @@ def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout
         assert "rollout/prompt" not in metrics
 
 
-def refused_groups(checkout: str) -> str:
-    from tests.engines.slime_checkout import install, wrap_process_groups
-
-    install(checkout)
-    wrap_process_groups(forwards_new_names=False)
-    from megatron.core import mpu
-    from slime.utils.reloadable_process_group import ReloadableProcessGroup
-
-    from gar.integrations.slime import on_megatron_init
-
-    mpu.initialize_model_parallel(tensor_model_parallel_size=2)
-    assert isinstance(mpu.get_tensor_model_parallel_group(), ReloadableProcessGroup)
-    on_megatron_init(arguments("tensor"))
-    try:
-        on_megatron_init(arguments("sequence"))
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.skipif(
-    not hasattr(torch.distributed.ProcessGroup, "reduce_scatter_single"),
-    reason="torch before 2.13 has no reduce_scatter_single, so slime's wrapper lacks nothing",
-)
-def test_sequence_parallelism_is_refused_where_slime_s_groups_lack_torch_s_new_names(tmp_path):
-    for said in run_ranks(refused_groups, 2, tmp_path, CHECKOUT):
-        assert "its ReloadableProcessGroup does not forward reduce_scatter_single" in said
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_slime_s_own_log_prob_pass_gives_the_rewards_of_one_process(one, tmp_path, layout):
     ranks = run_ranks(through_train_actor, 2, tmp_path, CHECKOUT, layout, {})

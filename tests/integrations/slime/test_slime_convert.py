@@ -50,8 +50,8 @@ def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
     ]
     right, _, open_ended = data["prompt"]
     ids = tokenizer.encode(GOOD)
-    assert [ids[i] for i in right.positions] == tokenizer.encode("3 + 4 = 7")  # the thinking part alone
-    assert open_ended.positions == tuple(range(len(tokenizer.encode(unclosed))))  # no pair of tags: all but eos
+    assert [ids[i] for i in right.sequence.positions] == tokenizer.encode("3 + 4 = 7")  # the thinking part alone
+    assert open_ended.sequence.positions == tuple(range(len(tokenizer.encode(unclosed))))  # no tags: all but eos
     anchor = right.anchors[0]
     assert anchor.scored_ids == tokenizer.encode("ok 7")
     assert anchor.context_ids == tokenizer.encode("3+4=")
@@ -76,8 +76,8 @@ def test_masked_tokens_are_not_scored(tokenizer):
     mask = [1] * (len(ids) + 1)
     mask[2] = 0
     payload = convert_samples(make_arguments(), [sample(tokenizer, loss_mask=mask)])["prompt"][0]
-    assert 2 not in payload.positions
-    assert 1 in payload.positions
+    assert 2 not in payload.sequence.positions
+    assert 1 in payload.sequence.positions
 
 
 def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
@@ -87,21 +87,21 @@ def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
     assert asyncio.run(outcome_reward(make_arguments(), answered)) == 0.0
     payload = convert_samples(make_arguments(), [answered])["prompt"][0]
     assert (payload.facts.verified, payload.facts.well_formatted) == (False, True)
-    assert [own[i] for i in payload.positions] == tokenizer.encode("3 + 4 = 7")
+    assert [own[i] for i in payload.sequence.positions] == tokenizer.encode("3 + 4 = 7")
 
 
 def test_a_sample_that_slime_removes_is_graded_and_not_scored(tokenizer):
     data = convert_samples(make_arguments(), [sample(tokenizer, remove_sample=True)])
     payload = data["prompt"][0]
     assert not any(data["loss_masks"][0])
-    assert (payload.facts.verified, payload.facts.empty, payload.positions) == (True, False, ())
+    assert (payload.facts.verified, payload.facts.empty, payload.sequence.positions) == (True, False, ())
 
 
 def test_an_opened_prompt_needs_no_opening_tag(tokenizer):
     text = "3 + 4 = 7 </think> <answer> 7 </answer>"
     payload = convert_samples(make_arguments(), [sample(tokenizer, text, prompt="3+4= <think>")])["prompt"][0]
     assert payload.facts.well_formatted
-    assert payload.positions == tuple(range(5))
+    assert payload.sequence.positions == tuple(range(5))
 
 
 def test_a_problem_without_anchor_is_legal(tokenizer):

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from gar.config import make_config
+from gar.core import Signal
 from gar.errors import DataError
-from gar.integrations.verl.exchange import SignalRequest, rows_of_rank, scored_rows
+from gar.integrations.verl.exchange import requested_signal, rows_of_rank, scored_rows, signal_request
 from gar.integrations.verl.rows import table_rows
 from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
@@ -176,6 +177,4 @@ def test_rows_of_all_ranks_are_all_rows_once():
 
 def test_a_request_says_all_that_the_workers_must_know_of_the_signal():
     settings = SignalSettings(kind="gradient", temperature=2.0, activation_threshold=0.0)
-    assert SignalRequest.from_settings(settings, keep_fraction=0.5) == {
-        "signal": "gradient", "temperature": 2.0, "activation_threshold": 0.0, "keep_fraction": 0.5,
-    }  # fmt: skip
+    assert requested_signal(signal_request(settings, keep_fraction=0.5)) == (Signal("gradient", 0.0, 0.5), 2.0)

@@ -4,39 +4,28 @@ import asyncio
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
 from gar.integrations.slime.settings import check_supported, read_settings, read_shaping
-from gar.sequences import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence, context_of
+from gar.sequences import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenSequence, context_of
 from gar.settings import SignalSettings
-from gar.step import ResponseFacts, Row, Step, read_row
+from gar.step import Row, Step, read_row
 from gar.types import Verdict
 from gar.verify import Verifier
 
 PAYLOAD_KEY = "prompt"
-"""slime passes only a fixed list of keys on to the ranks. This one is on the list, and slime itself never uses it."""
+"""slime passes only a fixed list of keys on to the ranks. This one is on the list, and slime itself never uses it.
+
+It holds a `Row` of each response without its tokens, which slime sends itself."""
 
 _VERDICT = "gar_verdict"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResponsePayload:
-    """The data that slime's rollout manager sends with a response to the ranks that train.
-
-    A `gar.step.Row` without the tokens, which slime sends itself. `positions` count from the response's first token;
-    all responses of a group share one object as `anchors`.
-    """
-
-    facts: ResponseFacts
-    positions: tuple[int, ...]
-    anchors: tuple[TokenSequence, ...]
-
-
 def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
-    """slime's own training data, with a `ResponsePayload` for each sample.
+    """slime's own training data, with a `Row` for each sample.
 
     Args:
         args: slime's arguments.
@@ -103,8 +92,11 @@ class SampleReader:
         )
         return [next(new) if verdict is None else verdict for verdict in known]
 
-    def payloads(self, samples: Sequence[Any]) -> list[ResponsePayload]:
-        """The payload of each sample, in order. A sample that slime removes from the loss is not scored."""
+    def payloads(self, samples: Sequence[Any]) -> list[Row]:
+        """The row of each sample without its tokens. A sample that slime removes from the loss is not scored.
+
+        All rows of a group share one object as `anchors`.
+        """
         anchors: dict[int, AnchorSequences] = {}
         payloads = []
         for sample, verdict in zip(samples, self.verdicts(samples), strict=True):
@@ -116,9 +108,7 @@ class SampleReader:
             if sample.remove_sample:
                 sequence = replace(sequence, positions=())
             row = self.row(sample, verdict, sequence, anchors[group])
-            payloads.append(
-                ResponsePayload(facts=row.facts, positions=tuple(sequence.positions), anchors=anchors[group].usable)
-            )
+            payloads.append(replace(row, sequence=replace(NO_SEQUENCE, positions=tuple(sequence.positions))))
         return payloads
 
     def row(

@@ -87,16 +87,20 @@ def sequence_means(
         "response_lengths": [len(sequence.tokens) - sequence.prompt_length for sequence in in_order],
         "loss_masks": [torch.ones_like(sequence.tokens[sequence.prompt_length :]) for sequence in in_order],
     }
-    with _latest_head_inputs(chunks) as latest, _without_routing_replay():
-        reader = _MeansReader(latest, [[in_order[i] for i in batch] for batch in schedule], signal)
-        stored = forward_only(
-            reader,
-            args,
-            chunks,
-            [DataIterator(data, schedule) for _ in chunks],
-            [num_batches],
-            store_prefix=_PREFIX,
-        )
+    latest: deque[HeadInputs] = deque(maxlen=1)
+    scheduled = iter([[in_order[i] for i in batch] for batch in schedule])
+
+    def read(logits: Tensor, *, args: Any, **_: Any) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        """slime calls it after each micro-batch, in order, on the last pipeline stage."""
+        return logits.new_empty(0), {"means": list(_micro_batch_means(args, latest.pop(), next(scheduled), signal))}
+
+    stop = watch_head(chunks, latest, spare_logits=True)
+    try:
+        with _without_routing_replay():
+            iterators = [DataIterator(data, schedule) for _ in chunks]
+            stored = forward_only(read, args, chunks, iterators, [num_batches], store_prefix=_PREFIX)
+    finally:
+        stop()
     if not is_last:
         return None
     means = torch.stack(stored[f"{_PREFIX}means"])
@@ -159,19 +163,6 @@ def captured_means(
     return means
 
 
-class _MeansReader:
-    """The callback that slime calls after each micro-batch, in order, on the last pipeline stage."""
-
-    def __init__(self, latest: deque[HeadInputs], batches: Sequence[Sequence[ScoredSequence]], signal: SignalSettings):
-        self._latest = latest
-        self._batches = iter(batches)
-        self._signal = signal
-
-    def __call__(self, logits: Tensor, *, args: Any, **_: Any) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        means = _micro_batch_means(args, self._latest.pop(), next(self._batches), self._signal)
-        return logits.new_empty(0), {"means": list(means)}
-
-
 def _micro_batch_means(
     args: Any, inputs: HeadInputs, batch: Sequence[ScoredSequence], signal: SignalSettings
 ) -> Tensor:
@@ -222,17 +213,6 @@ def _response_rows(
     )
     for sequence, (row, position) in zip(batch, aligned, strict=True):
         yield sequence, row[:, 0].long(), position
-
-
-@contextmanager
-def _latest_head_inputs(chunks: list[Any]) -> Iterator[deque[HeadInputs]]:
-    """Watch the latest inputs of the head, in passes whose logits are not needed."""
-    latest: deque[HeadInputs] = deque(maxlen=1)
-    stop = watch_head(chunks, latest, spare_logits=True)
-    try:
-        yield latest
-    finally:
-        stop()
 
 
 def _capacity(args: Any, mpu: Any, signal: SignalSettings) -> int:

@@ -3,7 +3,6 @@
 import inspect
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
@@ -64,26 +63,9 @@ def on_megatron_init(args: Any) -> None:
         ConfigError: A setting is wrong, the job is one that GAR cannot do, or slime is older than 0.3.0.
     """
     check_supported(args, quiet=dist.is_initialized() and dist.get_rank() > 0)
-    from megatron.core import mpu
     from megatron.core.distributed import DistributedDataParallel
     from slime.backends.megatron_utils.data import DataIterator
 
     if "micro_batch_size" in inspect.signature(DataIterator).parameters:
         raise ConfigError("this slime is older than 0.3.0, the first version with the hooks that GAR needs: update it")
-    if getattr(args, "sequence_parallel", False):
-        _check_group(type(mpu.get_tensor_model_parallel_group()))
     _watch.start(DistributedDataParallel)
-
-
-def _check_group(kind: type) -> None:
-    """Reject sequence parallelism where slime's own passes would fail in it.
-
-    slime wraps process groups, and forwards collectives under the names of torch before 2.13. It also replaces
-    functions of `torch.distributed`, but Megatron keeps the reduce-scatter that it imported earlier.
-    """
-    name = "reduce_scatter_single"
-    if kind is not dist.ProcessGroup and hasattr(dist.ProcessGroup, name) and name not in vars(kind):
-        raise ConfigError(
-            f"--sequence-parallel does not run with torch {torch.__version__} in this slime, with GAR or without: its "
-            f"{kind.__name__} does not forward {name}. Use the torch of slime's container, or leave the flag out."
-        )

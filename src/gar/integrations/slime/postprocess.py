@@ -13,14 +13,13 @@ from torch import Tensor
 from gar.errors import ConfigError
 from gar.integrations.megatron import HeadInputs
 from gar.integrations.slime.capture import captured_pass
-from gar.integrations.slime.convert import PAYLOAD_KEY, ResponsePayload
+from gar.integrations.slime.convert import PAYLOAD_KEY
 from gar.integrations.slime.forward import ScoredSequence, captured_means, sequence_means
 from gar.integrations.slime.policy import policy_chunks
 from gar.integrations.slime.settings import capture_of, read_settings, read_shaping
 from gar.integrations.watchdog import Collapse, Watchdog, warn
-from gar.sequences import TokenSequence
 from gar.settings import WatchdogSettings
-from gar.step import Row, Shaping, Step
+from gar.step import Row, Shaping, Step, StepRanks
 
 
 @torch.no_grad()
@@ -49,7 +48,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
             "gar.integrations.slime.convert_samples set, and does the data come from this version of slime?"
         )
     shaping = read_shaping(args)
-    payloads: list[ResponsePayload] = rollout_data.pop(PAYLOAD_KEY)
+    payloads: list[Row] = rollout_data.pop(PAYLOAD_KEY)
     step = Step(shaping, _rows(rollout_data, payloads), ranks=_DataParallel(rollout_data["tokens"][0].device))
     seen = captured_pass() if capture_of(args) == "logprob" else None
     means = _means(args, rollout_data, step, seen) if bool(step.needed.any()) else None
@@ -88,8 +87,8 @@ def _ignore(_: Collapse) -> None:
     """Do not warn again on other ranks."""
 
 
-class _DataParallel:
-    """`gar.step.StepRanks` of the data-parallel ranks that train."""
+class _DataParallel(StepRanks):
+    """The data-parallel ranks that train."""
 
     def __init__(self, device: Any):
         from megatron.core import mpu
@@ -97,26 +96,25 @@ class _DataParallel:
         self._device, self._group = device, mpu.get_data_parallel_group()
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
-        """The items of all ranks, and where this rank's begin."""
+        """As `StepRanks`."""
         gathered: list[Any] = [None] * dist.get_world_size(self._group)
         dist.all_gather_object(gathered, items, group=self._group)
         start = sum(map(len, gathered[: dist.get_rank(self._group)]))
         return [item for part in gathered for item in part], start
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all ranks."""
+        """As `StepRanks`."""
         total = values.to(self._device, copy=True)
         dist.all_reduce(total, group=self._group)
         return total.to(values.device)
 
 
-def _rows(rollout_data: dict[str, Any], payloads: Sequence[ResponsePayload]) -> list[Row]:
+def _rows(rollout_data: dict[str, Any], payloads: Sequence[Row]) -> list[Row]:
     rows = []
     for tokens, length, payload in zip(rollout_data["tokens"], rollout_data["response_lengths"], payloads, strict=True):
         ids = tokens.tolist()
         prompt, response = ids[: len(ids) - length], ids[len(ids) - length :]
-        sequence = TokenSequence(context_ids=prompt, ids=response, positions=payload.positions)
-        rows.append(Row(facts=payload.facts, sequence=sequence, anchors=payload.anchors))
+        rows.append(replace(payload, sequence=replace(payload.sequence, context_ids=prompt, ids=response)))
     return rows
 
 

@@ -12,24 +12,25 @@ from torch import Tensor
 from transformers.integrations import is_deepspeed_zero3_enabled
 
 from gar.errors import ConfigError, LostRankError, first_line
+from gar.step import StepRanks
 
 Result = TypeVar("Result")
 
 _RESUME = "The run can be resumed under the same launcher with --resume."
 
 
-class TrlRanks:
-    """`gar.step.StepRanks` of a Trainer's processes, which have as many responses each."""
+class TrlRanks(StepRanks):
+    """A Trainer's processes, which have as many responses each."""
 
     def __init__(self, accelerator: Accelerator):
         self._accelerator = accelerator
 
     def gather(self, items: list[Any]) -> tuple[list[Any], int]:
-        """The items of all ranks, and where this rank's begin."""
+        """As `StepRanks`."""
         return gather_object(items), self._accelerator.process_index * len(items)
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all ranks."""
+        """As `StepRanks`."""
         if self._accelerator.num_processes == 1:
             return values
         total = self._accelerator.reduce(values.to(self._accelerator.device), reduction="sum")

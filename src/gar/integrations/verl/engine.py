@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from gar.core import Head, Ranks, ScoredTokens, Signal, response_means
+from gar.core import Head, Ranks, ScoredTokens, response_means
 from gar.errors import ConfigError, ModelError
 from gar.integrations.verl.exchange import (
     END,
     MEANS,
     REQUEST,
     START,
-    SignalRequest,
     check_logits,
+    requested_signal,
     rows_of_rank,
     scored_rows,
 )
@@ -86,12 +86,12 @@ class GarEngine(FSDPEngineWithLMHead):
         )
         if self.use_ulysses_sp:
             rows = rows_of_rank(rows, rank=self.ulysses_device_mesh["sp"].get_local_rank(), length=hidden.shape[1])
-        request = SignalRequest(**tu.get_non_tensor_data(batch, REQUEST, None))
+        signal, temperature = requested_signal(tu.get_non_tensor_data(batch, REQUEST, None))
         positions, target_ids, response_index = (part.to(hidden.device) for part in rows)
         self._means = response_means(
             ScoredTokens(hidden.flatten(0, 1)[positions], target_ids, response_index, len(batch)),
-            Head(head.weight, head.bias, request.temperature),
-            Signal(request.signal, request.activation_threshold, request.keep_fraction),
+            Head(head.weight, head.bias, temperature),
+            signal,
             ranks=Ranks(context=self.ulysses_parallel_group),
         )
         self._raw_logits = raw_logits[:1, :1].clone()

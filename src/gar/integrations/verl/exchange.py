@@ -1,12 +1,12 @@
 """What the driver asks of the workers, and where they find it in a micro-batch: names of fields, and rows of tokens."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gar.core.arguments import SignalKind
+from gar.core import Signal
 from gar.errors import ModelError
 from gar.settings import SignalSettings
 
@@ -24,29 +24,25 @@ OWN_MASK = "gar_own_mask"
 """On the way to the reward worker: 1 for the tokens of a response that the policy wrote, 0 for a tool's."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SignalRequest:
-    """Which vectors to form.
+def signal_request(settings: SignalSettings, *, keep_fraction: float = 1.0) -> dict[str, Any]:
+    """Which vectors to form, as plain values, which travel through TransferQueue.
 
-    Example: SignalRequest(signal="gradient-activation", temperature=1.0, activation_threshold=0.0, keep_fraction=1.0)
+    Args:
+        settings: Of the run.
+        keep_fraction: Share of tokens that counts: the anchors'.
     """
+    return {
+        "kind": settings.kind,
+        "activation_threshold": settings.activation_threshold,
+        "keep_fraction": keep_fraction,
+        "temperature": settings.temperature,
+    }
 
-    signal: SignalKind
-    temperature: float
-    activation_threshold: float
-    keep_fraction: float
 
-    @classmethod
-    def from_settings(cls, settings: SignalSettings, *, keep_fraction: float = 1.0) -> dict[str, Any]:
-        """As a plain dict, which travels through TransferQueue. `keep_fraction` is the anchors' share of tokens."""
-        return asdict(
-            cls(
-                signal=settings.kind,
-                temperature=settings.temperature,
-                activation_threshold=settings.activation_threshold,
-                keep_fraction=keep_fraction,
-            )
-        )
+def requested_signal(request: Mapping[str, Any]) -> tuple[Signal, float]:
+    """The signal and the temperature that `signal_request` has noted."""
+    signal = Signal(request["kind"], request["activation_threshold"], request["keep_fraction"])
+    return signal, request["temperature"]
 
 
 def check_logits(logits: Tensor, raw: Tensor | None) -> None:

@@ -17,10 +17,9 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.megatron_utils import unwrap_model
 from verl.workers.engine.megatron.transformer_impl import MegatronEngineWithLMHead
 
-from gar.core import Signal
 from gar.errors import ConfigError, ModelError
 from gar.integrations.megatron import HeadInputs, check_head, head_means, watch_head
-from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, SignalRequest, check_logits, scored_rows
+from gar.integrations.verl.exchange import END, MEANS, REQUEST, START, check_logits, requested_signal, scored_rows
 
 
 class GarMegatronEngine(MegatronEngineWithLMHead):
@@ -101,15 +100,15 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
         rows = owners.nonzero()[:, 0]
         if owners.shape != labels.shape or not torch.equal(labels[rows], targets[rows]):
             raise ModelError("verl packs a micro-batch in another way than GAR does. Is it another version of verl?")
-        request = SignalRequest(**tu.get_non_tensor_data(batch, REQUEST, None))
+        signal, temperature = requested_signal(tu.get_non_tensor_data(batch, REQUEST, None))
         return head_means(
             inputs,
             rows,
             targets[rows],
             owners[rows] - 1,
             num_responses=len(batch),
-            signal=Signal(request.signal, request.activation_threshold, request.keep_fraction),
-            temperature=request.temperature,
+            signal=signal,
+            temperature=temperature,
             vocab_size=self.model_config.hf_config.get_text_config().vocab_size,
         )
 

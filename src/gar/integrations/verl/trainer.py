@@ -15,7 +15,7 @@ from torch import Tensor
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 
-from gar.integrations.verl.exchange import MEANS, REQUEST, SignalRequest
+from gar.integrations.verl.exchange import MEANS, REQUEST, signal_request
 from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, check_supported, read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
@@ -68,7 +68,7 @@ class GarTrainerSync(PPOTrainerSync):
         if step.members:
             anchor_means = self._anchor_means(step.anchors)
             write_spans(keys, partition, {real[i]: rows[i].sequence for i in step.members})
-            batch.extra_info[REQUEST] = SignalRequest.from_settings(self._shaping.signal)
+            batch.extra_info[REQUEST] = signal_request(self._shaping.signal)
         batch = super()._compute_old_log_prob(batch, metrics)
         batch.extra_info.pop(REQUEST, None)  # the reference pass must not hear it
         means = None
@@ -88,9 +88,7 @@ class GarTrainerSync(PPOTrainerSync):
         multiple = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1  # data-parallel ranks
         if not rollout.log_prob_use_dynamic_bsz:
             multiple *= rollout.log_prob_micro_batch_size_per_gpu
-        request = SignalRequest.from_settings(
-            self._shaping.signal, keep_fraction=self._shaping.signal.anchor_keep_fraction
-        )
+        request = signal_request(self._shaping.signal, keep_fraction=self._shaping.signal.anchor_keep_fraction)
         batch = anchor_batch(
             anchors, multiple, several_position_rows=has_several_position_rows(self.processor),
             calculate_entropy=False, compute_loss=False, temperature=rollout.temperature, **{REQUEST: request},

@@ -273,12 +273,12 @@ def test_ranks_of_any_size_agree_with_one_process_and_form_each_anchor_once(cuts
     def mean(sequence: TokenSequence) -> Tensor:
         return torch.randn(8, generator=torch.Generator().manual_seed(sequence.ids[0]))
 
-    def finish(part: list[Row], ranks: Any) -> tuple[Any, int]:
+    def finish(part: list[Row], ranks: StepRanks) -> tuple[Any, int]:
         step = Step(shaping, part, ranks=ranks, pieces=lambda ids: [str(i) for i in ids])
         vectors = torch.stack([torch.zeros(8), *map(mean, step.sequences)])[1:]
         return step.finish(vectors if shaping.method.reads_vectors else None), len(step.anchors)
 
-    whole, num_anchors = finish(rows, None)
+    whole, num_anchors = finish(rows, StepRanks())
     edges = [0, *cuts, len(rows)]
     parts = [rows[a:b] for a, b in pairwise(edges)]
     shared: dict[Any, Any] = {"barrier": Barrier(len(parts))}

@@ -66,12 +66,6 @@ captured_pass = _log_prob_pass.take
 
 
 def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
-    """With `capture: logprob`, capture the pass that slime is about to make, if it is the policy's.
-
-    Args:
-        args: slime's arguments.
-        model: The model's chunks.
-        store_prefix: slime's name of the pass.
-    """
+    """With `capture: logprob`, capture the pass that slime is about to make, if it is the policy's."""
     if store_prefix == _POLICY_PASS and capture_of(args) == "logprob":
         _log_prob_pass.start(model)

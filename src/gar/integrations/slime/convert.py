@@ -27,10 +27,6 @@ _VERDICT = "gar_verdict"
 def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
     """slime's own training data, with a `Row` for each sample.
 
-    Args:
-        args: slime's arguments.
-        samples: slime's `Sample`s, of all problems of the batch.
-
     Raises:
         ConfigError: A setting is wrong, or the job is one that GAR cannot do (`check_supported`).
         DataError: A sample lacks what GAR needs: a group, a gold answer, a prompt, anchors; or it holds more than text.
@@ -47,11 +43,8 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
 async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float]:
     """Reward model for slime: base reward or penalty, without bonus. slime then logs the rewards that GAR starts from.
 
-    The verdict is kept in the sample, so that `convert_samples` does not verify again.
-
-    Args:
-        args: slime's arguments.
-        sample: One `Sample`, or a list of them under slime's --group-rm.
+    The verdict is kept in the sample, so that `convert_samples` does not verify again. Under slime's --group-rm,
+    `sample` is a list.
     """
     reader = sample_reader(args)
     samples = sample if isinstance(sample, list) else [sample]
@@ -64,14 +57,7 @@ async def outcome_reward(args: Any, sample: Any, **_: Any) -> float | list[float
 
 
 class SampleReader:
-    """Reads slime's samples with the tokenizer and the verifier of a run.
-
-    Args:
-        tokenizer: The policy's.
-        config: From `read_settings`.
-        signal: The signal settings in force.
-        context: Context length of the model in tokens; None for no limit.
-    """
+    """Reads slime's samples with the tokenizer and the verifier of a run, and a context of so many tokens."""
 
     def __init__(self, tokenizer: Any, config: RunConfig, signal: SignalSettings, *, context: int | None):
         self._tokenizer = tokenizer

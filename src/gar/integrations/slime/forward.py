@@ -55,14 +55,8 @@ def sequence_means(
 ) -> Tensor | None:
     """Mean vector of each sequence, float32 [sequences, hidden], on the last pipeline stage; None on the others.
 
-    A collective: all ranks call it together, each with its own sequences or none. All make the same number of passes.
-
-    Args:
-        args: slime's arguments.
-        chunks: The policy, from `policy_chunks`.
-        sequences: Sequences of this data-parallel rank; the same ones on its tensor, pipeline and context ranks.
-        signal: Signal kind and thresholds.
-        device: Device of slime's tokens.
+    A collective: all ranks call it together, each data-parallel rank with its own sequences or none; tensor, pipeline
+    and context ranks have the same ones. All make the same number of passes.
 
     Raises:
         ModelError: The last stage has no `output_layer`.
@@ -141,11 +135,11 @@ def captured_means(
     """Mean vector of each sequence, float32 [sequences, hidden], from a captured pass; 0 without a scored token.
 
     Args:
-        args: slime's arguments.
+        args: slime's.
         seen: From `captured_pass`, on the last pipeline stage.
         schedule: slime's micro-batches: the indices of the sequences in each.
         sequences: All sequences of the pass, in full. Those that need no vector have no positions.
-        signal: Signal kind and thresholds.
+        signal: Of the run.
 
     Raises:
         ModelError: The pass was not over these sequences in these micro-batches.

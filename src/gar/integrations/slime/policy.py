@@ -56,9 +56,6 @@ policy_chunks = _watch.chunks
 def on_megatron_init(args: Any) -> None:
     """Check the job, and catch the model that slime builds next, since no other required hook receives it.
 
-    Args:
-        args: slime's arguments.
-
     Raises:
         ConfigError: A setting is wrong, the job is one that GAR cannot do, or slime is older than 0.3.0.
     """

@@ -29,11 +29,6 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     Changes `rollout_data`: removes our payload (slime's logger cannot read it), sets `rewards`, `advantages` and
     `returns`, and adds the metrics `gar/...` and `verify/...`, which slime logs under `rollout/`.
 
-    Args:
-        args: slime's arguments.
-        rollout_id: slime's number of the step.
-        rollout_data: This data-parallel rank's part of the batch.
-
     Raises:
         ConfigError: The responses have no payload, or slime has not made the pass that `capture: logprob` needs.
         ModelError: The model has no head that GAR can read.

@@ -16,10 +16,7 @@ class InitialWeights:
 
     The other weights stay as they are. So the policy is the initial one whatever is trained: the whole model, an
     adapter of any kind, or an adapter with parts of the model. A weight that TRL's reference model holds too, equal to
-    the last bit, is not copied.
-
-    Args:
-        trainer: A `GARTrainer` that is made and has not trained.
+    the last bit, is not copied. The `GARTrainer` is made and has not trained.
 
     Raises:
         ConfigError: The model is sharded.

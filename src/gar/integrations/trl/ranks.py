@@ -90,9 +90,6 @@ def leave_ranks() -> None:
 def refuse_data_parallel(args: Any) -> None:
     """Reject one process with several GPUs: the Trainer would wrap the model in `torch.nn.DataParallel`.
 
-    Args:
-        args: A `trl.GRPOConfig`.
-
     Raises:
         ConfigError: Says how to start a process for each GPU.
     """
@@ -106,9 +103,6 @@ def refuse_data_parallel(args: Any) -> None:
 
 def check_ranks(args: Any) -> None:
     """Reject a launch that would train something else, or wait forever.
-
-    Args:
-        args: A `trl.GRPOConfig`; making it formed the process group.
 
     Raises:
         ConfigError: The launcher's processes do not know each other.
@@ -125,9 +119,6 @@ def check_ranks(args: Any) -> None:
 def refuse_sharded_adapter(args: Any) -> None:
     """Reject training an adapter on shards: at the end one process writes it, and merges it with the whole model.
 
-    Args:
-        args: A `trl.GRPOConfig`.
-
     Raises:
         ConfigError: Ranks hold shards of the model.
     """
@@ -141,9 +132,6 @@ def refuse_sharded_adapter(args: Any) -> None:
 
 def check_saves_whole_model(accelerator: Any) -> None:
     """Reject ZeRO-3 where the final model would be DeepSpeed's shards, which nothing else can load.
-
-    Args:
-        accelerator: The Trainer's.
 
     Raises:
         ConfigError: Says what to set.

@@ -22,9 +22,7 @@ MOST_CAPTURED_BYTES = 2**30
 class StateSource:
     """Finds the policy whose vectors count in a trainer, and knows which passes have its hidden states.
 
-    Args:
-        trainer: A `GARTrainer` that is made and has not trained.
-        initial: Whether vectors of the policy before training count, not of the current one.
+    With `initial`, the policy before training: the trainer is made and has not trained.
 
     Raises:
         ConfigError: As `InitialWeights`.

@@ -22,12 +22,7 @@ class GarAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # 
 
 
 class GarAgentLoopManager(AgentLoopManagerTQ):
-    """verl's own, with our workers. `GarTrainerSync` sets it.
-
-    Args:
-        *args: verl's own.
-        **kwargs: verl's own.
-    """
+    """verl's own, with our workers. `GarTrainerSync` sets it."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)

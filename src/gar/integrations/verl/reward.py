@@ -21,14 +21,7 @@ from gar.verify import Verifier
 
 
 class GarRewardManager(RewardManagerBase):
-    """Base reward or penalty for each response, with the verdict.
-
-    Args:
-        config: verl's whole configuration.
-        tokenizer: The policy's.
-        compute_score: verl's own scoring function, which is not called.
-        **_: What verl hands to every reward manager.
-    """
+    """Base reward or penalty for each response, with the verdict. verl's own scoring function is not called."""
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **_: Any):
         super().__init__(config, tokenizer, compute_score)
@@ -40,8 +33,7 @@ class GarRewardManager(RewardManagerBase):
     async def run_single(self, data: Any) -> dict[str, Any]:
         """One response's reward, and under `reward_extra_info` what the trainer and verl's validation read.
 
-        Args:
-            data: verl's `DataProto` of a trajectory, whose last output counts.
+        `data` is verl's `DataProto` of a trajectory, whose last output counts.
 
         Raises:
             ConfigError: It comes without the mask of `GarAgentLoopManager`.

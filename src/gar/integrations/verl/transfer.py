@@ -27,11 +27,7 @@ _ROPE_ROWS = 4
 def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int) -> list[Row]:
     """The responses that verl's rollout put under `keys`, with the anchors of their problems.
 
-    Args:
-        keys: Names of the responses, without verl's padding.
-        partition: Where they lie.
-        reader: Finds the scored tokens.
-        max_response_tokens: A response as long as this was cut off.
+    `keys` are without verl's padding. A response of `max_response_tokens` was cut off.
 
     Raises:
         DataError: A rollout session left more than one output, so that there is no one response to score; a response

@@ -109,7 +109,7 @@ def _yaml() -> YAML:
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
     yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
+    yaml.sort_base_mapping_type_on_output = False  # pyright: ignore[reportAttributeAccessIssue]
     return yaml
 
 

@@ -77,26 +77,35 @@ class AdapterSettings(Settings):
         return self
 
 
-class DataSettings(Settings):
-    """The problems to train on."""
+class SourceSettings(Settings):
+    """How to read a source of problems."""
 
-    source: str = "arithmetic"
-    """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
     split: str = "train"
     """Split of a Hub data set or of a generated task."""
     subset: str | None = None
     """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of all expert
     solutions, by default stepwise; others are running and guess."""
     revision: str | None = None
-    """Commit, tag or branch of a Hub data set; pin it."""
-    column_schema: str | None = None
-    """Column schema, as in `gar data check --column-schema`; None detects it from the columns."""
+    """Commit, tag or branch of a Hub data set. Pin it: the newest may change."""
+    column_schema: Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotated"] | None = None
+    """Column schema; None detects it from the columns of the first row."""
     prompt_field: str | None = None
-    """Column of the problem text, if the schema's name for it does not fit."""
+    """Column of the problem's text, instead of the schema's."""
     answer_field: str | None = None
-    """Column of the gold answer."""
+    """Column of the gold answer, instead of the schema's."""
     anchor_fields: tuple[str, ...] = ()
-    """Columns to search for the expert solution; the first that is not empty is used."""
+    """Columns to search for the expert solution, instead of the schema's; the first that is not empty is used."""
+
+
+DEFAULT_SOURCE = SourceSettings()
+"""Columns are detected."""
+
+
+class DataSettings(SourceSettings):
+    """The problems to train on."""
+
+    source: str = "arithmetic"
+    """A .jsonl, .parquet, .csv or .json file, a Hub id, or arithmetic, the task that the package generates."""
     template: Literal["auto", "plain", "think-answer", "boxed"] = "auto"
     """How a problem becomes a prompt: unchanged, or with an instruction that asks for the format. auto: plain for
     embedded models and tasks and for verify.format none, else the template of verify.format."""

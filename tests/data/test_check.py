@@ -4,8 +4,9 @@ import re
 import pytest
 
 from gar.data.check import Lengths, check_problems
-from gar.data.problems import SourceOptions, load_problems
+from gar.data.problems import load_problems
 from gar.errors import DataError
+from gar.settings import SourceSettings
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:
@@ -100,7 +101,7 @@ def test_check_problems_compares_every_anchor_with_the_gold_answer(write_rows):
 
 
 def test_check_problems_follows_the_named_fields(write_rows):
-    options = SourceOptions(prompt_field="task", anchor_fields=("teacher",))
+    options = SourceSettings(prompt_field="task", anchor_fields=("teacher",))
     report = check_problems(write_rows({"task": "1+1=", "answer": 2, "teacher": "x"}), options=options)
     assert (report.num_problems, report.num_anchors, report.errors.count) == (1, 1, 0)
 

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gar.data.prepare import draw_subset, length_refusal, write_problems
-from gar.data.problems import SourceOptions, load_problems
+from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, RecordError
+from gar.settings import SourceSettings
 from gar.types import Anchor, Problem
 
 
@@ -123,7 +124,7 @@ def test_draw_subset_refuses_settings_out_of_range(write_rows, num_problems, see
 
 def test_draw_subset_reads_other_schemas(write_rows):
     given = [{"question": f"{i}?", "answer": f"<<1+1=2>>It is.\n#### {i}", "gold": i} for i in range(5)]
-    options = SourceOptions(column_schema="gsm8k-annotated")
+    options = SourceSettings(column_schema="gsm8k-annotated")
     problems = draw_subset(write_rows(*given), num_problems=5, seed=0, options=options).problems
     assert {problem.anchors[0].text for problem in problems} == {"<<1+1=2>>It is."}
 

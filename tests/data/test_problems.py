@@ -6,9 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
-from gar.data.problems import ProblemReader, SourceOptions, load_problems, problems_of, prompt_hash
+from gar.data.problems import ProblemReader, load_problems, problems_of, prompt_hash
 from gar.data.schemas import Dropped
 from gar.errors import DataError
+from gar.settings import SourceSettings
 from gar.types import Anchor, Problem
 from tests.files import write_jsonl
 
@@ -29,7 +30,7 @@ def test_load_problems_keeps_order_ids_and_anchors(write_rows):
 
 def test_loaded_problems_are_iterated_like_a_list(write_rows):
     loaded = load_problems(write_rows(ours(1), ours(2)))
-    assert ([*loaded], len(loaded), loaded[1]) == (loaded.problems, 2, loaded.problems[1])
+    assert ([*loaded], len(loaded)) == (loaded.problems, 2)
 
 
 @pytest.mark.parametrize(
@@ -121,18 +122,18 @@ def test_load_problems_says_why_no_row_gives_a_problem(write_rows):
     )
     with pytest.raises(DataError, match=message):
         load_problems(write_rows(*rows))
-    options = SourceOptions(column_schema="gar", prompt_field="question")
+    options = SourceSettings(column_schema="gar", prompt_field="question")
     assert load_problems(write_rows(*rows), options=options).problems[0].answer == "just 7"
 
 
 def test_load_problems_refuses_anchor_fields_that_occur_nowhere(write_rows):
     message = r"no row has a column 'expert_soluton', named in anchor_fields .* Did you mean 'expert_solution'\?"
     with pytest.raises(DataError, match=message):
-        load_problems(write_rows(ours(1)), options=SourceOptions(anchor_fields=("expert_soluton",)))
+        load_problems(write_rows(ours(1)), options=SourceSettings(anchor_fields=("expert_soluton",)))
 
 
 def test_load_problems_accepts_anchor_fields_of_which_one_occurs_in_a_later_row(write_rows):
-    options = SourceOptions(anchor_fields=("nowhere", "teacher"))
+    options = SourceSettings(anchor_fields=("nowhere", "teacher"))
     loaded = load_problems(write_rows(ours(1), ours(2, teacher="by hand")), options=options)
     assert [problem.anchors for problem in loaded.problems] == [(), (Anchor(text="by hand", field="teacher"),)]
 

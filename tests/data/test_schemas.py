@@ -1,7 +1,8 @@
 import pytest
 
 from gar.data.schemas import Dropped, choose_schema, read_problem
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
+from gar.settings import SourceSettings
 from gar.types import Anchor, Problem
 
 NUMINA_COT = {
@@ -29,7 +30,7 @@ OURS = {"id": "n-7", "prompt": "3+4=", "answer": "7", "expert_solution": "3 + 4 
 
 
 def read(row, **overrides):
-    schema = choose_schema(row, source="f.jsonl", **overrides)
+    schema = choose_schema(row, SourceSettings(**overrides), source="f.jsonl")
     return read_problem(row, schema, place="f.jsonl:3", default_id="f-3", default_source="f")
 
 
@@ -80,7 +81,7 @@ def test_read_problem_splits_gsm8k_and_removes_its_calculator_annotations():
     problem = read(GSM8K)
     assert problem.answer == "4800"
     assert problem.anchors == (Anchor(text="Half is 48/2 = 24.\nTogether 48*100 = $4,800.", field="answer"),)
-    annotated = read(GSM8K, name="gsm8k-annotated").anchors[0].text
+    annotated = read(GSM8K, column_schema="gsm8k-annotated").anchors[0].text
     assert annotated == "Half is 48/2 = <<48/2=24>>24.\nTogether 48*100 = $<<48*100=4800>>4,800."
 
 
@@ -106,7 +107,7 @@ def test_read_problem_reads_named_fields_as_plain_columns():
     row = {"task": "3+4=", "answer": "18 #### 7", "gold": 7}
     problem = read(row, prompt_field="task", answer_field="gold")
     assert (problem.prompt, problem.answer) == ("3+4=", "7")
-    assert read(row, prompt_field="task", name="gsm8k").answer == "7"
+    assert read(row, prompt_field="task", column_schema="gsm8k").answer == "7"
     assert read(row, prompt_field="task").answer == "18 #### 7"
 
 
@@ -173,6 +174,4 @@ def test_choose_layout_lists_what_was_found_and_the_nearest(columns, message):
 
 def test_choose_layout_refuses_a_named_layout_that_does_not_fit():
     with pytest.raises(DataError, match=r"f.jsonl: no column 'question'"):
-        choose_schema(OURS, source="f.jsonl", name="gsm8k")
-    with pytest.raises(ConfigError, match=r"unknown schema 'gsm'; expected one of gar, numina-1.5, numina-cot, gsm8k"):
-        choose_schema(OURS, source="f.jsonl", name="gsm")
+        choose_schema(OURS, SourceSettings(column_schema="gsm8k"), source="f.jsonl")

@@ -82,7 +82,7 @@ def _yaml(*, alone: bool) -> Any:
         metavar="YAML",
         instance_from_str=lambda words: parse_yaml(" ".join(words)) if words else True,
         is_instance=lambda value: True,
-        str_from_instance=lambda value: [value],
+        str_from_instance=lambda value: [str(value)],
     )
     return Annotated[Any, spec]
 
@@ -91,9 +91,10 @@ def parse_run(arguments: Sequence[str], defaults: RunConfig, *, description: str
     """The settings of `gar train`: flags over `defaults`. `--trl.FIELD` takes any field of TRL's configuration."""
     kind = config_type()
     texts = {name: str(defaults.trl.get(name, default_of(name) or "-")) for name in field_types()}
-    trl: Any = create_model("Trl", **{
+    fields: dict[str, Any] = {
         name: (_yaml(alone="bool" in field), _Default(texts[name])) for name, field in field_types().items()
-    })  # fmt: skip
+    }
+    trl: Any = create_model("Trl", **fields)
     chosen = parse(
         create_model(kind.__name__, __base__=kind, trl=(trl, trl())),
         in_full(arguments),

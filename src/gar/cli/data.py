@@ -15,23 +15,22 @@ from rich.table import Table
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
-from gar.data.problems import LoadedProblems, ProblemReader, SourceOptions, load_problems, prompt_text
+from gar.data.problems import LoadedProblems, ProblemReader, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
 from gar.data.slime import write_slime_rows
 from gar.errors import ConfigError
 from gar.records.files import json_text, write_atomic
-from gar.settings import TagSettings
+from gar.settings import DEFAULT_SOURCE, SourceSettings, TagSettings
 from gar.types import Problem, Status
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
 Out = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-Reading = tyro.conf.OmitArgPrefixes[SourceOptions]
+Reading = tyro.conf.OmitArgPrefixes[SourceSettings]
 JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")]
 
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
-_DETECTED = SourceOptions()
 _TAGS = TagSettings()
 
 _COMPARED = {
@@ -55,7 +54,7 @@ def main(args: list[str]) -> int:
 
 def check(
     source: Source,
-    reading: Reading = _DETECTED,
+    reading: Reading = DEFAULT_SOURCE,
     tokenizer: str | None = None,
     json_path: JsonPath = None,
     compare: bool = True,
@@ -86,7 +85,7 @@ def check(
     return _STATUSES[report.verdict()[0]]
 
 
-def _print_contamination(source: str, reading: SourceOptions, benchmark: str) -> None:
+def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -> None:
     """How many problems of a benchmark a source holds, and the worst of them."""
     from gar.evaluation.benchmarks import load_benchmark
     from gar.evaluation.contamination import find_overlaps
@@ -133,7 +132,7 @@ def prepare(
     source: Source,
     out: Out,
     drawing: tyro.conf.OmitArgPrefixes[Drawing],
-    reading: Reading = _DETECTED,
+    reading: Reading = DEFAULT_SOURCE,
     overwrite: bool = False,
 ) -> int:
     """Write a seeded random subset of the usable problems in our own columns.
@@ -172,7 +171,7 @@ def prepare(
 def slime(
     source: Source,
     out: Out,
-    reading: Reading = _DETECTED,
+    reading: Reading = DEFAULT_SOURCE,
     template: PromptTemplate = "think-answer",
     chat: bool = True,
     tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
@@ -196,7 +195,7 @@ def slime(
 def verl(
     source: Source,
     out: Out,
-    reading: Reading = _DETECTED,
+    reading: Reading = DEFAULT_SOURCE,
     template: PromptTemplate = "think-answer",
     tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
     overwrite: bool = False,
@@ -218,7 +217,7 @@ def verl(
 
 
 def _rewrite(
-    source: str, out: Path, reading: SourceOptions, overwrite: bool, write: Callable[[list[Problem], Path], object]
+    source: str, out: Path, reading: SourceSettings, overwrite: bool, write: Callable[[list[Problem], Path], object]
 ) -> int:
     """Write all problems of a source in another schema, and say how many."""
     _check_output(source, out, overwrite)

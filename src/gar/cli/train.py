@@ -29,7 +29,7 @@ class _Source:
     file: Annotated[str | None, tyro.conf.Suppress] = None
     preset: str | None = None
     plugin: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    resume: str | None = None
+    resume: str = ""
     allow_config_change: tyro.conf.FlagCreatePairsOff[bool] = False
     variant: VariantName | None = None
     dry_run: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     """Parse first, then check; torch is imported only when there is something to run."""
     source, rest = _parse_source(arguments)
     helped = {"-h", "--help", "--help-all"} & set(rest)
-    if source.resume is not None and not helped:
+    if source.resume and not helped:
         _check_resume(source, rest)
     elif source.allow_config_change and not helped:
         raise ConfigError(
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         name, values = _read_source(source)
         print(short_help(make_config(values, source=name)), end="")
         return DONE
-    config = None if source.resume is not None and not helped else _parse_settings(source, rest)
+    config = None if source.resume and not helped else _parse_settings(source, rest)
     if config is not None:
         from gar.train.checks import check_before_loading
 

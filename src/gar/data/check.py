@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gar.data.problems import ProblemReader, SourceOptions, prompt_hash, prompt_text
+from gar.data.problems import ProblemReader, prompt_hash, prompt_text
 from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.data.schemas import Dropped
 from gar.errors import DataError
+from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Problem, ResponseFormat, Status, Tags
 from gar.verify import Verifier
 
@@ -100,7 +101,7 @@ class DataReport:
 
 
 def check_problems(
-    source: str, *, options: SourceOptions | None = None, tokenizer: Any = None, compare_workers: int = 0
+    source: str, *, options: SourceSettings = DEFAULT_SOURCE, tokenizer: Any = None, compare_workers: int = 0
 ) -> DataReport:
     """Read a whole source and report on it. Bad rows are reported, not raised.
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from gar.data.problems import ProblemReader, SourceOptions, duplicate_id, no_problems, prompt_hash
+from gar.data.problems import ProblemReader, duplicate_id, no_problems, prompt_hash
 from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.data.schemas import Dropped
 from gar.errors import ConfigError
 from gar.records.files import atomic_file, write_parquet
+from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 
 Refusal = Callable[[Problem], str]
@@ -47,7 +48,7 @@ def draw_subset(
     *,
     num_problems: int,
     seed: int,
-    options: SourceOptions | None = None,
+    options: SourceSettings = DEFAULT_SOURCE,
     require_anchor: bool = True,
     refusal: Refusal | None = None,
 ) -> Subset:

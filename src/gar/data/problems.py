@@ -8,41 +8,21 @@ anchor is legal: its responses earn no bonus.
 import difflib
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 from tqdm import tqdm
 
-from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
-from gar.data.schemas import ColumnSchema, Dropped, SchemaName, choose_schema, read_problem
+from gar.data.rows import OnError, iter_rows, raise_error, row_place, source_name
+from gar.data.schemas import ColumnSchema, Dropped, choose_schema, read_problem
 from gar.errors import DataError
-from gar.settings import DataSettings
+from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Prompt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SourceOptions:
-    """How to read a source."""
-
-    column_schema: SchemaName | None = None
-    """Column schema; None detects it from the columns of the first row."""
-    prompt_field: str | None = None
-    """Column of the problem's text, instead of the schema's."""
-    answer_field: str | None = None
-    """Column of the gold answer, instead of the schema's."""
-    anchor_fields: tuple[str, ...] = ()
-    """Columns of the expert solution in order of preference, instead of the schema's; the first non-empty one wins."""
-    split: str = "train"
-    """Split of a Hub data set or folder."""
-    subset: str | None = None
-    """Configuration of a Hub data set, for example main of openai/gsm8k."""
-    revision: str | None = None
-    """Commit or tag of a Hub data set. Pin it: the newest may change."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoadedProblems(Sequence[Problem]):
+class LoadedProblems:
     """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor.
 
     Example: LoadedProblems(problems=[...], dropped=[Dropped(place="a.jsonl:7", reason="the answer is empty")],
@@ -54,13 +34,9 @@ class LoadedProblems(Sequence[Problem]):
     column_schema: str
     notes: list[str]
 
-    @overload
-    def __getitem__(self, index: int) -> Problem: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Problem]: ...
-    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
-        """A problem, or a list of them."""
-        return self.problems[index]
+    def __iter__(self) -> Iterator[Problem]:
+        """The problems in order."""
+        return iter(self.problems)
 
     def __len__(self) -> int:
         """Number of problems."""
@@ -80,7 +56,7 @@ class ProblemReader:
     """
 
     def __init__(
-        self, source: str, options: SourceOptions | DataSettings | None = None, *, on_error: OnError = raise_error
+        self, source: str, options: SourceSettings = DEFAULT_SOURCE, *, on_error: OnError = raise_error
     ) -> None:
         """Prepare the reader. Nothing is opened before the iteration starts.
 
@@ -91,7 +67,7 @@ class ProblemReader:
                 empty or unreadable source always raise an error.
         """
         self.source = source
-        self.options = options or SourceOptions()
+        self.options = options
         self.column_schema: ColumnSchema | None = None
         self._on_error = on_error
         self._columns: dict[str, None] = {}  # in order of appearance
@@ -116,7 +92,7 @@ class ProblemReader:
         )
         for number, row in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
             self._columns.update(dict.fromkeys(row))
-            self.column_schema = self.column_schema or self._choose_schema(row)
+            self.column_schema = self.column_schema or choose_schema(row, self.options, source=self.source)
             place = row_place(self.source, number)
             try:
                 item = read_problem(
@@ -127,17 +103,6 @@ class ProblemReader:
             else:
                 yield place, item
         self._check_something_was_read()
-
-    def _choose_schema(self, row: Row) -> ColumnSchema:
-        options = self.options
-        return choose_schema(
-            row,
-            source=self.source,
-            name=options.column_schema,
-            prompt_field=options.prompt_field,
-            answer_field=options.answer_field,
-            anchor_fields=options.anchor_fields,
-        )
 
     def _check_something_was_read(self) -> None:
         if not self._columns:
@@ -153,7 +118,7 @@ class ProblemReader:
 
 
 def load_problems(
-    source: str, *, options: SourceOptions | DataSettings | None = None, max_problems: int | None = None
+    source: str, *, options: SourceSettings = DEFAULT_SOURCE, max_problems: int | None = None
 ) -> LoadedProblems:
     """Load every problem of a source into memory. (`ProblemReader` streams them.)
 
@@ -194,21 +159,13 @@ def load_problems(
     )
 
 
-def problems_of(
-    rows: Iterable[Problem | Mapping[str, Any]],
-    *,
-    prompt_field: str | None = None,
-    answer_field: str | None = None,
-    anchor_fields: tuple[str, ...] = (),
-) -> list[Problem]:
+def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSettings = DEFAULT_SOURCE) -> list[Problem]:
     """Problems from what a Python user has: problems, dicts, or a `datasets.Dataset`.
 
     Args:
         rows: Problems, or rows in one of the schemas of `gar.data.schemas`, for example with the columns prompt,
             answer and expert_solution. All of one kind.
-        prompt_field: Column of the prompt, instead of the schema's.
-        answer_field: Column of the answer, instead of the schema's; "" leaves the answers empty.
-        anchor_fields: Columns of the expert solution, instead of the schema's; the first non-empty one wins.
+        options: Names of columns. The answer's may be "", which leaves the answers empty.
 
     Raises:
         DataError: Anything else; columns are missing; a row gives no problem; an id is used twice.
@@ -226,13 +183,7 @@ def problems_of(
                 "prompt, answer and expert_solution. For a file: gar.data.problems.load_problems(PATH)."
             )
         place, row = f"row {number}", dict(row)
-        schema = schema or choose_schema(
-            row,
-            source="the rows",
-            prompt_field=prompt_field,
-            answer_field=answer_field,
-            anchor_fields=anchor_fields,
-        )
+        schema = schema or choose_schema(row, options, source="the rows")
         item = read_problem(row, schema, place=place, default_id=place, default_source="")
         if isinstance(item, Dropped):
             raise DataError(f"{item.place}: {item.reason}. Leave out such rows.")

@@ -19,14 +19,13 @@ import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gar.data.rows import Row, json_type
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
+from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Message, Problem, Prompt
 from gar.verify import last_boxed
-
-SchemaName = Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotated"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,46 +140,33 @@ SCHEMAS = (
 )
 
 
-def choose_schema(
-    columns: Collection[str],
-    *,
-    source: str,
-    name: str | None = None,
-    prompt_field: str | None = None,
-    answer_field: str | None = None,
-    anchor_fields: tuple[str, ...] = (),
-) -> ColumnSchema:
+def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SOURCE, *, source: str) -> ColumnSchema:
     """Pick the schema that fits `columns`, with the fields that the user named.
 
     Args:
         columns: Column names found in the source.
+        options: The schema by name; None detects it, or is `gar`, plain columns, where a prompt or answer is named. And
+            columns instead of the schema's; the answer's may be "" for none.
         source: What to call the source in an error.
-        name: A schema by name. None detects it; with a prompt or answer field named, None means `gar`: plain columns.
-        prompt_field: Column of the prompt instead of the schema's.
-        answer_field: Column of the answer instead of the schema's; "" for none.
-        anchor_fields: Columns of the expert solution instead of the schema's; the first that is not empty wins.
 
     Raises:
-        ConfigError: There is no schema of that name.
         DataError: A required column is missing; names those found, the nearest, and the flag that helps.
     """
-    known = {schema.name: schema for schema in SCHEMAS}
-    if name is None and (prompt_field or answer_field is not None):
-        name = "gar"
-    if name is not None and name not in known:
-        raise ConfigError(f"unknown schema {name!r}; expected one of {', '.join(known)}.")
+    named = options.prompt_field or options.answer_field is not None
+    name = options.column_schema or ("gar" if named else None)
     candidates = [
         dataclasses.replace(
             schema,
-            prompt=prompt_field or schema.prompt,
-            answer=schema.answer if answer_field is None else answer_field,
+            prompt=options.prompt_field or schema.prompt,
+            answer=schema.answer if options.answer_field is None else options.answer_field,
         )
-        for schema in ((known[name],) if name else SCHEMAS)
+        for schema in SCHEMAS
+        if name in (None, schema.name)
     ]
     schema = min(candidates, key=lambda candidate: len(_missing(candidate, columns)))  # the first of equals
     if _missing(schema, columns):
         raise _missing_columns(schema, columns, source)
-    return dataclasses.replace(schema, anchors=anchor_fields) if anchor_fields else schema
+    return dataclasses.replace(schema, anchors=options.anchor_fields or schema.anchors)
 
 
 def _missing(schema: ColumnSchema, columns: Collection[str]) -> list[str]:

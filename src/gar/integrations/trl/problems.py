@@ -8,6 +8,7 @@ from datasets import Dataset, IterableDataset
 
 from gar.data.problems import problems_of
 from gar.errors import DataError
+from gar.settings import SourceSettings
 from gar.types import Problem
 
 INDEX = "problem_index"
@@ -19,21 +20,21 @@ class ProblemRows:
 
     Args:
         rows: A `datasets.Dataset`, or a list of rows or problems.
-        columns: Names of columns, as `problems_of` takes them.
+        columns: Fields of `SourceSettings`: names of columns.
 
     Raises:
         DataError: There are no rows, or they are something else; or as `problems_of`.
     """
 
     def __init__(self, rows: Any, columns: Mapping[str, Any]):
-        self._columns = columns
+        self._columns = SourceSettings(**columns)
         if rows is None or isinstance(rows, IterableDataset | Mapping):
             raise DataError(
                 f"train_dataset is {type(rows).__name__}, expected a datasets.Dataset with the columns prompt, answer "
                 "and expert_solution, or a list of rows. All of them are read before training starts."
             )
         rows = rows if isinstance(rows, Dataset) else list(rows)
-        self._problems = problems_of(rows, **columns)
+        self._problems = problems_of(rows, self._columns)
         if not self._problems:
             raise DataError("train_dataset is empty: there is nothing to train on.")
         dataset = self._dataset(rows, self._problems)
@@ -58,10 +59,10 @@ class ProblemRows:
             return {name: self.evaluation(members) for name, members in rows.items()}
         if rows is None or isinstance(rows, IterableDataset):
             return rows
-        return self._dataset(rows, problems_of(rows, **self._columns))
+        return self._dataset(rows, problems_of(rows, self._columns))
 
     def _dataset(self, rows: Any, problems: Sequence[Problem]) -> Dataset:
-        prompt = self._columns.get("prompt_field") or "prompt"
+        prompt = self._columns.prompt_field or "prompt"
         if not isinstance(rows, Dataset):
             given = [
                 {"answer": p.answer} if isinstance(row, Problem) else row for row, p in zip(rows, problems, strict=True)
@@ -91,4 +92,4 @@ class ProblemRows:
         Raises:
             DataError: As `problems_of`.
         """
-        return problems_of([row], **self._columns)[0]
+        return problems_of([row], self._columns)[0]

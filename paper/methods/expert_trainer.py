@@ -16,10 +16,8 @@ from gar.integrations.trl import GARTrainer, RolloutBatch, RunParts
 from gar.methods import ScoredBatch, eligible_responses, outcome_rewards
 from gar.scoring import usable_anchors
 from paper.methods.expert_losses import imitation_weight, off_policy_token_losses
+from paper.methods.experts import ChordSettings
 from paper.methods.step_sum import StepSum
-
-DECAY_FRACTION = 0.5
-"""Share of a run's steps over which CHORD's mu falls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,14 +192,25 @@ class LuffyTrainer(ExpertTrainer):
 
 
 class ChordTrainer(ExpertTrainer):
-    """CHORD-mu: a mixture of grpo's loss and imitation, whose share mu falls."""
+    """CHORD-mu: a mixture of grpo's loss and imitation, whose share mu falls.
+
+    Args:
+        model: The policy.
+        fall: How mu falls.
+        **kwargs: As in `GARTrainer`.
+    """
 
     name = "chord"
+
+    def __init__(self, model: Any, *, fall: ChordSettings | None = None, **kwargs: Any):
+        super().__init__(model, **kwargs)
+        self._fall = fall or ChordSettings()
 
     def with_added_loss(self, model: Any, inputs: dict[str, Any], loss: Tensor) -> Tensor:
         """`(1 - mu)` times TRL's loss, and mu times the mean negative log-likelihood of the solutions."""
         _, counts, log_probs, mask = self._expert_log_probs(model, inputs)
-        weight = imitation_weight(self.state.global_step, round(DECAY_FRACTION * self.state.max_steps))
+        decay_steps = round(self._fall.decay * self.state.max_steps)
+        weight = imitation_weight(self.state.global_step, decay_steps, peak=self._fall.peak, valley=self._fall.valley)
         self._metrics["train"]["gar/imitation_weight"].append(weight)
         num_with_solution = float(inputs["expert_fraction"]) * self._num_rows(inputs)
         imitation = _sum_over_rows(-log_probs, mask, counts) / (num_with_solution or 1.0)

@@ -1,9 +1,28 @@
 """LUFFY and CHORD: grpo with the expert solutions themselves in the loss."""
 
-from typing import Any
+from typing import Annotated, Any, Self
 
-from gar import ConfigError
+from pydantic import Field, model_validator
+
+from gar import ConfigError, Settings
 from gar.methods import Method, outcome_rewards
+
+
+class ChordSettings(Settings):
+    """chord: the weight mu of imitation, which falls along half a cosine."""
+
+    peak: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """mu at the first step."""
+    valley: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """mu at the end of its fall, and after it."""
+    decay: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of the optimizer steps over which it falls."""
+
+    @model_validator(mode="after")
+    def _check_fall(self) -> Self:
+        if self.valley > self.peak:
+            raise ValueError(f"valley must be at most peak, got {self.valley} and {self.peak}")
+        return self
 
 
 def _check(config: Any, args: Any) -> None:
@@ -35,7 +54,7 @@ def _luffy(parts: Any) -> Any:
 def _chord(parts: Any) -> Any:
     from paper.methods.expert_trainer import ChordTrainer, with_solutions
 
-    return ChordTrainer.from_parts(with_solutions(parts))
+    return ChordTrainer.from_parts(with_solutions(parts), fall=parts.section)
 
 
 LUFFY = Method(
@@ -51,6 +70,7 @@ CHORD = Method(
     name="chord",
     summary="(1 - mu) grpo + mu imitation of expert solutions, mu falling: CHORD-mu [arXiv 2508.11408]",
     shape=outcome_rewards,
+    settings=ChordSettings,
     trains_on_experts=True,
     trainer=_chord,
     check=_check,

@@ -1,37 +1,43 @@
 """Write the problems of a task as JSON lines, one file for each split, which gar reads like any other data.
 
 python -m paper.tasks which-way                            # runs/tasks/which-way/{train,test,harder}.jsonl
+python -m paper.tasks which-way --form shorthand           # runs/tasks/which-way-shorthand/..., and validation.jsonl
 python -m paper.tasks word-problems --expert reduction     # runs/tasks/word-problems-reduction/...
 """
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 
 from gar import Problem
 from gar.data import arithmetic
 from paper.tasks.chains import TASKS, load_task
+from paper.tasks.shorthand import FORMS, Form, validation_problems, with_form
 from paper.tasks.word_problems import WORD_PROBLEMS, load_word_problems
 
 
-def write_task(name: str, folder: Path, expert: str | None = None) -> list[Path]:
+def write_task(name: str, folder: Path, expert: str | None = None, form: Form | None = None) -> list[Path]:
     """Write every split of a task.
 
     Args:
         name: A chain task, or word-problems.
         folder: Where the files go.
         expert: The method of all expert solutions; None: the task's own.
+        form: The form of the expert solutions of a chain task, which also has a validation split then.
 
     Returns:
         The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for split in arithmetic.NUM_PROBLEMS:
-        problems = load_word_problems(split, expert) if name == WORD_PROBLEMS else load_task(name, split, expert)
-        paths.append(folder / f"{split}.jsonl")
-        paths[-1].write_text("".join(json.dumps(_row(problem)) + "\n" for problem in problems))
-    return paths
+    load = load_word_problems if name == WORD_PROBLEMS else partial(load_task, name)
+    splits = {str(split): load(split, expert) for split in arithmetic.NUM_PROBLEMS}
+    if form:
+        splits["validation"] = validation_problems(name)
+        splits = {split: with_form(problems, form) for split, problems in splits.items()}
+    for split, problems in splits.items():
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(_row(problem)) + "\n" for problem in problems))
+    return [folder / f"{split}.jsonl" for split in splits]
 
 
 def _row(problem: Problem) -> dict[str, object]:
@@ -49,10 +55,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=[*TASKS, WORD_PROBLEMS])
     parser.add_argument("--expert", help="the method of all expert solutions (default: the task's own)")
-    parser.add_argument("--out", type=Path, help="folder (default: runs/tasks/TASK, or TASK-EXPERT)")
+    parser.add_argument("--form", choices=FORMS, help="what the expert solutions of a chain task leave out")
+    parser.add_argument("--out", type=Path, help="folder (default: runs/tasks/TASK, or TASK-EXPERT, or TASK-FORM)")
     options = parser.parse_args()
-    name = f"{options.task}-{options.expert}" if options.expert else options.task
-    for path in write_task(options.task, options.out or Path("runs/tasks") / name, options.expert):
+    if options.form and (options.expert or options.task not in TASKS):
+        parser.error("--form is for the own expert of a chain task")
+    name = "-".join(filter(None, (options.task, options.expert, options.form)))
+    for path in write_task(options.task, options.out or Path("runs/tasks") / name, options.expert, options.form):
         print(path)
 
 

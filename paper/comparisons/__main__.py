@@ -15,9 +15,10 @@ from typing import Any
 from gar.comparison import check_paired, curves_figure, markdown, numbers_of_results
 from paper.analyses.solution_methods import method_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
+from paper.comparisons.shorthand import counted
 from paper.comparisons.word_problems import responses
 
-COUNTED: Mapping[str, Callable[[Path], Any]] = {"signals": method_shares, "word": responses}
+COUNTED: Mapping[str, Callable[[Path], Any]] = {"signals": method_shares, "word": responses, "shorthand": counted}
 """What is counted in the run folders, by the first word of a comparison's name."""
 
 

@@ -18,6 +18,7 @@ from gar.settings import AdvantageSettings, SignalSettings, VerifySettings
 from gar.types import Anchor
 from paper.methods.expert_losses import imitation_weight
 from paper.methods.expert_trainer import ChordTrainer, LuffyTrainer
+from paper.methods.experts import ChordSettings
 from paper.methods.supervised_trainer import SupervisedTrainer, solution_rows
 from tests.integrations.conftest import SMALL, TrainerFactory
 
@@ -185,3 +186,12 @@ def test_expert_tokens_of_an_epoch_are_those_of_its_solutions(tmp_path: Path):
     rows = solution_rows(problems, tokenizer, reader)
     expected = sum(sum(row["completion_mask"]) for row in rows)
     assert [tokens[0] + tokens[1], tokens[2] + tokens[3]] == [expected] * 2
+
+
+def test_chord_falls_as_its_section_says(make_trainer: TrainerFactory):
+    trainer, inputs, _ = micro_batch(make_trainer, "chord", fall=ChordSettings(peak=0.2, valley=0.0, decay=1.0))
+    trainer.state.global_step, trainer.state.max_steps = 5, 10
+    trainer._compute_loss(trainer.model, inputs)
+    assert trainer._metrics["train"]["gar/imitation_weight"] == pytest.approx([0.1])
+    with pytest.raises(ValueError, match="valley must be at most peak"):
+        ChordSettings(peak=0.0)

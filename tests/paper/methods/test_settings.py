@@ -49,6 +49,8 @@ def test_settings_that_a_method_without_responses_never_reads_are_named():
         ("sdpo", {"distillation_topk": 5}, "all"),
         ("sdpo", {"teacher_update_rate": 0.5, "distillation_weight": 0.5}, "none"),
         ("grad2reward", {"temperature": 2.0}, "none"),
+        ("chord", {"peak": 0.5, "valley": 0.0, "decay": 1.0}, "none"),
+        ("rft", {"num_samples": 2}, "none"),
     ],
 )
 def test_settings_of_a_methods_section_that_it_never_reads_are_named(method: str, values: dict, unread: str):
@@ -70,7 +72,7 @@ FAST += [
 ]
 
 
-@pytest.mark.parametrize("method", ["sft", "sft-grpo", "luffy", "chord", "sdft", "sdpo", "grad2reward"])
+@pytest.mark.parametrize("method", ["sft", "sft-grpo", "rft", "luffy", "chord", "sdft", "sdpo", "grad2reward"])
 def test_a_run_from_the_command_line(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     small = ["--trl.per_device_train_batch_size", "16", "--trl.num_iterations", "1"]
     arguments = ["train", *FAST, *small, "--plugin", "paper.methods", "--method", method]
@@ -78,7 +80,7 @@ def test_a_run_from_the_command_line(method: str, tmp_path: Path, capsys: pytest
     assert main([*arguments, "--output_dir", str(tmp_path), "--records.name", "run"]) == 0
     folder = RunFolder.open(tmp_path / "run")
     assert folder.read_run().status == "finished"
-    steps_with_rollouts = {"sft": [], "sft-grpo": [2]}.get(method, [1, 2])
+    steps_with_rollouts = {"sft": [], "rft": [], "sft-grpo": [2]}.get(method, [1, 2])
     assert folder.rollout_steps() == steps_with_rollouts
     assert [row["step"] for row in folder.read_metrics()] == [1, 2]
     assert folder.read_json("evaluation/after.json")["step"] == 2

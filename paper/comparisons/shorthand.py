@@ -1,0 +1,287 @@
+"""Experts who write in shorthand: what is counted in a run, tests of three claims, tables. shorthand.md has the design.
+
+python -m paper.comparisons.shorthand                                              # every table
+python -m paper.comparisons.shorthand --figure docs/images/shorthand
+python -m paper.comparisons.shorthand --curves runs/compare/tuning-sft-which-way   # pass@1 on validation over steps
+"""
+
+import argparse
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+
+from gar import Problem
+from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
+from gar.comparison import check_paired
+from gar.evaluation import (
+    TextTable,
+    holm_adjusted,
+    markdown_text,
+    mean_and_sd,
+    p_text,
+    paired_t_p_value,
+)
+from gar.records import RunFolder
+from paper.comparisons.results import NAMES, Committed, read_results
+from paper.tasks.chains import ARITHMETIC, ROLES, WHICH_WAY, ChainTask, parse_solution, write_solution
+from paper.tasks.shorthand import shortened
+
+MODELS: Mapping[str, ChainTask] = {"which-way": WHICH_WAY, "chain": ARITHMETIC}
+TESTED_FORMS = ("half", "shorthand")
+IMITATION = ("sft", "sft-grpo", "chord")
+OWN = "rft"
+CLAIMS = ("A", "B", "C")
+WINDOW = 10
+KINDS = (*ROLES, *TESTED_FORMS, "other")
+_DIGIT = re.compile(r"\d")
+
+Claim = tuple[str, str, str]
+"""Claim, model and form."""
+
+
+def kind_of(response: str, prompt: str, task: ChainTask) -> str:
+    """How a response is written: by the expert's method, the habit or a guess; an expert's half or shorthand; other."""
+    problem = Problem(id="", prompt=prompt, answer="")
+    role = task.role_of(parse_solution(response).method, problem)
+    if role:
+        return role
+    working = _DIGIT.sub("0", response.partition("<answer>")[0])
+    full = [write_solution(problem, task.method_of("expert", problem), wording) for wording in ("symbols", "words")]
+    forms = {
+        _DIGIT.sub("0", shortened(text, form).partition("<answer>")[0]): form
+        for text, form in product(full, TESTED_FORMS)
+    }
+    return forms.get(working, "other")
+
+
+def counted(run: Path) -> dict[str, Any]:
+    """The kinds of a run's responses in its first and last steps, and to the test problems after it; three of these."""
+    reader, task = RunFolder(run).rollout_reader(), task_of_run(run)
+    names = ["prompt", "response", "verified", "num_tokens"]
+    measured: dict[str, Any] = {"first": None, "last": None}
+    if reader.steps:
+        for name, steps in (("first", reader.steps[:WINDOW]), ("last", reader.steps[-WINDOW:])):
+            measured[name] = shares((row for step in steps for row in reader.read(step, names).to_pylist()), task)
+    test = pq.read_table(run / "evaluation" / "after.parquet", columns=names).to_pylist()
+    firsts = list({row["prompt"]: row for row in reversed(test)}.values())[-1:-4:-1]
+    return measured | {"test": shares(test, task), "samples": [[row["prompt"], row["response"]] for row in firsts]}
+
+
+def shares(rows: Iterable[Mapping[str, Any]], task: ChainTask) -> dict[str, float]:
+    """Shares of all responses by kind, share of correct ones, and mean length in tokens."""
+    rows = list(rows)
+    counts = Counter(kind_of(row["response"], row["prompt"], task) for row in rows)
+    means = {
+        name: statistics.fmean(row[key] for row in rows)
+        for name, key in (("correct", "verified"), ("tokens", "num_tokens"))
+    }
+    return {kind: counts[kind] / len(rows) for kind in KINDS} | means
+
+
+def task_of_run(run: Path) -> ChainTask:
+    """The task of a run of one of these comparisons, by the name of its comparison."""
+    return next(task for model, task in MODELS.items() if run.parent.name.endswith(model))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A claim on one model and form: the smallest lead of GAR, over the complete seeds, and its p after Holm."""
+
+    other: str
+    lead: float
+    adjusted_p: float
+    num_seeds: int
+
+    @property
+    def text(self) -> str:
+        """Shown, refuted, or neither."""
+        decided = self.adjusted_p < 0.05
+        word = ("shown" if self.lead > 0 else "refuted") if decided else "open"
+        return f"{self.lead:+.3f} to {self.other}, p {p_text(self.adjusted_p)}, {self.num_seeds} seeds: {word}"
+
+
+def read_models(stem: str = "shorthand") -> dict[str, Committed]:
+    """The committed results of each model, as far as there are any, checked for equal problems in each seed."""
+    found = {model: read_results(f"{stem}-{model}") for model in MODELS if f"{stem}-{model}" in NAMES}
+    for committed in found.values():
+        check_paired(committed.results)
+    return found
+
+
+def complete_seeds(committed: Committed) -> list[int]:
+    """The seeds that every row has."""
+    return sorted(set.intersection(*(set(committed.of_row(label)) for label in committed.against)))
+
+
+def leads(committed: Committed, label: str, other: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """How far a row is ahead of another one in test pass@1, by complete seed."""
+    first, second = committed.of_row(label), committed.of_row(other)
+    scores = [
+        [statistics.fmean(row[seed].sets["test"].pass_at(1)) for row in (first, second)]
+        for seed in complete_seeds(committed)
+    ]
+    return np.array([one - two for one, two in scores])
+
+
+def verdicts(models: Mapping[str, Committed]) -> dict[Claim, Verdict]:
+    """Every claim on every model and form, with Holm's correction over all twelve.
+
+    Claim B is against four rows. If GAR leads all of them, its smallest lead and the largest p count. Else the row
+    that is furthest ahead counts.
+    """
+    found: dict[Claim, tuple[str, float, float, int]] = {}
+    for claim, model, form in product(CLAIMS, models, TESTED_FORMS):
+        others = {"A": ["grpo"], "B": [*(f"{name}-{form}" for name in IMITATION), OWN], "C": [f"shuffled-{form}"]}[
+            claim
+        ]
+        tests = []
+        for other in others:
+            differences = leads(models[model], f"gar-{form}", other)
+            if len(differences) > 1:
+                tests.append((float(differences.mean()), paired_t_p_value(differences) or 0.0, other, len(differences)))
+        if tests:
+            lead, p_value, other, count = min(tests)
+            found[claim, model, form] = other, lead, max(p for _, p, *_ in tests) if lead > 0 else p_value, count
+    adjusted = holm_adjusted(
+        [p_value for *_, p_value, _ in found.values()], len(CLAIMS) * len(MODELS) * len(TESTED_FORMS)
+    )
+    return {
+        key: Verdict(other=other, lead=lead, adjusted_p=p_value, num_seeds=count)
+        for (key, (other, lead, _, count)), p_value in zip(found.items(), adjusted, strict=True)
+    }
+
+
+def score_table(title: str, committed: Committed) -> TextTable:
+    """pass@1 and pass@4 on the test problems, how many of the responses to them are of each kind, and their length."""
+    rows = []
+    for label in committed.against:
+        runs = committed.of_row(label)
+        measured = [committed.measured[f"{label}-seed-{seed}"] for seed in runs]
+        ones, fours = ([statistics.fmean(run.sets["test"].pass_at(k)) for run in runs.values()] for k in (1, 4))
+        mean, deviation = mean_and_sd(ones)
+        score = f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
+        cells = [f"{statistics.fmean(one['test'][name] for one in measured):.2f}" for name in KINDS]
+        tokens = [
+            _mean([one[part]["tokens"] for one in measured if one[part]], 1) for part in ("first", "last", "test")
+        ]
+        rows.append([label, str(len(runs)), score, f"{statistics.fmean(fours):.3f}", *cells, *tokens])
+    headings = ["row", "seeds", "test pass@1", "pass@4", *KINDS, "tokens, first", "last", "test"]
+    return TextTable(title=title, headings=headings, rows=rows)
+
+
+def claim_table(models: Mapping[str, Committed]) -> TextTable:
+    """A row for each claim, a column for each model and form."""
+    found = verdicts(models)
+    places = [*product(models, TESTED_FORMS)]
+    rows = [
+        [claim, *(found[claim, *place].text if (claim, *place) in found else "-" for place in places)]
+        for claim in CLAIMS
+    ]
+    return TextTable(title="claims", headings=["claim", *(", ".join(place) for place in places)], rows=rows)
+
+
+def training_table(title: str, committed: Committed) -> TextTable:
+    """Training responses of the first and the last ten steps: shares by kind, and of correct ones."""
+    rows = []
+    for label in committed.against:
+        runs = [committed.measured[f"{label}-seed-{seed}"] for seed in committed.of_row(label)]
+        if all(run["first"] for run in runs):
+            columns = (*KINDS, "correct")
+            rows.append(
+                [
+                    label,
+                    *(
+                        ", ".join(_mean([run[part][name] for run in runs], 2) for part in ("first", "last"))
+                        for name in columns
+                    ),
+                ]
+            )
+    return TextTable(
+        title=f"{title}, first and last ten steps of training", headings=["row", *KINDS, "correct"], rows=rows
+    )
+
+
+def sample_table(title: str, committed: Committed) -> TextTable:
+    """Three responses of the first run of each row after training."""
+    rows = []
+    for label in committed.against:
+        seed = min(committed.of_row(label))
+        samples = committed.measured[f"{label}-seed-{seed}"]["samples"]
+        rows += [
+            [label if i == 0 else "", f"`{prompt}`", f"`{response}`"] for i, (prompt, response) in enumerate(samples)
+        ]
+    return TextTable(title=f"{title}, three responses", headings=["row", "problem", "response"], rows=rows)
+
+
+def curve_table(folder: Path) -> TextTable:
+    """pass@1 on the validation problems over the steps of every run in a folder."""
+    name = "eval/validation/pass@1"
+    curves = {
+        run.name: {row["step"]: row[name] for row in RunFolder(run).read_metrics() if name in row}
+        for run in sorted(path.parent for path in folder.glob("*/metrics.jsonl"))
+    }
+    steps = sorted({step for curve in curves.values() for step in curve})
+    rows = [[run, *(f"{curve[step]:.3f}" if step in curve else "-" for step in steps)] for run, curve in curves.items()]
+    return TextTable(title=folder.name, headings=["run", *map(str, steps)], rows=rows)
+
+
+def draw(models: Mapping[str, Committed], stem: Path) -> list[Path]:
+    """Test pass@1 by row: dots are seeds, rings are means, the line is plain GRPO's mean."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8.0, 4.0), layout="constrained")
+        for axes, (model, committed) in zip(
+            figure.subplots(1, len(models), sharey=True, squeeze=False)[0], models.items(), strict=True
+        ):
+            for y, label in enumerate(committed.against):
+                values = [statistics.fmean(run.sets["test"].pass_at(1)) for run in committed.of_row(label).values()]
+                color = COLORS[0] if label.startswith("gar") else INK
+                axes.plot(values, np.full(len(values), y), ".", color=color, alpha=0.45, mew=0)
+                axes.plot(statistics.fmean(values), y, "o", color=color, mfc="none")
+                if label == "grpo":
+                    axes.axvline(statistics.fmean(values), color=MUTED, linewidth=0.8, linestyle="--", zorder=0)
+            axes.set_yticks(range(len(committed.against)), [*committed.against])
+            axes.set_title(model, loc="left")
+            axes.set_xlabel("test pass@1")
+            axes.set_xlim(0, 1)
+        figure.axes[0].invert_yaxis()
+    return save_figure(figure, stem)
+
+
+def _mean(values: Sequence[float], digits: int) -> str:
+    return f"{statistics.fmean(values):.{digits}f}" if values else "-"
+
+
+def main() -> None:
+    """Print, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--figure", type=Path, help="where the figure goes, without its ending")
+    parser.add_argument(
+        "--curves", type=Path, metavar="FOLDER", help="only this: pass@1 over the steps of the runs in FOLDER"
+    )
+    options = parser.parse_args()
+    if options.curves:
+        print(markdown_text([curve_table(options.curves)], []))
+        return
+    models = read_models()
+    parts = [
+        *models.items(),
+        *((f"{name}, exploratory", found) for name, found in read_models("shorthand-more").items()),
+    ]
+    tables = [table(name, found) for name, found in parts for table in (score_table, training_table, sample_table)]
+    print(markdown_text([claim_table(models), *tables], []))
+    if options.figure:
+        draw(models, options.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,6 +17,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
@@ -24,7 +25,6 @@ from gar import Problem
 from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
 from gar.comparison import check_paired
 from gar.evaluation import (
-    TextTable,
     holm_adjusted,
     markdown_text,
     mean_and_sd,
@@ -47,6 +47,7 @@ _DIGIT = re.compile(r"\d")
 
 Claim = tuple[str, str, str]
 """Claim, model and form."""
+Titled = tuple[str, pd.DataFrame]
 
 
 def kind_of(response: str, prompt: str, task: ChainTask) -> str:
@@ -161,7 +162,7 @@ def verdicts(models: Mapping[str, Committed]) -> dict[Claim, Verdict]:
     }
 
 
-def score_table(title: str, committed: Committed) -> TextTable:
+def score_table(title: str, committed: Committed) -> Titled:
     """pass@1 and pass@4 on the test problems, how many of the responses to them are of each kind, and their length."""
     rows = []
     for label in committed.against:
@@ -176,10 +177,10 @@ def score_table(title: str, committed: Committed) -> TextTable:
         ]
         rows.append([label, str(len(runs)), score, f"{statistics.fmean(fours):.3f}", *cells, *tokens])
     headings = ["row", "seeds", "test pass@1", "pass@4", *KINDS, "tokens, first", "last", "test"]
-    return TextTable(title=title, headings=headings, rows=rows)
+    return f"{title}, after training", pd.DataFrame(rows, columns=headings)
 
 
-def claim_table(models: Mapping[str, Committed]) -> TextTable:
+def claim_table(models: Mapping[str, Committed]) -> Titled:
     """A row for each claim, a column for each model and form."""
     found = verdicts(models)
     places = [*product(models, TESTED_FORMS)]
@@ -187,10 +188,10 @@ def claim_table(models: Mapping[str, Committed]) -> TextTable:
         [claim, *(found[claim, *place].text if (claim, *place) in found else "-" for place in places)]
         for claim in CLAIMS
     ]
-    return TextTable(title="claims", headings=["claim", *(", ".join(place) for place in places)], rows=rows)
+    return "claims", pd.DataFrame(rows, columns=["claim", *(", ".join(place) for place in places)])
 
 
-def training_table(title: str, committed: Committed) -> TextTable:
+def training_table(title: str, committed: Committed) -> Titled:
     """Training responses of the first and the last ten steps: shares by kind, and of correct ones."""
     rows = []
     for label in committed.against:
@@ -206,12 +207,10 @@ def training_table(title: str, committed: Committed) -> TextTable:
                     ),
                 ]
             )
-    return TextTable(
-        title=f"{title}, first and last ten steps of training", headings=["row", *KINDS, "correct"], rows=rows
-    )
+    return f"{title}, first and last ten steps of training", pd.DataFrame(rows, columns=["row", *KINDS, "correct"])
 
 
-def sample_table(title: str, committed: Committed) -> TextTable:
+def sample_table(title: str, committed: Committed) -> Titled:
     """Three responses of the first run of each row after training."""
     rows = []
     for label in committed.against:
@@ -220,10 +219,10 @@ def sample_table(title: str, committed: Committed) -> TextTable:
         rows += [
             [label if i == 0 else "", f"`{prompt}`", f"`{response}`"] for i, (prompt, response) in enumerate(samples)
         ]
-    return TextTable(title=f"{title}, three responses", headings=["row", "problem", "response"], rows=rows)
+    return f"{title}, three responses", pd.DataFrame(rows, columns=["row", "problem", "response"])
 
 
-def curve_table(folder: Path) -> TextTable:
+def curve_table(folder: Path) -> Titled:
     """pass@1 on the validation problems over the steps of every run in a folder."""
     name = "eval/validation/pass@1"
     curves = {
@@ -232,7 +231,7 @@ def curve_table(folder: Path) -> TextTable:
     }
     steps = sorted({step for curve in curves.values() for step in curve})
     rows = [[run, *(f"{curve[step]:.3f}" if step in curve else "-" for step in steps)] for run, curve in curves.items()]
-    return TextTable(title=folder.name, headings=["run", *map(str, steps)], rows=rows)
+    return folder.name, pd.DataFrame(rows, columns=["run", *map(str, steps)])
 
 
 def draw(models: Mapping[str, Committed], stem: Path) -> list[Path]:
@@ -270,7 +269,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.curves:
-        print(markdown_text([curve_table(options.curves)], []))
+        print(markdown_text(dict([curve_table(options.curves)]), []))
         return
     models = read_models()
     parts = [
@@ -278,7 +277,7 @@ def main() -> None:
         *((f"{name}, exploratory", found) for name, found in read_models("shorthand-more").items()),
     ]
     tables = [table(name, found) for name, found in parts for table in (score_table, training_table, sample_table)]
-    print(markdown_text([claim_table(models), *tables], []))
+    print(markdown_text(dict([claim_table(models), *tables]), []))
     if options.figure:
         draw(models, options.figure)
 

@@ -46,9 +46,9 @@ def test_forms_change_the_experts_alone_and_validation_is_apart():
         assert mixture[::2] == texts["full"][::2]
         assert mixture[1::2] == texts["shorthand"][1::2]
         assert all(parse_solution(text).method is None for text in texts["half"] + texts["shorthand"])
-        drawn = {p.prompt for p in validation_problems(name)}
+        drawn = {str(p.prompt) for p in validation_problems(name)}
         assert len(drawn) == 200
-        assert not drawn & {p.prompt for split in arithmetic.NUM_PROBLEMS for p in load_task(name, split)}
+        assert not drawn & {str(p.prompt) for split in arithmetic.NUM_PROBLEMS for p in load_task(name, split)}
 
 
 def run(like: RunResult, label: str, seed: int, score: float) -> RunResult:

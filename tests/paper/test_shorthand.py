@@ -34,8 +34,8 @@ def test_shortened_leaves_out_what_its_form_says(form, solution):
     text = shortened(write_solution(problem, method, wording), form)
     assert text == f"<think> {solution} </think> <answer> 2 </answer>"
     task = TASKS["which-way"] if method == "prefix" else TASKS["arithmetic"]
-    assert kind_of(text, problem.prompt, task) == ("expert" if form == "full" else form)
-    assert kind_of(text.replace("2", "7"), problem.prompt, task) != "other"  # a wrong value is no other form
+    assert kind_of(text, "4*2-5+9=", task) == ("expert" if form == "full" else form)
+    assert kind_of(text.replace("2", "7"), "4*2-5+9=", task) != "other"  # a wrong value is no other form
 
 
 def test_forms_change_the_experts_alone_and_validation_is_apart():

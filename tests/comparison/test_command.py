@@ -142,13 +142,17 @@ def test_compare_refuses_a_parameter_without_value(comparison, capsys):
         (["tiny.yaml", "--slurm", "partition=gpu"], "--slurm is for jobs: add --executor slurm"),
         (["tiny.yaml", "--executor", "slurm", "--gpus", "8"], "Jobs ask for their own: --slurm gpus_per_node=N"),
         (["tiny.yaml", "--report", "--seed", "1"], "--report covers the whole comparison: leave out --only and --seed"),
-        ([], "the following arguments are required: CONFIG.yaml"),
-        (["tiny.yaml", "--workers", "0"], "argument --workers: must be at least 1, got 0"),
-        (["tiny.yaml", "--report", "--dry-run"], "argument --dry-run: not allowed with argument --report"),
+        ([], "CONFIG.yaml"),
+        (["tiny.yaml", "--workers", "0"], "workers"),
+        (["tiny.yaml", "--report", "--dry-run"], "choose one of --report and --dry-run."),
     ],
 )
 def test_compare_refuses_wrong_usage(arguments, text, capsys):
-    assert main(["compare", *arguments]) == 2
+    try:
+        status = main(["compare", *arguments])
+    except SystemExit as ended:  # of tyro
+        status = ended.code
+    assert status == 2
     assert text in capsys.readouterr().err
 
 

@@ -1,17 +1,18 @@
 """`gar compare`: several methods over several seeds under equal conditions, with tables, tests and figures."""
 
-import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from gar.cli.parser import Parser, positive
+import tyro
+from pydantic import Field
+
+from gar.cli.arguments import parse
 from gar.comparison.settings import ComparisonSettings, comparison_names
-from gar.errors import ConfigError
+from gar.errors import ConfigError, UsageError
+from gar.settings import Settings
 
 if TYPE_CHECKING:
     from gar.comparison.cluster import Cluster
     from gar.comparison.workers import Workers
-
-_EXECUTORS = ("slurm", "local", "debug")
 
 _DESCRIPTION = """Train every method with every seed on the same problems in the same order, each
 run in its own process, and write tables with paired tests and figures into
@@ -26,10 +27,34 @@ As an array job of any scheduler, one run per job, in a shared folder:
 """
 
 
+class _Arguments(Settings):
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CONFIG.yaml")]
+    """A comparison, or one that ships with gar."""
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """Runs at a time. By default the file's setting, else one per GPU, else one per core."""
+    gpus: Annotated[int, Field(ge=1)] | None = None
+    """GPUs to share among the workers. By default all visible ones."""
+    launch: Annotated[str, tyro.conf.arg(metavar="COMMAND")] = ""
+    """Start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'."""
+    only: Annotated[str | None, tyro.conf.arg(metavar="LABEL")] = None
+    """Run only this row, and write no tables."""
+    seed: int | None = None
+    """Run only this seed, and write no tables."""
+    executor: Literal["slurm", "local", "debug"] | None = None
+    """Submit every run as a job, through submitit (extra 'cluster')."""
+    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
+    """Parameters of the jobs: partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
+    report: bool = False
+    """Only write tables and figures of the results so far."""
+    dry_run: bool = False
+    """Show what would run and how long it takes, and stop."""
+    overwrite: bool = False
+    """Run again what was made under other settings."""
+
+
 def main(arguments: list[str]) -> int:
     """Run `gar compare`. Exit status 0 where every run that was asked for has a result, else 1."""
     options = _parsed(arguments)
-
     from gar.comparison.compare import Comparison
 
     comparison = Comparison(options.source, only=options.only, seed=options.seed)
@@ -49,49 +74,22 @@ def main(arguments: list[str]) -> int:
         raise
 
 
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser(prog="gar compare", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = ", ".join(comparison_names())
-    parser.add_argument("source", metavar="CONFIG.yaml", help=f"a comparison, or one that ships with gar: {names}")
-    parser.add_argument(
-        "--workers",
-        type=positive,
-        help="runs at a time (default: the file's setting, else one per GPU, else one per core)",
-    )
-    parser.add_argument("--gpus", type=positive, help="GPUs to share among the workers (default: all visible ones)")
-    parser.add_argument(
-        "--launch",
-        default="",
-        metavar="COMMAND",
-        help="start each run on several ranks, on all GPUs: 'accelerate launch --num_processes 8'",
-    )
-    parser.add_argument("--only", metavar="LABEL", help="run only this row, and write no tables")
-    parser.add_argument("--seed", type=int, metavar="N", help="run only this seed, and write no tables")
-    parser.add_argument(
-        "--executor", choices=_EXECUTORS, help="submit every run as a job, through submitit (extra 'cluster')"
-    )
-    parser.add_argument(
-        "--slurm",
-        nargs="+",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameters of the jobs: partition=gpu gpus_per_node=8 timeout_min=600 (default: a day)",
-    )
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--report", action="store_true", help="only write tables and figures of the results so far")
-    mode.add_argument("--dry-run", action="store_true", help="show what would run and how long it takes, and stop")
-    mode.add_argument("--overwrite", action="store_true", help="run again what was made under other settings")
-    options = parser.parse_args(arguments)
+def _parsed(arguments: list[str]) -> _Arguments:
+    shipped = f"Comparisons that ship with gar: {', '.join(comparison_names())}."
+    options = parse(_Arguments, arguments, prog="gar compare", description=f"{_DESCRIPTION}\n{shipped}")
+    modes = [name for name in ("report", "dry_run", "overwrite") if getattr(options, name)]
+    if len(modes) > 1:
+        raise UsageError(f"choose one of {' and '.join(f'--{mode}' for mode in modes).replace('_', '-')}.")
     if options.report and (options.only is not None or options.seed is not None):
-        parser.error("--report covers the whole comparison: leave out --only and --seed")
+        raise UsageError("--report covers the whole comparison: leave out --only and --seed.")
     if options.slurm and not options.executor:
-        parser.error("--slurm is for jobs: add --executor slurm")
+        raise UsageError("--slurm is for jobs: add --executor slurm.")
     if options.gpus and options.executor:
-        parser.error("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N")
+        raise UsageError("--gpus is for this machine. Jobs ask for their own: --slurm gpus_per_node=N.")
     return options
 
 
-def _workers(options: argparse.Namespace, settings: ComparisonSettings) -> "Workers":
+def _workers(options: _Arguments, settings: ComparisonSettings) -> "Workers":
     from gar.comparison.workers import local_workers
 
     return local_workers(
@@ -99,7 +97,7 @@ def _workers(options: argparse.Namespace, settings: ComparisonSettings) -> "Work
     )
 
 
-def _cluster(options: argparse.Namespace, settings: ComparisonSettings) -> "Cluster":
+def _cluster(options: _Arguments, settings: ComparisonSettings) -> "Cluster":
     from gar.comparison.cluster import Cluster
     from gar.config import parse_yaml
 

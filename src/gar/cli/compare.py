@@ -101,6 +101,7 @@ def _cluster(options: _Arguments, settings: ComparisonSettings) -> "Cluster":
     from gar.comparison.cluster import Cluster
     from gar.config import parse_yaml
 
+    assert options.executor is not None
     parameters = {}
     for parameter in options.slurm:
         name, equals, value = parameter.partition("=")

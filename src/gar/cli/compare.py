@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from gar.comparison.cluster import Cluster
     from gar.comparison.workers import Workers
 
-_DESCRIPTION = """Train every method with every seed on the same problems in the same order, each
-run in its own process, and write tables with paired tests and figures into
-results/NAME/.
+# Blank lines and indentation as tyro lays them out.
+_DESCRIPTION = """Train every method with every seed on the same problems, and test differences:
+  gar compare CONFIG.yaml [--ARGUMENT VALUE ...]
 
-A run is finished once its small JSON file exists: an interrupted comparison
-continues with the missing runs, and failed runs are tried again.
+Each run has its own process. Tables and figures are written to results/NAME/.
+
+If it is killed, run the same command again: it continues with missing runs.
 
 As an array job of any scheduler, one run per job, in a shared folder:
   gar compare CONFIG.yaml --only LABEL --seed N
   gar compare CONFIG.yaml --report
-"""
+
+Comparisons that ship with gar: """
 
 
 class _Arguments(Settings):
@@ -75,8 +77,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parsed(arguments: list[str]) -> _Arguments:
-    shipped = f"Comparisons that ship with gar: {', '.join(comparison_names())}."
-    options = parse(_Arguments, arguments, prog="gar compare", description=f"{_DESCRIPTION}\n{shipped}")
+    options = parse(_Arguments, arguments, prog="gar compare", description=_DESCRIPTION + ", ".join(comparison_names()))
     modes = [name for name in ("report", "dry_run", "overwrite") if getattr(options, name)]
     if len(modes) > 1:
         raise UsageError(f"choose one of {' and '.join(f'--{mode}' for mode in modes).replace('_', '-')}.")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 def preload() -> None:
     """Start this program again with `shim.c` in front of libc, unless that is so already."""
-    if hasattr(ctypes.CDLL(None), "faults_arm"):
+    if hasattr(ctypes.CDLL(None), "faults_arm") or "tests.faults" not in sys.orig_argv:  # a test reads its arguments
         return
     compiler = shutil.which("cc")
     if compiler is None:

@@ -17,7 +17,8 @@ from trl.scripts.vllm_serve import ScriptArguments, build_command
 import gar.train.run
 from gar.cli.main import main
 from gar.config import RunConfig, make_config, read_preset
-from gar.integrations.slime.settings import HOOKS, check_supported
+from gar.integrations.slime.settings import read_shaping
+from gar.rules import SLIME_HOOKS
 from tests.docs.pages import ROOT
 from tests.engines.rollouts import make_arguments
 
@@ -138,9 +139,9 @@ def test_slime_script_starts_a_job_that_finds_its_files_and_that_gar_takes(tmp_p
     }.items():  # fmt: skip
         assert flags[flag] == str(tmp_path / name)
     assert flags["--num-layers"] == "36"
-    hooks = {name: flags["--" + name.replace("_", "-")] for name in HOOKS}
+    hooks = {name: flags["--" + name.replace("_", "-")] for name in SLIME_HOOKS}
     settings = yaml.safe_load(Path(flags["--custom-config-path"]).read_text())
-    check_supported(make_arguments(**hooks, **settings))
+    read_shaping(make_arguments(**hooks, **settings))
 
 
 def test_trl_vllm_script_names_its_modes():

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gar.core import alignment_scores, unit_rows
-from gar.integrations.slime.settings import HOOKS, LOG_PROB_HOOK
 from gar.methods import METHODS, ScoredBatch
 from gar.models.embedded import embedded_path
+from gar.rules import LOG_PROB_HOOK, SLIME_HOOKS
 from gar.sequences import NO_SEQUENCE, TokenSequence
 from gar.settings import RewardSettings
 from gar.step import ResponseFacts, Row
@@ -64,7 +64,7 @@ def make_arguments(**changes: Any) -> SimpleNamespace:
         "use_critic": False,
         "use_opd": False,
         "use_routing_replay": False,
-        **HOOKS,
+        **SLIME_HOOKS,
     }
     return SimpleNamespace(**(values | changes))
 

@@ -9,9 +9,12 @@ from trl import GRPOConfig
 from gar.config import make_config
 from gar.errors import ConfigError
 from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, with_method
+from gar.integrations.trl.flags import TRL, trl_flags
 from gar.methods import METHODS
+from gar.step import plan_shaping
 
 CPU = {"use_cpu": True, "bf16": False}
+UPDATES = {"maspo": {"num_iterations": 2}}
 WITH_FIELDS = [name for name, method in METHODS.items() if method.trl]
 OTHERWISE = [
     ("dr-grpo", "loss_type", "grpo"),
@@ -26,11 +29,14 @@ OTHERWISE = [
 
 
 def from_command_line(folder: Path, method: str, **trl: Any) -> GRPOConfig:
-    return grpo_arguments(make_config({"method": method, "trl": {**CPU, **trl}}), folder)
+    return grpo_arguments(make_config({"method": method, "trl": {**CPU, **UPDATES.get(method, {}), **trl}}), folder)
 
 
 def from_python(folder: Path, method: str, **trl: Any) -> GRPOConfig:
-    return with_method(GRPOConfig(output_dir=str(folder), **CPU, **trl), METHODS[method])
+    args = GRPOConfig(output_dir=str(folder), **CPU, **UPDATES.get(method, {}), **trl)
+    args = with_method(args, METHODS[method])
+    plan_shaping(TRL, method, flags=trl_flags(args))  # as GARTrainer does
+    return args
 
 
 WAYS = pytest.mark.parametrize("make", [from_command_line, from_python])
@@ -47,12 +53,12 @@ def test_fields_of_a_method_hold(tmp_path: Path, make, method: str):
 @WAYS
 @pytest.mark.parametrize(("method", "name", "value"), OTHERWISE)
 def test_a_field_that_the_user_sets_otherwise_is_refused(tmp_path: Path, make, method: str, name: str, value: Any):
-    with pytest.raises(ConfigError, match=rf"trl\.{name} is '?{value}'?, but .* belongs to {method}\. Leave the field"):
+    with pytest.raises(ConfigError, match=rf"trl\.{name} is {value}, expected .*: it belongs to {method}\. Leave it"):
         make(tmp_path, method, **{name: value})
 
 
 def test_on_the_command_line_trls_own_default_is_a_choice_too(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"trl\.loss_type is 'dapo', but 'dr_grpo' belongs to dr-grpo"):
+    with pytest.raises(ConfigError, match=r"trl\.loss_type is dapo, expected dr_grpo: it belongs to dr-grpo"):
         from_command_line(tmp_path, "dr-grpo", loss_type="dapo")
     assert from_python(tmp_path, "dr-grpo", loss_type="dapo").loss_type == "dr_grpo"
 
@@ -74,7 +80,9 @@ def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
 
 def test_fp16_needs_an_accelerator(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
-    with pytest.raises(ConfigError, match=r"^trl\.fp16 needs an accelerator, and this machine has none\. Leave it out"):
+    with pytest.raises(
+        ConfigError, match=r"^trl\.fp16 is True, expected False: it needs an accelerator, and this machine has none"
+    ):
         from_command_line(tmp_path, "grpo", fp16=True)
 
 

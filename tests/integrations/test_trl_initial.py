@@ -181,7 +181,7 @@ def test_a_resumed_run_has_the_same_initial_policy(make_trainer, tmp_path: Path)
 
 def test_what_has_no_initial_policy_is_refused(make_trainer):
     for engine in (SLIME, VERL):
-        with pytest.raises(ConfigError, match=f"'initial', but {engine.name} has only the current policy"):
+        with pytest.raises(ConfigError, match=f"initial, expected current: {engine.name} has only the current policy"):
             plan_shaping(engine, "gar-grpo", {"signal": INITIAL})
     model = embedded()
     model.model.norm.weight.requires_grad_(False)

@@ -16,7 +16,7 @@ from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import ConfigError, DataError
-from gar.integrations.trl.refusals import generation_period_steps, inexact_resumes
+from gar.integrations.trl.flags import generation_period_steps, inexact_resumes
 from gar.integrations.trl.trainer import GARTrainer
 from gar.records import RolloutRecord
 from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
@@ -385,7 +385,7 @@ def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFact
     refusal(make_trainer, "normalize_then_sum.*before the group is normalized", args={
         "multi_objective_aggregation": "normalize_then_sum"})  # fmt: skip
     refusal(make_trainer, "remove_unused_columns is True, expected False", args={"remove_unused_columns": True})
-    refusal(make_trainer, "scale_rewards is 'batch'", args={"scale_rewards": "batch"},
+    refusal(make_trainer, "scale_rewards is batch", args={"scale_rewards": "batch"},
             advantage=AdvantageSettings(ddof=0))  # fmt: skip
     refusal(make_trainer, "unknown method 'gra-grpo'.*gar-grpo", method="gra-grpo")
 
@@ -406,11 +406,14 @@ def test_generation_period_counts_optimizer_steps(make_trainer: TrainerFactory):
         ({}, None),
         (
             {"save_strategy": "steps", "save_steps": 3, "num_iterations": 2},
-            "trl.save_steps 3 is no multiple of the 2 steps",
+            "trl.save_steps is 3, expected a multiple of 2",
         ),
-        ({"save_strategy": "steps", "save_only_model": True}, "trl.save_only_model leaves out the optimizer"),
-        ({"sync_ref_model": True, "beta": 0.1}, "trl.sync_ref_model moves the reference model"),
-        ({"ignore_data_skip": True}, "trl.ignore_data_skip begins with the first problems again"),
+        (
+            {"save_strategy": "steps", "save_only_model": True},
+            "trl.save_only_model is True, expected False: without the optimizer",
+        ),
+        ({"sync_ref_model": True, "beta": 0.1}, "trl.sync_ref_model is True, expected False: the reference model"),
+        ({"ignore_data_skip": True}, "trl.ignore_data_skip is True, expected False: a resumed run"),
     ],
 )
 def test_settings_under_which_a_resume_is_not_exact_are_named(args: dict[str, Any], words: str | None, tmp_path: Path):

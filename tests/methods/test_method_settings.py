@@ -1,5 +1,6 @@
 """Every setting under every method is read, rejected, or named as unread: none is lost in silence."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import torch
 
 from gar.config import VARIANTS, RunConfig, make_config, preset_names, read_preset
 from gar.errors import ConfigError
-from gar.methods import METHODS, ScoredBatch, check_settings, resolve_signal, unread_settings
+from gar.integrations.trl import TRL
+from gar.methods import METHODS, ScoredBatch, resolve_signal, unread_settings
 from gar.models.families import ModelParts
 from gar.scoring.forward import means_from_hidden
 from gar.sequences import TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.step import Shaping, plan_shaping
 
 OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
@@ -35,6 +38,11 @@ SPANS = {"span", "max_tokens", "limit_from"}
 PAIRS = [
     (section, name, value) for section, names in OTHER.items() for name, values in names.items() for value in values
 ]
+
+
+def checked(method: str, divides: bool = True, **sections: Any) -> Shaping:
+    """The plan on an engine that runs everything and has no rules of its own."""
+    return plan_shaping(replace(TRL, name="mine"), method, sections, flags={"rewards are divided": divides}, quiet=True)
 
 
 class Spy:
@@ -63,9 +71,7 @@ def outcome(method: str, section: str, name: str, value: Any) -> str:
     config = make_config({"method": method, section: {name: value}})
     record = METHODS[method]
     try:
-        resolve_signal(record, config.signal)
-        divides = record.trl.get("scale_rewards") != "none"
-        check_settings(record, advantage=config.advantage, divides=divides)
+        checked(method, record.trl.get("scale_rewards") != "none", signal=config.signal, advantage=config.advantage)
     except ConfigError as error:
         return "rejected" if f"{section}.{name}" in str(error) else f"rejected in other words: {error}"
     return "unread" if f"{section}.{name}" in unread_settings(record, dict(config)) else "read"
@@ -113,20 +119,20 @@ def test_the_kernel_reads_what_the_signal_settings_say():
 @pytest.mark.parametrize(
     ("method", "settings", "text"),
     [
-        ("gar-grpo", {"kind": "gradient", "activation_threshold": 0.1}, "'gradient' multiplies no activations"),
-        ("gar-grpo", {"kind": "hidden", "activation_threshold": 0.1}, "'hidden' multiplies no activations"),
-        ("gar-grpo", {"kind": "hidden", "temperature": 2}, "'hidden' has no logits"),
+        ("gar-grpo", {"kind": "gradient", "activation_threshold": 0.1}, "kind gradient multiplies no activations"),
+        ("gar-grpo", {"kind": "hidden", "activation_threshold": 0.1}, "kind hidden multiplies no activations"),
+        ("gar-grpo", {"kind": "hidden", "temperature": 2}, "kind hidden has no logits"),
         ("gar-grpo", {"max_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("g2rl", {"limit_from": "start"}, "no token is left out"),
         ("length", {"max_tokens": None, "limit_from": "start"}, "no token is left out"),
         ("text-similarity", {"max_tokens": None, "limit_from": "start"}, "no token is left out"),
-        ("g2rl", {"span": "think"}, "span is 'think', but g2rl is defined by 'response'"),
-        ("hidden-cosine", {"kind": "gradient"}, "kind is 'gradient', but hidden-cosine is defined by 'hidden'"),
+        ("g2rl", {"span": "think"}, "span is think, expected response: it belongs to g2rl"),
+        ("hidden-cosine", {"kind": "gradient"}, "kind is gradient, expected hidden: it belongs to hidden-cosine"),
     ],
 )
 def test_a_signal_setting_that_nothing_would_read_is_refused(method, settings, text):
     with pytest.raises(ConfigError, match=text):
-        resolve_signal(METHODS[method], SignalSettings.model_validate(settings))
+        checked(method, signal=SignalSettings.model_validate(settings))
 
 
 def test_g2rl_takes_all_response_tokens_unless_the_run_limits_them():
@@ -140,30 +146,29 @@ def test_g2rl_takes_all_response_tokens_unless_the_run_limits_them():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"min_std": 0.1}, "advantage.min_std is 0.1, but {} adds 1e-8 to a variance over the batch"),
-        ({"eps": 1e-3}, "advantage.eps is 0.001, but {} adds 1e-8"),
+        ({"min_std": 0.1}, "advantage.min_std is 0.1, expected left out: {} adds 1e-8 to a variance over the batch"),
+        ({"eps": 1e-3}, "advantage.eps is 0.001, expected left out: {} adds 1e-8"),
     ],
 )
 def test_whitening_refuses_what_belongs_to_groups(estimator, settings, text):
     for method, chosen in (("gar-grpo", {"estimator": estimator}), (estimator, {})):
         with pytest.raises(ConfigError, match=text.format(estimator)):
-            check_settings(METHODS[method], advantage=AdvantageSettings(**settings, **chosen))
+            checked(method, advantage=AdvantageSettings(**settings, **chosen))
 
 
 @pytest.mark.parametrize("settings", [{"min_std": 0.1}, {"eps": 1e-3}, {"ddof": 1}])
 def test_undivided_rewards_refuse_what_belongs_to_the_division(settings):
-    grpo = METHODS["gar-grpo"]
     with pytest.raises(ConfigError, match="are not divided by a standard deviation here"):
-        check_settings(grpo, advantage=AdvantageSettings(**settings), divides=False)
-    check_settings(grpo, advantage=AdvantageSettings(**settings))
+        checked("gar-grpo", False, advantage=AdvantageSettings(**settings))
+    checked("gar-grpo", advantage=AdvantageSettings(**settings))
 
 
 def test_every_fault_is_named_at_once():
     advantage = AdvantageSettings(min_std=0.1, eps=1e-3, estimator="reinforce-plus-plus")
     with pytest.raises(ConfigError) as caught:
-        check_settings(METHODS["gar-grpo"], advantage=advantage)
+        checked("gar-grpo", advantage=advantage, signal=SignalSettings(kind="hidden", temperature=2))
     assert [line.split(" is ")[0] for line in str(caught.value).splitlines()] == [
-        "advantage.min_std", "advantage.eps",
+        "", "- signal.temperature", "- advantage.min_std", "- advantage.eps",
     ]  # fmt: skip
 
 
@@ -171,8 +176,7 @@ def test_every_fault_is_named_at_once():
 @pytest.mark.parametrize("variant", ["paper", "paper-thresholds"])
 def test_defaults_are_never_refused_nor_named(method, variant):
     config = make_config({"method": method, "variant": variant})
-    resolve_signal(METHODS[method], config.signal)
-    check_settings(METHODS[method], advantage=config.advantage, divides=False)
+    checked(method, False, signal=config.signal, advantage=config.advantage)
     named = {name.partition(".")[2] for name in unread_settings(METHODS[method], dict(config))}
     assert named <= VARIANTS[variant].get("signal", {}).keys()
 
@@ -181,9 +185,9 @@ def test_defaults_are_never_refused_nor_named(method, variant):
 @pytest.mark.parametrize("method", METHODS)
 def test_presets_serve_every_method(name, method):
     config = make_config(read_preset(name) | {"method": method})
-    resolve_signal(METHODS[method], config.signal)
+    checked(method, signal=config.signal)
     if METHODS[method].trl.get("scale_rewards") != "none":
-        check_settings(METHODS[method], advantage=config.advantage)
+        checked(method, advantage=config.advantage)
 
 
 def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):
@@ -198,7 +202,7 @@ def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):
         "preflight": {"mode": "off", "num_problems": 2},
     }
     assert unread_settings(METHODS["grpo"], dict(make_config(off))) == [
-        "verify.pass_grade", "data.subset", "model.revision", "evaluate.num_samples", "preflight.num_problems",
+        "model.revision", "data.subset", "verify.pass_grade", "evaluate.num_samples", "preflight.num_problems",
     ]  # fmt: skip
     embedded = make_config({"data": {"column_schema": "gsm8k", "subset": "guess"}, "model": {"revision": "v1"}})
-    assert unread_settings(METHODS["gar-grpo"], dict(embedded)) == ["data.column_schema", "model.revision"]
+    assert unread_settings(METHODS["gar-grpo"], dict(embedded)) == ["model.revision", "data.column_schema"]

@@ -635,7 +635,7 @@ def half_the_outcome(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewa
         ("anchor-shuffled", "the anchors of another problem of the data set"),
         (
             "gar-reinforce-plus-plus",
-            "there is no estimator 'reinforce-plus-plus' here. Expected one of grpo, gar-grpo, g2rl",
+            r"runs \(grpo, gar-grpo, g2rl, .*\): there is no estimator reinforce-plus-plus here",
         ),
         ("gar", "unknown method 'gar', expected one of grpo"),
     ],

@@ -12,7 +12,7 @@ from gar.methods.base import (
 from gar.methods.engine import Engine
 from gar.methods.gar import gradient_aligned_shape
 from gar.methods.registry import METHODS, check_declaration, find_method, register
-from gar.methods.settings import check_settings, resolve_signal, unread_settings, warn_of_unread
+from gar.methods.settings import resolve_signal, unread_settings
 
 __all__ = [
     "BONUS_SETTINGS",
@@ -23,7 +23,6 @@ __all__ = [
     "ScoredBatch",
     "ShapedRewards",
     "check_declaration",
-    "check_settings",
     "eligible_responses",
     "find_method",
     "gradient_aligned_shape",
@@ -31,5 +30,4 @@ __all__ = [
     "register",
     "resolve_signal",
     "unread_settings",
-    "warn_of_unread",
 ]

@@ -1,12 +1,14 @@
-"""The declaration of what an engine can do, which decides the methods that it runs and its refusals of others."""
+"""The declaration of what an engine can do, which decides the methods that it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from gar.config import RunConfig, make_config
 from gar.errors import ConfigError
 from gar.methods.base import Estimator, Method, Need
 from gar.methods.registry import METHODS
-from gar.settings import GROUP_DDOF, GROUP_EPS, SignalSettings
+from gar.settings import GROUP_DDOF, GROUP_EPS
 
 _WORDS: dict[Need, str] = {
     "anchor": "compares responses with their problem's anchors",
@@ -28,11 +30,11 @@ class Engine:
 
     Attributes:
         name: For messages.
-        can: Which needs of methods it meets (`Method.needs`), and of signals (`check_signal`).
+        can: Which needs of methods it meets (`Method.needs`), and whether it has the policy before training.
         estimators: The estimators of advantages that it has, each with the engine's own names for it.
         ddof: Denominator of the group's variance where the run leaves it open.
         eps: Added to the group's standard deviation where the run leaves it open.
-        ignores: Settings that it never reads, as "section.name".
+        sections: The sections of a run's configuration that apply, for an engine that `read`s them.
     """
 
     name: str
@@ -40,43 +42,41 @@ class Engine:
     estimators: Mapping[Estimator, tuple[str, ...]]
     ddof: int = GROUP_DDOF
     eps: float = GROUP_EPS
-    ignores: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
 
     def methods(self) -> list[str]:
         """Names of the registered methods that it runs."""
-        return [name for name, method in METHODS.items() if not self.fault(method, method.estimator)]
+        return [name for name, method in METHODS.items() if not self.lacks(method, method.estimator)]
 
-    def fault(self, method: Method, estimator: Estimator) -> str:
+    def lacks(self, method: Method, estimator: Estimator) -> str:
         """Why it does not run a method under an estimator; empty where it does."""
         lacking = [_WORDS[need] for need in method.needs if need not in self.can]
         if lacking:
             return f"the method {' and '.join(lacking)}"
-        return "" if estimator in self.estimators else f"there is no estimator '{estimator}' here"
+        return "" if estimator in self.estimators else f"there is no estimator {estimator} here"
 
-    def check(self, method: Method, estimator: Estimator) -> None:
-        """Reject a method that it cannot run.
+    def facts(self, method: Method, estimator: Estimator) -> dict[str, Any]:
+        """What `gar.rules` asks of an engine."""
+        return {
+            "engine": self.name,
+            "engine.methods": ", ".join(self.methods()),
+            "engine.initial_policy": "initial_policy" in self.can,
+            "method.lacks": self.lacks(method, estimator),
+            "estimator": estimator,
+            "the flag of the run's estimator": self.estimators.get(estimator, ()),
+        }
 
-        Args:
-            method: The method that is trained.
-            estimator: How rewards become advantages.
-
-        Raises:
-            ConfigError: Says what it lacks, and what it does run.
-        """
-        fault = self.fault(method, estimator)
-        if fault:
-            raise ConfigError(
-                f"method '{method.name}' does not run under {self.name}: {fault}. Expected one of "
-                f"{', '.join(self.methods())}."
-            )
-
-    def check_signal(self, signal: SignalSettings) -> None:
-        """Reject a signal that it cannot form.
+    def read(self, values: Mapping[str, Any], source: str) -> RunConfig:
+        """A run's configuration from the section `gar` of the engine's own, in which only `sections` count.
 
         Raises:
-            ConfigError: Says what the signal needs.
+            ConfigError: A key or a value is wrong.
         """
-        if signal.policy == "initial" and "initial_policy" not in self.can:
-            raise ConfigError(
-                f"signal.policy is 'initial', but {self.name} has only the current policy. Set it to current."
-            )
+        known = ("method", "variant", "plugins", *self.sections)
+        for key in values:
+            if key in RunConfig.model_fields and key not in known:
+                raise ConfigError(
+                    f"{source}: 'gar.{key}' has no effect under {self.name}, whose own flags decide it. Known here: "
+                    f"{', '.join(known)}."
+                )
+        return make_config(values, source=source)

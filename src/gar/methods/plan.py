@@ -7,16 +7,10 @@ from typing import Any, Literal
 from torch import Tensor
 
 from gar.core import group_advantages, reinforce_plus_plus_advantages
-from gar.methods import (
-    METHODS,
-    Engine,
-    Method,
-    check_settings,
-    find_method,
-    resolve_signal,
-    warn_of_unread,
-)
+from gar.methods import METHODS, Engine, Method, find_method
 from gar.methods.base import Estimator
+from gar.methods.settings import own_rules, resolve_signal, run_facts, warn_of_unread
+from gar.rules import check
 from gar.settings import AdvantageSettings, RewardSettings, Settings, SignalSettings
 
 _WHITENING_EPS = 1e-8
@@ -56,6 +50,13 @@ class Shaping:
     def eps(self) -> float:
         """Added to the standard deviation: the run's, or else the engine's."""
         return self.engine.eps if self.advantage.eps is None else self.advantage.eps
+
+    @property
+    def overrides_advantages(self) -> bool:
+        """Whether the run asks for other advantages than the engine's own."""
+        advantage = self.advantage
+        chosen = advantage.ddof is not None or advantage.eps is not None or advantage.min_std > 0
+        return chosen or self.estimator != "group"
 
     def normalized(self, rewards: Tensor, group_index: Tensor, *, scale: Literal["std", "none"] = "std") -> Tensor:
         """Rewards minus their group's mean and, with scale "std", divided by its spread; float64 [responses]."""
@@ -104,37 +105,36 @@ def plan_shaping(
     method: str | Method,
     sections: Mapping[str, Settings | None] | None = None,
     *,
-    divides: bool = True,
+    flags: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> Shaping:
-    """Settings in force for a method on an engine. Every driver begins with this.
+    """Settings in force for a method on an engine, after all rules of `gar.rules`. Every driver begins with this.
 
     Args:
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
         sections: The sections of settings that the engine takes, by name; None stands for its defaults.
-        divides: Whether normalizing in groups divides by the group's standard deviation.
+        flags: The engine's own flags by their own names. None: its rules are checked elsewhere.
         quiet: Do not warn of settings that this method does not read: the driver has done so.
 
     Raises:
-        ConfigError: The method is unknown, declares something that does not exist, or needs something that the engine
-            lacks; or a setting is switched off by another one.
+        ConfigError: The method is unknown or declares something that does not exist; or all the rules that are broken.
     """
-    sections = sections or {}
+    given = {name: values for name, values in (sections or {}).items() if isinstance(values, Settings)}
     chosen = find_method(method)
     shaping = Shaping(
         method=chosen,
         engine=engine,
-        signal=resolve_signal(chosen, _section(sections, "signal", SignalSettings)),
-        reward=_section(sections, "reward", RewardSettings),
-        advantage=_section(sections, "advantage", AdvantageSettings),
+        signal=resolve_signal(chosen, _section(given, "signal", SignalSettings)),
+        reward=_section(given, "reward", RewardSettings),
+        advantage=_section(given, "advantage", AdvantageSettings),
     )
-    engine.check(chosen, shaping.estimator)
-    if chosen.reads_vectors:
-        engine.check_signal(shaping.signal)
-    check_settings(chosen, advantage=shaping.advantage, divides=divides)
+    facts = run_facts(chosen, given) | engine.facts(chosen, shaping.estimator)
+    facts |= {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
+    facts |= {"advantages are TRL's": not shaping.overrides_advantages} | dict(flags or {})
+    check("" if flags is None else engine.name, facts, more=own_rules(chosen))
     if not quiet:
-        warn_of_unread(chosen, sections, driver=engine.name, ignored=engine.ignores)
+        warn_of_unread(chosen, given, engine=engine.name)
     return shaping
 
 

@@ -22,6 +22,7 @@ from gar.errors import ConfigError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
 from gar.integrations.trl.fields import unread_fields
+from gar.integrations.trl.flags import inexact_resumes
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.ranks import (
     check_ranks,
@@ -31,7 +32,6 @@ from gar.integrations.trl.ranks import (
     on_main,
     refuse_sharded_adapter,
 )
-from gar.integrations.trl.refusals import inexact_resumes
 from gar.integrations.trl.sharded import sample_on_main
 from gar.integrations.trl.trainer import GARTrainer
 from gar.integrations.watchdog import Collapse, Watchdog

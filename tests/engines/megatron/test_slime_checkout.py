@@ -13,7 +13,8 @@ from torch import Tensor
 
 from gar.core import group_advantages
 from gar.errors import ConfigError
-from gar.integrations.slime.settings import LOG_PROB_HOOK, check_supported
+from gar.integrations.slime.settings import read_shaping
+from gar.rules import LOG_PROB_HOOK
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
 from tests.engines.rollouts import make_arguments, sequences_of, true_rewards
 from tests.ranks import run_ranks
@@ -244,9 +245,9 @@ def test_slime_makes_its_log_prob_pass_where_we_let_it_through(tmp_path, changes
     args = arguments("single", gar={"capture": "logprob"}, **LOG_PROB_HOOK, **{"global_batch_size": 10, **changes})
     (rank,) = run_ranks(through_train_actor, 1, tmp_path, CHECKOUT, "single", changes)
     if changes in MADE:
-        check_supported(args)
+        read_shaping(args)
         assert rank["passes"] == ["ref_", ""]
     else:
         with pytest.raises(ConfigError, match="slime makes no log-probability pass"):
-            check_supported(args)
+            read_shaping(args)
         assert "slime has made no log-probability pass of the policy before this step" in rank["rejected"]

@@ -20,7 +20,7 @@ from verl.workers.engine import EngineRegistry
 
 from gar.integrations.verl.engine import GarEngine
 from gar.integrations.verl.reward import GarRewardManager
-from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
+from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.trainer import GarTrainerSync
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verl_qwen3_4b.sh"
@@ -40,7 +40,7 @@ def test_launch_script_is_a_job_that_verl_and_gar_take():
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     plain = OmegaConf.to_container(config, resolve=True)
     settings = read_settings(plain)
-    check_supported(plain, read_shaping(settings))
+    read_shaping(settings, plain)
     assert (settings.signal.max_tokens, settings.verify.num_workers) == (768, 4)
     assert settings.signal.anchor_keep_fraction == 0.7
 

@@ -31,7 +31,7 @@ from transformers import Qwen3Config
 from gar.errors import ConfigError, ModelError
 from gar.integrations.verl.exchange import MEANS, REQUEST
 from gar.integrations.verl.megatron_engine import GarMegatronEngine
-from gar.integrations.verl.settings import check_supported, read_settings, read_shaping
+from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import read_means
 from gar.models.embedded import embedded_path
 from gar.sequences import TokenSequence
@@ -203,7 +203,7 @@ def test_a_job_with_verls_megatron_engine_is_taken(monkeypatch: pytest.MonkeyPat
     with initialize_config_module("verl.trainer.config", version_base=None):
         config: Any = OmegaConf.to_container(compose("ppo_trainer", overrides=flags.split()), resolve=True)
     assert config["actor_rollout_ref"]["actor"]["strategy"] == "megatron"
-    check_supported(config, read_shaping(read_settings(config)))
+    read_shaping(read_settings(config), config)
     monkeypatch.setenv("VERL_ENGINE_DEVICE", "cuda")
     monkeypatch.setenv("VERL_ENGINE_VENDOR", "nvidia")
     assert EngineRegistry.get_engine_cls("language_model", "megatron") is GarMegatronEngine

@@ -16,8 +16,8 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.import_utils import load_class_from_fqn
 
 from gar.integrations.verl.exchange import MEANS, REQUEST
-from gar.integrations.verl.settings import AGENT_LOOP_MANAGER
 from gar.integrations.verl.transfer import anchor_batch, has_several_position_rows, read_means
+from gar.rules import AGENT_LOOP_MANAGER
 from gar.sequences import TokenSequence
 from tests.engines.verl.workers import autograd_mean, compose_config, make_batch, make_engine, make_sequences
 

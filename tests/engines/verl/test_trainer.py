@@ -25,8 +25,9 @@ from gar.core import group_advantages, reinforce_plus_plus_advantages
 from gar.errors import ConfigError, DataError
 from gar.integrations.verl.exchange import MEANS
 from gar.integrations.verl.reward import GarRewardManager
-from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
+from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import OUTCOME_SCORES, read_rows
+from gar.rules import AGENT_LOOP_MANAGER
 from gar.sequences import TokenSequence
 from gar.step import Row
 from gar.step import Step as RewardStep

@@ -8,15 +8,9 @@ import pytest
 import yaml
 
 from gar.errors import ConfigError
-from gar.integrations.slime.settings import (
-    HOOKS,
-    SLIME,
-    capture_of,
-    check_supported,
-    read_settings,
-    read_shaping,
-)
+from gar.integrations.slime.settings import SLIME, capture_of, read_settings, read_shaping
 from gar.methods import METHODS
+from gar.rules import SLIME_HOOKS
 from tests.engines.rollouts import make_arguments, make_capturing
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "slime_qwen3_4b.sh"
@@ -80,7 +74,7 @@ def test_every_supported_method_needs_no_more_than_an_anchor():
         assert not any((method.compares_responses, method.trainer, method.gate, method.trl))
 
 
-def test_check_supported_passes_each_estimator_with_its_flag():
+def test_read_shaping_passes_each_estimator_with_its_flag():
     for method, flag in (
         ("gar-grpo", "grpo"),
         ("gar-grpo", "gspo"),
@@ -88,8 +82,9 @@ def test_check_supported_passes_each_estimator_with_its_flag():
         ("reinforce-plus-plus-baseline", "reinforce_plus_plus_baseline"),
     ):
         args = make_arguments(gar={"method": method}, advantage_estimator=flag)
-        check_supported(args)
-    chosen = make_arguments(gar={"advantage": {"estimator": "reinforce-plus-plus"}})
+        read_shaping(args)
+    flag = "reinforce_plus_plus"
+    chosen = make_arguments(gar={"advantage": {"estimator": "reinforce-plus-plus"}}, advantage_estimator=flag)
     assert read_shaping(chosen).estimator == "reinforce-plus-plus"
 
 
@@ -98,50 +93,50 @@ def test_check_supported_passes_each_estimator_with_its_flag():
     [
         (
             {"gar": {"method": "g2rl"}},
-            "method 'g2rl' does not run under slime: the method compares the vectors of",
+            "method is g2rl, expected .*: the method compares the vectors of",
         ),
-        ({"advantage_estimator": "ppo"}, "is ppo: its critic is trained on rewards that GAR has not shaped yet"),
+        ({"advantage_estimator": "ppo"}, "is ppo, expected grpo, gspo or cispo: .* GAR cannot train ppo's critic"),
         (
             {"advantage_estimator": "reinforce_plus_plus"},
-            "is reinforce_plus_plus, but gar-grpo with estimator 'group' goes with grpo or gspo or cispo",
+            "is reinforce_plus_plus, expected grpo, gspo or cispo: the run has group",
         ),
         (
             {
                 "gar": {"method": "reinforce-plus-plus", "advantage": {"ddof": 1}},
                 "advantage_estimator": "reinforce_plus_plus",
             },
-            "gar.advantage.ddof is 1, but slime whitens over the batch by itself",
+            "advantage.ddof is 1, expected left out: slime whitens over the batch by itself",
         ),
-        ({"compute_advantages_and_returns": False}, "trains without advantages, so that no reward has an effect"),
-        ({"custom_reward_post_process_path": "my.module"}, "is my.module, but GAR sets the rewards"),
+        ({"compute_advantages_and_returns": False}, "without advantages no reward has an effect"),
+        ({"custom_reward_post_process_path": "my.module"}, "is my.module, expected left out: GAR sets the rewards"),
         (
             {"dynamic_sampling_filter_path": "slime.rollout.filter_hub.x.check_reward_nonzero_std"},
-            "drops groups whose outcome rewards are all equal before GAR sees them",
+            "drops groups whose outcomes are all equal",
         ),
         ({"qkv_format": "bshd"}, "--qkv-format is bshd, expected thd"),
         (
             {"partial_rollout": True, "mask_offpolicy_in_partial_rollout": True},
-            "--mask-offpolicy-in-partial-rollout masks text of the policy",
+            "--mask-offpolicy-in-partial-rollout is True, expected False: GAR reads masked text",
         ),
         *(
-            ({name: None}, f"--{name.replace('_', '-')} must be {hook}, got None: GAR needs all of its hooks")
-            for name, hook in HOOKS.items()
+            ({name: None}, f"--{name.replace('_', '-')} is None, expected {hook}: GAR needs all of its hooks")
+            for name, hook in SLIME_HOOKS.items()
         ),
     ],
 )
-def test_check_supported_refuses(changes, text):
+def test_read_shaping_refuses(changes, text):
     args = make_arguments(**changes)
     with pytest.raises(ConfigError, match=text):
-        check_supported(args)
+        read_shaping(args)
 
 
 def test_the_launch_script_names_the_hooks_and_valid_settings():
     script = SCRIPT.read_text()
-    for name, hook in HOOKS.items():
+    for name, hook in SLIME_HOOKS.items():
         assert f"--{name.replace('_', '-')} {hook}\n" in script
     text = script.partition("<<'GAR_YAML'\n")[2].partition("GAR_YAML\n")[0]
     args = make_arguments(**yaml.safe_load(text))
-    check_supported(args)
+    read_shaping(args)
     assert read_settings(args).reward.bonus_weight == 0.5
     assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0
 
@@ -150,21 +145,24 @@ def test_capture_is_own_unless_set():
     assert capture_of(make_arguments()) == "own"
     args = make_capturing()
     assert capture_of(args) == "logprob"
-    check_supported(args)
+    read_shaping(args)
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"use_rollout_logprobs": True}, "with --use-rollout-logprobs slime makes no log-probability pass. Set gar.ca"),
-        ({"keep_old_actor": True}, "with --keep-old-actor slime makes that pass with the weights of an older policy"),
+        (
+            {"use_rollout_logprobs": True},
+            "--use-rollout-logprobs is True, expected False: slime makes no log-probability pass then. Set gar.ca",
+        ),
+        ({"keep_old_actor": True}, "--keep-old-actor is True, expected False: the vectors would be an older policy's"),
         (
             {"global_batch_size": 28},
-            r"one update per rollout \(--global-batch-size 28 for 28 responses\) slime makes no",
+            "--global-batch-size is 28, expected fewer than the responses of a rollout: with one update",
         ),
         (
             {"custom_megatron_before_log_prob_hook_path": None},
-            "--custom-megatron-before-log-prob-hook-path must be gar.integrations.slime.before_log_prob, got None",
+            "--custom-megatron-before-log-prob-hook-path is None, expected gar.integrations.slime.before_log_prob",
         ),
     ],
 )
@@ -172,7 +170,7 @@ def test_capture_logprob_is_refused_where_slime_makes_no_such_pass(changes, text
     args = make_capturing()
     vars(args).update(changes)
     with pytest.raises(ConfigError, match=text):
-        check_supported(args)
+        read_shaping(args)
 
 
 @pytest.mark.parametrize(
@@ -186,17 +184,17 @@ def test_capture_logprob_is_refused_where_slime_makes_no_such_pass(changes, text
 )
 def test_capture_logprob_is_let_through_where_slime_makes_the_pass(reason):
     args = make_capturing(**reason)
-    check_supported(args)
+    read_shaping(args)
 
 
 def test_capture_names_its_two_values():
-    with pytest.raises(ConfigError, match=r"gar.yaml: gar.capture is 'log_prob', expected own or logprob"):
-        check_supported(make_arguments(gar={"capture": "log_prob"}))
+    with pytest.raises(ConfigError, match=r"gar.capture is log_prob, expected own or logprob"):
+        read_shaping(make_arguments(gar={"capture": "log_prob"}))
 
 
 def test_settings_that_nothing_reads_are_named_once_at_the_start():
     """By `on_megatron_init` on the first rank; hooks that run at every step are quiet."""
     args = make_arguments(gar={"method": "grpo", "signal": {"precision": "float32"}, "reward": {"bonus_weight": 0.2}})
-    with pytest.warns(UserWarning, match="Not read by grpo under slime: reward.bonus_weight, signal.precision"):
-        check_supported(args, quiet=False)
-    check_supported(args)  # any warning is an error here
+    with pytest.warns(UserWarning, match="Not read by grpo under slime: signal.precision, reward.bonus_weight"):
+        read_shaping(args, quiet=False)
+    read_shaping(args)  # any warning is an error here

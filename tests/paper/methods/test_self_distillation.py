@@ -167,7 +167,7 @@ def test_teacher_prompt_of_a_chat_is_in_the_users_message(tmp_path: Path, verifi
     [
         ("sdft", {}, {"use_vllm": True}, "trl.use_vllm is True, but sdft samples with transformers"),
         ("sdpo", {"sdpo": {"teacher_model_kind": "emma"}}, {}, "sdpo.teacher_model_kind: unknown value 'emma'"),
-        ("sdft", {}, {"save_strategy": "steps"}, "trl.save_strategy is .*, but 'no' belongs to sdft"),
+        ("sdft", {}, {"save_strategy": "steps"}, "trl.save_strategy is .*, expected no: it belongs to sdft"),
         ("sdft", {"adapter": {"rank": 4}}, {}, "adapter.rank is 4, but sdft trains all weights"),
         (
             "sdft",

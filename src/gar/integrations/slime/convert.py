@@ -9,7 +9,7 @@ from typing import Any
 
 from gar.config import RunConfig, make_config
 from gar.errors import ConfigError, DataError
-from gar.integrations.slime.settings import check_supported, read_settings, read_shaping
+from gar.integrations.slime.settings import read_settings, read_shaping
 from gar.sequences import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenSequence, context_of
 from gar.settings import SignalSettings
 from gar.step import Row, Step, read_row
@@ -28,10 +28,9 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
     """slime's own training data, with a `Row` for each sample.
 
     Raises:
-        ConfigError: A setting is wrong, or the job is one that GAR cannot do (`check_supported`).
+        ConfigError: A setting is wrong, or the job is one that GAR cannot do (`read_shaping`).
         DataError: A sample lacks what GAR needs: a group, a gold answer, a prompt, anchors; or it holds more than text.
     """
-    check_supported(args)
     _check_samples(samples, needs_anchors=read_shaping(args).method.needs_alignment)
     payloads = sample_reader(args).payloads(samples)  # before slime empties the loss masks of samples that it removes
     data = _slime_train_data(args, samples)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from gar.errors import ConfigError, ModelError
-from gar.integrations.slime.settings import check_supported
+from gar.integrations.slime.settings import read_shaping
 
 
 class _Watch:
@@ -59,7 +59,7 @@ def on_megatron_init(args: Any) -> None:
     Raises:
         ConfigError: A setting is wrong, the job is one that GAR cannot do, or slime is older than 0.3.0.
     """
-    check_supported(args, quiet=dist.is_initialized() and dist.get_rank() > 0)
+    read_shaping(args, quiet=dist.is_initialized() and dist.get_rank() > 0)
     from megatron.core.distributed import DistributedDataParallel
     from slime.backends.megatron_utils.data import DataIterator
 

@@ -6,9 +6,9 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.integrations.trl.arguments import trl_arguments
+    from gar.integrations.trl.flags import TRL, check_batch
     from gar.integrations.trl.metrics import StepTimer
     from gar.integrations.trl.parts import RunParts
-    from gar.integrations.trl.refusals import TRL, check_batch
     from gar.integrations.trl.rollouts import RolloutBatch
     from gar.integrations.trl.trainer import GARTrainer
     from gar.integrations.watchdog import Watchdog
@@ -29,7 +29,7 @@ __getattr__ = lazy_names(
         "gar.integrations.trl.arguments": "trl_arguments",
         "gar.integrations.trl.metrics": "StepTimer",
         "gar.integrations.trl.parts": "RunParts",
-        "gar.integrations.trl.refusals": "TRL check_batch",
+        "gar.integrations.trl.flags": "TRL check_batch",
         "gar.integrations.trl.rollouts": "RolloutBatch",
         "gar.integrations.trl.trainer": "GARTrainer",
         "gar.integrations.watchdog": "Watchdog",

@@ -17,7 +17,9 @@ from trl import GRPOConfig
 from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.integrations.trl.fields import DEFAULTS, check_fields
-from gar.methods import METHODS, Method, check_settings, resolve_signal
+from gar.integrations.trl.flags import TRL, trl_flags
+from gar.methods import METHODS, Method
+from gar.step import plan_shaping
 
 
 def _device_defaults() -> dict[str, Any]:
@@ -35,11 +37,7 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     check_fields(config.trl)
     method = METHODS[config.method]
     args = with_method(trl_arguments(GRPOConfig, config, folder / "checkpoints"), method, chosen=config.trl)
-    if args.fp16 and not torch.accelerator.is_available():
-        raise ConfigError("trl.fp16 needs an accelerator, and this machine has none. Leave it out.")
-    resolve_signal(method, config.signal)
-    divides = args.scale_rewards != "none"
-    check_settings(method, advantage=config.advantage, divides=divides)
+    plan_shaping(TRL, method, dict(config), flags=trl_flags(args), quiet=True)
     if method.check is not None:
         method.check(config, args)
     return args
@@ -82,21 +80,15 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
             TRL's default cannot be told from one left alone, and takes the method's value.
 
     Returns:
-        `args` itself where it agrees with the method, else a copy.
-
-    Raises:
-        ConfigError: A chosen field says otherwise.
+        `args` itself where it agrees with the method, else a copy. A chosen field keeps its value: `plan_shaping`
+        raises an error if it is not the method's.
     """
     if chosen is None:
         defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
         chosen = [name for name in method.trl if getattr(args, name) != defaults[name]]
-    different = {name: value for name, value in method.trl.items() if getattr(args, name) != value}
-    for name, value in different.items():
-        if name in chosen:
-            raise ConfigError(
-                f"trl.{name} is {getattr(args, name)!r}, but {value!r} belongs to {method.name}. Leave the field out; "
-                "or name another method: grpo goes with any loss of TRL."
-            )
+    different = {
+        name: value for name, value in method.trl.items() if name not in chosen and getattr(args, name) != value
+    }
     if different:
         args = copy.copy(args)
         for name, value in different.items():

@@ -10,8 +10,8 @@ from typing import Any
 
 from accelerate.utils import DistributedType
 
+from gar.integrations.trl.flags import generation_passes
 from gar.integrations.trl.initial import InitialWeights
-from gar.integrations.trl.refusals import generation_passes
 from gar.models.capture import GenerationStates, capture_generation, has_dropout
 from gar.models.families import ModelParts, find_parts
 

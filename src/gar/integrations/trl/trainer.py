@@ -19,11 +19,11 @@ from trl import GRPOConfig
 
 from gar.errors import DataError
 from gar.integrations.trl.arguments import with_method
+from gar.integrations.trl.flags import TRL, check_problems, trl_flags
 from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
 from gar.integrations.trl.ranks import TrlRanks
-from gar.integrations.trl.refusals import TRL, check_supported, overrides_advantages, refuse_processor
 from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.states import StateSource
@@ -117,9 +117,9 @@ class GARTrainer(ResumableTrainer):
         self._on_rollouts, self._method = on_rollouts, find_method(method)
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)
         given = {"signal": signal, "reward": reward, "advantage": advantage}
-        self._shaping = plan_shaping(TRL, self._method, given, divides=self._config.scale_rewards != "none")
-        refuse_processor(processing_class)
-        check_supported(self._config, self._shaping, self._problems.all)
+        plan = partial(plan_shaping, TRL, self._method, given)
+        self._shaping = plan(flags=trl_flags(self._config, processing_class))
+        check_problems(self._config, self._method, self._problems.all)
         super().__init__(
             model=model,
             reward_funcs=functions,
@@ -129,7 +129,7 @@ class GARTrainer(ResumableTrainer):
             processing_class=processing_class,
             **kwargs,
         )
-        refuse_processor(self.processing_class)
+        plan(flags=trl_flags(self._config, self.processing_class), quiet=True)  # TRL may have loaded a processor
         self._own_column = 0 if self._verifier is not None else self._append_column()
         self._prepare(self._problems.all)
 
@@ -248,7 +248,7 @@ class GARTrainer(ResumableTrainer):
         )
         output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)
-        if overrides_advantages(self._shaping):
+        if self._shaping.overrides_advantages:
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
         if self._is_training():
             with self._timer.part("gar"):

@@ -13,7 +13,8 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from gar.errors import ConfigError
 from gar.integrations.verl.exchange import OWN_MASK
-from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, read_settings, read_shaping
+from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.rules import AGENT_LOOP_MANAGER
 from gar.sequences import SequenceReader, TokenSequence
 from gar.step import Step, read_row
 from gar.types import Verdict

@@ -16,7 +16,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 
 from gar.integrations.verl.exchange import MEANS, REQUEST, signal_request
-from gar.integrations.verl.settings import AGENT_LOOP_MANAGER, check_supported, read_settings, read_shaping
+from gar.integrations.verl.settings import read_settings, read_shaping
 from gar.integrations.verl.transfer import (
     anchor_batch,
     has_several_position_rows,
@@ -27,6 +27,7 @@ from gar.integrations.verl.transfer import (
     write_spans,
 )
 from gar.integrations.watchdog import Watchdog
+from gar.rules import AGENT_LOOP_MANAGER
 from gar.sequences import SequenceReader, TokenSequence, context_of
 from gar.step import Step
 
@@ -44,8 +45,7 @@ class GarTrainerSync(PPOTrainerSync):
     def __init__(self, config: Any):
         plain: Any = OmegaConf.to_container(config, resolve=True)
         self._settings = read_settings(plain)
-        self._shaping = read_shaping(self._settings)
-        check_supported(plain, self._shaping)
+        self._shaping = read_shaping(self._settings, plain)
         self._watchdog = Watchdog(self._settings.watchdog)
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # under any other name verl takes its asynchronous replay buffer

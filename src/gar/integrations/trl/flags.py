@@ -1,0 +1,68 @@
+"""TRL as an engine: what it can do, and its configuration as what `gar.rules` checks before training starts."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import torch
+from transformers import ProcessorMixin
+
+from gar import rules
+from gar.data.problems import no_expert_solutions
+from gar.integrations.trl.fields import check_num_problems
+from gar.methods import Engine, Method
+from gar.methods.base import Estimator, Need
+from gar.types import Problem
+
+TRL = Engine(
+    name="TRL",
+    can=frozenset(need for kind in get_args(Need) for need in get_args(kind)),  # everything
+    estimators=dict.fromkeys(get_args(Estimator), ()),
+    ddof=1,
+    eps=1e-4,
+)
+"""TRL runs every method. ddof and eps are those of its own advantages."""
+
+
+def trl_flags(args: Any, processing_class: Any = None) -> dict[str, Any]:
+    """The fields of a `trl.GRPOConfig` as "trl.FIELD", and what follows from them."""
+    fields = {f"trl.{name}": value for name, value in vars(args).items()}
+    multimodal = isinstance(processing_class, ProcessorMixin)
+    return fields | {
+        "updates_per_rollout": generation_passes(args) / args.gradient_accumulation_steps,
+        "on policy": args.gradient_accumulation_steps % generation_passes(args) == 0,
+        "generation_steps": generation_period_steps(args),
+        "rewards are divided": args.scale_rewards != "none",
+        "accelerator": torch.accelerator.is_available(),
+        "processing_class": "a multimodal processor" if multimodal else None,
+    }
+
+
+def check_batch(args: Any, problems: Sequence[Problem]) -> None:
+    """`check_num_problems` for TRL's arguments."""
+    check_num_problems(args.generation_batch_size, args.num_generations, len(problems))
+
+
+def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
+    """Check that there are problems enough for a batch, and expert solutions for the method.
+
+    Raises:
+        DataError: Says what the data lack.
+    """
+    check_batch(args, problems)
+    if method.alignment is not None and not any(problem.anchors for problem in problems):
+        raise no_expert_solutions(method.name, len(problems))
+
+
+def generation_passes(args: Any) -> int:
+    """Forward-backward passes made on one generation of rollouts."""
+    return args.num_iterations * args.steps_per_generation
+
+
+def generation_period_steps(args: Any) -> int:
+    """Optimizer steps from one generation of rollouts to the next. Resuming is exact at multiples of it."""
+    return max(1, generation_passes(args) // args.gradient_accumulation_steps)
+
+
+def inexact_resumes(args: Any) -> list[str]:
+    """Why a resumed run would not be an uninterrupted one, a sentence for each setting that makes it so."""
+    return [text for _, text in rules.faults("TRL", trl_flags(args), level="resume")]

@@ -1,0 +1,360 @@
+"""What does not go together: one table, checked in the same way by every engine.
+
+A row names a setting or an engine's flag, the values with which GAR runs, when the row applies, and why. An engine
+translates its configuration to facts, a flat mapping with settings by dotted name ("signal.kind") and its flags by
+their own names ("--qkv-format"), and calls `check`. This module imports no torch. The page
+docs/rules.md is made from it (docs/site/rules.py).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from gar.errors import ConfigError, did_you_mean
+
+Facts = Mapping[str, Any]
+"""What an engine tells. A flag that is not there counts as None. "chosen" holds settings away from their defaults."""
+
+Level = Literal["error", "unread", "resume"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Values that a condition allows: in words, with `{name}` for the value of another fact, and as a function."""
+
+    words: str
+    fits: Callable[[Any, Facts], bool]
+
+
+UNSET = Condition("left out", lambda value, facts: value not in facts.get("chosen", ()))
+"""The setting is left at its default."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row.
+
+    Attributes:
+        names: Settings or flags, to each of which the row applies, with spaces between them.
+        allowed: Values with which GAR runs; a condition; or the name of a fact that holds the values.
+        why: The reason, and what else to do. `{name}` stands for the value of a fact.
+        when: Other facts with the values under which the row applies; empty means always.
+        where: Name of the engine, "gar train", or "" for all.
+        level: "error" is raised; "unread" is named in a warning, since nothing reads the setting; "resume" is a reason
+            why a resumed run differs from an uninterrupted one.
+    """
+
+    names: str
+    allowed: tuple[Any, ...] | Condition | str = UNSET
+    why: str = ""
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    where: str = ""
+    level: Level = "error"
+
+    def faults(self, facts: Facts) -> Iterator[tuple[str, str]]:
+        """Name and sentence of each setting that breaks the rule."""
+        if any(facts.get(name) not in values for name, values in self.when.items()):
+            return
+        allowed = facts[self.allowed] if isinstance(self.allowed, str) else self.allowed
+        for name in self.names.split():
+            value = facts.get(name)
+            if allowed is UNSET:
+                fits = UNSET.fits(name, facts)
+            else:
+                fits = allowed.fits(value, facts) if isinstance(allowed, Condition) else value in allowed
+            if not fits:
+                expected = _filled(allowed.words, facts) if isinstance(allowed, Condition) else in_words(allowed)
+                words = [word for word in allowed if isinstance(word, str)] if isinstance(allowed, tuple) else []
+                hint = did_you_mean(str(value), words)
+                why = f": {_filled(self.why, facts)}" if self.why else ""
+                yield name, f"{name} is {value}, expected {expected}{why}.{hint}"
+
+
+def faults(where: str, facts: Facts, *, level: str = "error", more: Iterable[Rule] = ()) -> list[tuple[str, str]]:
+    """Name and sentence of every fault.
+
+    Args:
+        where: Name of an engine; its rows are those with this name and those for all.
+        facts: What the engine tells.
+        level: Which rows.
+        more: Rows of the run's method.
+    """
+    rows = [rule for rule in (*RULES, *more) if rule.level == level and rule.where in ("", where)]
+    return [fault for rule in rows for fault in rule.faults(facts)]
+
+
+def check(where: str, facts: Facts, *, more: Iterable[Rule] = ()) -> None:
+    """Raise all faults together.
+
+    Args:
+        where: As in `faults`.
+        facts: As in `faults`.
+        more: As in `faults`.
+
+    Raises:
+        ConfigError: Says of each fault what was found, what was expected, and why.
+    """
+    found = [text for _, text in faults(where, facts, more=more)]
+    if found:
+        raise ConfigError(found[0] if len(found) == 1 else "\n- ".join(["", *found]))
+
+
+def in_words(values: Iterable[Any]) -> str:
+    """`a, b or c`. None is "left out", unless False says the same."""
+    values = [value for value in values if value is not None] or [None]
+    words = ["left out" if value is None else "empty" if value == () else str(value) for value in values]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def at_least(limit: float) -> Condition:
+    """Numbers from `limit` on."""
+    return Condition(f"at least {limit}", lambda value, _: isinstance(value, (int, float)) and value >= limit)
+
+
+def _filled(text: str, facts: Facts) -> str:
+    return re.sub(r"\{([^}]+)\}", lambda found: str(facts.get(found[1])), text)
+
+
+# The table.
+
+_WHITENING = ("reinforce-plus-plus", "reinforce-plus-plus-baseline")
+_OFF = (None, False)
+_ALL_CORRECT = "it drops groups whose outcomes are all equal, and GAR gives all-correct groups a signal"
+_QUANTIZED = "quantized weights are not those of the closed form"
+_GATE = {"method.gate": (True,)}
+_VECTORS = {"method.reads_vectors": (True,)}
+_OWN_KIND = _VECTORS | {"method.kind": (None,)}  # the run may choose, and has
+
+SLIME_HOOKS = {
+    "custom_convert_samples_to_train_data_path": "gar.integrations.slime.convert_samples",
+    "custom_megatron_init_path": "gar.integrations.slime.on_megatron_init",
+    "rollout_data_postprocess_path": "gar.integrations.slime.postprocess",
+}
+"""slime's arguments and their required values."""
+
+LOG_PROB_HOOK = {"custom_megatron_before_log_prob_hook_path": "gar.integrations.slime.before_log_prob"}
+"""One more with `capture: logprob`."""
+
+_LOG_PROB = {"gar.capture": ("logprob",)}
+_NO_PASS = "slime makes no log-probability pass then. Set gar.capture to own"
+
+AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
+"""verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
+
+
+def slime_flag(name: str) -> str:
+    """The flag of one of slime's arguments."""
+    return "--" + name.replace("_", "-")
+
+
+def _makes_log_probs(_: Any, facts: Facts) -> bool:
+    """Whether slime has a use for a log-probability pass."""
+    names = ("--get-mismatch-metrics", "--use-critic", "--use-opd", "--use-routing-replay")
+    return (
+        facts["--global-batch-size"] < facts["--rollout-batch-size"] * facts["--n-samples-per-prompt"]
+        or facts["--loss-type"] != "policy_loss"
+        or facts["--kl-coef"] != 0
+        or facts["--advantage-estimator"] == "gspo"
+        or any(facts[name] for name in names)
+    )
+
+
+_METHOD = (
+    Rule(
+        "method",
+        Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks")),
+        "{method.lacks}",
+    ),
+    Rule(
+        "signal.policy",
+        ("current",),
+        "{engine} has only the current policy",
+        _VECTORS | {"engine.initial_policy": (False,)},
+    ),
+    Rule(
+        "signal.activation_threshold",
+        UNSET,
+        "the kind {signal.kind} multiplies no activations",
+        _OWN_KIND | {"signal.kind": ("gradient", "hidden")},
+    ),
+    Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | {"signal.kind": ("hidden",)}),
+    Rule(
+        "signal.limit_from",
+        ("end",),
+        "no token is left out, since signal.max_tokens sets no limit here",
+        {"method.reads_spans": (True,), "signal.max_tokens": (None,)},
+    ),
+    Rule(
+        "advantage.min_std advantage.eps",
+        UNSET,
+        "{estimator} adds 1e-8 to a variance over the batch",
+        {"estimator": _WHITENING},
+    ),
+    Rule(
+        "advantage.min_std advantage.eps advantage.ddof",
+        UNSET,
+        "rewards are not divided by a standard deviation here",
+        {"estimator": ("group",), "rewards are divided": (False,)},
+    ),
+)
+
+_TRL = (
+    Rule(
+        "trl.multi_objective_aggregation",
+        ("sum_then_normalize",),
+        "GAR's bonus must be added to the outcome before the group is normalized",
+    ),
+    Rule("trl.remove_unused_columns", (False,), "the columns answer and expert_solution would be dropped"),
+    Rule("trl.dynamic_sampling", _OFF, _ALL_CORRECT),
+    Rule(
+        "trl.scale_rewards",
+        ("group", "none"),
+        "the advantage section is about groups. To keep the field, leave advantage.ddof and eps null",
+        {"estimator": ("group",), "advantages are TRL's": (False,)},
+    ),
+    Rule("trl.scale_rewards", ("group",), "with {estimator} nothing would read it", {"estimator": _WHITENING}),
+    Rule("trl.importance_sampling_level", ("token",), "the method weighs the ratio of each token by itself", _GATE),
+    Rule("trl.delta", (None,), "it clips ratios, and the method has a soft gate instead", _GATE),
+    Rule(
+        "updates_per_rollout",
+        Condition("two or more", lambda _, facts: not facts["on policy"]),
+        "with one, every ratio is 1 and the method is the plain policy gradient. Set trl.num_iterations to 2",
+        _GATE,
+    ),
+    Rule("processing_class", (None, "a tokenizer"), "GAR works on text"),
+    Rule("trl.fp16", _OFF, "it needs an accelerator, and this machine has none", {"accelerator": (False,)}),
+)
+
+_RESUME = (
+    Rule(
+        "trl.save_steps",
+        Condition(
+            "a multiple of {generation_steps}, the steps between two generations",
+            lambda value, facts: not value % facts["generation_steps"],
+        ),
+        "a resumed run will differ from an uninterrupted one",
+        {"trl.save_strategy": ("steps",)},
+    ),
+    Rule(
+        "trl.save_only_model",
+        (False,),
+        "without the optimizer this run cannot be resumed",
+        {"trl.save_strategy": ("steps", "epoch", "best")},
+    ),
+    Rule("trl.sync_ref_model", _OFF, "the reference model that it moves is in no checkpoint"),
+    Rule("trl.ignore_data_skip", (False,), "a resumed run would begin with the first problems again"),
+)
+
+_SLIME = (
+    *(Rule(slime_flag(name), (hook,), "GAR needs all of its hooks") for name, hook in SLIME_HOOKS.items()),
+    *(
+        Rule(slime_flag(name), (hook,), "gar.capture logprob needs it", _LOG_PROB)
+        for name, hook in LOG_PROB_HOOK.items()
+    ),
+    Rule("gar.capture", ("own", "logprob")),
+    Rule(
+        "--advantage-estimator",
+        "the flag of the run's estimator",
+        "the run has {estimator}. GAR cannot train ppo's critic",
+    ),
+    Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", {"estimator": _WHITENING}),
+    Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
+    Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
+    Rule(
+        "--dynamic-sampling-filter-path",
+        Condition("any but check_reward_nonzero_std", lambda path, _: "check_reward_nonzero_std" not in (path or "")),
+        _ALL_CORRECT,
+    ),
+    Rule("--use-rollout-logprobs", (False,), _NO_PASS, _LOG_PROB | {"--get-mismatch-metrics": (False,)}),
+    Rule("--keep-old-actor", (False,), "the vectors would be an older policy's. Set gar.capture to own", _LOG_PROB),
+    Rule(
+        "--global-batch-size",
+        Condition("fewer than the responses of a rollout", _makes_log_probs),
+        f"with one update per rollout {_NO_PASS}",
+        _LOG_PROB,
+    ),
+    Rule("--qkv-format", (None, "thd"), "GAR packs sequences"),
+    Rule(
+        "--mask-offpolicy-in-partial-rollout",
+        _OFF,
+        "GAR reads masked text as a tool's, and would not grade the start of a resumed response",
+        {"--partial-rollout": (True,)},
+    ),
+)
+
+_VERL = (
+    Rule("algorithm.adv_estimator", "the flag of the run's estimator", "the run has {estimator}"),
+    Rule(
+        "actor_rollout_ref.actor.strategy",
+        ("fsdp", "fsdp2", "megatron"),
+        "GAR reads hidden states in verl's FSDP and Megatron engines",
+    ),
+    Rule(
+        "actor_rollout_ref.actor.megatron.dynamic_context_parallel", _OFF, "it shares out sequences anew in each pass"
+    ),
+    Rule("actor_rollout_ref.model.use_fused_kernels", _OFF, "they never call the LM head, where GAR reads its input"),
+    Rule(
+        "actor_rollout_ref.model.mtp.enable",
+        _OFF,
+        "it calls the head more than once in a pass, and GAR could not tell which call is the policy's",
+    ),
+    Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
+    Rule("algorithm.filter_groups.enable", _OFF, _ALL_CORRECT),
+    Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
+    Rule("reward.reward_manager.name", ("gar",), "it says which responses are verified and well formatted"),
+    Rule(
+        "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
+        (None, AGENT_LOOP_MANAGER),
+        "it says which tokens a tool wrote, so that they are not graded",
+    ),
+    Rule(
+        "reward.custom_reward_function.path", (None,), "nothing would call it. Name your grader in gar.verify.verifier"
+    ),
+    Rule("reward.reward_model.enable", _OFF, "GAR's rewards come from a verifier"),
+    Rule("actor_rollout_ref.rollout.n", at_least(2), "a response is compared with the others of its group"),
+)
+
+
+def _unread(section: str, names: str, when: Mapping[str, tuple[Any, ...]]) -> Rule:
+    return Rule(" ".join(f"{section}.{name}" for name in names.split()), when=when)
+
+
+_UNREAD = (
+    _unread(
+        "signal",
+        "kind policy activation_threshold anchor_keep_fraction temperature",
+        {"method.reads_vectors": (False,)},
+    ),
+    _unread("signal", "anchor_keep_fraction", _VECTORS | {"method.alignment": (None, "random-anchor")}),
+    _unread("signal", "activation_threshold", _VECTORS | {"method.kind": ("gradient", "hidden")}),
+    _unread("signal", "temperature", _VECTORS | {"method.kind": ("hidden",)}),
+    _unread("signal", "span max_tokens limit_from", {"method.reads_spans": (False,)}),
+    _unread("signal", "precision memory_bytes", {"engine": ("slime", "verl")}),
+    _unread("signal", "max_batch_tokens", {"engine": ("verl",)}),
+    _unread("verify", "pass_grade", {"verify.verifier": (None,)}),
+    _unread("data", "column_schema prompt_field answer_field anchor_fields revision", {"data": ("generated",)}),
+    _unread("data", "split subset revision", {"data": ("a file",)}),
+    _unread("model", "revision", {"model": ("embedded", "a folder")}),
+    _unread(
+        "evaluate",
+        "num_samples pass_at_k max_problems temperature top_p eval_steps eval_on_start",
+        {"evaluate.sources": ((),)},
+    ),
+    _unread("preflight", "num_problems num_samples", {"preflight.mode": ("off",)}),
+    _unread("watchdog", "steps", {"watchdog.mode": ("off",)}),
+)
+
+RULES: tuple[Rule, ...] = tuple(
+    replace(rule, where=where, level=level)
+    for where, level, rules in (
+        ("", "error", _METHOD),
+        ("TRL", "error", _TRL),
+        ("slime", "error", _SLIME),
+        ("verl", "error", _VERL),
+        ("", "unread", _UNREAD),
+        ("TRL", "resume", _RESUME),
+    )
+    for rule in rules
+)
+"""Every row but those of a method's own values (`gar.methods.settings.own_rules`)."""

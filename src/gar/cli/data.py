@@ -33,6 +33,7 @@ _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGEN
 
 _TAGS = TagSettings()
 
+_QUANTILES = {"min": "min", "median": "median", "p90": "90 %", "p99": "99 %", "max": "max"}
 _COMPARED = {
     Status.OK: "expert answers that agree with the gold answer",
     Status.WRONG: "expert answers that disagree with the gold answer",
@@ -261,10 +262,8 @@ def _print_report(report: DataReport) -> None:
     )
     for name, tokens in {"prompt": report.prompt_tokens, "anchor": report.anchor_tokens}.items():
         if tokens is not None:
-            console.print(
-                f"{name} tokens: min {tokens.min}, median {tokens.median}, 90 % {tokens.p90}, 99 % {tokens.p99}, "
-                f"max {tokens.max}"
-            )
+            parts = [f"{part} {tokens[key]}" for key, part in _QUANTILES.items()]
+            console.print(f"{name} tokens: {', '.join(parts)}")
     for label, finding in findings.items():
         if finding.examples and label != _COMPARED[Status.OK]:
             console.print(f"\n{label}, for example:", markup=False)

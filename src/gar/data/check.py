@@ -43,26 +43,12 @@ class Occurrences:
             self.examples.append(str(example))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lengths:
-    """Distribution of the token counts of texts.
-
-    Example: Lengths(num_texts=2000, min=14, median=45, p90=82, p99=117, max=191)
-    """
-
-    num_texts: int
-    min: int
-    median: int
-    p90: int
-    p99: int
-    max: int
-
-
 @dataclass(kw_only=True, slots=True)
 class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`; the user judges the rest.
 
     `prompts_with_tags` are harmless: spans and formats are looked for in the response's own tokens, never in a prompt.
+    `prompt_tokens` and `anchor_tokens` hold the number of texts and quantiles of their lengths.
     `comparisons` counts expert solutions by the status of their own final answer, verified against the gold answer.
     """
 
@@ -76,8 +62,8 @@ class DataReport:
     repeated_prompts: Occurrences = field(default_factory=Occurrences)
     prompts_with_tags: Occurrences = field(default_factory=Occurrences)
     comparisons: dict[str, Occurrences] = field(default_factory=dict)
-    prompt_tokens: Lengths | None = None
-    anchor_tokens: Lengths | None = None
+    prompt_tokens: dict[str, int] | None = None
+    anchor_tokens: dict[str, int] | None = None
 
     def verdict(self) -> tuple[Usability, str]:
         """How usable the source is, and why."""
@@ -179,8 +165,9 @@ def _compare(anchors: Sequence[tuple[str, Problem, Anchor]], verifiers: Sequence
             )
 
 
-def _lengths(tokens: "array[int]") -> Lengths | None:
+def _lengths(tokens: "array[int]") -> dict[str, int] | None:
     if not tokens:
         return None
-    low, median, p90, p99, high = np.quantile(tokens, [0, 0.5, 0.9, 0.99, 1], method="higher").astype(int).tolist()
-    return Lengths(num_texts=len(tokens), min=low, median=median, p90=p90, p99=p99, max=high)
+    quantiles = {"min": 0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1}
+    values = np.quantile(tokens, list(quantiles.values()), method="higher").astype(int).tolist()
+    return {"num_texts": len(tokens), **dict(zip(quantiles, values, strict=True))}

@@ -8,14 +8,14 @@ rows, the file format or the reader's chunks. The first 100 problems of a subset
 import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from gar.data.problems import ProblemReader, duplicate_id, no_problems, prompt_hash
+from gar.data.problems import ProblemReader, distinct_problems, no_problems, prompt_hash
 from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.data.schemas import Dropped
 from gar.errors import ConfigError
@@ -97,7 +97,7 @@ def draw_subset(
     if not drawn:
         raise no_problems(source, reader.column_schema, dropped + set_aside)
     return Subset(
-        problems=_distinct_ids(drawn[rank] for rank in sorted(drawn)),
+        problems=distinct_problems(drawn[rank] for rank in sorted(drawn)),
         num_rows=num_usable + dropped.total(),
         num_usable=num_usable,
         dropped=dict(dropped),
@@ -122,17 +122,6 @@ def length_refusal(tokenizer: Any, *, max_prompt_tokens: int | None, max_anchor_
         return ""
 
     return refusal
-
-
-def _distinct_ids(drawn: Iterable[tuple[str, Problem]]) -> list[Problem]:
-    places: dict[str, str] = {}
-    problems = []
-    for place, problem in drawn:
-        if problem.id in places:
-            raise duplicate_id(problem.id, place, places[problem.id])
-        places[problem.id] = place
-        problems.append(problem)
-    return problems
 
 
 def check_suffix(path: Path) -> None:

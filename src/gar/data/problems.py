@@ -135,22 +135,19 @@ def load_problems(
             gives no problem, or the Hub cannot be reached.
     """
     reader = ProblemReader(source, options)
-    places: dict[str, str] = {}
-    problems: list[Problem] = []
+    found: list[tuple[str, Problem]] = []
     dropped: list[Dropped] = []
     for place, item in reader:
         if isinstance(item, Dropped):
             dropped.append(item)
             continue
-        if item.id in places:
-            raise duplicate_id(item.id, place, places[item.id])
-        places[item.id] = place
-        problems.append(item)
-        if len(problems) == max_problems:
+        found.append((place, item))
+        if len(found) == max_problems:
             break
-    if not problems:
+    if not found:
         raise no_problems(source, reader.column_schema, Counter(item.reason for item in dropped))
-    notes = _drop_notes(dropped, num_rows=len(problems) + len(dropped)) + _anchor_notes(problems, places)
+    problems = distinct_problems(found)
+    notes = _drop_notes(dropped, num_rows=len(problems) + len(dropped)) + _anchor_notes(found)
     return LoadedProblems(
         problems=problems,
         dropped=dropped,
@@ -170,12 +167,11 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
     Raises:
         DataError: Anything else; columns are missing; a row gives no problem; an id is used twice.
     """
-    problems: list[Problem] = []
-    places: dict[str, str] = {}
+    found: list[tuple[str, Problem]] = []
     schema: ColumnSchema | None = None
     for number, row in enumerate(rows, start=1):
         if isinstance(row, Problem):
-            problems.append(row)
+            found.append((f"problem {number}", row))
             continue
         if not isinstance(row, Mapping):
             raise DataError(
@@ -187,19 +183,27 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
         item = read_problem(row, schema, place=place, default_id=place, default_source="")
         if isinstance(item, Dropped):
             raise DataError(f"{item.place}: {item.reason}. Leave out such rows.")
-        if item.id in places:
-            raise duplicate_id(item.id, place, places[item.id])
-        places[item.id] = place
-        problems.append(item)
+        found.append((place, item))
+    return distinct_problems(found) if schema else [problem for _, problem in found]
+
+
+def distinct_problems(found: Iterable[tuple[str, Problem]]) -> list[Problem]:
+    """The problems among places and problems.
+
+    Raises:
+        DataError: Two have the same id.
+    """
+    places: dict[str, str] = {}
+    problems = []
+    for place, problem in found:
+        if problem.id in places:
+            raise DataError(
+                f"{place}: the problem id {problem.id!r} was already used at {places[problem.id]}. Ids name problems "
+                "in the records, so they must be unique; were two files joined?"
+            )
+        places[problem.id] = place
+        problems.append(problem)
     return problems
-
-
-def duplicate_id(problem_id: str, place: str, first_place: str) -> DataError:
-    """The error for an id used twice."""
-    return DataError(
-        f"{place}: the problem id {problem_id!r} was already used at {first_place}. Ids name problems in the records, "
-        "so they must be unique; were two files joined?"
-    )
 
 
 def no_problems(source: str, schema: ColumnSchema | None, reasons: Counter[str]) -> DataError:
@@ -230,11 +234,9 @@ def _drop_notes(dropped: list[Dropped], num_rows: int) -> list[str]:
     ]
 
 
-def _anchor_notes(problems: list[Problem], places: dict[str, str]) -> list[str]:
-    lacking = [problem.id for problem in problems if not problem.anchors]
-    if not lacking:
-        return []
-    return [f"{places[lacking[0]]}: problem {lacking[0]!r} has no anchor; {len(lacking)} of {len(problems)} lack one."]
+def _anchor_notes(found: list[tuple[str, Problem]]) -> list[str]:
+    lacking = [f"{place}: problem {problem.id!r} has" for place, problem in found if not problem.anchors]
+    return [f"{lacking[0]} no anchor; {len(lacking)} of {len(found)} lack one."] if lacking else []
 
 
 def prompt_text(prompt: Prompt) -> str:

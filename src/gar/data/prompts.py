@@ -15,8 +15,6 @@ from gar.types import Anchor, Message, Problem, Prompt, Tags
 
 PromptTemplate = Literal["plain", "think-answer", "boxed"]
 
-_BATCH_PROMPTS = 512
-
 
 def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> str:
     """The sentence that asks for a response format; "" for plain. The wording is ours, the paper prints none.
@@ -79,8 +77,11 @@ def render_problems(
         ModelError: The problems hold chat messages and the tokenizer has no chat template.
     """
     with_messages = [problem.id for problem in problems if not isinstance(problem.prompt, str)]
-    if with_messages:
-        _require_chat_template(tokenizer, f"the prompt of problem {with_messages[0]!r}")
+    if with_messages and not tokenizer.chat_template:
+        raise ModelError(
+            f"the prompt of problem {with_messages[0]!r} is given as chat messages, and the tokenizer has no chat "
+            "template. Give it as text, or use the tokenizer of an instruction-tuned model."
+        )
     rendered = []
     for problem in problems:
         try:
@@ -99,31 +100,12 @@ def prompt_lengths(prompts: Sequence[Prompt], tokenizer: Any) -> list[int]:
     Raises:
         ModelError: A prompt is chat messages and the tokenizer has no chat template.
     """
-    lengths = [0] * len(prompts)
-    for is_text in (True, False):
-        indices = [index for index, prompt in enumerate(prompts) if isinstance(prompt, str) == is_text]
-        starts = range(0, len(indices), _BATCH_PROMPTS)
-        for start in tqdm(starts, desc="measuring prompts", unit=" batches", delay=2, disable=None):
-            chosen = indices[start : start + _BATCH_PROMPTS]
-            for index, ids in zip(chosen, _encode([prompts[i] for i in chosen], is_text, tokenizer), strict=True):
-                lengths[index] = len(ids)
-    return lengths
+    from gar.rollouts.generate import encode_prompt  # imports torch
 
-
-def _encode(prompts: list[Prompt], is_text: bool, tokenizer: Any) -> list[list[int]]:
-    if is_text:
-        return tokenizer(prompts)["input_ids"]
-    _require_chat_template(tokenizer, "a prompt")
-    encoded = tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=True, return_dict=True)
-    return encoded["input_ids"]
-
-
-def _require_chat_template(tokenizer: Any, subject: str) -> None:
-    if not tokenizer.chat_template:
-        raise ModelError(
-            f"{subject} is given as chat messages, and the tokenizer has no chat template. "
-            "Give it as text, or use the tokenizer of an instruction-tuned model."
-        )
+    return [
+        len(encode_prompt(tokenizer, prompt))
+        for prompt in tqdm(prompts, desc="measuring prompts", unit=" prompts", delay=2, disable=None)
+    ]
 
 
 def anchor_lengths(anchors: Sequence[Anchor], tokenizer: Any) -> list[int]:

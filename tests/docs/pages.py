@@ -10,6 +10,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "RELEASING.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "paper").rglob("*.md")),
     ROOT / "benchmarks" / "README.md",

@@ -144,6 +144,7 @@ def stopped(monkeypatch):
         monkeypatch.setattr(module, "parse", parse_then_stop(parse))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)
+    monkeypatch.setattr("tests.faults.preload.preload", lambda: None)  # would start this process again
     with registered():
         yield
 

@@ -56,6 +56,7 @@ RUN_BY = {
     "python -m paper.analyses.cost": "tests/paper/test_cost.py::"
     "test_cost_prints_the_routes_of_a_model_without_a_network",
     "python -m paper.comparisons": "tests/paper/test_comparisons.py",
+    "python -m paper.comparisons.shorthand": "tests/paper/test_comparisons.py",
     "python -m paper.comparisons.signals": "tests/paper/test_comparisons.py",
     "python -m paper.comparisons.word_problems": "tests/paper/test_comparisons.py",
     "python -m paper.tasks.warm_start": "tests/test_real_model.py::"

@@ -42,6 +42,7 @@ demo: install
 lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/check_prose.py
 
 types: install-dev
 	$(BIN)/pyright

@@ -1,4 +1,4 @@
-"""Docstrings say `Example:`, Google's style for one; the reader of docstrings knows `Examples:` alone as code."""
+"""Docstrings say `Example:`, Google's style for one. The reader of docstrings knows `Examples:` alone as code."""
 
 import re
 from typing import Any

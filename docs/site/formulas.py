@@ -28,7 +28,7 @@ def mathml(latex: str, *, display: bool) -> str:
 
 
 def on_page_content(content: str, page: "Page", **_: object) -> str:
-    """Replace every formula of a page; one that cannot be converted ends the build."""
+    """Replace every formula of a page. One that cannot be converted ends the build."""
 
     def replacement(match: re.Match[str]) -> str:
         latex = html.unescape(match[3])

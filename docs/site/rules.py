@@ -9,7 +9,7 @@ INTRODUCTION = """\
 
 Every engine checks this table before anything runs. One error names all faults of a run: what was found, what was
 expected, and why. A warning names the settings that nothing reads. `left out` means the default. `method.…` is what the
-[method](methods.md) declares; it also lists the fields of TRL that belong to a method. `docs/site/rules.py` prints this
+[method](methods.md) declares. It also lists the fields of TRL that belong to a method. `docs/site/rules.py` prints this
 page from `gar.rules`.
 """
 

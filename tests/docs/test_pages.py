@@ -120,6 +120,19 @@ def test_the_readme_takes_three_minutes():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
+def test_the_prose_checker_sees_what_the_rules_name(tmp_path, capsys):
+    check = runpy.run_path(str(ROOT / "scripts" / "check_prose.py"))["main"]
+    page = tmp_path / "page.md"
+    page.write_text(
+        "One claim; two.\n\nIt is refused.\n\nThe behaviour of `a; b` in 95 % of runs.\n\n" + "many words " * 20
+    )
+    assert check([str(page)]) == 1
+    found = [line.split(": ")[1] for line in capsys.readouterr().out.splitlines() if line.startswith(str(page))]
+    assert found == ["semicolon", "refuse", "British", "space before %", "over 35 words"]
+    page.write_text("One claim. `two; three`\n\n    code; more\n")
+    assert check([str(page)]) == 0
+
+
 @pytest.mark.slow
 def test_the_site_builds_and_fetches_nothing(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install '.[docs]'")

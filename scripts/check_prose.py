@@ -1,0 +1,79 @@
+"""Check the prose of pages and docstrings by the rules of CONTRIBUTING that a script can see.
+
+python scripts/check_prose.py                  # README, CONTRIBUTING, RELEASING, docs, docstrings of src
+python scripts/check_prose.py docs README.md   # these alone; --count prints a line for each rule instead
+"""
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PLACES = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "docs")
+HISTORY = "docs/log.md"  # what was tried, in the words of its time
+MOST_WORDS = 35
+BRITISH = (
+    r"cent(?:red|ring|re)|(?:normal|regular|optim|organ|summar|recogn|initial|token|serial|real|minim|maxim|penal)is(?:e[sd]?|ing|ation)"
+    r"|behaviours?|colours?|favours?|labelled|modelling|analys(?:e|ed|ing)|artefacts?|grey|judgement"
+)
+RULES = {
+    "semicolon": r";",
+    "refuse": r"\brefus\w+",
+    "another than": r"\banother than\b",
+    "British": rf"\b(?:{BRITISH})\b",
+    "space before %": r"\d %",
+    "Of at the start": r"^Of [a-z]",
+}
+_NOT_PROSE = r"```.*?^ *```$|\$\$.*?\$\$|<!--.*?-->|^    .*?$|`[^`]+`|\$[^$\n]+\$|\]\([^)]*\)|https?://\S+|^:::.*?$"
+_ENDS = re.compile(r"\n *\n|\n *(?:[-*]|\d+\.) |\n#+ |\||(?<=[.!?:])[\"')*_]* +(?=[\"'(*_]*[A-Z`X])")
+
+
+def prose(text: str) -> str:
+    """A page without code, formulas and links, each as one word X, on the same lines."""
+    return re.sub(_NOT_PROSE, lambda found: "X" + "\n" * found[0].count("\n"), text, flags=re.M | re.S)
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Each docstring's first line, and its text without examples and indented lists."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, re.sub(r"^(?:    |>>>|\.\.\. ).*$|``.*?``", "X", text, flags=re.M)
+
+
+def findings(first: int, text: str, *, page: bool) -> Iterator[tuple[int, str, str]]:
+    """The line, rule and words of each finding in a text that begins at line `first`."""
+    text = prose(text)
+    for rule, pattern in RULES.items():
+        if not (page and rule.startswith("Of")):
+            for found in re.finditer(pattern, text, re.I if rule in ("refuse", "British") else 0):
+                around = " ".join(text[max(0, found.start() - 30) : found.end() + 20].split())
+                yield first + text.count("\n", 0, found.start()), rule, around
+    start = 0
+    for end in [*(found.start() for found in _ENDS.finditer(text)), len(text)]:
+        words = re.findall(r"[\w'-]*[A-Za-z][\w'-]*", text[start:end])
+        if len(words) > MOST_WORDS:
+            yield first + text.count("\n", 0, start), f"over {MOST_WORDS} words", " ".join(words[:8]) + " ..."
+        start = end
+
+
+def main(arguments: list[str]) -> int:
+    """Print the findings, and return 1 if there are any."""
+    places = [Path(each) for each in arguments if each != "--count"] or [ROOT / each for each in PLACES]
+    paths = [path for place in places for path in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    counts = Counter()
+    for path in (path for path in paths if path.suffix in (".md", ".py") and not str(path).endswith(HISTORY)):
+        page = path.suffix == ".md"
+        for first, text in [(1, path.read_text(encoding="utf-8"))] if page else docstrings(path):
+            for line, rule, words in findings(first, text, page=page):
+                counts[rule] += 1
+                if "--count" not in arguments:
+                    print(f"{path}:{line}: {rule}: {words}")
+    print("\n".join(f"{number:5} {rule}" for rule, number in counts.most_common()) or "No finding.")
+    return 1 if counts else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

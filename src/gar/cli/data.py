@@ -15,7 +15,7 @@ from rich.table import Table
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
-from gar.data.problems import LoadedProblems, ProblemReader, load_problems, prompt_text
+from gar.data.problems import ProblemReader, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
 from gar.data.slime import write_slime_rows
@@ -112,6 +112,31 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Files:
+    """What to read, and where to write."""
+
+    source: Source
+    """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
+    out: Out
+    """Where to write: .jsonl or .parquet. slime reads .jsonl, verl .parquet."""
+    reading: Reading = DEFAULT_SOURCE
+    overwrite: bool = False
+    """Replace an existing file."""
+
+    def check(self) -> None:
+        """Reject an output that must not be written.
+
+        Raises:
+            ConfigError: The name of the output has another suffix, or the file exists.
+        """
+        check_suffix(self.out)
+        if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
+            raise ConfigError(f"{self.out} is the source itself; write the subset to another file.")
+        if self.out.exists() and not self.overwrite:
+            raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Drawing:
     """Which problems to draw."""
 
@@ -129,13 +154,7 @@ class Drawing:
     """Leave out problems with a longer expert solution."""
 
 
-def prepare(
-    source: Source,
-    out: Out,
-    drawing: tyro.conf.OmitArgPrefixes[Drawing],
-    reading: Reading = DEFAULT_SOURCE,
-    overwrite: bool = False,
-) -> int:
+def prepare(files: tyro.conf.OmitArgPrefixes[Files], drawing: tyro.conf.OmitArgPrefixes[Drawing]) -> int:
     """Write a seeded random subset of the usable problems in our own columns.
 
     It depends on the prompts and the seed alone, not on the order of the rows.
@@ -145,86 +164,73 @@ def prepare(
     Repeated prompts are taken once.
 
     Args:
-        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
-        out: Where to write: .jsonl or .parquet.
+        files: What to read, and where to write.
         drawing: Which problems to draw.
-        reading: How to read the source.
-        overwrite: Replace an existing file.
     """
-    _check_output(source, out, overwrite)
+    files.check()
     limits = {"max_prompt_tokens": drawing.max_prompt_tokens, "max_anchor_tokens": drawing.max_anchor_tokens}
     limited = any(limit is not None for limit in limits.values())
     if limited and drawing.tokenizer is None:
         raise ConfigError("--max-prompt-tokens and --max-anchor-tokens need --tokenizer to count with.")
     subset = draw_subset(
-        source,
+        files.source,
         num_problems=drawing.num_problems,
         seed=drawing.seed,
-        options=reading,
+        options=files.reading,
         require_anchor=drawing.require_anchor,
         refusal=length_refusal(_load_tokenizer(drawing.tokenizer), **limits) if limited else None,
     )
-    write_problems(subset.problems, out)
-    _print_subset(subset, out, drawing.num_problems)
+    write_problems(subset.problems, files.out)
+    _print_subset(subset, files.out, drawing.num_problems)
     return 0
 
 
 def slime(
-    source: Source,
-    out: Out,
-    reading: Reading = DEFAULT_SOURCE,
+    files: tyro.conf.OmitArgPrefixes[Files],
     template: PromptTemplate = "think-answer",
     chat: bool = True,
     tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
-    overwrite: bool = False,
 ) -> int:
     """Write problems for slime's --prompt-data, expert solutions in the metadata.
 
     Args:
-        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
-        out: Where to write: .jsonl.
-        reading: How to read the source.
+        files: What to read, and where to write.
         template: Which response format the prompts ask for.
         chat: Prompts as chat messages, for slime's --apply-chat-template; else as text.
         tags: Markers of the think-answer format.
-        overwrite: Replace an existing file.
     """
     write = functools.partial(write_slime_rows, template=template, chat=chat, tags=tags.as_tags())
-    return _rewrite(source, out, reading, overwrite, write)
+    return _rewrite(files, write)
 
 
 def verl(
-    source: Source,
-    out: Out,
-    reading: Reading = DEFAULT_SOURCE,
+    files: tyro.conf.OmitArgPrefixes[Files],
     template: PromptTemplate = "think-answer",
     tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
-    overwrite: bool = False,
 ) -> int:
     """Write problems for verl's data files, with the expert solutions in extra_info.
 
     Args:
-        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
-        out: Where to write: .parquet.
-        reading: How to read the source.
+        files: What to read, and where to write.
         template: Which response format the prompts ask for.
         tags: Markers of the think-answer format.
-        overwrite: Replace an existing file.
     """
     from gar.integrations.verl.data import write_verl_problems
 
     write = functools.partial(write_verl_problems, template=template, tags=tags.as_tags())
-    return _rewrite(source, out, reading, overwrite, write)
+    return _rewrite(files, write)
 
 
-def _rewrite(
-    source: str, out: Path, reading: SourceSettings, overwrite: bool, write: Callable[[list[Problem], Path], object]
-) -> int:
+def _rewrite(files: Files, write: Callable[[list[Problem], Path], object]) -> int:
     """Write all problems of a source in another schema, and say how many."""
-    _check_output(source, out, overwrite)
-    loaded = load_problems(source, options=reading)
-    write(loaded.problems, out)
-    _print_written(loaded, out)
+    files.check()
+    loaded = load_problems(files.source, options=files.reading)
+    write(loaded.problems, files.out)
+    console = Console(highlight=False)
+    for note in loaded.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    counts = {"problems written": len(loaded.problems), "without an expert solution": loaded.num_without_anchor}
+    console.print(_counts_table(str(files.out), counts))
     return 0
 
 
@@ -234,14 +240,6 @@ def _load_tokenizer(name: str | None) -> Any:
     from gar.models.load import load_tokenizer
 
     return load_tokenizer(name)
-
-
-def _check_output(source: str, out: Path, overwrite: bool) -> None:
-    check_suffix(out)
-    if out.exists() and Path(source).exists() and out.samefile(source):
-        raise ConfigError(f"{out} is the source itself; write the subset to another file.")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"{out} exists. Add --overwrite to replace it.")
 
 
 def _print_report(report: DataReport) -> None:
@@ -272,14 +270,6 @@ def _print_report(report: DataReport) -> None:
     usability, reason = report.verdict()
     style = "bold green" if usability == "usable" else "bold red"
     console.print(f"\n{usability[0].upper()}{usability[1:]}: {reason}", style=style, markup=False, soft_wrap=True)
-
-
-def _print_written(loaded: LoadedProblems, out: Path) -> None:
-    console = Console(highlight=False)
-    for note in loaded.notes:
-        console.print(note, markup=False, soft_wrap=True)
-    counts = {"problems written": len(loaded.problems), "without an expert solution": loaded.num_without_anchor}
-    console.print(_counts_table(str(out), counts))
 
 
 def _print_subset(subset: Subset, out: Path, num_wanted: int) -> None:

@@ -90,10 +90,12 @@ def check_source(source: str) -> None:
     """Reject what cannot be a data source by its name and kind, without reading it.
 
     Raises:
-        DataError: There is no such file; a file of an unknown kind; a folder of runs, without data files, or with so
+        DataError: An empty name; there is no such file; a file of an unknown kind; a folder of runs, without data files, or with so
             many files that it is unclear which to read.
     """
     path = Path(source)
+    if not source.strip():
+        raise DataError("the name of the data source is empty. Expected a file, a folder, or a data set on the Hub.")
     if path.is_dir():
         _check_folder(path, source)
     elif source.endswith(FILE_SUFFIXES):

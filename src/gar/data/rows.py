@@ -90,8 +90,8 @@ def check_source(source: str) -> None:
     """Reject what cannot be a data source by its name and kind, without reading it.
 
     Raises:
-        DataError: An empty name; no such file; a file of an unknown kind; a folder of runs, without data files, or with so
-            many files that it is unclear which to read.
+        DataError: An empty name; no such file; a file of an unknown kind; a folder of runs, without data files, or with
+            so many files that it is unclear which to read.
     """
     path = Path(source)
     if not source.strip():

@@ -49,12 +49,6 @@ def test_check_problems_knows_the_tags_of_both_variants_and_no_comparisons(write
     assert report.prompts_with_tags.count == len(tags)
 
 
-def test_check_problems_keeps_few_examples_and_counts_all(write_rows):
-    report = check_problems(write_rows(*(ours(number, expert_solution="") for number in range(50))))
-    assert report.without_anchor.count == 50
-    assert len(report.without_anchor.examples) == 5
-
-
 @pytest.mark.parametrize(
     "rows",
     [

@@ -13,7 +13,6 @@ import pytest
 from gar.data.prepare import draw_subset, length_refusal, write_problems
 from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, RecordError
-from gar.settings import SourceSettings
 from gar.types import Anchor, Problem
 
 
@@ -122,13 +121,6 @@ def test_draw_subset_refuses_settings_out_of_range(write_rows, num_problems, see
         draw_subset(write_rows(*rows(2)), num_problems=num_problems, seed=seed)
 
 
-def test_draw_subset_reads_other_schemas(write_rows):
-    given = [{"question": f"{i}?", "answer": f"<<1+1=2>>It is.\n#### {i}", "gold": i} for i in range(5)]
-    options = SourceSettings(column_schema="gsm8k-annotated")
-    problems = draw_subset(write_rows(*given), num_problems=5, seed=0, options=options).problems
-    assert {problem.anchors[0].text for problem in problems} == {"<<1+1=2>>It is."}
-
-
 @pytest.mark.parametrize(
     ("max_prompt_tokens", "max_anchor_tokens", "reason"),
     [(3, None, ""), (2, None, "prompt longer than 2 tokens"), (None, 2, ""), (None, 1, "anchor longer than 1 tokens")],
@@ -178,11 +170,6 @@ def test_write_problems_refuses_mixed_prompts_in_parquet(tmp_path):
         write_problems(mixed, tmp_path / "out.parquet")
     write_problems(mixed, tmp_path / "out.jsonl")
     assert len(load_problems(str(tmp_path / "out.jsonl")).problems) == 2
-
-
-def test_write_problems_refuses_another_suffix(tmp_path):
-    with pytest.raises(ConfigError, match=r"out.csv: expected a name that ends in \.jsonl or \.parquet"):
-        write_problems(PROBLEMS, tmp_path / "out.csv")
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])

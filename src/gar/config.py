@@ -1,6 +1,5 @@
 """All settings of a run in one frozen model: defaults, then a variant, then a YAML file, then flags."""
 
-import difflib
 import io
 from collections.abc import Mapping
 from functools import cache
@@ -221,8 +220,8 @@ def _explain(error: Any) -> str:
     if error["type"] == "literal_error" and isinstance(error["input"], str):
         words = [word for word in error["ctx"]["expected"].split("'") if word.strip(", ") not in ("", "or")]
         given = error["input"]
-        near = [word for word in words if given in word] or difflib.get_close_matches(given, words, n=1, cutoff=0.4)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        near = next((word for word in words if given in word), "")
+        hint = f" Did you mean '{near}'?" if near else did_you_mean(given, words, cutoff=0.4)
         if name == "method":
             hint = hint or " A method of your own needs its --plugin."
         return f"{name}: unknown value '{error['input']}', expected one of {', '.join(words)}.{hint}"
@@ -231,6 +230,5 @@ def _explain(error: Any) -> str:
     section: Any = config_type()
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
-    near = difflib.get_close_matches(str(error["loc"][-1]), section.model_fields, n=1)
-    known = f"Did you mean '{near[0]}'?" if near else f"Known here: {', '.join(section.model_fields)}."
-    return f"unknown key '{name}'. {known}"
+    known = f" Known here: {', '.join(section.model_fields)}."
+    return f"unknown key '{name}'.{did_you_mean(str(error['loc'][-1]), section.model_fields) or known}"

@@ -52,9 +52,9 @@ class PreflightError(GarError, RuntimeError):
 # Helpers for error texts.
 
 
-def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "", *, cutoff: float = 0.6) -> str:
     """` Did you mean 'NAME'?` with the closest known name; "" if none is close."""
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     return f" Did you mean '{prefix}{near[0]}'?" if near else ""
 
 

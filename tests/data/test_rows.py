@@ -120,7 +120,7 @@ def test_iter_rows_goes_on_after_a_bad_line_where_errors_are_collected(write_row
 
 def test_iter_rows_suggests_the_nearest_file(write_rows):
     path = write_rows({"a": 1}, name="anchors.jsonl")
-    with pytest.raises(DataError, match=r"anchor.jsonl: no such file\. Did you mean .*anchors\.jsonl\?"):
+    with pytest.raises(DataError, match=r"anchor.jsonl: no such file\. Did you mean '.*/anchors\.jsonl'\?"):
         list(iter_rows(str(Path(path).with_name("anchor.jsonl"))))
     with pytest.raises(DataError, match="the name of the data source is empty"):
         list(iter_rows(""))

@@ -160,9 +160,9 @@ def test_read_problem_names_the_column_that_one_row_lacks():
     [
         (
             ["promt", "answer"],
-            r"no column 'prompt', did you mean 'promt'\? Name it with prompt_field \(--prompt-field\)",
+            r"no column 'prompt'\. Did you mean 'promt'\? Name it with prompt_field \(--prompt-field\)",
         ),
-        (["question", "anwser"], r"no column 'answer', did you mean 'anwser'\? Name it with answer_field"),
+        (["question", "anwser"], r"no column 'answer'\. Did you mean 'anwser'\? Name it with answer_field"),
         (["a", "b"], r"Found 'a', 'b'\. Known schemas: gar: prompt, answer; numina-1.5: problem, answer, solution;"),
         ([], r"Found no columns"),
     ],

@@ -74,7 +74,7 @@ def test_check_before_loading_compares_ks_with_samples_only_where_something_is_m
 def test_check_before_loading_reads_the_first_row_of_a_file(rows):
     check_before_loading(make_config({"method": "grpo", "data": {"source": rows, "prompt_field": "question"}}))
     text = mistakes({"data": {"source": rows, "prompt_field": "qestion"}})
-    assert "no column 'qestion', did you mean 'question'?" in text
+    assert "no column 'qestion'. Did you mean 'question'?" in text
 
 
 def test_check_before_loading_tells_every_missing_thing_at_once(tmp_path, monkeypatch):

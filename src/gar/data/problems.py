@@ -5,7 +5,6 @@ own data set); or it is an error with a line number (malformed, wrong type, an i
 anchor is legal: its responses earn no bonus.
 """
 
-import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ from tqdm import tqdm
 
 from gar.data.rows import OnError, iter_rows, raise_error, row_place, source_name
 from gar.data.schemas import ColumnSchema, Dropped, choose_schema, read_problem
-from gar.errors import DataError
+from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem, Prompt
 
@@ -109,11 +108,10 @@ class ProblemReader:
             raise DataError(f"{self.source}: no rows. Was the file written to the end, and is it the right one?")
         fields = self.options.anchor_fields
         if fields and not any(field in self._columns for field in fields):
-            nearest = difflib.get_close_matches(fields[0], self._columns, n=1)
             raise DataError(
                 f"{self.source}: no row has a column {' or '.join(map(repr, fields))}, named in anchor_fields "
                 f"(--anchor-fields). Found {', '.join(map(repr, self._columns))}."
-                + (f" Did you mean {nearest[0]!r}?" if nearest else "")
+                + did_you_mean(fields[0], self._columns)
             )
 
 

@@ -5,7 +5,6 @@ number in the source, so that an error can say `anchors.jsonl:412`.
 """
 
 import csv
-import difflib
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gar.errors import DataError
+from gar.errors import DataError, did_you_mean
 
 Row = dict[str, Any]
 OnError = Callable[[DataError], None]
@@ -252,6 +251,6 @@ def json_type(value: object) -> str:
 
 def _no_such_file(path: Path, source: str) -> DataError:
     siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    nearest = difflib.get_close_matches(path.name, siblings, n=1)
-    hint = f" Did you mean {path.parent / nearest[0]}?" if nearest else ""
-    return DataError(f"{source}: no such file.{hint}")
+    return DataError(
+        f"{source}: no such file.{did_you_mean(path.name, siblings, prefix=source.removesuffix(path.name))}"
+    )

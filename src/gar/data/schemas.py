@@ -14,7 +14,6 @@ NuminaMath-1.5 are `problem_is_valid` and `solution_is_valid`. MATH and its rela
 """
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Callable, Collection
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gar.data.rows import Row, json_type
-from gar.errors import DataError
+from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Message, Problem, Prompt
 from gar.verify import last_boxed
@@ -175,18 +174,15 @@ def _missing(schema: ColumnSchema, columns: Collection[str]) -> list[str]:
 
 def _missing_columns(schema: ColumnSchema, columns: Collection[str], source: str) -> DataError:
     flags = {schema.prompt: "prompt_field (--prompt-field)", schema.answer: "answer_field (--answer-field)"}
-    advice = []
-    for column in _missing(schema, columns):
-        nearest = difflib.get_close_matches(column, columns, n=1)
-        advice.append(
-            f"no column {column!r}"
-            + (f", did you mean {nearest[0]!r}?" if nearest else "." if column in flags else "")
-            + (f" Name it with {flags[column]}" if column in flags else "")
-        )
+    advice = "".join(
+        f" no column {column!r}.{did_you_mean(column, columns)}"
+        + (f" Name it with {flags[column]}." if column in flags else "")
+        for column in _missing(schema, columns)
+    )
     listed = (known for known in SCHEMAS if known.name != "gsm8k-annotated")
     names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in listed)
     return DataError(
-        f"{source}: {'. '.join(advice)}. Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."
+        f"{source}:{advice} Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."
     )
 
 

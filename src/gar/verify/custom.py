@@ -1,13 +1,12 @@
 """The user's grader: checked before training starts; only a valid grade becomes a number."""
 
-import difflib
 import importlib
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gar.errors import ConfigError
+from gar.errors import ConfigError, did_you_mean
 from gar.types import Status
 from gar.verify.answers import Graded
 
@@ -78,7 +77,6 @@ def _imported(name: str) -> Grader:
             "Is its folder on the Python path? The current folder is not unless PYTHONPATH=. is set"
         ) from error
     if not hasattr(module, attribute):
-        close = difflib.get_close_matches(attribute, vars(module), n=1)
-        hint = f". Did you mean {close[0]!r}?" if close else ""
-        raise ConfigError(f"the module {module_name!r} has no {attribute!r}{hint}")
+        hint = did_you_mean(attribute, vars(module))
+        raise ConfigError(f"the module {module_name!r} has no {attribute!r}.{hint}")
     return getattr(module, attribute)

@@ -6,11 +6,9 @@ ignored, except for its end tokens: responses are sampled as in training.
 
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Self, cast
 
 import torch
@@ -23,9 +21,8 @@ from gar.errors import DataError, ModelError
 from gar.sequences import context_of, special_ids, without_trailing_special
 from gar.types import Prompt, Tags
 
-PROGRESS_DELAY_SECONDS = 2.0
-ESTIMATE_SECONDS = 20.0
-_ESTIMATE_TOKENS = 8
+TERMINAL_SECONDS, LINE_SECONDS = 2.0, 30.0
+"""When a bar appears on a terminal; when a line appears elsewhere, and how long it takes to the next."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,8 +104,8 @@ def generate_responses(
         tags: Markers that stay in the text even where they are special tokens.
         generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
             those above.
-        progress: Label of a progress bar on a terminal, after 2 seconds. Elsewhere one line on stderr estimates after
-            20 seconds how long it takes at most. None shows nothing.
+        progress: Label of a progress bar on a terminal, after 2 seconds; elsewhere of a line on stderr every 30
+            seconds, with the time that is left. None shows nothing.
 
     Returns:
         For each prompt, in the order given, `num_samples` responses.
@@ -153,48 +150,24 @@ def generate_responses(
 
 
 class _Progress(LogitsProcessor):
-    """Counts the tokens of batches: a bar on a terminal; elsewhere one line on stderr about what is left at most."""
+    """Counts the tokens of batches: a bar on a terminal; elsewhere, of the first rank, a line now and then."""
 
     def __init__(self, label: str | None, num_batches: int, max_new_tokens: int) -> None:
-        self._label, self._max_new_tokens, self._total = label, max_new_tokens, num_batches * max_new_tokens
-        self._done = 0
-        self._steps = 0
-        self._start = time.perf_counter()
-        self._first = 0.0
+        self._max_new_tokens = max_new_tokens
+        delay, interval = (TERMINAL_SECONDS, 0.1) if sys.stderr.isatty() else (LINE_SECONDS, LINE_SECONDS)
+        silent = label is None or os.environ.get("RANK", "0") != "0"
         self._bar = tqdm(
-            total=self._total,
-            desc=label,
-            unit="token",
-            delay=PROGRESS_DELAY_SECONDS,
-            disable=None if label else True,  # None: silent unless stderr is a terminal
-        )
-        self._silent = not (label and self._bar.disable and os.environ.get("RANK", "0") == "0")
+            total=num_batches * max_new_tokens, desc=label, unit="token", delay=delay, mininterval=interval,
+            disable=silent,
+        )  # fmt: skip
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        self._advance(self._done + 1)
-        self._steps += 1
-        now = time.perf_counter()
-        if self._steps == 1:
-            self._first = now
-        if not self._silent and now - self._start > ESTIMATE_SECONDS and self._steps > _ESTIMATE_TOKENS:
-            self._silent = True
-            minutes = ceil(self._left(now) / 60)
-            print(f"gar: {self._label}: up to about {minutes} min more", file=sys.stderr, flush=True)
+        self._bar.update()
         return scores
-
-    def _left(self, now: float) -> float:
-        """Seconds left at most. The first token of a batch takes longer than the others: the prompts are read then."""
-        per_token = (now - self._first) / (self._steps - 1)
-        batches = (self._total - self._done) // self._max_new_tokens
-        return per_token * (self._total - self._done) + (self._first - self._start) * batches
 
     def end_batch(self) -> None:
         """Count the tokens that a batch did not need."""
-        self._advance(-(-self._done // self._max_new_tokens) * self._max_new_tokens)
-
-    def _advance(self, done: int) -> None:
-        self._bar.update(done - self._done)
-        self._done = done
+        self._bar.update(-self._bar.n % self._max_new_tokens)
 
     def __enter__(self) -> Self:
         return self

@@ -1,8 +1,5 @@
 """The controls' similarities: no group keeps its anchor, random directions are even, lengths compare by hand."""
 
-import re
-
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,10 +7,10 @@ from torch import Tensor
 
 from gar.core import (
     alignment_scores,
-    length_closeness,
-    random_unit_rows,
     shuffled_groups,
 )
+from gar.methods.similarity import length_similarity, random_anchor_vectors
+from gar.sequences import TokenSequence
 from tests.rewards import gradient_aligned_rewards
 
 
@@ -62,61 +59,33 @@ def shaped_with(anchors: Tensor, vectors: Tensor) -> Tensor:
 
 def test_shuffled_groups_of_a_batch_of_one_problem_are_gar():
     groups = torch.full((4,), 9)
-    vectors, anchor = random_unit_rows(4, 8, seeded(1)), {9: random_unit_rows(1, 8, seeded(2))[0]}
+    vectors, anchor = random_anchor_vectors(range(4), 8, seed=1), {9: random_anchor_vectors([9], 8, seed=2)[0]}
     own = torch.stack([anchor[g] for g in groups.tolist()])
     shuffled = torch.stack([anchor[g] for g in shuffled_groups(groups, seeded(3)).tolist()])
     assert torch.equal(shaped_with(shuffled, vectors), shaped_with(own, vectors))
     assert shaped_with(own, vectors).unique().numel() > 1
 
 
-def test_random_unit_rows_are_even_over_the_sphere():
-    rows = random_unit_rows(20_000, 3, seeded(0)).double()
+def test_random_anchors_are_even_over_the_sphere():
+    rows = random_anchor_vectors(range(20_000), 3, seed=0).double()
     torch.testing.assert_close(rows.norm(dim=-1), torch.ones(20_000).double(), rtol=1e-6, atol=0)
     # Mean 0 and second moments 1/3 on the sphere in 3 dimensions; 20,000 rows leave 0.004, five of those allowed.
     torch.testing.assert_close(rows.mean(0), torch.zeros(3).double(), rtol=0, atol=0.02)
     torch.testing.assert_close(rows.T @ rows / 20_000, torch.eye(3).double() / 3, rtol=0, atol=0.02)
 
 
-def test_random_unit_rows_repeat_with_the_seed():
-    assert torch.equal(random_unit_rows(3, 5, seeded(4)), random_unit_rows(3, 5, seeded(4)))
-    assert not torch.equal(random_unit_rows(3, 5, seeded(4)), random_unit_rows(3, 5, seeded(5)))
-    assert random_unit_rows(0, 5, seeded(4)).shape == (0, 5)
+def test_random_anchors_repeat_with_the_problem_and_the_seed():
+    found = random_anchor_vectors([3, 7, 3], 5, seed=4)
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[1])
+    assert not torch.equal(found, random_anchor_vectors([3, 7, 3], 5, seed=5))
+    assert random_anchor_vectors([], 5, seed=4).shape == (0, 5)
 
 
-def test_length_closeness_by_hand():
-    found = length_closeness(torch.tensor([5, 10, 20, 0]), torch.tensor([10, 10, 10, 10]))
-    assert found.tolist() == [0.5, 1.0, 0.5, 0.0]
+def test_length_similarity_is_min_over_max_of_scored_tokens():
+    sequences = [TokenSequence(context_ids=[1], ids=range(9), positions=range(n)) for n in (3, 4)]
+    assert [length_similarity(a, b, lambda ids: []) for a in sequences for b in sequences] == [1.0, 0.75, 0.75, 1.0]
 
 
-@given(pairs=st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)), max_size=10), factor=st.integers(1, 9))
-def test_length_closeness_agrees_with_division_and_knows_neither_side_nor_unit(pairs, factor):
-    n, m = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
-    found = length_closeness(n, m)
-    assert found.tolist() == [min(pair) / max(pair) for pair in pairs]
-    assert torch.equal(found, length_closeness(m, n))
-    assert torch.equal(found, length_closeness(factor * n, factor * m))
-
-
-def test_controls_of_no_rows_are_empty():
-    none = torch.zeros(0, dtype=torch.long)
-    assert shuffled_groups(none, seeded(0)).shape == (0,)
-    assert length_closeness(none, none).shape == (0,)
-
-
-def test_length_closeness_refuses_an_anchor_without_tokens_and_a_negative_count():
-    ones = torch.ones(2, dtype=torch.long)
-    message = "anchor_token_counts must be at least 1, got 0 at response 1. Leave out responses without an anchor."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        length_closeness(ones, torch.tensor([1, 0]))
-    with pytest.raises(ValueError, match=re.escape("token_counts must be at least 0, got -1 at response 0.")):
-        length_closeness(torch.tensor([-1, 0]), ones)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_controls_refuse_shapes_and_sizes():
-    with pytest.raises(ValueError, match=re.escape("anchor_token_counts must have shape (2,), got (3,)")):
-        length_closeness(torch.ones(2).long(), torch.ones(3).long())
-    for sizes in ((-1, 3), (2, 0)):
-        message = f"num_rows must not be negative and hidden_size positive, got {sizes[0]} and {sizes[1]}"
-        with pytest.raises(ValueError, match=re.escape(message)):
-            random_unit_rows(*sizes, seeded(0))
+def test_shuffled_groups_of_no_rows_are_empty():
+    assert shuffled_groups(torch.zeros(0, dtype=torch.long), seeded(0)).shape == (0,)

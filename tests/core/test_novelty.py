@@ -11,7 +11,6 @@ from torch import Tensor
 
 from gar.core import (
     gradient_activation_means,
-    novelty_reference_weights,
     novelty_rewards,
     novelty_scores,
 )
@@ -38,15 +37,6 @@ def one_group(size: int) -> Tensor:
 
 # e and 1/e as weights: against one of each the eligible one weighs e^2 / (1 + e^2) = 0.8807971.
 HEAVY, LIGHT = 0.8807970779778825, 0.11920292202211755
-
-
-def test_novelty_reference_weights_by_hand():
-    found = novelty_reference_weights(flags("101"))
-    # Row 1 sees two eligible responses; rows 0 and 2 see one of each.
-    by_hand = torch.stack([f64(0, LIGHT, HEAVY), f64(0.5, 0, 0.5), f64(HEAVY, LIGHT, 0)])
-    torch.testing.assert_close(found, by_hand, rtol=1e-14, atol=0)
-    assert novelty_reference_weights(flags("1")).tolist() == [[0.0]]
-    assert novelty_reference_weights(flags("")).shape == (0, 0)
 
 
 # At 0, 60 and 90 degrees: squared cosines 1/4 (0, 1), 0 (0, 2), 3/4 (1, 2). Sign and other groups do not matter.

@@ -141,18 +141,6 @@ def group_of(problem, response: str) -> ResponseGroup:
     return ResponseGroup(prompt=problem.prompt, responses=[response, response], anchors=anchors, eligible=[True, True])
 
 
-def test_memory_of_what_is_kept(make_trainer):
-    whole = sum(parameter.nbytes for parameter in embedded().parameters())
-    kept = {name: make_trainer(signal=INITIAL, **options)[0].copied_bytes for name, options in {
-        "everything": {},
-        "TRL's reference": {"args": KL},
-        "moving reference": {"args": KL | {"sync_ref_model": True}},
-        "adapter": {"peft_config": LoraConfig(r=4, **ALL)},
-    }.items()}  # fmt: skip
-    assert kept == {"everything": whole, "TRL's reference": 0, "moving reference": whole, "adapter": kept["adapter"]}
-    assert 0 < kept["adapter"] < whole / 5
-
-
 def test_the_trained_weights_come_back_after_a_failure(make_trainer):
     trainer, _ = make_trainer(signal=INITIAL)
     trainer.train()

@@ -7,7 +7,7 @@ squared cosines are used below, so those unit rows need no change of sign.
 from math import isfinite
 
 import torch
-from jaxtyping import Bool, Float, Float32, Float64, Int, Shaped
+from jaxtyping import Bool, Float, Float32, Int, Shaped
 from torch import Tensor
 
 from gar.core.checks import as_given, check_finite, check_shapes
@@ -21,36 +21,15 @@ _EQUAL_WITHIN = 1e-6
 which min-max scaling would stretch to the full range."""
 
 
-def novelty_reference_weights(eligible: Bool[Tensor, " responses"]) -> Float64[Tensor, "responses responses"]:
-    """Weight of response j as a reference of i in one group: `w_ij = exp(r_j) / sum_{k != i} exp(r_k)`, `w_ii = 0`.
-
-    `r` is +1 for an eligible response and -1 for others: repeating a right answer is less novel than repeating a wrong
-    one.
-
-    Args:
-        eligible: Verified and well formatted, for the responses of one group.
-
-    Returns:
-        Rows that sum to 1; a zero row for a response that is alone.
-
-    References:
-        G2RL, arXiv 2512.15687.
-
-    Example:
-        >>> novelty_reference_weights(torch.tensor([True, False, True]))[0]  # exp(-1) against exp(1)
-        tensor([0.0000, 0.1192, 0.8808], dtype=torch.float64)
-    """
-    exponentials = torch.where(eligible, 1.0, -1.0).double().exp().expand(len(eligible), -1)
-    others = exponentials * ~torch.eye(len(eligible), dtype=torch.bool, device=eligible.device)
-    return others / others.sum(-1, keepdim=True).clamp(min=torch.finfo(others.dtype).tiny)
-
-
 def novelty_scores(
     vectors: Float[Tensor, "responses hidden"],
     eligible: Bool[Tensor, " responses"],
     group_index: Int[Tensor, " responses"],
 ) -> Float32[Tensor, " responses"]:
     """G2RL's exploration score: `nu_i = max(0, 1 - sum_j w_ij S_ij^2)`, S the cosines within the group.
+
+    `w_ij = exp(r_j) / sum_{k != i} exp(r_k)`, `w_ii = 0`, r = +1 for an eligible response and -1 for others: repeating
+    a right answer is less novel than repeating a wrong one.
 
     Args:
         vectors: Unit rows of the raw gradient, for all responses, right or wrong; a zero row has no signal.
@@ -66,7 +45,7 @@ def novelty_scores(
         ValueError: Shapes differ or a vector is not finite.
 
     References:
-        G2RL, arXiv 2512.15687; the weights: `novelty_reference_weights`.
+        G2RL, arXiv 2512.15687.
 
     Example:
         >>> v = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, -1.0]])
@@ -80,7 +59,7 @@ def novelty_scores(
     for group in group_index.unique():
         members = (has_signal & (group_index == group)).nonzero()[:, 0]
         rows = vectors[members].double()
-        overlaps = novelty_reference_weights(eligible[members]) * (rows @ rows.T).square()
+        overlaps = _reference_weights(eligible[members]) * (rows @ rows.T).square()
         scores[members] = (1.0 - overlaps.sum(-1)).clamp(min=0.0)
     return scores.float()
 
@@ -132,6 +111,13 @@ def novelty_rewards(
     outcomes = torch.where(eligible, 1.0, -1.0).double()
     factors = torch.where(known, 1.0 + novelty_weight * relative, 1.0)
     return as_given((outcomes * factors).clamp(-REWARD_BOUND, REWARD_BOUND) + penalty.double(), novelty)
+
+
+def _reference_weights(eligible: Tensor) -> Tensor:
+    """w of one group, float64 [responses, responses]; a zero row for a response that is alone."""
+    exponentials = torch.where(eligible, 1.0, -1.0).double().exp().expand(len(eligible), -1)
+    others = exponentials * ~torch.eye(len(eligible), dtype=torch.bool, device=eligible.device)
+    return others / others.sum(-1, keepdim=True).clamp(min=torch.finfo(others.dtype).tiny)
 
 
 def _relative(novelty: Tensor, group_index: Tensor, scored: Tensor | None) -> tuple[Tensor, Tensor]:

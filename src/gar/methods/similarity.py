@@ -5,14 +5,18 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from gar.core import length_closeness, random_unit_rows
+from gar.core import unit_rows
 from gar.sequences import TokenPieces, TokenSequence
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:
-    """A random unit vector for each problem, [problems, hidden], the same whenever the problem is drawn."""
+    """A random direction for each problem, uniform on the sphere, the same whenever the problem is drawn.
+
+    Returns:
+        float32 [problems, hidden], on the CPU.
+    """
     generators = [torch.Generator().manual_seed((seed << 32) + problem) for problem in problem_index]
-    return torch.cat([torch.zeros(0, width), *(random_unit_rows(1, width, generator) for generator in generators)])
+    return torch.cat([torch.zeros(0, width), *(unit_rows(torch.randn(1, width, generator=g)) for g in generators)])
 
 
 def text_similarity(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
@@ -27,9 +31,9 @@ def text_similarity(response: TokenSequence, anchor: TokenSequence, pieces: Toke
 
 
 def length_similarity(response: TokenSequence, anchor: TokenSequence, pieces: TokenPieces) -> float:
-    """`min / max` of the numbers of scored tokens."""
-    counts = [torch.tensor([len(sequence.positions)]) for sequence in (response, anchor)]
-    return float(length_closeness(*counts))
+    """`min / max` of the numbers of scored tokens, both at least 1."""
+    shorter, longer = sorted([len(response.positions), len(anchor.positions)])
+    return shorter / longer
 
 
 SIMILARITIES: dict[str, Callable[[TokenSequence, TokenSequence, TokenPieces], float]] = {

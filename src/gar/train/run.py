@@ -284,8 +284,6 @@ class _Run:
         """Take the trainer's model for the policy: it may have an adapter now, and is wrapped when training begins."""
         check_saves_whole_model(trainer.accelerator)
         _silence(trainer)
-        if isinstance(trainer, GARTrainer) and trainer.copied_bytes:
-            self.say(f"signal.policy initial keeps a copy of what is trained, {trainer.copied_bytes / 2**20:.0f} MiB.")
         self._trainer_under_way = trainer
         self.inputs.model = trainer.accelerator.unwrap_model(trainer.model)
         if is_adapted(self.inputs.model):

@@ -15,8 +15,7 @@ class InitialWeights:
     """A copy of every weight that is trained, which can take its place for a while.
 
     The other weights stay as they are. So the policy is the initial one whatever is trained: the whole model, an
-    adapter of any kind, or an adapter with parts of the model. A weight that TRL's reference model holds too, equal to
-    the last bit, is not copied. The `GARTrainer` is made and has not trained.
+    adapter of any kind, or an adapter with parts of the model. The `GARTrainer` is made and has not trained.
 
     Raises:
         ConfigError: The model is sharded.
@@ -30,20 +29,8 @@ class InitialWeights:
                 "it to current, or train with DDP."
             )
         self._model: nn.Module = accelerator.unwrap_model(trainer.model)
-        self._weights: dict[nn.Parameter, Tensor] = {}
-        self.copied_bytes = 0
-        """Memory of the copies."""
-        kept: nn.Module | None = None if trainer.args.sync_ref_model else trainer.ref_model
-        reference = dict(kept.named_parameters()) if kept is not None else {}
-        for name, weight in self._model.named_parameters():
-            if weight.requires_grad:
-                self._weights[weight] = self._kept(weight, reference.get(name))
-
-    def _kept(self, weight: Tensor, reference: Tensor | None) -> Tensor:
-        if reference is not None and _is_same(weight, reference):
-            return reference.detach()
-        self.copied_bytes += weight.nbytes
-        return weight.detach().clone()
+        trained = (weight for weight in self._model.parameters() if weight.requires_grad)
+        self._weights: dict[nn.Parameter, Tensor] = {weight: weight.detach().clone() for weight in trained}
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -68,11 +55,6 @@ class InitialWeights:
                 "signal.policy initial copies what is trained when the trainer is made, and afterwards other weights "
                 f"{f'are trained ({new[0]})' if new else 'took their place'}. Change the model before that."
             )
-
-
-def _is_same(weight: Tensor, reference: Tensor) -> bool:
-    alike = (weight.shape, weight.dtype, weight.device) == (reference.shape, reference.dtype, reference.device)
-    return alike and torch.equal(weight, reference)
 
 
 def _place(values: dict[nn.Parameter, Tensor]) -> None:

@@ -46,11 +46,6 @@ class StateSource:
             self.policy = self._find_policy()
             self._was_found_sharded = True
 
-    @property
-    def copied_bytes(self) -> int:
-        """Memory of the weights that are kept from before training."""
-        return 0 if self._initial is None else self._initial.copied_bytes
-
     @contextmanager
     def own_passes(self) -> Iterator[ModelParts]:
         """For passes of our own: the policy whose vectors count, with the head gathered."""

@@ -231,11 +231,6 @@ class GARTrainer(ResumableTrainer):
         """Reads responses and expert solutions."""
         return self._reader
 
-    @property
-    def copied_bytes(self) -> int:
-        """Memory of the weights that `signal.policy` initial keeps from before training."""
-        return self._states.copied_bytes
-
     # TRL's hooks, in the order in which one generation batch passes them.
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def signal_request(settings: SignalSettings, *, keep_fraction: float = 1.0) -> d
         keep_fraction: Share of tokens that counts: the anchors'.
     """
     return {
-        "kind": settings.kind,
+        "signal": settings.kind,
         "activation_threshold": settings.activation_threshold,
         "keep_fraction": keep_fraction,
         "temperature": settings.temperature,
@@ -41,7 +41,7 @@ def signal_request(settings: SignalSettings, *, keep_fraction: float = 1.0) -> d
 
 def requested_signal(request: Mapping[str, Any]) -> tuple[Signal, float]:
     """The signal and the temperature that `signal_request` has noted."""
-    signal = Signal(request["kind"], request["activation_threshold"], request["keep_fraction"])
+    signal = Signal(request["signal"], request["activation_threshold"], request["keep_fraction"])
     return signal, request["temperature"]
 
 

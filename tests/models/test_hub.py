@@ -57,7 +57,7 @@ def test_check_model_name_asks_the_hub_once_and_not_for_minutes(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", answer)
     start = time.monotonic()
-    assert "no model 'a/b' on this machine, and the Hub cannot be reached (no route to host)." in refusal("a/b")
+    assert "no model 'a/b' on this machine, and the Hub gives none (no route to host)." in refusal("a/b")
     assert time.monotonic() - start < 5.0
     assert asked == [("a/b", 5.0)]
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *args, **kwargs: None)

@@ -4,9 +4,8 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gar.errors import ConfigError, ModelError, did_you_mean, first_line, install_command
 from gar.models.families import find_parts
@@ -146,8 +145,7 @@ def _nearest(name: str, paths: Iterable[str]) -> str:
 # Load and save.
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdapterFiles:
+class AdapterFiles(NamedTuple):
     """An adapter on disk.
 
     Attributes:
@@ -227,9 +225,9 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
         config.base_model_name_or_path = None  # get_peft_model fills in where the base was found
         model = peft.get_peft_model(base, config)
         report = model.load_adapter(str(files.folder), "default", is_trainable=True)
-    for verb, keys in (("lacks", report.missing_keys), ("has in excess", report.unexpected_keys)):
-        if keys:
-            raise ModelError(_misfit(files, f"it {verb} {len(keys)} weights, among them {', '.join(sorted(keys)[:3])}"))
+        for verb, keys in (("lacks", report.missing_keys), ("has in excess", report.unexpected_keys)):
+            if keys:
+                raise ValueError(f"it {verb} {len(keys)} weights, among them {', '.join(sorted(keys)[:3])}")
     return model
 
 
@@ -262,11 +260,7 @@ def _misfits(files: AdapterFiles) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
-        raise ModelError(_misfit(files, first_line(error))) from error
-
-
-def _misfit(files: AdapterFiles, reason: str) -> str:
-    return (
-        f"the adapter in '{files.folder}' does not fit its base model '{files.base}': {reason}. Was it trained on "
-        "another model?"
-    )
+        raise ModelError(
+            f"the adapter in '{files.folder}' does not fit its base model '{files.base}': {first_line(error)}. Was it "
+            "trained on another model?"
+        ) from error

@@ -61,13 +61,12 @@ def _check_hub(name: str, revision: str | None) -> None:
             f"no model '{name}': there is no folder of that name, and the Hub has none, or none that you may see."
             f"{_nearest(name)}"
         ) from error
-    except HfHubHTTPError as error:
-        raise ModelError(f"the Hub rejects '{name}' (revision {revision}): {first_line(error)}") from error
     except Exception as error:
         if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
             raise
+        at = f" at revision {revision}" if revision else ""
         raise ModelError(
-            f"no model '{name}' on this machine, and the Hub cannot be reached ({first_line(error)}).{_nearest(name)}"
+            f"no model '{name}' on this machine, and the Hub gives none{at} ({first_line(error)}).{_nearest(name)}"
         ) from error
 
 

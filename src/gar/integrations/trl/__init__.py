@@ -6,8 +6,8 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.integrations.trl.arguments import trl_arguments
+    from gar.integrations.trl.callbacks import StepTimer
     from gar.integrations.trl.flags import TRL, check_batch
-    from gar.integrations.trl.metrics import StepTimer
     from gar.integrations.trl.parts import RunParts
     from gar.integrations.trl.rollouts import RolloutBatch
     from gar.integrations.trl.trainer import GARTrainer
@@ -27,7 +27,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "gar.integrations.trl.arguments": "trl_arguments",
-        "gar.integrations.trl.metrics": "StepTimer",
+        "gar.integrations.trl.callbacks": "StepTimer",
         "gar.integrations.trl.parts": "RunParts",
         "gar.integrations.trl.flags": "TRL check_batch",
         "gar.integrations.trl.rollouts": "RolloutBatch",

@@ -19,8 +19,8 @@ from trl import GRPOConfig
 
 from gar.errors import DataError
 from gar.integrations.trl.arguments import with_method
+from gar.integrations.trl.callbacks import StepTimer
 from gar.integrations.trl.flags import TRL, check_problems, trl_flags
-from gar.integrations.trl.metrics import StepTimer
 from gar.integrations.trl.parts import RunParts
 from gar.integrations.trl.problems import INDEX, ProblemRows
 from gar.integrations.trl.ranks import TrlRanks

@@ -15,6 +15,7 @@ page from `gar.rules`.
 
 TABLES = (
     ("On every engine", "", "error"),
+    ("gar train", "gar train", "error"),
     ("TRL", "TRL", "error"),
     ("slime", "slime", "error"),
     ("verl", "verl", "error"),

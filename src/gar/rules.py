@@ -6,12 +6,13 @@ their own names ("--qkv-format"), and calls `check`. This module imports no torc
 docs/rules.md is made from it (docs/site/rules.py).
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from gar.errors import ConfigError, did_you_mean
+from gar.errors import ConfigError, did_you_mean, install_command
 
 Facts = Mapping[str, Any]
 """What an engine tells. A flag that is not there counts as None. "chosen" holds settings away from their defaults."""
@@ -56,13 +57,13 @@ class Rule:
         """Name and sentence of each setting that breaks the rule."""
         if any(facts.get(name) not in values for name, values in self.when.items()):
             return
-        allowed = facts[self.allowed] if isinstance(self.allowed, str) else self.allowed
+        allowed = facts.get(self.allowed, (None,)) if isinstance(self.allowed, str) else self.allowed
         for name in self.names.split():
             value = facts.get(name)
-            if allowed is UNSET:
-                fits = UNSET.fits(name, facts)
+            if isinstance(allowed, Condition):
+                fits = allowed.fits(name if allowed is UNSET else value, facts)
             else:
-                fits = allowed.fits(value, facts) if isinstance(allowed, Condition) else value in allowed
+                fits = value in allowed
             if not fits:
                 expected = _filled(allowed.words, facts) if isinstance(allowed, Condition) else in_words(allowed)
                 words = [word for word in allowed if isinstance(word, str)] if isinstance(allowed, tuple) else []
@@ -95,7 +96,11 @@ def check(where: str, facts: Facts, *, more: Iterable[Rule] = ()) -> None:
     Raises:
         ConfigError: Says of each fault what was found, what was expected, and why.
     """
-    found = [text for _, text in faults(where, facts, more=more)]
+    raise_all([text for _, text in faults(where, facts, more=more)])
+
+
+def raise_all(found: list[str]) -> None:
+    """One `ConfigError` of all faults, if there are any."""
     if found:
         raise ConfigError(found[0] if len(found) == 1 else "\n- ".join(["", *found]))
 
@@ -107,24 +112,36 @@ def in_words(values: Iterable[Any]) -> str:
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def at_least(limit: float) -> Condition:
-    """Numbers from `limit` on."""
-    return Condition(f"at least {limit}", lambda value, _: isinstance(value, (int, float)) and value >= limit)
+def bounds(text: str) -> Condition:
+    """Numbers within bounds such as "> 0 and <= 1"; what is no number is not looked at."""
+    parts = [(_COMPARE[sign], float(limit)) for sign, limit in map(str.split, text.split(" and "))]
+    return Condition(
+        text, lambda value, _: not isinstance(value, (int, float)) or all(fits(value, limit) for fits, limit in parts)
+    )
+
+
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
 def _filled(text: str, facts: Facts) -> str:
     return re.sub(r"\{([^}]+)\}", lambda found: str(facts.get(found[1])), text)
 
 
-# The table.
+# Words of the table.
 
 _WHITENING = ("reinforce-plus-plus", "reinforce-plus-plus-baseline")
+_IN_GROUPS, _WHITENED = {"estimator": ("group",)}, {"estimator": _WHITENING}
 _OFF = (None, False)
 _ALL_CORRECT = "it drops groups whose outcomes are all equal, and GAR gives all-correct groups a signal"
 _QUANTIZED = "quantized weights are not those of the closed form"
 _GATE = {"method.gate": (True,)}
 _VECTORS = {"method.reads_vectors": (True,)}
 _OWN_KIND = _VECTORS | {"method.kind": (None,)}  # the run may choose, and has
+_NO_INITIAL = _VECTORS | {"engine.initial_policy": (False,)}
+_NO_LIMIT = {"method.reads_spans": (True,), "signal.max_tokens": (None,)}
+_NO_FILTER = Condition(
+    "any but check_reward_nonzero_std", lambda path, _: "check_reward_nonzero_std" not in (path or "")
+)
 
 SLIME_HOOKS = {
     "custom_convert_samples_to_train_data_path": "gar.integrations.slime.convert_samples",
@@ -141,6 +158,14 @@ _NO_PASS = "slime makes no log-probability pass then. Set gar.capture to own"
 
 AGENT_LOOP_MANAGER = "gar.integrations.verl.agents.GarAgentLoopManager"
 """verl's agent-loop manager, which the trainer `gar_sync` sets itself."""
+
+PACKAGES = {
+    "trl.use_vllm": ("vllm", "trl[vllm]"),
+    "trl.deepspeed": ("deepspeed", "deepspeed"),
+    "trl.use_liger_kernel": ("liger_kernel", "liger-kernel"),
+    "adapter.rank": ("peft", "peft"),
+}
+"""Settings that need a package: its module, and what to install."""
 
 
 def slime_flag(name: str) -> str:
@@ -160,18 +185,27 @@ def _makes_log_probs(_: Any, facts: Facts) -> bool:
     )
 
 
+_RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
+_REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
+_REPORTERS = Condition("reporters that are installed", lambda _, facts: not facts.get("missing reporters"))
+_AT_GENERATIONS = Condition(
+    "a multiple of {generation_steps}, the steps between two generations",
+    lambda value, facts: not value % facts["generation_steps"],
+)
+_WHOLE_GROUPS = Condition(
+    "a multiple of {trl.num_generations}, trl.num_generations",
+    lambda size, facts: not size % facts["trl.num_generations"],
+)
+_ENOUGH_SAMPLES = Condition(
+    "numbers from 1 to {evaluate.num_samples}, evaluate.num_samples",
+    lambda ks, facts: all(1 <= k <= facts["evaluate.num_samples"] for k in ks),
+)
+
+# The table.
+
 _METHOD = (
-    Rule(
-        "method",
-        Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks")),
-        "{method.lacks}",
-    ),
-    Rule(
-        "signal.policy",
-        ("current",),
-        "{engine} has only the current policy",
-        _VECTORS | {"engine.initial_policy": (False,)},
-    ),
+    Rule("method", _RUNS, "{method.lacks}"),
+    Rule("signal.policy", ("current",), "{engine} has only the current policy", _NO_INITIAL),
     Rule(
         "signal.activation_threshold",
         UNSET,
@@ -179,31 +213,19 @@ _METHOD = (
         _OWN_KIND | {"signal.kind": ("gradient", "hidden")},
     ),
     Rule("signal.temperature", UNSET, "the kind hidden has no logits", _OWN_KIND | {"signal.kind": ("hidden",)}),
-    Rule(
-        "signal.limit_from",
-        ("end",),
-        "no token is left out, since signal.max_tokens sets no limit here",
-        {"method.reads_spans": (True,), "signal.max_tokens": (None,)},
-    ),
-    Rule(
-        "advantage.min_std advantage.eps",
-        UNSET,
-        "{estimator} adds 1e-8 to a variance over the batch",
-        {"estimator": _WHITENING},
-    ),
+    Rule("signal.limit_from", ("end",), "no token is left out, since signal.max_tokens sets no limit here", _NO_LIMIT),
+    Rule("advantage.min_std advantage.eps", UNSET, "{estimator} adds 1e-8 to a variance over the batch", _WHITENED),
     Rule(
         "advantage.min_std advantage.eps advantage.ddof",
         UNSET,
         "rewards are not divided by a standard deviation here",
-        {"estimator": ("group",), "rewards are divided": (False,)},
+        _IN_GROUPS | {"rewards are divided": (False,)},
     ),
 )
 
 _TRL = (
     Rule(
-        "trl.multi_objective_aggregation",
-        ("sum_then_normalize",),
-        "GAR's bonus must be added to the outcome before the group is normalized",
+        "trl.multi_objective_aggregation", ("sum_then_normalize",), "the bonus must be in the group that is normalized"
     ),
     Rule("trl.remove_unused_columns", (False,), "the columns answer and expert_solution would be dropped"),
     Rule("trl.dynamic_sampling", _OFF, _ALL_CORRECT),
@@ -211,31 +233,18 @@ _TRL = (
         "trl.scale_rewards",
         ("group", "none"),
         "the advantage section is about groups. To keep the field, leave advantage.ddof and eps null",
-        {"estimator": ("group",), "advantages are TRL's": (False,)},
+        _IN_GROUPS | {"advantages are TRL's": (False,)},
     ),
-    Rule("trl.scale_rewards", ("group",), "with {estimator} nothing would read it", {"estimator": _WHITENING}),
+    Rule("trl.scale_rewards", ("group",), "with {estimator} nothing would read it", _WHITENED),
     Rule("trl.importance_sampling_level", ("token",), "the method weighs the ratio of each token by itself", _GATE),
     Rule("trl.delta", (None,), "it clips ratios, and the method has a soft gate instead", _GATE),
-    Rule(
-        "updates_per_rollout",
-        Condition("two or more", lambda _, facts: not facts["on policy"]),
-        "with one, every ratio is 1 and the method is the plain policy gradient. Set trl.num_iterations to 2",
-        _GATE,
-    ),
+    Rule("updates_per_rollout", _REPEATS, "with one, every ratio is 1. Set trl.num_iterations to 2", _GATE),
     Rule("processing_class", (None, "a tokenizer"), "GAR works on text"),
     Rule("trl.fp16", _OFF, "it needs an accelerator, and this machine has none", {"accelerator": (False,)}),
 )
 
 _RESUME = (
-    Rule(
-        "trl.save_steps",
-        Condition(
-            "a multiple of {generation_steps}, the steps between two generations",
-            lambda value, facts: not value % facts["generation_steps"],
-        ),
-        "a resumed run will differ from an uninterrupted one",
-        {"trl.save_strategy": ("steps",)},
-    ),
+    Rule("trl.save_steps", _AT_GENERATIONS, "checkpoints between two are not exact", {"trl.save_strategy": ("steps",)}),
     Rule(
         "trl.save_only_model",
         (False,),
@@ -244,6 +253,46 @@ _RESUME = (
     ),
     Rule("trl.sync_ref_model", _OFF, "the reference model that it moves is in no checkpoint"),
     Rule("trl.ignore_data_skip", (False,), "a resumed run would begin with the first problems again"),
+)
+
+_TRAIN = (
+    Rule("trl.output_dir", (None,), "use records.output_dir and records.name"),
+    Rule("trl.seed trl.data_seed", (None,), "use seed"),
+    Rule("trl.resume_from_checkpoint", (None,), "use gar train --resume RUN"),
+    Rule("trl.reward_funcs", (None,), "use verify.verifier"),
+    Rule("trl.loss_type", (None, "grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "vespo", "luspo")),
+    Rule("trl.scale_rewards", (None, "group", "batch", "none", True, False)),
+    Rule("trl.importance_sampling_level", (None, "token", "sequence")),
+    Rule("trl.vllm_mode", (None, "colocate", "server")),
+    Rule("trl.optim", "the optimizers of transformers"),
+    Rule("trl.num_train_epochs trl.temperature trl.repetition_penalty", bounds("> 0")),
+    Rule(
+        "trl.learning_rate trl.weight_decay trl.adam_epsilon trl.max_grad_norm trl.warmup_steps trl.beta trl.epsilon "
+        "trl.epsilon_high trl.delta trl.save_steps trl.logging_steps trl.dataloader_num_workers",
+        bounds(">= 0"),
+    ),
+    Rule(
+        "trl.per_device_train_batch_size trl.gradient_accumulation_steps trl.max_completion_length trl.num_iterations "
+        "trl.steps_per_generation trl.generation_batch_size trl.save_total_limit",
+        bounds(">= 1"),
+    ),
+    Rule("trl.adam_beta1 trl.adam_beta2", bounds(">= 0 and < 1")),
+    Rule("trl.top_p trl.vllm_gpu_memory_utilization", bounds("> 0 and <= 1")),
+    Rule("trl.min_p trl.top_entropy_quantile", bounds(">= 0 and <= 1")),
+    Rule("trl.max_steps trl.top_k", bounds(">= -1")),
+    Rule("trl.num_generations", bounds(">= 2")),
+    Rule("trl.report_to", _REPORTERS, "pip install {missing reporters}"),
+    *(
+        Rule(name, _OFF, f"{module} is not installed: {install_command(needed)}", {f"no {module}": (True,)})
+        for name, (module, needed) in PACKAGES.items()
+    ),
+    Rule("evaluate.pass_at_k", _ENOUGH_SAMPLES, "pass@k needs k responses per problem", {"evaluates": (True,)}),
+    Rule(
+        "responses_per_batch",
+        _WHOLE_GROUPS,
+        "it is trl.per_device_train_batch_size times steps_per_generation times the number of processes",
+        {"method.samples_groups": (True,)},
+    ),
 )
 
 _SLIME = (
@@ -256,16 +305,12 @@ _SLIME = (
     Rule(
         "--advantage-estimator",
         "the flag of the run's estimator",
-        "the run has {estimator}. GAR cannot train ppo's critic",
+        "GAR runs {estimator}, and cannot train ppo's critic",
     ),
-    Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", {"estimator": _WHITENING}),
+    Rule("advantage.ddof", UNSET, "slime whitens over the batch by itself", _WHITENED),
     Rule("--compute-advantages-and-returns", (True,), "without advantages no reward has an effect"),
     Rule("--custom-reward-post-process-path", (None,), "GAR sets the rewards, and one would overwrite the other"),
-    Rule(
-        "--dynamic-sampling-filter-path",
-        Condition("any but check_reward_nonzero_std", lambda path, _: "check_reward_nonzero_std" not in (path or "")),
-        _ALL_CORRECT,
-    ),
+    Rule("--dynamic-sampling-filter-path", _NO_FILTER, _ALL_CORRECT),
     Rule("--use-rollout-logprobs", (False,), _NO_PASS, _LOG_PROB | {"--get-mismatch-metrics": (False,)}),
     Rule("--keep-old-actor", (False,), "the vectors would be an older policy's. Set gar.capture to own", _LOG_PROB),
     Rule(
@@ -284,21 +329,13 @@ _SLIME = (
 )
 
 _VERL = (
-    Rule("algorithm.adv_estimator", "the flag of the run's estimator", "the run has {estimator}"),
-    Rule(
-        "actor_rollout_ref.actor.strategy",
-        ("fsdp", "fsdp2", "megatron"),
-        "GAR reads hidden states in verl's FSDP and Megatron engines",
-    ),
+    Rule("algorithm.adv_estimator", "the flag of the run's estimator", "GAR runs {estimator}"),
+    Rule("actor_rollout_ref.actor.strategy", ("fsdp", "fsdp2", "megatron"), "GAR reads hidden states in these engines"),
     Rule(
         "actor_rollout_ref.actor.megatron.dynamic_context_parallel", _OFF, "it shares out sequences anew in each pass"
     ),
     Rule("actor_rollout_ref.model.use_fused_kernels", _OFF, "they never call the LM head, where GAR reads its input"),
-    Rule(
-        "actor_rollout_ref.model.mtp.enable",
-        _OFF,
-        "it calls the head more than once in a pass, and GAR could not tell which call is the policy's",
-    ),
+    Rule("actor_rollout_ref.model.mtp.enable", _OFF, "it calls the LM head more than once in a pass"),
     Rule("actor_rollout_ref.actor.qat.enable actor_rollout_ref.actor.megatron.qat.enable", _OFF, _QUANTIZED),
     Rule("algorithm.filter_groups.enable", _OFF, _ALL_CORRECT),
     Rule("algorithm.rollout_correction.bypass_mode", _OFF, "it leaves out the pass in which GAR reads hidden states"),
@@ -312,7 +349,7 @@ _VERL = (
         "reward.custom_reward_function.path", (None,), "nothing would call it. Name your grader in gar.verify.verifier"
     ),
     Rule("reward.reward_model.enable", _OFF, "GAR's rewards come from a verifier"),
-    Rule("actor_rollout_ref.rollout.n", at_least(2), "a response is compared with the others of its group"),
+    Rule("actor_rollout_ref.rollout.n", bounds(">= 2"), "a response is compared with the others of its group"),
 )
 
 
@@ -349,6 +386,7 @@ RULES: tuple[Rule, ...] = tuple(
     replace(rule, where=where, level=level)
     for where, level, rules in (
         ("", "error", _METHOD),
+        ("gar train", "error", _TRAIN),
         ("TRL", "error", _TRL),
         ("slime", "error", _SLIME),
         ("verl", "error", _VERL),

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gar.errors import ConfigError
 from gar.types import ResponseFormat, Tags
 
 MethodName = Literal[
@@ -253,20 +252,6 @@ class EvaluateSettings(Settings):
     """Also evaluate during training, at this interval; 0: only before and after."""
     eval_on_start: bool = True
     """Also evaluate before training; unnecessary if many runs start from one model."""
-
-    def check_pass_at_k(self) -> None:
-        """Check that there are enough samples for every k.
-
-        Raises:
-            ConfigError: A k is not in [1, num_samples].
-        """
-        for k in self.pass_at_k:
-            if not 1 <= k <= self.num_samples:
-                raise ConfigError(
-                    f"evaluate.pass_at_k asks for pass@{k}, which needs k from 1 to evaluate.num_samples = "
-                    f"{self.num_samples} responses per problem. Raise num_samples (twice the largest k is better) or "
-                    f"drop {k} from pass_at_k."
-                )
 
 
 class PreflightSettings(Settings):

@@ -231,7 +231,7 @@ def test_train_names_the_file_of_an_unknown_variant(capsys, file):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--trl.seed", "1"], "trl.seed is decided by another setting: use seed\n"),
+        (["--trl.seed", "1"], "trl.seed is 1, expected left out: use seed.\n"),
         (["--preset", "demo", "--allow-config-change"], "--allow-config-change needs --resume"),
         (["--preset", "dmo"], "unknown preset 'dmo', expected one of "),
     ],

@@ -125,7 +125,7 @@ def test_set_result_to_json_holds_numbers_that_json_can_write(make_policy, token
 def test_evaluate_policy_refuses_a_k_that_the_samples_do_not_cover(make_policy, tokenizer, problems, verifier):
     policy = make_policy({})
     policy.forward = None  # rejected before anything is generated
-    with pytest.raises(ConfigError, match=r"pass@9, which needs k from 1 to evaluate\.num_samples = 8"):
+    with pytest.raises(ConfigError, match=r"pass_at_k is \(1, 9\), expected numbers from 1 to 8"):
         evaluate(policy, tokenizer, problems, verifier, pass_at_k=(1, 9))
 
 

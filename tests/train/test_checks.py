@@ -33,19 +33,22 @@ def rows(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("trl", "message"),
     [
-        ({"max_steps": "abc"}, "trl.max_steps must be a whole number, got 'abc'"),
-        ({"max_steps": 10.5}, "trl.max_steps must be a whole number, got 10.5"),
-        ({"max_steps": True}, "trl.max_steps must be a whole number, got True"),
-        ({"learning_rate": -1}, "trl.learning_rate must be >= 0, got -1"),
-        ({"learning_rate": None}, "trl.learning_rate must be a number, got None"),
-        ({"top_p": 1.5}, "trl.top_p must be > 0 and <= 1, got 1.5"),
-        ({"num_generations": 1}, "trl.num_generations must be >= 2, got 1"),
-        ({"bf16": "no"}, "trl.bf16 must be true or false, got 'no'"),  # a word, so true, in YAML 1.2
-        ({"loss_type": "dr-grpo"}, "got 'dr-grpo'. Did you mean 'dr_grpo'?"),
-        ({"report_to": "wandbb"}, "got 'wandbb'. Did you mean 'wandb'?"),
-        ({"report_to": ["none", "nix"]}, "trl.report_to must be none or some of azure_ml, "),
+        ({"max_steps": "abc"}, "trl.max_steps is 'abc', expected a whole number"),
+        ({"max_steps": 10.5}, "trl.max_steps is 10.5, expected a whole number"),
+        ({"max_steps": True}, "trl.max_steps is True, expected a whole number"),
+        ({"learning_rate": -1}, "trl.learning_rate is -1, expected >= 0"),
+        ({"learning_rate": None}, "trl.learning_rate is None, expected a number"),
+        ({"top_p": 1.5}, "trl.top_p is 1.5, expected > 0 and <= 1"),
+        ({"num_generations": 1}, "trl.num_generations is 1, expected >= 2"),
+        ({"bf16": "no"}, "trl.bf16 is 'no', expected true or false"),  # a word, so true, in YAML 1.2
+        (
+            {"loss_type": "dr-grpo"},
+            "trl.loss_type is dr-grpo, expected grpo, dr_grpo, dapo, bnpo, ",
+        ),
+        ({"report_to": "wandbb"}, "Did you mean 'wandb'?"),
+        ({"report_to": ["none", "nix"]}, "trl.report_to is nix, expected none or some of azure_ml, "),
         ({"lerning_rate": 1}, "trl.GRPOConfig has no such field. Did you mean 'trl.learning_rate'?"),
-        ({"seed": 1}, "trl.seed is decided by another setting: use seed"),
+        ({"seed": 1}, "trl.seed is 1, expected left out: use seed"),
     ],
 )
 def test_check_before_loading_refuses_fields_of_trl(trl, message):
@@ -61,14 +64,16 @@ def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     find, there = importlib.util.find_spec, ("trl", "transformers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
     text = mistakes({"trl": {"report_to": "wandb", "use_vllm": True}, "adapter": {"rank": 8}})
-    assert "trl.report_to wandb needs the package wandb, which is not installed: pip install wandb" in text
-    assert "- adapter.rank needs the package peft, which is not installed: pip install peft" in text
+    assert "trl.report_to is wandb, expected reporters that are installed: pip install wandb" in text
+    assert "adapter.rank is 8, expected False: peft is not installed: pip install peft" in text
     assert "pip install 'trl[vllm]'" in mistakes({"trl": {"use_vllm": True}})
 
 
 def test_check_before_loading_compares_ks_with_samples_only_where_something_is_measured():
     check_before_loading(make_config({"evaluate": {"num_samples": 2}}))
-    assert "evaluate.pass_at_k asks for pass@4" in mistakes({"evaluate": {"num_samples": 2, "sources": ["test"]}})
+    assert "evaluate.pass_at_k is (1, 4), expected numbers" in mistakes(
+        {"evaluate": {"num_samples": 2, "sources": ["test"]}}
+    )
 
 
 def test_check_before_loading_reads_the_first_row_of_a_file(rows):
@@ -94,20 +99,20 @@ def test_expert_methods_are_those_that_need_solutions():
 
 
 MISTAKES = {
-    "train --trl.max_steps abc": "trl.max_steps must be a whole number, got 'abc'",
-    "train --trl.optim adamw_troch": "trl.optim must be one of adamw_torch, ",
+    "train --trl.max_steps abc": "trl.max_steps is 'abc', expected a whole number",
+    "train --trl.optim adamw_troch": "trl.optim is adamw_troch, expected adamw_torch, ",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
     "train --model.path embeded": "no model 'embeded' on this machine",
-    "train --evaluate.pass_at_k 32 --evaluate.sources test": "evaluate.pass_at_k asks for pass@32",
+    "train --evaluate.pass_at_k 32 --evaluate.sources test": "evaluate.pass_at_k is (32,), expected numbers",
     "train --resume nix": "nix: no such folder.",
     "train --preset demo --records.name a/b": "the name of a run must be one plain folder name, got 'a/b' in 'runs'",
-    "train --trl.num_generations 3": "a batch of 8 responses is no multiple of trl.num_generations 3.",
+    "train --trl.num_generations 3": "responses_per_batch is 8, expected a multiple of 3, trl.num_generations",
     "train --trl.per_device_train_batch_size 100000000": "a batch of 100,000,000 responses in groups of 8 asks for "
     "12,500,000 problems, got 2,000 in all",
     "train --data.source bare.jsonl --trl.num_generations 2 --trl.per_device_train_batch_size 2": "gar-grpo needs "
     "expert solutions, and none of the 1 problems has one.",
     "train --trl.max_completion_length 1000": "trl.max_completion_length is 1000, but the context of embedded is 512 ",
-    "train --trl.deepspeed zero3.json": "trl.deepspeed needs the package deepspeed, which is not installed: pip ",
+    "train --trl.deepspeed zero3.json": "trl.deepspeed is zero3.json, expected False: deepspeed is not installed: pip ",
     "eval run embedded --benchmark arithmetic --samples 4 --pass-at-k 8": "pass@8 needs at least 8 samples per problem",
     "report runs --out nix/page.html": "nix: no such folder",
 }  # fmt: skip

@@ -13,6 +13,7 @@ from gar.evaluation.metrics import mean, pass_at_k
 from gar.records.files import canonical_hash
 from gar.records.samples import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
+from gar.rules import check
 from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.settings import EvaluateSettings
 from gar.types import Problem, ResponseVerifier, Status, Verdict
@@ -180,7 +181,8 @@ def evaluate_policy(
         DataError: No problems, or a prompt that does not fit.
         ModelError: As `generate_responses`.
     """
-    settings.check_pass_at_k()
+    facts = {"evaluate.pass_at_k": settings.pass_at_k, "evaluate.num_samples": settings.num_samples, "evaluates": True}
+    check("gar train", facts)
     start = time.perf_counter()
     problems = problems[: settings.max_problems]
     groups = sample_groups(

@@ -1,6 +1,5 @@
 """Checks of a run before anything is loaded. This module imports neither torch nor transformers nor TRL."""
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from importlib import resources
 from itertools import chain, islice
@@ -11,8 +10,8 @@ from gar.config import RunConfig
 from gar.data.problems import ProblemReader, no_expert_solutions
 from gar.data.rows import FILE_SUFFIXES, check_source
 from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
-from gar.errors import ConfigError, DataError, GarError, ModelError, install_command
-from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, check_packages
+from gar.errors import ConfigError, DataError, GarError, ModelError
+from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, missing_packages
 from gar.models.hub import check_model_name, context_before_loading
 from gar.settings import REGISTERED, DataSettings, MethodName
 from gar.types import Problem
@@ -31,28 +30,25 @@ def check_before_loading(config: RunConfig) -> None:
             check(config)
         except GarError as error:
             errors.append(error)
+    texts = [text for error in errors for text in str(error).removeprefix("\n- ").split("\n- ")]
     if errors:
-        raise type(errors[0])("\n- ".join(["", *map(str, errors)]) if len(errors) > 1 else str(errors[0]))
+        raise type(errors[0])(texts[0] if len(texts) == 1 else "\n- ".join(["", *texts]))
 
 
-def _check_adapter(config: RunConfig) -> None:
-    if config.adapter.rank is not None and importlib.util.find_spec("peft") is None:
-        raise ConfigError(f"adapter.rank needs the package peft, which is not installed: {install_command('peft')}")
-
-
-def _check_ks(config: RunConfig) -> None:
-    if config.evaluate.sources:
-        config.evaluate.check_pass_at_k()
-
-
-def _check_groups(config: RunConfig) -> None:
+def _check_rules(config: RunConfig) -> None:
+    """The rules of `gar train`."""
     size, group = batch_of(config.trl)
-    if config.method in _GROUPED and size % group:
-        raise ConfigError(
-            f"a batch of {size:,} responses is no multiple of trl.num_generations {group}. It is "
-            "trl.per_device_train_batch_size times gradient_accumulation_steps (or steps_per_generation) times the "
-            "number of processes."
-        )
+    evaluate = config.evaluate
+    facts = {
+        "adapter.rank": config.adapter.rank,
+        "evaluates": bool(evaluate.sources),
+        "evaluate.pass_at_k": evaluate.pass_at_k,
+        "evaluate.num_samples": evaluate.num_samples,
+        "method.samples_groups": config.method in _GROUPED,
+        "responses_per_batch": size,
+        "trl.num_generations": group,
+    }
+    check_fields(config.trl, facts | missing_packages(config.trl))
 
 
 def _check_training_data(config: RunConfig) -> None:
@@ -130,10 +126,7 @@ _GROUPED = frozenset(get_args(MethodName))
 """Methods of this package that sample groups of responses."""
 
 _CHECKS: tuple[Callable[[RunConfig], None], ...] = (
-    lambda config: check_packages(config.trl),
-    _check_adapter,
-    _check_ks,
-    _check_groups,
+    _check_rules,
     _check_training_data,
     _check_evaluation_data,
     _check_name,

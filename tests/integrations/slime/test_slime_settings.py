@@ -95,10 +95,10 @@ def test_read_shaping_passes_each_estimator_with_its_flag():
             {"gar": {"method": "g2rl"}},
             "method is g2rl, expected .*: the method compares the vectors of",
         ),
-        ({"advantage_estimator": "ppo"}, "is ppo, expected grpo, gspo or cispo: .* GAR cannot train ppo's critic"),
+        ({"advantage_estimator": "ppo"}, "is ppo, expected grpo, gspo or cispo: .* and cannot train ppo's critic"),
         (
             {"advantage_estimator": "reinforce_plus_plus"},
-            "is reinforce_plus_plus, expected grpo, gspo or cispo: the run has group",
+            "is reinforce_plus_plus, expected grpo, gspo or cispo: GAR runs group",
         ),
         (
             {

@@ -6,14 +6,14 @@ these tables with the installed TRL.
 
 import ast
 import importlib.util
-import operator
 import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gar.errors import ConfigError, DataError, did_you_mean, install_command
+from gar import rules
+from gar.errors import DataError, did_you_mean
 
 DEFAULTS: dict[str, Any] = {
     # slime's defaults, the paper's stack: per-sequence mean, no KL, group-normalized (docs/how-it-works.md).
@@ -29,23 +29,6 @@ DEFAULTS: dict[str, Any] = {
 }
 """Where `gar train` differs from TRL's defaults. `GARTrainer` does not touch them."""
 
-OWNED = {
-    "output_dir": "records.output_dir and records.name",
-    "seed": "seed",
-    "data_seed": "seed",
-    "resume_from_checkpoint": "gar train --resume RUN",
-    "reward_funcs": "verify.verifier",
-}
-"""Fields that another setting decides."""
-
-CHOICES = {
-    "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "vespo", "luspo"),
-    "scale_rewards": ("group", "batch", "none", True, False),
-    "importance_sampling_level": ("token", "sequence"),
-    "vllm_mode": ("colocate", "server"),
-}
-"""Words that TRL compares with only while it trains."""
-
 REPORTERS = {
     "azure_ml": ("azureml",), "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",),
     "dagshub": ("dagshub",), "dvclive": ("dvclive",), "flyte": ("flytekit",), "kubeflow": (), "mlflow": ("mlflow",),
@@ -54,75 +37,39 @@ REPORTERS = {
 }  # fmt: skip
 """Values of `report_to`, each with the packages of which it needs one."""
 
-_POSITIVE, _AT_LEAST_0, _AT_LEAST_1 = ((">", 0),), ((">=", 0),), ((">=", 1),)
-LIMITS: Mapping[str, tuple[tuple[str, float], ...]] = {
-    **dict.fromkeys(("num_train_epochs", "temperature", "repetition_penalty"), _POSITIVE),
-    **dict.fromkeys(
-        ("learning_rate", "weight_decay", "adam_epsilon", "max_grad_norm", "warmup_steps", "beta", "epsilon",
-         "epsilon_high", "delta", "save_steps", "logging_steps", "dataloader_num_workers"), _AT_LEAST_0),
-    **dict.fromkeys(
-        ("per_device_train_batch_size", "gradient_accumulation_steps", "max_completion_length", "num_iterations",
-         "steps_per_generation", "generation_batch_size", "save_total_limit"), _AT_LEAST_1),
-    **dict.fromkeys(("adam_beta1", "adam_beta2"), ((">=", 0), ("<", 1))),
-    **dict.fromkeys(("top_p", "vllm_gpu_memory_utilization"), ((">", 0), ("<=", 1))),
-    **dict.fromkeys(("min_p", "top_entropy_quantile"), ((">=", 0), ("<=", 1))),
-    **dict.fromkeys(("max_steps", "top_k"), ((">=", -1),)),
-    "num_generations": ((">=", 2),),
-}  # fmt: skip
-"""Bounds of numbers that TRL or torch reject late, or not at all."""
-
-PACKAGES = {
-    "use_vllm": ("vllm", "trl[vllm]"),
-    "deepspeed": ("deepspeed", "deepspeed"),
-    "use_liger_kernel": ("liger_kernel", "liger-kernel"),
-}
-"""Fields that need a package where they are set: its module, and what to install."""
-
-_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
 
-def check_fields(values: Mapping[str, Any]) -> None:
+def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
     """Reject what no `trl.GRPOConfig` can hold.
 
     Imports neither TRL nor torch.
 
+    Args:
+        values: The fields that the run sets.
+        more: Further facts for the rules of `gar train`.
+
     Raises:
-        ConfigError: An unknown field, with the nearest one; a field that another setting decides; or a value of the
-            wrong type or out of its range.
+        ConfigError: All fields that are unknown, with the nearest ones, of the wrong type or out of their range, or
+            decided by another setting.
     """
     types = field_types()
-    for name, value in values.items():
-        if name in OWNED:
-            raise ConfigError(f"trl.{name} is decided by another setting: use {OWNED[name]}")
-        if types and name not in types:
-            hint = did_you_mean(name, types, "trl.")
-            raise ConfigError(f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{hint}")
-        _check_type(name, value, types.get(name, ""))
-        _check_value(name, value)
+    wrong = [text for name, value in values.items() if (text := _type_fault(name, value, types))]
     for name in _reporters(values):
         if name not in REPORTERS:
             hint = did_you_mean(str(name), REPORTERS)
-            raise ConfigError(f"trl.report_to must be none or some of {', '.join(REPORTERS)}, got {name!r}.{hint}")
+            wrong.append(f"trl.report_to is {name}, expected none or some of {', '.join(REPORTERS)}.{hint}")
+    facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
+    facts["the optimizers of transformers"] = _optimizers()
+    rules.raise_all([*wrong, *(text for _, text in rules.faults("gar train", facts))])
 
 
-def check_packages(values: Mapping[str, Any]) -> None:
-    """Reject fields that need a package which is not installed.
-
-    Args:
-        values: Fields that `check_fields` accepts.
-
-    Raises:
-        ConfigError: Names the field, the package, and how to install it.
-    """
-    wanted = [
-        (f"trl.report_to {name}", REPORTERS[name], REPORTERS[name][0]) for name in _reporters(values) if REPORTERS[name]
-    ]
-    wanted += [(f"trl.{name}", (module,), needed) for name, (module, needed) in PACKAGES.items() if values.get(name)]
-    for setting, modules, needed in wanted:
-        if all(importlib.util.find_spec(module) is None for module in modules):
-            install = install_command(needed)
-            raise ConfigError(f"{setting} needs the package {modules[0]}, which is not installed: {install}")
+def missing_packages(values: Mapping[str, Any]) -> dict[str, Any]:
+    """For the rules of `gar train`: which packages are not installed."""
+    wanted = [REPORTERS.get(name, ()) for name in _reporters(values)]
+    reporters = [modules[0] for modules in wanted if modules and not any(map(importlib.util.find_spec, modules))]
+    missing = [module for module, _ in rules.PACKAGES.values() if importlib.util.find_spec(module) is None]
+    return {f"no {module}": True for module in missing} | {"missing reporters": " ".join(reporters)}
 
 
 def batch_of(values: Mapping[str, Any]) -> tuple[int, int]:
@@ -201,13 +148,11 @@ def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
 
-def _choices(name: str) -> tuple[Any, ...]:
-    """The words that a field may hold; empty for any."""
-    optimizers = _classes("transformers", "training_args.py").get("OptimizerNames") if name == "optim" else None
-    if optimizers is None:
-        return CHOICES.get(name, ())
-    words = [item.value for item in optimizers.body if isinstance(item, ast.Assign)]
-    return tuple(word.value for word in words if isinstance(word, ast.Constant))
+def _optimizers() -> tuple[str | None, ...]:
+    """The names of transformers' optimizers, and None."""
+    kinds = _classes("transformers", "training_args.py").get("OptimizerNames")
+    values = [item.value for item in kinds.body if isinstance(item, ast.Assign)] if kinds else []
+    return (None, *(str(value.value) for value in values if isinstance(value, ast.Constant)))
 
 
 @cache
@@ -229,29 +174,18 @@ def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, str, str]]:
                 yield item.target.id, kind, default.strip("'\"")
 
 
-def _check_type(name: str, value: Any, annotation: str) -> None:
-    """Compare a value with a type that is made of numbers, truth values and None; other types are TRL's to check."""
-    kinds = [kind.strip() for kind in annotation.split("|")]
+def _type_fault(name: str, value: Any, types: Mapping[str, str]) -> str:
+    """What is wrong with a field's name or type; types that are not made of numbers and truth values are TRL's."""
+    if types and name not in types and name != "reward_funcs":
+        return f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{did_you_mean(name, types, 'trl.')}"
+    kinds = [kind.strip() for kind in types.get(name, "").split("|")]
     if not set(kinds) <= _PLAIN.keys() | {"None"} or (value is None and "None" in kinds):
-        return
+        return ""
     for kind in kinds:
         allowed, _ = _PLAIN.get(kind, ((), ""))
         if isinstance(value, allowed) and (kind == "bool" or not isinstance(value, bool)):
-            return
-    expected = " or ".join(_PLAIN[kind][1] for kind in kinds if kind in _PLAIN)
-    raise ConfigError(f"trl.{name} must be {expected}, got {value!r}")
-
-
-def _check_value(name: str, value: Any) -> None:
-    choices = _choices(name)
-    if choices and value not in choices:
-        words = [choice for choice in choices if isinstance(choice, str)]
-        hint = did_you_mean(str(value), words)
-        raise ConfigError(f"trl.{name} must be one of {', '.join(words)}, got {value!r}.{hint}")
-    for sign, bound in LIMITS.get(name, ()):
-        if isinstance(value, (int, float)) and not _COMPARE[sign](value, bound):
-            bounds = " and ".join(f"{sign} {bound}" for sign, bound in LIMITS[name])
-            raise ConfigError(f"trl.{name} must be {bounds}, got {value!r}")
+            return ""
+    return f"trl.{name} is {value!r}, expected {' or '.join(_PLAIN[kind][1] for kind in kinds if kind in _PLAIN)}"
 
 
 def _reporters(values: Mapping[str, Any]) -> list[Any]:

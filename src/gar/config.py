@@ -46,13 +46,13 @@ class RunConfig(Settings):
     """The configuration of a run. `trl` holds any field of `trl.GRPOConfig`, under its own name."""
 
     method: MethodName = "gar-grpo"
-    """Which reward and optimizer; docs/equations.md has the formulas."""
+    """Which reward and optimizer. docs/equations.md has the formulas."""
     variant: VariantName = "paper"
-    """Named defaults that the settings below override; docs/how-it-works.md says what each changes."""
+    """Named defaults that the settings below override. docs/how-it-works.md lists what each changes."""
     seed: int = 0
     """Seeds a new adapter, the order of problems, sampling and evaluation."""
     plugins: Annotated[tuple[str, ...], AfterValidator(_absolute)] = ()
-    """Modules ("package.module") or Python files that register methods; --plugin adds one."""
+    """Modules ("package.module") or Python files that register methods. --plugin adds one."""
     model: ModelSettings = ModelSettings()
     adapter: AdapterSettings = AdapterSettings()
     data: DataSettings = DataSettings()
@@ -65,6 +65,7 @@ class RunConfig(Settings):
     watchdog: WatchdogSettings = WatchdogSettings()
     records: RecordSettings = RecordSettings()
     trl: dict[str, Any] = Field(default_factory=dict)
+    """Any field of `trl.GRPOConfig`, by its own name."""
 
 
 def config_type() -> type[RunConfig]:
@@ -192,7 +193,7 @@ def with_template(config: RunConfig) -> RunConfig:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merged nested dicts; the second takes precedence."""
+    """Merged nested dicts. The second takes precedence."""
     merged = dict(base)
     for key, value in over.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)

@@ -28,7 +28,7 @@ def section_name(method: str) -> str:
 
 
 class Settings(BaseModel):
-    """Base of all sections: frozen; an unknown key or a number that is not finite is an error."""
+    """Base of all sections: frozen. An unknown key or a number that is not finite is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
@@ -41,7 +41,7 @@ class ModelSettings(Settings):
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype of the loaded weights; auto keeps the checkpoint's."""
+    """Dtype of the loaded weights. auto keeps the checkpoint's."""
     attention: str | None = None
     """Attention implementation, for example sdpa or flash_attention_2."""
 
@@ -54,17 +54,17 @@ class AdapterSettings(Settings):
     alpha: Annotated[int, Field(ge=1)] = 32
     """Scales the product of the two matrices by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Dropout rate of the adapter's inputs in training passes; the signal is computed without dropout."""
+    """Dropout rate of the adapter's inputs in training passes. The signal is computed without dropout."""
     target_modules: tuple[str, ...] = ("all-linear",)
     """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head."""
     target_parameters: tuple[str, ...] = ()
     """Parameters outside linear layers that get an adapter, for example the experts of a mixture of experts."""
     modules_to_save: tuple[str, ...] = ()
-    """Modules to train in full beside the adapter; not the LM head."""
+    """Modules to train in full beside the adapter. Not the LM head."""
     use_rslora: bool = False
     """Rank-stabilized: scale by alpha / sqrt(rank)."""
     use_dora: bool = False
-    """Learn magnitudes and directions of the weights separately; slower."""
+    """Learn magnitudes and directions of the weights separately. Slower."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -83,17 +83,17 @@ class SourceSettings(Settings):
     """Split of a Hub data set or of a generated task."""
     subset: str | None = None
     """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of all expert
-    solutions, by default stepwise; others are running and guess."""
+    solutions, by default stepwise. Others are running and guess."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set. Pin it: the newest may change."""
     column_schema: Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotated"] | None = None
-    """Column schema; None detects it from the columns of the first row."""
+    """Column schema. None detects it from the columns of the first row."""
     prompt_field: str | None = None
     """Column of the problem's text, instead of the schema's."""
     answer_field: str | None = None
     """Column of the gold answer, instead of the schema's."""
     anchor_fields: tuple[str, ...] = ()
-    """Columns to search for the expert solution, instead of the schema's; the first that is not empty is used."""
+    """Columns to search for the expert solution, instead of the schema's. The first non-empty one is used."""
 
 
 DEFAULT_SOURCE = SourceSettings()
@@ -172,7 +172,7 @@ class SignalSettings(Settings):
     span: Literal["think", "response"] | None = None
     """Score the thinking part or the whole response. None: think for the think-answer format, else response."""
     max_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = "auto"
-    """Score at most this many tokens of the span; None scores all.
+    """Score at most this many tokens of the span. None scores all.
 
     auto is 768, except for g2rl, whose vector covers the whole response."""
     limit_from: Literal["end", "start"] = "end"
@@ -182,12 +182,12 @@ class SignalSettings(Settings):
     anchor_keep_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """p_f: share of anchor tokens to average, those with the largest gradient."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Divides the logits inside the signal; not the sampling temperature."""
+    """Divides the logits inside the signal. Not the sampling temperature."""
     max_batch_tokens: Annotated[int, Field(ge=1)] = 4096
     """Padded tokens per forward pass, where gar makes its own pass."""
     precision: Literal["auto", "float32", "storage"] = "auto"
-    """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps its dtype.
-    auto: storage for a large bfloat16 head on a GPU, or on a CPU with bfloat16 products; else float32."""
+    """Precision of the products with the LM head: float32 widens a bfloat16 head tile by tile, storage keeps its
+    dtype. `auto`: storage for a large bfloat16 head on a GPU, or on a CPU with bfloat16 products. Else float32."""
     memory_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**2
     """Temporary-memory limit of the closed form in bytes, excluding hidden states and head."""
 
@@ -212,11 +212,11 @@ class RewardSettings(Settings):
 
 
 GROUP_DDOF, GROUP_EPS = 0, 1e-6
-"""Defaults for the standard deviation of a group. Equation 12 of GAR implies ddof 0 and gives no eps; 1e-6 is ours."""
+"""Defaults for the standard deviation of a group. Equation 12 of GAR implies ddof 0 and gives no eps. 1e-6 is ours."""
 
 
 class AdvantageSettings(Settings):
-    """From rewards to advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4); variants set both."""
+    """From rewards to advantages. None leaves a value to the engine (TRL: ddof 1, eps 1e-4). Variants set both."""
 
     estimator: Literal["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"] | None = None
     """Normalize within groups (group), or whiten over all tokens of the batch (reinforce-plus-plus), after subtracting
@@ -224,7 +224,7 @@ class AdvantageSettings(Settings):
     ddof: Literal[0, 1] | None = None
     """Denominator of the variance: 0 population (paper), 1 Bessel."""
     eps: Annotated[float, Field(ge=0)] | None = None
-    """Added to the standard deviation. The paper gives no number; the variant `paper` has 1e-6. The estimators
+    """Added to the standard deviation. The paper gives no number. The variant `paper` has 1e-6. The estimators
     reinforce-plus-plus add 1e-8 to the variance instead."""
     min_std: Annotated[float, Field(ge=0)] = 0.0
     """Smallest standard deviation to divide by: limits the amplification of small bonuses. Only for the estimator
@@ -243,15 +243,15 @@ class EvaluateSettings(Settings):
     max_problems: Annotated[int, Field(ge=1)] | None = None
     """Use only this many problems of each source, from the start."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """Sampling temperature of evaluations; --trl.temperature is that of training."""
+    """Sampling temperature of evaluations. --trl.temperature is that of training."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Nucleus sampling: sample from the likeliest tokens that hold this share of the probability."""
     batch_size: Annotated[int, Field(ge=1)] = 256
     """Responses generated at one time."""
     eval_steps: Annotated[int, Field(ge=0)] = 0
-    """Also evaluate during training, at this interval; 0: only before and after."""
+    """Also evaluate during training, at this interval. 0: only before and after."""
     eval_on_start: bool = True
-    """Also evaluate before training; unnecessary if many runs start from one model."""
+    """Also evaluate before training. Unnecessary if many runs start from one model."""
 
 
 class PreflightSettings(Settings):
@@ -280,7 +280,7 @@ class RecordSettings(Settings):
     output_dir: str = "runs"
     """Parent of the run folders."""
     name: str | None = None
-    """Name of the run folder; None makes one from method, data and time."""
+    """Name of the run folder. None makes one from method, data and time."""
     tags: tuple[str, ...] = ()
     """Words to find the run by in `gar report`."""
     rollouts: bool = True

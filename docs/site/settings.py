@@ -1,0 +1,100 @@
+"""Prints docs/configuration.md, every setting with its default: python docs/site/settings.py > docs/configuration.md"""
+
+import ast
+import inspect
+import itertools
+import re
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+from gar.cli.main import COMMANDS
+from gar.config import RunConfig
+from gar.settings import Settings
+
+INTRODUCTION = """\
+# Configuration and commands
+
+Set a value by its name, on the command line or in a file:
+
+    gar train --reward.bonus_weight 0.3 --trl.learning_rate 1e-6
+
+```yaml
+reward: {bonus_weight: 0.3}
+trl: {learning_rate: 1.0e-6}
+```
+
+A flag overrides a file, and a file overrides a preset. An unknown name raises an error with the nearest one.
+`gar train --help` lists the common settings, `--help-all` all of them. slime and verl read the same sections under
+`gar`. [What does not go together](rules.md) lists the combinations that raise an error. `docs/site/settings.py` prints
+this page from the source.
+"""
+TYPES = {str: "text", int: "integer", float: "number", bool: "true, false", dict: "names and values"}
+
+
+def page() -> str:
+    """The page as Markdown."""
+    commands = "".join(f"| `gar {name}` | {summary} |\n" for name, (_, summary) in COMMANDS.items())
+    sections = {name: type(value) for name, value in RunConfig() if isinstance(value, Settings)}
+    parts = [
+        INTRODUCTION,
+        f"## Commands\n\n| command | does |\n| --- | --- |\n{commands}",
+        "## A run\n",
+        table(RunConfig, ""),
+    ]
+    for name, section in sections.items():
+        parts += [f"## {name}\n", f"{first_line(section)}\n", table(section, f"{name}.")]
+    return "\n".join(parts)
+
+
+def table(section: type[Settings], prefix: str) -> str:
+    """One row for each setting of a section, with those of the sections in it."""
+    texts, rows = attribute_docstrings(section), []
+    for name, field in section.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, Settings):
+            rows += table(type(default), f"{prefix}{name}.").splitlines()[2:] if prefix else []
+            continue
+        rows.append(f"| `{prefix}{name}` | {values(field.annotation)} | {shown(default)} | {texts.get(name, '')} |")
+    return "\n".join(["| setting | values | default | what |", "| --- | --- | --- | --- |", *rows]) + "\n"
+
+
+def values(annotation: Any) -> str:
+    """What a setting takes, in words."""
+    if hasattr(annotation, "__value__"):
+        return values(annotation.__value__)
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(annotation))
+    if get_origin(annotation) in (types.UnionType, Union, tuple):
+        kinds = [values(each) for each in get_args(annotation) if each not in (type(None), ...)]
+        return ("list of " if get_origin(annotation) is tuple else "") + " or ".join(dict.fromkeys(kinds))
+    if hasattr(annotation, "__metadata__"):
+        return values(annotation.__origin__)
+    return TYPES.get(get_origin(annotation) or annotation, "text")
+
+
+def shown(default: Any) -> str:
+    """A default as the command line writes it."""
+    if default is None or default in ((), {}):
+        return ""
+    return f"`{' '.join(map(str, default)) if isinstance(default, tuple) else default}`"
+
+
+def first_line(section: type[Settings]) -> str:
+    """The first sentence of a section's docstring."""
+    return (inspect.getdoc(section) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def attribute_docstrings(section: type[Settings]) -> dict[str, str]:
+    """The text below each field of a class and of its parents, on one line."""
+    found: dict[str, str] = {}
+    for parent in reversed([each for each in section.__mro__ if issubclass(each, Settings)]):
+        body = ast.parse(inspect.getsource(parent)).body[0].body
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                line = re.sub(r"\s+", " ", str(text.value.value)).replace("|", r"\|")
+                found[field.target.id] = re.sub(r"(?<!`)(\\boxed\{\})", r"`\1`", line)
+    return found
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -53,7 +53,6 @@ def test_defaults_are_those_of_the_method():
         (DataSettings, "max_problems", [1, None], [0]),
         (DataSettings, "anchor_fields", [["a", "b"]], ["a"]),
         (EvaluateSettings, "pass_at_k", [[1, 8], []], [[0], 1, ["two"]]),
-        (EvaluateSettings, "top_p", [0.1, 1], [0, 1.1]),
         (EvaluateSettings, "eval_steps", [0, 5], [-1]),
         (PreflightSettings, "num_samples", [2], [1]),
     ],

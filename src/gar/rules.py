@@ -375,7 +375,7 @@ _UNREAD = (
     _unread("model", "revision", {"model": ("embedded", "a folder")}),
     _unread(
         "evaluate",
-        "num_samples pass_at_k max_problems temperature top_p eval_steps eval_on_start",
+        "num_samples pass_at_k max_problems temperature eval_steps eval_on_start",
         {"evaluate.sources": ((),)},
     ),
     _unread("preflight", "num_problems num_samples", {"preflight.mode": ("off",)}),

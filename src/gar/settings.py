@@ -244,8 +244,6 @@ class EvaluateSettings(Settings):
     """Use only this many problems of each source, from the start."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Sampling temperature of evaluations. --trl.temperature is that of training."""
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Nucleus sampling: sample from the likeliest tokens that hold this share of the probability."""
     batch_size: Annotated[int, Field(ge=1)] = 256
     """Responses generated at one time."""
     eval_steps: Annotated[int, Field(ge=0)] = 0
@@ -283,5 +281,3 @@ class RecordSettings(Settings):
     """Name of the run folder. None makes one from method, data and time."""
     tags: tuple[str, ...] = ()
     """Words to find the run by in `gar report`."""
-    rollouts: bool = True
-    """Write every rollout, and every sample of the evaluations, to Parquet."""

@@ -47,7 +47,6 @@ def test_planned_run_knows_where_everything_goes(plan):
     run = planned[3]
     assert run.folder == Path("runs/compare/tiny/gar-grpo-seed-1")
     assert run.result_path == Path("elsewhere/gar-grpo-seed-1.json")
-    assert run.config.records.rollouts
 
 
 def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan, tmp_path, monkeypatch):

@@ -74,12 +74,11 @@ def test_evaluate_policy_tells_the_verifier_that_the_prompt_opens_the_thinking_p
     assert result.pass_at[1] == 1.0
 
 
-@pytest.mark.parametrize(("sampling", "expected"), [({"temperature": 0.2}, 0.0143), ({"top_p": 0.6}, 0.0)])
-def test_evaluate_policy_samples_as_its_settings_say(make_policy, tokenizer, problems, verifier, sampling, expected):
-    # 0.3^5 / (0.3^5 + 0.7^5) = 0.0143 at temperature 1/5; the nucleus of 0.6 is the wrong answer alone.
+def test_evaluate_policy_samples_as_its_settings_say(make_policy, tokenizer, problems, verifier):
+    # 0.3^5 / (0.3^5 + 0.7^5) = 0.0143 at temperature 1/5
     policy = make_policy({"<answer>": {"7": 0.3, "3": 0.7}})
-    result = evaluate(policy, tokenizer, problems, verifier, num_samples=25, **sampling)
-    assert result.pass_at[1] == pytest.approx(expected, abs=0.012)
+    result = evaluate(policy, tokenizer, problems, verifier, num_samples=25, temperature=0.2)
+    assert result.pass_at[1] == pytest.approx(0.0143, abs=0.012)
 
 
 @pytest.mark.parametrize("think", [True, False])

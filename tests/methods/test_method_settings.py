@@ -11,16 +11,17 @@ from gar.config import VARIANTS, RunConfig, make_config, preset_names, read_pres
 from gar.errors import ConfigError
 from gar.integrations.trl import TRL
 from gar.methods import METHODS, ScoredBatch, resolve_signal, unread_settings
+from gar.models.embedded import load_embedded
 from gar.models.families import ModelParts
 from gar.scoring.forward import means_from_hidden
-from gar.sequences import TokenSequence
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
+from gar.sequences import SequenceReader, TokenSequence
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
 from gar.step import Shaping, plan_shaping
 
 OTHER: dict[str, dict[str, list[Any]]] = {
     "signal": {
         "kind": ["gradient", "hidden"], "policy": ["initial"], "span": ["think", "response"],
-        "max_tokens": [5, None], "limit_from": ["start"], "activation_threshold": [0.1],
+        "max_tokens": [5, None], "limit_from": ["start"], "activation_threshold": [0.9],
         "anchor_keep_fraction": [0.5], "temperature": [2.0],
         "max_batch_tokens": [7], "precision": ["float32"], "memory_bytes": [2**20],
     },
@@ -30,9 +31,10 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     },
     "advantage": {
         "estimator": ["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"], "ddof": [1],
-        "eps": [0.1], "min_std": [0.2],
+        "eps": [0.1], "min_std": [5.0],
     },
 }  # fmt: skip
+_, TOKENIZER = load_embedded()
 BOUNDS = {"max_batch_tokens", "memory_bytes", "precision"}  # of time and memory: no method is defined by them
 SPANS = {"span", "max_tokens", "limit_from"}
 PAIRS = [
@@ -106,6 +108,31 @@ def test_no_setting_is_lost_in_silence(method, section, name, value):
         assert getattr(resolved, name) == value  # in force, not replaced
         if name == "activation_threshold":
             assert resolved.kind == "gradient-activation"
+
+
+def results(method: str, sections: dict[str, Any]) -> list[Any]:
+    """Vectors, scored tokens, rewards and advantages of a small batch under some settings."""
+    plan = checked(method, **{name: type(getattr(RunConfig(), name))(**values) for name, values in sections.items()})
+    torch.manual_seed(0)
+    backbone, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 4)
+    parts = ModelParts(backbone=backbone, head=head, logit_scale=1.0, logit_softcap=None)
+    ids = TOKENIZER.encode(f"<think> {'1 + ' * 400}1 </think> <answer> 7 </answer>")
+    reader = SequenceReader.from_settings(TOKENIZER, plan.signal, VerifySettings())
+    sequence = TokenSequence(context_ids=[0], ids=[1, 2], positions=[0, 1])
+    keep = [plan.signal.anchor_keep_fraction]
+    means = means_from_hidden(parts, torch.randn(1, 3, 3), [sequence], [1], plan.signal, keep_fractions=keep)
+    rewards = plan.method.shape(batch(), plan.reward).rewards
+    advantages = plan.advantages(rewards, batch().group_index, token_counts=torch.tensor([1, 2, 3, 4, 5]))
+    scored = reader.response(TOKENIZER.encode("3+4="), ids).positions
+    return [list(scored), plan.reads_initial, means.tolist(), rewards.tolist(), advantages.tolist()]
+
+
+@pytest.mark.parametrize(("section", "name", "value"), PAIRS)
+def test_every_setting_changes_something(section, name, value):
+    method = "g2rl" if name == "novelty_weight" else "gar-reinforce-plus-plus" if value == "group" else "gar-grpo"
+    rest = {"max_tokens": 2} if name == "limit_from" else {"ddof": 0} if name == "ddof" else {}
+    changed = results(method, {section: {**rest, name: value}}) != results(method, {section: rest})
+    assert changed == (name not in BOUNDS and value != "think")  # think is the default of this format
 
 
 def test_the_kernel_reads_what_the_signal_settings_say():

@@ -31,12 +31,12 @@ def test_evaluation_splits_are_those_of_the_embedded_task(source):
 
 def test_an_evaluation_is_made_again_where_its_problems_have_changed_under_their_ids(tmp_path):
     inputs = RunInputs.__new__(RunInputs)  # without a model
-    inputs.config = make_config({"data": {"template": "plain"}, "records": {"rollouts": False}})
+    inputs.config = make_config({"data": {"template": "plain"}})
     asked: list[list[str]] = []
 
     def results() -> Iterator[tuple[str, Any]]:
         asked.append([problem.answer for problem in inputs.evaluation_sets["test"]])
-        yield "test", SimpleNamespace(to_json=lambda: {"pass_at": {"1": 0.5}})
+        yield "test", SimpleNamespace(to_json=lambda: {"pass_at": {"1": 0.5}}, samples=lambda name: [])
 
     vars(inputs)["_results"] = results
     folder = RunFolder.create(tmp_path, "run")

@@ -76,8 +76,7 @@ def _planned_run(
 ) -> PlannedRun:
     _refuse_decided(row.settings, f"{source}: run '{row.label}'")
     name = f"{row.label}-seed-{seed}"
-    # The rollouts prove that all rows of a seed saw the same problems.
-    records = {"output_dir": folder, "name": name, "rollouts": True}
+    records = {"output_dir": folder, "name": name}
     decided = {"method": row.method, "seed": seed}
     where = f"{source}: run '{row.label}'"
     config = with_template(make_config(merge(base, row.settings) | decided | {"records": records}, source=where))

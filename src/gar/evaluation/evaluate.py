@@ -50,7 +50,6 @@ class Sampling:
         return cls(
             max_new_tokens=max_new_tokens,
             temperature=settings.temperature,
-            top_p=settings.top_p,
             seed=seed,
             batch_size=settings.batch_size,
             chat_template_kwargs=template,

@@ -142,8 +142,7 @@ def read_rollouts(run: RunContents, columns: Sequence[str], steps: Sequence[int]
     wanted = list(known if steps is None else steps)
     if not known:
         raise RecordError(
-            f"{run.folder.path}: no rollouts, so there is nothing to analyze. Was it run with records.rollouts false, "
-            "or has its first step not ended yet?"
+            f"{run.folder.path}: no rollouts, so there is nothing to analyze. Has its first step not ended yet?"
         )
     for step in wanted:
         if step not in known:

@@ -120,7 +120,7 @@ def _num_rows(reader: RolloutReader, missing: list[str]) -> dict[int, int]:
         except RecordError as error:
             faults.append(f"step {step}: {error}")
     if not readable and not faults:
-        missing.append("no rollouts were recorded (records.rollouts is off, or no step was finished)")
+        missing.append("no rollouts were recorded: no step was finished")
     if faults:
         missing.append(f"the rollouts of {len(faults)} steps are left out, the first of them: {faults[0]}")
     missing += records.uneven(readable)

@@ -116,7 +116,7 @@ def _samples(run: ReadRun, moment: str, notes: list[str]) -> pa.Table:
     path = run.folder.path / "evaluation" / f"{moment}.parquet"
     try:
         if not path.is_file() and run.evaluations[moment]:
-            raise RecordError("they were not recorded (records.rollouts is off, or gar was older)")
+            raise RecordError("they were not recorded")
         return read_samples(path)
     except RecordError as error:
         notes.append(f"{run.name}: the samples of the evaluation {moment} training are not shown: {error}")

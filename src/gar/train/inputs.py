@@ -121,9 +121,8 @@ class RunInputs:
             return
         results = dict(self._results())
         numbers = {name: result.to_json() for name, result in results.items()}
-        if self.config.records.rollouts:  # first, because the file of numbers marks the evaluation as complete
-            samples = [sample for name, result in results.items() for sample in result.samples(name)]
-            write_samples(folder.path / "evaluation" / f"{moment}.parquet", samples)
+        samples = [sample for name, result in results.items() for sample in result.samples(name)]
+        write_samples(folder.path / "evaluation" / f"{moment}.parquet", samples)  # first: the numbers mark the end
         folder.write_json(f"evaluation/{moment}.json", {**identity, "sets_hash": _sets_hash(numbers), "sets": numbers})
 
     def evaluation_metrics(self) -> dict[str, float]:

@@ -274,8 +274,7 @@ class _Run:
             if callback.steps_before:  # of earlier phases
                 step += callback.steps_before
                 rows = [dataclasses.replace(row, step=step) for row in rows]
-            if self.config.records.rollouts:
-                folder.write_rollouts(step, rows)
+            folder.write_rollouts(step, rows)
             watchdog.look(step, rows)
 
         return receive

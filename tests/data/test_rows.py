@@ -1,12 +1,15 @@
+import contextlib
 import json
 import re
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-from gar.data.rows import iter_rows, row_place, source_name
+from gar.data.rows import check_hub, iter_rows, row_place, source_name
 from gar.errors import DataError
 
 
@@ -39,6 +42,38 @@ def test_iter_rows_names_file_and_line_of_a_bad_line(tmp_path, content, message)
     (tmp_path / "rows.jsonl").write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(iter_rows(str(tmp_path / "rows.jsonl")))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, ""),
+        (OSError("no network"), ""),
+        (HFValidationError("a name"), "no data set 'a/b': .* the Hub has none"),
+        (RepositoryNotFoundError("404", response=mock.Mock()), "the Hub has none"),
+    ],
+)
+def test_check_hub_rejects_what_the_hub_does_not_have_and_nothing_else(monkeypatch, error, said):
+    def answer(*arguments: object, **options: object) -> None:
+        if error:
+            raise error
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", answer)
+    with pytest.raises(DataError, match=said) if said else contextlib.nullcontext():
+        check_hub("a/b")
+
+
+def test_check_hub_offline_wants_a_copy(monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "prepared"))
+    with pytest.raises(DataError, match="HF_HUB_OFFLINE is set, with no copy of it on this machine"):
+        check_hub("a/b")
+    (tmp_path / "datasets--a--b").mkdir()
+    check_hub("a/b")
+    (tmp_path / "prepared" / "c___d").mkdir(parents=True)
+    check_hub("c/D")
 
 
 def test_iter_rows_refuses_a_folder_with_the_name_of_a_file_and_a_file_of_no_known_kind(tmp_path):

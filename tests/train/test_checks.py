@@ -102,6 +102,7 @@ MISTAKES = {
     "train --trl.max_steps abc": "trl.max_steps is 'abc', expected a whole number",
     "train --trl.optim adamw_troch": "trl.optim is adamw_troch, expected adamw_torch, ",
     "train --data.source nix.jsonl": "nix.jsonl: no such file.",
+    "train --data.source nix/rows": "no data set 'nix/rows': there is no file or folder of that name, and",
     "train --model.path embeded": "no model 'embeded' on this machine",
     "train --evaluate.pass_at_k 32 --evaluate.sources test": "evaluate.pass_at_k is (32,), expected numbers",
     "train --resume nix": "nix: no such folder.",

@@ -26,6 +26,7 @@ FILE_SUFFIXES = _JSON_SUFFIXES + _PARQUET_SUFFIXES + _CSV_SUFFIXES
 """Endings of the files that `iter_rows` reads."""
 _MOST_FILES = 1_000
 _PARQUET_BATCH_ROWS = 256
+_HUB_SECONDS = 5.0
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
@@ -107,6 +108,34 @@ def check_source(source: str) -> None:
         )
     elif not _HUB_ID.fullmatch(source):
         raise _no_such_file(path, source)
+
+
+def check_hub(source: str, revision: str | None = None) -> None:
+    """Reject a data set that the Hub does not have. Asks once; anything but a clear no is left to `datasets`.
+
+    Raises:
+        DataError: The Hub has no such data set, or is off (HF_HUB_OFFLINE) and no copy is on this machine.
+    """
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    missing = f"no data set '{source}': there is no file or folder of that name, and"
+    if constants.HF_HUB_OFFLINE:
+        prepared = Path(os.environ.get("HF_DATASETS_CACHE", Path(constants.HF_HOME) / "datasets"))
+        copies = [Path(constants.HF_HUB_CACHE) / f"datasets--{source.replace('/', '--')}"]
+        copies += prepared.glob(f"{source.partition('/')[0]}___*" if "/" in source else "*")
+        if not any(folder.is_dir() for folder in copies):
+            raise DataError(f"{missing} HF_HUB_OFFLINE is set, with no copy of it on this machine.")
+        return
+    try:
+        HfApi().dataset_info(source, revision=revision, timeout=_HUB_SECONDS)
+    except GatedRepoError:
+        return  # `datasets` says how to ask for access
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise DataError(f"{missing} the Hub has none, or none that you may see.") from error
+    except Exception as error:
+        if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
+            raise
 
 
 def _check_folder(path: Path, source: str) -> None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from gar.config import RunConfig
 from gar.data.problems import ProblemReader, no_expert_solutions
-from gar.data.rows import FILE_SUFFIXES, check_source
+from gar.data.rows import FILE_SUFFIXES, check_hub, check_source
 from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
 from gar.errors import ConfigError, DataError, GarError, ModelError
 from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, missing_packages
@@ -75,7 +75,7 @@ def _problems(settings: DataSettings) -> Iterator[Problem]:
     if settings.source in GENERATED:
         yield from load_run_problems(settings).problems
         return
-    _check_exists(settings.source)
+    _check_exists(settings)
     if settings.source.endswith(FILE_SUFFIXES):
         items = (item for _, item in ProblemReader(settings.source, settings) if isinstance(item, Problem))
         yield from islice(items, settings.max_problems)
@@ -88,9 +88,12 @@ def _check_evaluation_data(config: RunConfig) -> None:
             pass
 
 
-def _check_exists(source: str) -> None:
+def _check_exists(settings: DataSettings) -> None:
+    source = settings.source
     try:
         check_source(source)
+        if not Path(source).exists():
+            check_hub(source, settings.revision)
     except DataError as error:
         raise DataError(_with_hint(error, source)) from None
 

@@ -122,9 +122,8 @@ def check_hub(source: str, revision: str | None = None) -> None:
     missing = f"no data set '{source}': there is no file or folder of that name, and"
     if constants.HF_HUB_OFFLINE:
         prepared = Path(os.environ.get("HF_DATASETS_CACHE", Path(constants.HF_HOME) / "datasets"))
-        copies = [Path(constants.HF_HUB_CACHE) / f"datasets--{source.replace('/', '--')}"]
-        copies += prepared.glob(f"{source.partition('/')[0]}___*" if "/" in source else "*")
-        if not any(folder.is_dir() for folder in copies):
+        copies = [*prepared.glob("*"), *Path(constants.HF_HUB_CACHE).glob("datasets--*")]  # a___b and datasets--a--b
+        if _letters(source) not in {_letters(folder.name.removeprefix("datasets--")) for folder in copies}:
             raise DataError(f"{missing} HF_HUB_OFFLINE is set, with no copy of it on this machine.")
         return
     try:
@@ -136,6 +135,10 @@ def check_hub(source: str, revision: str | None = None) -> None:
     except Exception as error:
         if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
             raise
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
 
 
 def _check_folder(path: Path, source: str) -> None:

@@ -11,6 +11,7 @@ from gar.scoring.output import OutputRow
 from gar.scoring.scores import SignalStatus
 from gar.types import Status
 
+_FLAGS = ("verified", "well_formatted", "eligible")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 GIVEN = "given"
@@ -26,11 +27,9 @@ class ScoreTally:
 
     def __init__(self, *, correct_reward: float) -> None:
         self._correct_reward = correct_reward
-        self._counts: Counter[str] = Counter()
+        self._sums: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
         self._signals: Counter[str] = Counter()
-        self._outcome_sum = 0.0
-        self._reward_sum = 0.0
         self._alignment = {True: array("d"), False: array("d")}  # by whether it is verified
 
     def counting(self, groups: Iterable[Sequence[OutputRow]]) -> Iterator[Sequence[OutputRow]]:
@@ -42,19 +41,13 @@ class ScoreTally:
     def add(self, rows: Sequence[OutputRow]) -> None:
         """Count the responses to one problem."""
         outcomes = [self._correct_reward * row["eligible"] + row["penalty"] for row in rows]
-        self._outcome_sum += sum(outcomes)
-        self._reward_sum += sum(row["reward"] for row in rows)
-        self._counts["groups"] += 1
-        self._counts["responses"] += len(rows)
-        self._counts["zero_std_before"] += len(set(outcomes)) == 1
-        self._counts["zero_std_after"] += len({row["advantage"] for row in rows}) == 1
+        zero_std = {"before": len(set(outcomes)) == 1, "after": len({row["advantage"] for row in rows}) == 1}
+        self._sums.update(zero_std | {"groups": 1, "responses": len(rows)})
+        self._sums.update({name: sum(row[name] for row in rows) for name in (*_FLAGS, "reward")})
+        self._sums.update({"outcome": sum(outcomes), "tokens": sum(row["num_tokens"] for row in rows)})
+        self._statuses.update(row["status"] or GIVEN for row in rows)
+        self._signals.update(row["signal"] for row in rows)
         for row in rows:
-            self._counts["verified"] += row["verified"]
-            self._counts["well_formatted"] += row["well_formatted"]
-            self._counts["eligible"] += row["eligible"]
-            self._counts["tokens"] += row["num_tokens"]
-            self._statuses[row["status"] or GIVEN] += 1
-            self._signals[row["signal"]] += 1
             if row["alignment"] is not None:
                 self._alignment[row["verified"]].append(row["alignment"])
 
@@ -64,28 +57,17 @@ class ScoreTally:
         Alignment is given for all scored responses, for the verified ones, and for the others. `outcome_mean` and the
         zero-std groups `before` are those of the outcome, without bonuses.
         """
-        counts = self._counts
+        sums = self._sums
         verified, others = (np.frombuffer(self._alignment[side]) for side in (True, False))
+        scored = {"scored": np.concatenate([verified, others]), "verified": verified, "others": others}
         return {
-            "groups": counts["groups"],
-            "responses": counts["responses"],
-            "tokens": counts["tokens"],
+            **{name: sums[name] for name in ("groups", "responses", "tokens")},
             "verification": {name: self._statuses[name] for name in (*Status, GIVEN) if self._statuses[name]},
-            "verified": counts["verified"],
-            "well_formatted": counts["well_formatted"],
-            "eligible": counts["eligible"],
+            **{name: sums[name] for name in _FLAGS},
             "signal": {name: self._signals[name] for name in SignalStatus if self._signals[name]},
-            "alignment": {
-                "scored": _distribution(np.concatenate([verified, others])),
-                "verified": _distribution(verified),
-                "others": _distribution(others),
-            },
-            "outcome_mean": _share(self._outcome_sum, counts["responses"]),
-            "reward_mean": _share(self._reward_sum, counts["responses"]),
-            "zero_std_group_fraction": {
-                "before": _share(counts["zero_std_before"], counts["groups"]),
-                "after": _share(counts["zero_std_after"], counts["groups"]),
-            },
+            "alignment": {name: _distribution(values) for name, values in scored.items()},
+            **{f"{name}_mean": _share(sums[name], sums["responses"]) for name in ("outcome", "reward")},
+            "zero_std_group_fraction": {name: _share(sums[name], sums["groups"]) for name in ("before", "after")},
         }
 
 

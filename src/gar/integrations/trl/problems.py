@@ -34,15 +34,15 @@ class ProblemRows:
                 "and expert_solution, or a list of rows. All of them are read before training starts."
             )
         rows = rows if isinstance(rows, Dataset) else list(rows)
-        self._problems = problems_of(rows, self._columns)
-        if not self._problems:
+        self.all = problems_of(rows, self._columns)
+        if not self.all:
             raise DataError("train_dataset is empty: there is nothing to train on.")
-        dataset = self._dataset(rows, self._problems)
+        dataset = self._dataset(rows, self.all)
         if INDEX in dataset.column_names:
             raise DataError(f"train_dataset has a column '{INDEX}', which GARTrainer adds. Rename yours.")
         self.training = dataset.add_column(INDEX, list(range(len(dataset))))
         """What TRL trains on."""
-        lacking = sum(not problem.anchors for problem in self._problems)
+        lacking = sum(not problem.anchors for problem in self.all)
         if 0 < lacking < len(rows) and not isinstance(rows[0], Problem):
             warnings.warn(
                 f"{lacking:,} of {len(rows):,} rows have no expert solution: their responses earn no bonus.",
@@ -73,18 +73,8 @@ class ProblemRows:
         rest = rows.remove_columns([name for name in rows.column_names if name == "prompt"])
         return rest.add_column("prompt", [problem.prompt for problem in problems])
 
-    @property
-    def all(self) -> Sequence[Problem]:
-        """The problems that are trained on."""
-        return self._problems
-
-    def replace_training(self, problems: Sequence[Problem]) -> None:
-        """Put others in the place of the problems that are trained on; prompts and order are the same."""
-        assert len(problems) == len(self._problems)
-        self._problems = list(problems)
-
     def __getitem__(self, index: int) -> Problem:
-        return self._problems[index]
+        return self.all[index]
 
     def read(self, row: Mapping[str, Any]) -> Problem:
         """The problem of a row of evaluation data.

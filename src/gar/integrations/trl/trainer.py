@@ -118,7 +118,8 @@ class GARTrainer(ResumableTrainer):
         self._config = with_method(args or GRPOConfig("gar-output"), self._method)
         given = {"signal": signal, "reward": reward, "advantage": advantage}
         plan = partial(plan_shaping, TRL, self._method, given)
-        self._shaping = plan(flags=trl_flags(self._config, processing_class))
+        self.shaping: Shaping = plan(flags=trl_flags(self._config, processing_class))
+        """Method and settings in force."""
         check_problems(self._config, self._method, self._problems.all)
         super().__init__(
             model=model,
@@ -190,14 +191,15 @@ class GARTrainer(ResumableTrainer):
 
     def _prepare(self, problems: Sequence[Problem]) -> None:
         """What needs the trainer: head, span reader, anchors, loss, and the state of a step."""
-        self._states = StateSource(self, initial=self._shaping.reads_initial)
+        self._states = StateSource(self, initial=self.shaping.reads_initial)
         rule = SpanRule.from_settings(
-            self._shaping.signal,
+            self.shaping.signal,
             format="none" if self._verifier is None else self._verifier.format,
             tags=Tags() if self._verifier is None else self._verifier.tags,
             tokenizer=self.processing_class,
         )
-        self._reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
+        self.reader = SequenceReader(self.processing_class, rule, context=context_length(self.model))
+        """Reads responses and expert solutions."""
         self._anchors = self._read_anchors(problems)
         self._loss_inputs: dict[str, Any] | None = None  # TRL's tensors of the micro-batch in its loss
         self._batch: RolloutBatch | None = None
@@ -210,26 +212,16 @@ class GARTrainer(ResumableTrainer):
         if source is None:
             return None
         tokenizer = self.processing_class
-        problems, left_out = usable_anchors(problems, tokenizer, self._reader, chat_template_kwargs=template)
+        problems, left_out = usable_anchors(problems, tokenizer, self.reader, chat_template_kwargs=template)
         if not any(problem.anchors for problem in problems):
             raise DataError(f"no problem is left with an expert solution that can be scored: {left_out}")
         if left_out:
             warnings.warn(left_out, stacklevel=4)
-        self._problems.replace_training(problems)
+        self._problems.all = problems
         if source == "random-anchor":
             return None
         options: dict[str, Any] = {"source": source, "seed": self._config.seed, "chat_template_kwargs": template}
-        return AnchorReader(problems, tokenizer, self._reader, **options)
-
-    @property
-    def shaping(self) -> Shaping:
-        """Method and settings in force."""
-        return self._shaping
-
-    @property
-    def reader(self) -> SequenceReader:
-        """Reads responses and expert solutions."""
-        return self._reader
+        return AnchorReader(problems, tokenizer, self.reader, **options)
 
     # TRL's hooks, in the order in which one generation batch passes them.
 
@@ -243,7 +235,7 @@ class GARTrainer(ResumableTrainer):
         )
         output = super()._generate_and_score_completions(self._batch.rows)
         in_loss = output["completion_mask"] * output.get("tool_mask", 1)
-        if self._shaping.overrides_advantages:
+        if self.shaping.overrides_advantages:
             output["advantages"] = self._own_advantages(self._batch, in_loss).to(output["advantages"])
         if self._is_training():
             with self._timer.part("gar"):
@@ -262,23 +254,23 @@ class GARTrainer(ResumableTrainer):
         assert batch is not None
         prompt_ids, completion_ids, token_mask = generated[:3]
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        batch.read(self._reader, prompt_ids, completion_ids, token_mask, endings=endings)
+        batch.read(self.reader, prompt_ids, completion_ids, token_mask, endings=endings)
         with self._timer.part("verification"):
             batch.add_fields(generated[5])
             batch.columns = super()._calculate_rewards(batch.rows, prompts, generated[3], completion_ids)
             first = self.accelerator.process_index * len(prompts)
             batch.judge(self._verifier, batch.columns[first : first + len(prompts), 0].tolist())
-        shaping = self._shaping if self._is_training() else self._shaping.outcome_alone()
+        shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
         with self._timer.part("gar"):
-            rows = batch.step_rows(self._reader, self._anchors if self._is_training() else None)
+            rows = batch.step_rows(self.reader, self._anchors if self._is_training() else None)
         batch.step = Step(
-            shaping, rows, ranks=TrlRanks(self.accelerator), pieces=self._reader.pieces, seed=self._config.seed
+            shaping, rows, ranks=TrlRanks(self.accelerator), pieces=self.reader.pieces, seed=self._config.seed
         )
         batch.prepare_means(self._states.policy)
         hidden = states.stacked(len(batch), max(map(len, completion_ids)))
         if hidden is not None and token_mask is None:
             with self._timer.part("gar"):
-                batch.take_hidden(self._states.policy, self._shaping.signal, 1, hidden)
+                batch.take_hidden(self._states.policy, self.shaping.signal, 1, hidden)
         return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
@@ -311,7 +303,7 @@ class GARTrainer(ResumableTrainer):
         ):
             return compute()
         parts, first_column = self._states.policy.gathered(), input_ids.shape[1] - logits_to_keep
-        take = partial(batch.take_hidden, parts, self._shaping.signal, first_column)
+        take = partial(batch.take_hidden, parts, self.shaping.signal, first_column)
         timed = self._timer.part("gar")(partial(take, attended=batch.attended(attention_mask)))
         with capture_hidden(parts.backbone, timed):
             return compute()
@@ -335,7 +327,7 @@ class GARTrainer(ResumableTrainer):
         means = batch.means[[]] if self._is_training() and self._method.reads_vectors else None
         if self._wants_vectors(batch):
             with self._states.own_passes() as parts:
-                means = batch.compute_missing(parts, self._shaping.signal, self._most)
+                means = batch.compute_missing(parts, self.shaping.signal, self._most)
         return batch.step.finish(means)
 
     def _own_advantages(self, batch: RolloutBatch, in_loss: Tensor) -> Tensor:
@@ -345,7 +337,7 @@ class GARTrainer(ResumableTrainer):
         counts = self._gather(in_loss.sum(1))
         groups = batch.shaped.batch.group_index
         advantages = torch.zeros_like(rewards)
-        advantages[counted] = self._shaping.advantages(
+        advantages[counted] = self.shaping.advantages(
             rewards[counted], groups[counted], token_counts=counts[counted], scale=scale
         )
         return advantages[batch.here]

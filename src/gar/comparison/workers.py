@@ -26,7 +26,7 @@ class Workers:
 def local_workers(*, number: int | None = None, gpus: int | None = None, threads: int = 1, launch: str = "") -> Workers:
     """The workers of this machine. GPUs are divided evenly, or shared if there are fewer GPUs than workers.
 
-    Without a launcher a run is one process, which trains on one GPU (`refuse_data_parallel`).
+    Without a launcher a run is one process, which trains on one GPU (`check_ranks`).
 
     Args:
         number: Runs at a time. None is one with a launcher, else one per GPU, or one per core where there is no GPU.

@@ -121,7 +121,7 @@ class RunCallback(TrainerCallback):
         del state.log_history[:-1]
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
-        self._write(logs, state.global_step)
+        self._folder.append_metrics({"step": state.global_step + self.steps_before, **logs})
         if self._bar is not None:
             shown = {label: logs[name] for name, label in _SHOWN.items() if logs.get(name) is not None}
             self._bar.set_postfix({label: f"{value:.3f}" for label, value in shown.items()}, refresh=False)
@@ -144,9 +144,6 @@ class RunCallback(TrainerCallback):
             self._on_loaded()
             rotate_checkpoints(self._folder, self._keep_checkpoints)
         self.loaded = True
-
-    def _write(self, metrics: dict[str, float], step: int) -> None:
-        self._folder.append_metrics({"step": step + self.steps_before, **metrics})
 
 
 def _log_if_saved(args: Any, control: Any) -> None:

@@ -16,8 +16,6 @@ from gar.step import StepRanks
 
 Result = TypeVar("Result")
 
-_RESUME = "The run can be resumed under the same launcher with --resume."
-
 
 class TrlRanks(StepRanks):
     """A Trainer's processes, which have as many responses each."""
@@ -77,8 +75,8 @@ def lost_rank_named() -> Iterator[None]:
         state = PartialState()
         raise LostRankError(
             f"rank {state.process_index} of {state.num_processes} has lost another rank, and ends: "
-            f"{first_line(error):.200} See that rank's log for the cause. "
-            f"{_RESUME}"
+            f"{first_line(error):.200} See that rank's log for the cause. The run can be resumed under the same "
+            "launcher with --resume."
         ) from error
 
 
@@ -87,11 +85,11 @@ def leave_ranks() -> None:
     PartialState().destroy_process_group()
 
 
-def refuse_data_parallel(args: Any) -> None:
-    """Reject one process with several GPUs: the Trainer would wrap the model in `torch.nn.DataParallel`.
+def check_ranks(args: Any) -> None:
+    """Reject a launch that would train something else, or wait forever.
 
     Raises:
-        ConfigError: Says how to start a process for each GPU.
+        ConfigError: One process has several GPUs, or the launcher's processes do not know each other.
     """
     if args.n_gpu > 1:
         raise ConfigError(
@@ -99,15 +97,6 @@ def refuse_data_parallel(args: Any) -> None:
             f"whose hidden states GAR does not read. Start one for each: accelerate launch --multi_gpu --num_processes "
             f"{args.n_gpu} -m gar train ..., or show it one: CUDA_VISIBLE_DEVICES=0 gar train ..."
         )
-
-
-def check_ranks(args: Any) -> None:
-    """Reject a launch that would train something else, or wait forever.
-
-    Raises:
-        ConfigError: The launcher's processes do not know each other.
-    """
-    refuse_data_parallel(args)
     announced = int(os.environ.get("WORLD_SIZE", "1"))
     if announced != PartialState().num_processes:
         raise ConfigError(

@@ -382,7 +382,7 @@ def refusal(make_trainer: TrainerFactory, match: str, **options) -> None:
 
 
 def test_trainer_refuses_what_would_make_rewards_wrong(make_trainer: TrainerFactory):
-    refusal(make_trainer, "normalize_then_sum.*before the group is normalized", args={
+    refusal(make_trainer, "normalize_then_sum, expected sum_then_normalize", args={
         "multi_objective_aggregation": "normalize_then_sum"})  # fmt: skip
     refusal(make_trainer, "remove_unused_columns is True, expected False", args={"remove_unused_columns": True})
     refusal(make_trainer, "scale_rewards is batch", args={"scale_rewards": "batch"},

@@ -44,10 +44,10 @@ class SpanRule:
 
     Attributes:
         thinking: Score the thinking part if there is exactly one, otherwise the whole response.
-        max_tokens: Largest number of scored tokens; None scores all.
+        max_tokens: Largest number of scored tokens. None scores all.
         limit_from: Which part of a longer span to keep: "end" or "start".
         tags: The markers of the thinking part.
-        special_ids: Ids to strip from the end of a response (eos, padding); never those of tags.
+        special_ids: Ids to strip from the end of a response (eos, padding), never those of tags.
     """
 
     thinking: bool
@@ -90,7 +90,7 @@ def policy_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[in
 
     Args:
         ids: Token ids of a response.
-        mask: 0 for ids that the policy did not write (tool output, environment); None where it wrote all of them.
+        mask: 0 for ids that the policy did not write (tool output, environment). None where it wrote all of them.
     """
     if mask is None:
         return [list(ids)]
@@ -107,7 +107,7 @@ def thinking_span(pieces: Sequence[str], tags: Tags, *, prefilled: bool = False)
         prefilled: The prompt ends in the opening tag, so the response has no opening tag.
 
     Returns:
-        The positions, possibly none; None unless there is exactly one pair of tags in the right order.
+        The positions, possibly none. None unless there is exactly one pair of tags in the right order.
     """
     text = "".join(pieces)
     opening = 0 if prefilled else 1
@@ -144,7 +144,7 @@ def scored_positions(
         mask: As in `policy_turns`. Tags that the policy did not write do not count.
 
     Returns:
-        Ascending positions in `ids`; empty if there is nothing to score.
+        Ascending positions in `ids`. Empty if there is nothing to score.
     """
     body = without_trailing_special(ids, rule.special_ids)
     written = [piece if mask is None or mask[i] else _BREAK for i, piece in enumerate(pieces(body))]
@@ -205,7 +205,7 @@ class SequenceReader:
     Args:
         tokenizer: The policy's.
         rule: Which tokens are scored.
-        context: Context length of the model in tokens; None for no limit.
+        context: Context length of the model in tokens. None for no limit.
     """
 
     def __init__(self, tokenizer: Any, rule: SpanRule, *, context: int | None = None):

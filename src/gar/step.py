@@ -84,7 +84,7 @@ def read_row(
         sequence: Its tokens.
         anchors: Those of its problem (`reader.anchors`).
         group_index: Which problem it answers.
-        num_anchors: Anchors of its problem; None counts `anchors`. For a method that reads none of them.
+        num_anchors: Anchors of its problem. None counts `anchors`, for a method that reads none of them.
         truncated: It was cut off before its end.
     """
     fault = reader.fault(sequence)
@@ -113,7 +113,7 @@ def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBa
         method: The method that is trained.
         settings: `center` decides whether the only candidate of a group may earn a bonus: its centered alignment is 0,
             its own cosine is not.
-        facts: Verdicts and groups of the responses of all ranks; `alignment` and `vectors` are not read.
+        facts: Verdicts and groups of the responses of all ranks. `alignment` and `vectors` are not read.
         can_score: Bool [responses]: has tokens to score and, for a method that compares it with anchors alone, an
             anchor.
 
@@ -150,7 +150,7 @@ class Aligned(NamedTuple):
 
     Attributes:
         best: The best cosine of each response, and the index of its anchor.
-        vectors: [responses, hidden], unit rows; zeros where none is needed.
+        vectors: [responses, hidden], unit rows. Zeros where none is needed.
         anchors: [anchors, hidden], unit rows.
     """
 
@@ -168,8 +168,8 @@ class Step:
 
     Args:
         shaping: Method, engine and settings.
-        rows: Responses of this process, in any order; those of a group need not be adjacent.
-        ranks: How processes gather; by default this one has all the responses.
+        rows: Responses of this process, in any order. Those of a group need not be adjacent.
+        ranks: How processes gather. By default this one has all the responses.
         pieces: The text of tokens, for a method that compares texts (`SequenceReader.pieces`).
         seed: Of random anchors.
 
@@ -232,7 +232,7 @@ class Step:
         """Rewards of the responses of all ranks. Every rank calls it, after the others have theirs ready.
 
         Args:
-            means: Mean vectors of `sequences`, in their order, [sequences, hidden], perhaps of none; None for a method
+            means: Mean vectors of `sequences`, in their order, [sequences, hidden], perhaps of none. None for a method
                 that reads no vectors, or where no response of any rank needs one.
         """
         method, aligned, vectors = self.shaping.method, None, None

@@ -1,7 +1,7 @@
 """The records that cross module boundaries: frozen, keyword-only, no behavior.
 
-One word per thing (docs/glossary.md): a *problem* has *anchors* (expert solutions); a policy writes *responses*; the
-responses to one problem form a *group*; a verifier gives each response a *verdict*; a *signal* is a vector that
+One word per thing (docs/glossary.md): a *problem* has *anchors* (expert solutions). A policy writes *responses*. The
+responses to one problem form a *group*. A verifier gives each response a *verdict*. A *signal* is a vector that
 summarizes the gradient of one token sequence through the LM head.
 """
 
@@ -103,6 +103,6 @@ class ResponseVerifier(Protocol):
             responses: Texts without their prompts.
             golds: The right answers.
             prefilled_think: Whether each prompt ends in the opening thinking tag.
-            prompts: The problems, as text; None if they are not known.
+            prompts: The problems, as text. None if they are not known.
         """
         ...

@@ -9,11 +9,11 @@ from scipy import stats
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusteredMean:
-    """A mean and its 95 % interval.
+    """A mean and its 95% interval.
 
     Attributes:
-        mean: Mean of all values; NaN where there is none.
-        low: Lower end of the interval; NaN with fewer than two clusters.
+        mean: Mean of all values. NaN where there is none.
+        low: Lower end of the interval. NaN with fewer than two clusters.
         high: Upper end.
         num_values: How many values.
         num_clusters: How many clusters: problems, or groups.
@@ -33,17 +33,17 @@ class ClusteredMean:
 
 
 def clustered_mean(values: ArrayLike, clusters: ArrayLike | None = None) -> ClusteredMean:
-    """Mean over all values, with its 95 % interval over clusters by Student's t.
+    """Mean over all values, with its 95% interval over clusters by Student's t.
 
     `standard error^2 = G / (G - 1) * sum over clusters of (sum of deviations in it)^2 / N^2` with G clusters and N
     values. With one value in each cluster it is the usual interval of a mean.
 
     Args:
-        values: Numbers; those that are not finite are left out.
-        clusters: The cluster of each value; None where values are independent.
+        values: Numbers. Those that are not finite are left out.
+        clusters: The cluster of each value. None where values are independent.
 
     References:
-        Liang and Zeger 1986, for the mean; https://doi.org/10.1093/biomet/73.1.13
+        Liang and Zeger 1986, for the mean. https://doi.org/10.1093/biomet/73.1.13
     """
     numbers = np.asarray(values, dtype=np.float64)
     known = np.isfinite(numbers)

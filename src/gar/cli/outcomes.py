@@ -31,9 +31,9 @@ def degenerate(
         total: Responses of the result.
         format: The format that they were read in.
         well_formatted: Responses in that format.
-        statuses: Responses by verification status; empty where nothing was verified.
+        statuses: Responses by verification status. Empty where nothing was verified.
         truncated: Responses cut off at the length limit.
-        aligned: Responses with an alignment; None where none was asked for.
+        aligned: Responses with an alignment. None where none was asked for.
         unknown_fraction: Share of their tokens that the tokenizer does not know.
     """
     num_decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))

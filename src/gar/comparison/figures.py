@@ -40,8 +40,8 @@ _OTHER_PART = "#009E73"
 def curves_figure(methods: ResultsByLabel, stem: str | Path) -> list[Path]:
     """Draw training curves and final pass@1 of all methods as `STEM.png` and `STEM.svg`.
 
-    Lines are means over seeds of a running mean over steps; bands and bars are 95 % intervals of the mean, by Student's
-    t; dots are seeds.
+    Lines are means over seeds of a running mean over steps. Bands and bars are 95% intervals of the mean, by Student's
+    t. Dots are seeds.
 
     Returns:
         The files written.

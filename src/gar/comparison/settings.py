@@ -92,7 +92,7 @@ class ComparisonSettings(Settings):
         return () if row is self.runs[0] else (self.runs[0].label,)
 
     def check_cell(self, label: str | None, seed: int | None) -> None:
-        """Reject a row or seed that does not exist; None means all of them.
+        """Reject a row or seed that does not exist. None means all of them.
 
         Raises:
             ConfigError: Names the nearest label, or the seeds.
@@ -119,7 +119,7 @@ def read_comparison(source: str) -> ComparisonSettings:
     """A comparison from a YAML file, or one that ships with the package by its name.
 
     Raises:
-        ConfigError: There is none, or a key or value in it is wrong; names it, and the nearest known one.
+        ConfigError: There is none, or a key or value in it is wrong. Names it, and the nearest known one.
     """
     if source in comparison_names() and not Path(source).exists():
         file = resources.files("gar") / "configs" / "compare" / f"{source}.yaml"

@@ -28,7 +28,7 @@ class ComparisonNumbers:
     Attributes:
         name: Name of the comparison.
         num_seeds: Planned seeds.
-        num_finished: By label, in the order of the rows; 0 is "not run".
+        num_finished: By label, in the order of the rows. 0 is "not run".
         columns: (set, k) in the order of the columns.
         num_tests: Comparisons of one set and k that Holm's correction counts, those not run included.
         scores: As `gar.evaluation.paired.scores`.

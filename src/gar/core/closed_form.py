@@ -1,7 +1,7 @@
 """The closed form of a token's gradient. Every way to sum over the vocabulary ends here.
 
 `dCE/dh_t = (1 - p_y) (sum_{v != y} q_v W_v - W_y)`, q = softmax over v != y. Forming p - e first loses all
-digits on confident tokens, where p_y rounds to 1; this form does not subtract. With a soft-cap or a scale, each row of
+digits on confident tokens, where p_y rounds to 1. This form does not subtract. With a soft-cap or a scale, each row of
 W has the factor dz_v / d(W h)_v, its slope.
 """
 

@@ -27,11 +27,11 @@ def exponentials_into(
     total: Tensor,
     at_target: Tensor,
 ) -> Tensor:
-    """`exp(slope * (raw + bias) - reference)` in bfloat16, 0 at the target; adds to `total` and `at_target`.
+    """`exp(slope * (raw + bias) - reference)` in bfloat16, 0 at the target. Adds to `total` and `at_target`.
 
     Args:
         raw: W h of a tile, float32 [tokens, rows], contiguous.
-        columns: The target's column in this tile, [tokens]; out of range where another tile holds it.
+        columns: The target's column in this tile, [tokens]. Out of range where another tile holds it.
         reference: [tokens].
         slope: Factor of the logits.
         bias: [rows], or None.
@@ -55,7 +55,7 @@ def add_response_sums(
     Args:
         sums: float64 [responses, hidden].
         chunk: Sums over the vocabulary for the chunk's tokens.
-        activations: h, float32 [tokens, hidden]; None for the kind "gradient".
+        activations: h, float32 [tokens, hidden]. None for the kind "gradient".
         head: The head, without a soft-cap.
         targets: [tokens].
         response_index: [tokens].

@@ -39,7 +39,7 @@ def group_deviations(
 
     Args:
         values: One number per response. Entries outside `mask` may be anything, NaN included.
-        group_index: Which group a response belongs to; any integers, in any order.
+        group_index: Which group a response belongs to. Any integers, in any order.
         mask: True for the members that count. None counts all.
 
     Returns:
@@ -93,7 +93,7 @@ def group_standard_deviations(
         ddof: Subtracted from the count in the denominator: 0 population, 1 Bessel.
 
     Returns:
-        `sqrt(sum of squared deviations / (size - ddof))`; 0 where `size <= ddof`.
+        `sqrt(sum of squared deviations / (size - ddof))`, 0 where `size <= ddof`.
     """
     deviations = group_deviations(values, group_index, mask)
     _, inverse = torch.unique(group_index, return_inverse=True)

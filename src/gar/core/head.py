@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
     Attributes:
         dtype: Dtype of logits, softmax and sums over the vocabulary.
-        products: Dtype of the matrix products' inputs; their results have `dtype`.
+        products: Dtype of the matrix products' inputs. Their results have `dtype`.
         chunk_tokens: Tokens at one time.
         tile_rows: Rows of W at one time.
         triton: Whether Triton kernels run the passes around the products.
@@ -58,7 +58,7 @@ def make_plan(hidden: Tensor, head: Head, budget: Budget, vocab_size: int | None
         hidden: [tokens, hidden].
         head: The LM head, or this rank's rows of it.
         budget: Memory and precision.
-        vocab_size: Rows of the whole head; None for those of `head`.
+        vocab_size: Rows of the whole head. None for those of `head`.
 
     Raises:
         ValueError: The budget is unknown or out of range, or its memory is too little for a single token.
@@ -110,7 +110,7 @@ def _bytes(chunk: int, tile: int, head: Head, dtype: torch.dtype, products: torc
 def exponential_sums(
     h: Tensor, targets: Tensor, head: Head, reference: Tensor, plan: Plan, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Over v != y: total `sum exp(z_v - ref)` and weighted `sum exp(z_v - ref) slope_v W_v`; and `exp(z_y - ref)`.
+    """Over v != y: total `sum exp(z_v - ref)` and weighted `sum exp(z_v - ref) slope_v W_v`, and `exp(z_y - ref)`.
 
     Args:
         h: One chunk, [tokens, hidden], in `plan.dtype`.

@@ -15,9 +15,9 @@ class VocabShard(NamedTuple):
 
     Attributes:
         first_id: Token id of the first row.
-        vocab_size: Number of token ids of the whole head. Further rows are padding and are ignored; where the policy's
+        vocab_size: Number of token ids of the whole head. Further rows are padding and are ignored, where the policy's
             own softmax counts them, give the padded size.
-        group: The ranks that hold all rows together; None for all ranks.
+        group: The ranks that hold all rows together. None for all ranks.
     """
 
     first_id: int
@@ -29,8 +29,8 @@ class Ranks(NamedTuple):
     """Which part of head and tokens this rank holds, and who holds the rest.
 
     Attributes:
-        vocab: This rank's rows of the head; None where it holds the whole head.
-        context: Ranks that hold other tokens of the same responses (context or sequence parallelism); None where this
+        vocab: This rank's rows of the head. None where it holds the whole head.
+        context: Ranks that hold other tokens of the same responses (context or sequence parallelism). None where this
             rank has them all.
     """
 
@@ -136,7 +136,7 @@ def gather_tokens(
 
     Args:
         rows: This rank's rows.
-        group: The ranks; None for all.
+        group: The ranks. None for all.
     """
     size = dist.get_world_size(group)
     counts = [torch.zeros(1, dtype=torch.long, device=rows.device) for _ in range(size)]

@@ -3,7 +3,7 @@
 For a token y predicted from the hidden state h with logits z = W h, the gradient of the cross-entropy with respect to
 h is `W^T (p - e_y)`: no backward pass is needed. It is multiplied by h elementwise, averaged over the sequence, and
 scaled to unit length. Before scaling, entry j is the derivative of the sequence's mean loss with respect to a factor on
-dimension j of all its hidden states; it is not a gradient of the head's weights. Logits exist for one chunk of tokens
+dimension j of all its hidden states. It is not a gradient of the head's weights. Logits exist for one chunk of tokens
 and one tile of W at a time.
 
 Where ranks hold parts of W (tensor parallelism), a token needs three numbers from all of them: z_y, and the sums of

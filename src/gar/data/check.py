@@ -45,7 +45,7 @@ class Occurrences:
 
 @dataclass(kw_only=True, slots=True)
 class DataReport:
-    """Contents of a source. `load_problems` rejects the `errors`; the user judges the rest.
+    """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
     `prompts_with_tags` are harmless: spans and formats are looked for in the response's own tokens, never in a prompt.
     `prompt_tokens` and `anchor_tokens` hold the number of texts and quantiles of their lengths.
@@ -95,7 +95,7 @@ def check_problems(
         source: A file, a folder or a Hub id, as in `load_problems`.
         options: Columns, split and revision.
         tokenizer: Measures prompts and anchors where given.
-        compare_workers: Processes that compare the final answer of every expert solution with the gold answer; 0
+        compare_workers: Processes that compare the final answer of every expert solution with the gold answer. 0
             compares nothing.
 
     Returns:

@@ -1,7 +1,7 @@
 """Load training problems with their expert solutions (anchors) from a file, a folder or the Hub.
 
-A row becomes a `Problem`; or it is `Dropped` for a counted reason (no answer to check against, marked invalid by its
-own data set); or it is an error with a line number (malformed, wrong type, an id used twice). A problem without an
+A row becomes a `Problem`, or it is `Dropped` for a counted reason (no answer to check against, marked invalid by its
+own data set), or it is an error with a line number (malformed, wrong type, an id used twice). A problem without an
 anchor is legal: its responses earn no bonus.
 """
 
@@ -62,7 +62,7 @@ class ProblemReader:
         Args:
             source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id.
             options: Columns, split and revision.
-            on_error: Called with the error for a bad row; if it returns, the row is skipped. Missing columns and an
+            on_error: Called with the error for a bad row. If it returns, the row is skipped. Missing columns and an
                 empty or unreadable source always raise an error.
         """
         self.source = source
@@ -123,10 +123,10 @@ def load_problems(
     Args:
         source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id (`owner/name`).
         options: Columns, split and revision. None detects the schema.
-        max_problems: Stop reading after so many problems; None reads all.
+        max_problems: Stop reading after so many problems. None reads all.
 
     Returns:
-        The problems in the order of the source, at least one; the rows that gave none; and notes for the user.
+        The problems in the order of the source, at least one. The rows that gave none, and notes for the user.
 
     Raises:
         DataError: A row is bad (malformed, wrong type, an id used twice), columns are missing, the source is empty or
@@ -163,7 +163,7 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
         options: Names of columns. The answer's may be "", which leaves the answers empty.
 
     Raises:
-        DataError: Anything else; columns are missing; a row gives no problem; an id is used twice.
+        DataError: Anything else. Columns are missing. A row gives no problem. An id is used twice.
     """
     found: list[tuple[str, Problem]] = []
     schema: ColumnSchema | None = None

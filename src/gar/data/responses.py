@@ -3,10 +3,10 @@ r"""Rows that hold a problem and the responses to it: their columns, and how to 
 | column            | holds                                                                                |
 |-------------------|--------------------------------------------------------------------------------------|
 | `prompt`          | text as the policy saw it, chat messages, or token ids                               |
-| `responses`       | a list of responses, each text or token ids; or one response each in several columns |
-| `answer`          | the gold answer, text or a number; or a solution that states it                      |
-| `expert_solution` | text or a list of texts; may be missing                                              |
-| `id`              | names the problem; may be missing                                                    |
+| `responses`       | a list of responses, each text or token ids, or one response each in several columns |
+| `answer`          | the gold answer, text or a number, or a solution that states it                      |
+| `expert_solution` | text or a list of texts. May be missing                                              |
+| `id`              | names the problem. May be missing                                                    |
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,15 +54,15 @@ class ResponseRow:
     """A problem and the responses to it.
 
     Attributes:
-        line: Line of a JSONL file, or number of the row in another file; from 1.
+        line: Line of a JSONL file, or number of the row in another file. From 1.
         place: The same with the name of the source, for errors.
         id: Id of the problem.
         prompt: The prompt that was answered.
         responses: The responses to it.
         response_fields: The column of each response.
-        answer: The gold answer; None if `eligible` takes its place.
-        anchors: Expert solutions; possibly none.
-        eligible: Whether each response is eligible, according to the row itself; None leaves that to a verifier.
+        answer: The gold answer. None if `eligible` takes its place.
+        anchors: Expert solutions. Possibly none.
+        eligible: Whether each response is eligible, according to the row itself. None leaves that to a verifier.
 
     Example: ResponseRow(line=7, id="rows-7", prompt="3+4=", responses=("so 7", "so 8"), answer="7", ...)
     """

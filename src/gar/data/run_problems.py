@@ -18,7 +18,7 @@ def load_run_problems(settings: DataSettings) -> LoadedProblems:
     """Load the first `max_problems` problems of a run, not yet rendered as prompts.
 
     Raises:
-        DataError: As `load_problems`; or a generated task has no such split or expert.
+        DataError: As `load_problems`, or a generated task has no such split or expert.
     """
     if settings.source in GENERATED:
         problems = _generated(settings)[: settings.max_problems]
@@ -27,7 +27,7 @@ def load_run_problems(settings: DataSettings) -> LoadedProblems:
 
 
 def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str, Problem]:
-    """Find problems of a run by id. Reading stops when all are found; bad rows are ignored.
+    """Find problems of a run by id. Reading stops when all are found. Bad rows are ignored.
 
     Returns:
         The problems that the source has, by id.

@@ -99,7 +99,7 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
 
     Args:
         models: The reference first.
-        ks: Values of k for pass@k and maj@k; by default as `columns` says, for the fewest samples of any model.
+        ks: Values of k for pass@k and maj@k, by default as `columns` says, for the fewest samples of any model.
 
     Raises:
         ConfigError: Two models have one label, or a k is larger than the number of samples.

@@ -1,6 +1,6 @@
 """Finds problems of a benchmark in a training set: exact copies and shared runs of 13 words.
 
-The training set is streamed. Runs of 13 words follow Brown et al. 2020, appendix C; words are runs of letters, digits
+The training set is streamed. Runs of 13 words follow Brown et al. 2020, appendix C. Words are runs of letters, digits
 and underscores in lower case, so that LaTeX, spaces and punctuation do not hide a copy.
 """
 
@@ -21,8 +21,8 @@ class Overlap:
     Attributes:
         num_exact: Rows with the same text, apart from case and white space.
         num_sharing: Rows that share 13 words in a row with the problem.
-        shared_fraction: Largest share of the problem's runs in a single row; 1 where a row contains all of it.
-        place: The row with the largest overlap; empty if there is none.
+        shared_fraction: Largest share of the problem's runs in a single row, 1 where a row contains all of it.
+        place: The row with the largest overlap. Empty if there is none.
     """
 
     num_exact: int = 0

@@ -34,7 +34,7 @@ class TransformersEngine:
 
     Attributes:
         tokenizer: The model's.
-        context: Most tokens of a prompt and its response together; None where unknown.
+        context: Most tokens of a prompt and its response together. None where unknown.
     """
 
     def __init__(self, job: GenerateJob) -> None:
@@ -53,7 +53,7 @@ class TransformersEngine:
     def respond(
         self, prompt_ids: Sequence[Sequence[int]], *, max_new_tokens: int, temperature: float, top_p: float, seed: int
     ) -> list[Response]:
-        """Write one response to each prompt, all from one random stream; temperature 0 is greedy.
+        """Write one response to each prompt, all from one random stream. Temperature 0 is greedy.
 
         Raises:
             ModelError: The device's memory does not suffice, or as `generate_responses`.

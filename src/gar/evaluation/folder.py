@@ -3,8 +3,8 @@
 evals/MODEL/BENCHMARK/
   set.json          benchmark, prompt, model and sampling: written first, and never changed
   problems.jsonl    the problems with their prompts
-  samples.jsonl     one line per sample: text, tokens, stop reason, seed; append-only
-  verdicts.jsonl    one line per sample: status, answer, vote; append-only
+  samples.jsonl     one line per sample: text, tokens, stop reason, seed, append-only
+  verdicts.jsonl    one line per sample: status, answer, vote, append-only
   metrics.json      the numbers, and the counts of each problem
 """
 
@@ -73,7 +73,7 @@ class EvaluationFolder:
             yield
 
     def begin(self, identity: Mapping[str, Any], problems: Iterable[Line], *, overwrite: bool) -> None:
-        """Begin, or resume the same evaluation; see `ResumableOutput.begin`.
+        """Begin, or resume the same evaluation. See `ResumableOutput.begin`.
 
         Raises:
             ConfigError: The folder holds another evaluation, and `overwrite` is false.
@@ -214,7 +214,7 @@ class ProblemCounts:
 
     Attributes:
         id: The problem.
-        category: Its category; "" where the set has none.
+        category: Its category. "" where the set has none.
         num_correct: Samples with the right answer in the required format. Each votes for the right answer.
         wrong_votes: Votes for each other answer, most frequent first.
 

@@ -39,7 +39,7 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
         The numbers, as `metrics.json` holds them.
 
     Raises:
-        ConfigError: A k is larger than the number of samples; or existing verdicts have another format.
+        ConfigError: A k is larger than the number of samples, or existing verdicts have another format.
         LockedError: Another process writes there.
         RecordError: Samples are missing, or a file cannot be read or written.
     """

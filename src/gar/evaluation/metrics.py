@@ -202,7 +202,7 @@ def _counts(problem: Line, verdicts: Sequence[Line]) -> ProblemCounts:
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % bootstrap interval of the mean over problems; None where all values are equal."""
+    """95% bootstrap interval of the mean over problems. None where all values are equal."""
     return None if len(set(values)) == 1 else bootstrap_interval(np.array([values]))
 
 

@@ -109,8 +109,8 @@ def verdict(difference: float, p_corrected: float) -> str:
     """The conclusion about a difference, at the level 0.05. A tie is never a win.
 
     Args:
-        difference: Method minus reference; higher is better.
-        p_corrected: Corrected for the number of tests; NaN without a test.
+        difference: Method minus reference. Higher is better.
+        p_corrected: Corrected for the number of tests. NaN without a test.
     """
     if np.isnan(p_corrected):
         return NO_TEST

@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 
 def mean_and_sd(values: ArrayLike) -> tuple[float, float | None]:
-    """Mean and Bessel's standard deviation; exactly 0 where all values agree to rounding, None for one value.
+    """Mean and Bessel's standard deviation. Exactly 0 where all values agree to rounding, None for one value.
 
     Raises:
         ValueError: There is no value, or one is not finite.

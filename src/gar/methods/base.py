@@ -66,21 +66,21 @@ class Method:
         name: As in `gar train --method NAME`.
         summary: One line for `--help` and the docs.
         shape: Computes rewards from facts.
-        alignment: What `ScoredBatch.alignment` holds; None for nothing.
+        alignment: What `ScoredBatch.alignment` holds. None for nothing.
         scores_all: Every response is scored, not only eligible ones that may earn a bonus.
         compares_responses: `ScoredBatch.vectors` holds the vectors of all responses.
-        signal: Fields of `SignalSettings` that belong to the method; `gar.methods.settings` puts them in force.
+        signal: Fields of `SignalSettings` that belong to the method. `gar.methods.settings` puts them in force.
         reward: Fields of `RewardSettings` that `shape` reads.
         estimator: How rewards become advantages, unless the run chooses another way.
         gate: Weight of each token in the policy loss, from log-probabilities, old ones, and advantages.
-        trl: Fields of `trl.GRPOConfig` that belong to the method; a run that sets them otherwise is rejected.
+        trl: Fields of `trl.GRPOConfig` that belong to the method. A run that sets them otherwise is rejected.
         settings: A section of the configuration, under the method's own name (`-` becomes `_`).
         trainer: Makes what trains, from `gar.integrations.trl.RunParts`: one trainer, or an iterator over several
             phases, each of which is asked for when the one before has ended. A trainer has `train`, `state` and
             `save_model`, as that of transformers. None: `GARTrainer`.
         trains_on_experts: The expert solutions are trained on, so that there must be some.
         samples: Every optimizer step has responses, so that runs can be paired by their prompts.
-        check: Takes a run's configuration and TRL's arguments before anything is loaded; raises `ConfigError`.
+        check: Takes a run's configuration and TRL's arguments before anything is loaded. Raises `ConfigError`.
         reads: For a trainer of its own: what a run with these sections reads of signal, reward, advantage,
             watchdog, trl and the method's section, as "section.name". Of trl without the fields that transformers'
             `TrainingArguments` has, which are always read. None: what the fields above imply.

@@ -77,8 +77,8 @@ class Shaping:
         Args:
             rewards: Float64 [responses].
             group_index: Which problem a response answers.
-            token_counts: Tokens of each response that enter the loss; for estimators that whiten over tokens.
-            scale: "std" divides by the group's standard deviation; only for the estimator "group".
+            token_counts: Tokens of each response that enter the loss, for estimators that whiten over tokens.
+            scale: "std" divides by the group's standard deviation. Only for the estimator "group".
 
         Raises:
             ValueError: `token_counts` is missing under an estimator that whitens.
@@ -113,12 +113,12 @@ def plan_shaping(
     Args:
         engine: What the engine can do.
         method: Name of a registered method, or the method itself.
-        sections: The sections of settings that the engine takes, by name; None stands for its defaults.
+        sections: The sections of settings that the engine takes, by name. None stands for its defaults.
         flags: The engine's own flags by their own names. None: its rules are checked elsewhere.
         quiet: Do not warn of settings that this method does not read: the driver has done so.
 
     Raises:
-        ConfigError: The method is unknown or declares something that does not exist; or all the rules that are broken.
+        ConfigError: The method is unknown or declares something that does not exist, or all the rules that are broken.
     """
     given = {name: values for name, values in (sections or {}).items() if isinstance(values, Settings)}
     chosen = find_method(method)

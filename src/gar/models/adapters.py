@@ -162,7 +162,7 @@ class AdapterFiles(NamedTuple):
 
 
 def find_adapter(path: str, revision: str | None) -> AdapterFiles | None:
-    """The adapter in a folder or at a Hub id; None where there is none.
+    """The adapter in a folder or at a Hub id. None where there is none.
 
     Raises:
         ModelError: It names no base model, or its weights are not in safetensors.

@@ -1,6 +1,6 @@
 """The embedded model: a tiny Qwen3, trained from scratch on the embedded task and shipped inside the package.
 
-`python -m paper.tasks.make_model` makes the checkpoint; `docs/embedded-task.md` states how and what it can do.
+`python -m paper.tasks.make_model` makes the checkpoint. `paper/tasks/embedded.md` states how and what it can do.
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ _TOKENIZER = "a tokenizer", "tokenizer.json and tokenizer_config.json"
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     """Load a causal language model that can be trained, and its tokenizer with padding on the left.
 
-    A PEFT adapter is loaded on top of the base model that its adapter_config.json names; the result is a
+    A PEFT adapter is loaded on top of the base model that its adapter_config.json names. The result is a
     `peft.PeftModel`. Only safetensors are read, and no code from the Hub is run.
 
     Raises:
         ConfigError: The model is an adapter, and peft is not installed.
-        ModelError: The folder or Hub id cannot be loaded; says the library's reason. Weights are missing from the
-            checkpoint; an adapter's base cannot be loaded or does not fit; or the tokenizer is empty, has no
+        ModelError: The folder or Hub id cannot be loaded. Says the library's reason. Weights are missing from the
+            checkpoint. An adapter's base cannot be loaded or does not fit, or the tokenizer is empty, has no
             end-of-sequence token, or does not fit the embeddings.
     """
     adapter = find_adapter(model_path(settings.path), settings.revision)
@@ -53,10 +53,10 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
 
     Args:
         name: As `ModelSettings.path`.
-        revision: Branch, tag or commit on the Hub; ignored for other models.
+        revision: Branch, tag or commit on the Hub. Ignored for other models.
 
     Raises:
-        ModelError: It cannot be loaded; says the library's reason.
+        ModelError: It cannot be loaded. Says the library's reason.
     """
     return _load_tokenizer(name, revision if model_path(name) == name else None, _TOKENIZER)
 

@@ -14,7 +14,7 @@ Checked = TypeVar("Checked")
 
 
 def checked(kind: type[Checked], value: Any, place: str) -> Checked:
-    """The value as an instance of a dataclass. Every field must have its annotated type; nothing is converted.
+    """The value as an instance of a dataclass. Every field must have its annotated type. Nothing is converted.
 
     Raises:
         RecordError: A field is missing or has another type. The text begins with `place`.

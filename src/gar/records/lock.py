@@ -37,7 +37,7 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """Keep every other writer out of a file or folder, on this machine or another.
 
     A lock whose process is gone is taken over. A process on another machine counts as gone when its heartbeat has been
-    silent for 90 seconds; stderr then says whose lock it was. If that process was merely suspended, it finds its lock
+    silent for 90 seconds. Stderr then says whose lock it was. If that process was merely suspended, it finds its lock
     lost, and stops. A lock file that a kill has cut short names no process, and counts as one from another machine.
 
     Args:
@@ -45,7 +45,7 @@ def writer_lock(path: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
         wait_seconds: How long to wait for another writer to end.
 
     Raises:
-        LockedError: Another process writes there; says which, since when, and what to do.
+        LockedError: Another process writes there. Says which, since when, and what to do.
         RecordError: The lock file cannot be written or read.
     """
     lock_path = _lock_path(path)

@@ -30,7 +30,7 @@ class FinishedLines:
 
     Attributes:
         path: The file. It need not exist.
-        kind: A dataclass with the fields that each line must have; it may have others.
+        kind: A dataclass with the fields that each line must have. It may have others.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class FinishedLines:
         """The whole lines, in bounded memory.
 
         Raises:
-            RecordError: The file cannot be read, or a line is not of the kind; names the line.
+            RecordError: The file cannot be read, or a line is not of the kind. Names the line.
         """
         return whole_objects(self.path, self.kind)
 
@@ -82,7 +82,7 @@ class ResumableOutput:
             identity: Identity of this run, or as much of it as is known yet.
 
         Raises:
-            ConfigError: The output was begun with another identity, and the error says in what they differ; or there
+            ConfigError: The output was begun with another identity, and the error says in what they differ, or there
                 are finished lines without an identity.
             RecordError: The identity cannot be read.
         """

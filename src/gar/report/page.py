@@ -1,7 +1,7 @@
 """The content of the page as plain records, and the one HTML file made from them, which loads nothing.
 
 The records are made in Python and drawn by `assets/*.js`, which compute no numbers. They are JSON in a script element
-that is never run; the scripts insert them as text. A content security policy allows only these styles and scripts, by
+that is never run. The scripts insert them as text. A content security policy allows only these styles and scripts, by
 their hashes, and forbids turning text into HTML.
 """
 
@@ -124,10 +124,10 @@ class ShownGroup:
 
     Attributes:
         run: Position of the run.
-        step: Training step; None for an evaluation.
+        step: Training step. None for an evaluation.
         index: The group of the step, or the problem of the set.
-        set_name: Evaluation set; None for training.
-        moment: When it was evaluated; None for training.
+        set_name: Evaluation set. None for training.
+        moment: When it was evaluated. None for training.
         problem_id: The problem.
         prompt: Its prompt.
         gold: Its answer.
@@ -179,7 +179,7 @@ class Report:
         notes: What the report cannot show.
         tiles: The main numbers of a single run.
         tables: Tables of the summary.
-        all_runs: One line per run; None for a single run.
+        all_runs: One line per run. None for a single run.
         charts: Metrics over the steps, those of the summary first.
         chart_note: Explanation of lines and bands.
         rollouts: The rollout browser.

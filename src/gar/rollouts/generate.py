@@ -29,8 +29,8 @@ TERMINAL_SECONDS, LINE_SECONDS = 2.0, 30.0
 class Response:
     """A policy's response to one prompt.
 
-    `ids` include the end token; a response without one is `truncated`. `text` is decoded from the ids without trailing
-    special tokens; other special tokens remain.
+    `ids` include the end token. A response without one is `truncated`. `text` is decoded from the ids without trailing
+    special tokens. Other special tokens remain.
 
     Example: Response(ids=(12, 7, 1), text="= 7", truncated=False)
     """
@@ -88,7 +88,7 @@ def generate_responses(
 ) -> list[list[Response]]:
     """Sample responses to every prompt.
 
-    The same arguments give the same responses; another `batch_size` gives others, since a batch shares a random stream.
+    The same arguments give the same responses. Another `batch_size` gives others, since a batch shares a random stream.
     Training modes, generation settings and random states of the process are restored.
 
     Args:
@@ -104,7 +104,7 @@ def generate_responses(
         tags: Markers that stay in the text even where they are special tokens.
         generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
             those above.
-        progress: Label of a progress bar on a terminal, after 2 seconds; elsewhere of a line on stderr every 30
+        progress: Label of a progress bar on a terminal, after 2 seconds. Elsewhere of a line on stderr every 30
             seconds, with the time that is left. None shows nothing.
 
     Returns:

@@ -54,7 +54,7 @@ def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
         command: Arguments of the command line, for the record.
 
     Raises:
-        DataError: The file cannot be read, or none of its rows can be scored; says the first reason.
+        DataError: The file cannot be read, or none of its rows can be scored. Says the first reason.
         ConfigError: A setting is wrong, the output exists, or an unfinished one has other settings, input or model.
         ModelError: The model cannot be loaded or used, or the device's memory is too small.
         LockedError: Another process writes that output.

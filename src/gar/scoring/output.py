@@ -2,8 +2,8 @@
 
 For `--out scores.jsonl`:
 
-    scores.jsonl           one object per response; a name in `.parquet` gives a Parquet file
-    scores.errors.jsonl    rows of the input that could not be read, and why; only where there are any
+    scores.jsonl           one object per response. A name in `.parquet` gives a Parquet file
+    scores.errors.jsonl    rows of the input that could not be read, and why. Only where there are any
     scores.run.json        input, model, settings, versions, command, summary
     scores.partial.json    until the command ends: input, model and settings of the unfinished output
     scores.partial.jsonl   until the command ends: one object per finished row of the input
@@ -101,7 +101,7 @@ class ScoreFiles:
         """Raise an error before overwriting the input or a finished output.
 
         Raises:
-            ConfigError: One of the files is the source; or the output exists and no unfinished run does.
+            ConfigError: One of the files is the source, or the output exists and no unfinished run does.
         """
         for path in (self.out, self.errors, self.run, self.unfinished.identity_path, self.finished.path):
             if path.exists() and Path(source).exists() and path.samefile(source):

@@ -1,4 +1,4 @@
-r"""Compare an answer with the gold answer. Pure functions without a time limit; `workers.py` sets one.
+r"""Compare an answer with the gold answer. Pure functions without a time limit. `workers.py` sets one.
 
 Plain numbers are compared exactly, in microseconds. Everything else goes to math-verify's grammar and SymPy, which can
 take seconds, gigabytes, or forever. An answer must be worked out: `3+15` is not 18, and `\sqrt{12}` is `2\sqrt{3}`
@@ -93,7 +93,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
     * A sentence is read where it states exactly one value (`The answer is 18.`, `She has 18 apples left`).
     * Arithmetic must be done: `9*2` and `\binom{18}{1}` are not 18. An operation that the gold answer has too may stay
       (`\sqrt{12}` for `2\sqrt{3}`), but not in an expression that is copied from the prompt.
-    * Exact values must be equal; a decimal may differ from a gold answer that is not an integer by 2e-6 relative.
+    * Exact values must be equal. A decimal may differ from a gold answer that is not an integer by 2e-6 relative.
     * A hedge (`about 18`), a denial (`not 18`), or more values than the gold answer has (`3 or 7` for 3) is UNPARSED.
       For a gold answer of several values `3 or 7` is the set {3, 7}.
     * The rest is math-verify's judgment of the whole answer.
@@ -104,7 +104,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
         prompt: The problem's text, if known.
 
     Returns:
-        OK or WRONG; UNPARSED where the answer cannot be read as exactly one value, or names several choices; ERROR
+        OK or WRONG. UNPARSED where the answer cannot be read as exactly one value, or names several choices. ERROR
         where the gold answer cannot be parsed or the comparison failed, with the error's kind and text.
     """
     return grade_exactly(answer, gold, prompt) or _grade_expression(_tidy(answer), _tidy(gold), prompt)

@@ -44,9 +44,9 @@ def parse_response(
     * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
       nothing but white space outside. The answer is the last complete answer part, or the last \boxed{} within it.
     * boxed: well formatted is a last complete \boxed{} that is not empty, outside the thinking part. It is the answer.
-    * none: any text but white space is well formatted. The answer is the last \boxed{}; else the last line that starts
-      with ####, A: or Answer:; else the last "answer is ..."; else the value that the last line or its last sentence
-      states (`She has 78 left.`, `Each costs 39, so 2 * 39 = 78 dollars.`); else that line or sentence itself, whole.
+    * none: any text but white space is well formatted. The answer is the last \boxed{}, else the last line that starts
+      with ####, A: or Answer:, else the last "answer is ...", else the value that the last line or its last sentence
+      states (`She has 78 left.`, `Each costs 39, so 2 * 39 = 78 dollars.`), else that line or sentence itself, whole.
 
     Args:
         text: The response without its trailing special tokens.

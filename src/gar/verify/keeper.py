@@ -2,8 +2,8 @@
 
 Why a keeper between the pool and its workers: the training process has threads and a GPU context, so it must not fork,
 and a fresh interpreter for every worker would spend half a second on imports. The keeper is a fresh interpreter without
-torch and without threads; forking from it is safe and takes milliseconds. When the pool's process ends, for whatever
-reason, the keeper kills every worker, even one that hangs in C code. Unix only; tested on Linux.
+torch and without threads. Forking from it is safe and takes milliseconds. When the pool's process ends, for whatever
+reason, the keeper kills every worker, even one that hangs in C code. Unix only. Tested on Linux.
 """
 
 import contextlib

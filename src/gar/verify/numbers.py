@@ -67,7 +67,7 @@ def is_undone_arithmetic(text: str) -> bool:
 def is_quantity(text: str, value: Decimal) -> bool | None:
     """Whether a text is a number with words or a base, and its value is `value`.
 
-    A unit is ignored; a first word such as "million" multiplies. None for a text of another kind, or with a word that
+    A unit is ignored. A first word such as "million" multiplies. None for a text of another kind, or with a word that
     hedges or changes the value otherwise (`7 or so`, `7 and a half`).
     """
     match = NUMBER.match(text)

@@ -77,7 +77,7 @@ def operations(tree: Tree, *, equation: bool = False) -> set[str]:
 
     Args:
         tree: A tree from `expressions.parse`.
-        equation: Look at both sides of an equation; otherwise only at the last side, which is its value.
+        equation: Look at both sides of an equation, otherwise only at the last side, which is its value.
     """
     node = collapsed(tree)
     if is_leaf(node):
@@ -107,7 +107,7 @@ def operations(tree: Tree, *, equation: bool = False) -> set[str]:
 
 
 def number(tree: Tree) -> Fraction | None:
-    r"""The exact value of a number, however it is written; None for a tree with an operation or a letter.
+    r"""The exact value of a number, however it is written. None for a tree with an operation or a letter.
 
     `-7`, `2.50`, `\frac{36}{2}`, `3/4`, `2\frac{1}{2}`, `50\%` (which is 1/2), `6.02\times 10^{23}`, `30^\circ`.
     """

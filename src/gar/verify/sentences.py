@@ -192,7 +192,7 @@ def changing_word(text: str, gold: str) -> str:
 
 
 def unreadable(text: str, gold: str) -> str:
-    """Why no value can be read from a text with words; empty if the text is mathematics alone.
+    """Why no value can be read from a text with words. Empty if the text is mathematics alone.
 
     Words that join a list (`3 or 7`) and names of functions count as mathematics.
     """

@@ -1,9 +1,9 @@
 """A pool of processes that check answers under a hard limit of wall-clock time and memory.
 
-A worker that passes its time limit is killed and replaced, and so is one that dies; the others go on. A worker gets
+A worker that passes its time limit is killed and replaced, and so is one that dies. The others go on. A worker gets
 one item at a time, so that each item has its own clock. The time that killed items may cost a batch is bounded as well.
-An item whose worker was killed from outside, or with its keeper, is tried once more. Works from any thread. Unix only;
-tested on Linux.
+An item whose worker was killed from outside, or with its keeper, is tried once more. Works from any thread. Unix only.
+Tested on Linux.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ class WorkerPool:
             batch: `BUDGET_LIMITS` times this limit, plus the time that the other items take. When half the budget is
             spent, the limit falls to a tenth (at least `BRIEF_SECONDS`). When all of it is spent, the remaining items
             are not tried and count as timed out.
-        memory_bytes: Limit for each worker's own memory (RLIMIT_DATA; without effect on macOS).
+        memory_bytes: Limit for each worker's own memory (RLIMIT_DATA, without effect on macOS).
         warm_up: Items on which `function` is called once before workers start, so that all workers inherit imports and
             caches and no item waits for them. Not for functions that may crash or hang.
     """

@@ -25,7 +25,7 @@ class LoadedBenchmark:
     Attributes:
         benchmark: The benchmark.
         problems: In the order of the source, at least one.
-        source: The file or the Hub id; "package" for the embedded task.
+        source: The file or the Hub id. "package" for the embedded task.
         revision: The commit of the Hub, or the revision that was asked for.
         sha256: `problems_hash` of the problems.
         notes: Notes to print with every result.
@@ -40,7 +40,7 @@ class LoadedBenchmark:
 
 
 def find_benchmark(spec: str) -> Benchmark | None:
-    """The benchmark that `spec` names, as in `load_benchmark`; None for a file of problems. Reads nothing.
+    """The benchmark that `spec` names, as in `load_benchmark`. None for a file of problems. Reads nothing.
 
     Raises:
         ConfigError: There is no such benchmark, or it has no file and no revision.
@@ -64,13 +64,13 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     """Load the problems of one benchmark.
 
     Args:
-        spec: A name; `NAME@REVISION` for a commit, tag or branch of the Hub; `NAME=FILE` for a local .jsonl, .parquet
-            or .csv with the published columns; or a file of problems in any schema that `gar data` reads.
+        spec: A name. `NAME@REVISION` for a commit, tag or branch of the Hub. `NAME=FILE` for a local .jsonl, .parquet
+            or .csv with the published columns, or a file of problems in any schema that `gar data` reads.
         limit: Use only the first problems, at most this many.
 
     Raises:
         ConfigError: There is no such benchmark.
-        DataError: A row cannot be read, or the set cannot be loaded; says what to do.
+        DataError: A row cannot be read, or the set cannot be loaded. Says what to do.
     """
     benchmark = find_benchmark(spec)
     if benchmark is None:

@@ -45,7 +45,7 @@ class _LogProbPass:
         self._stop = watch_head(chunks, self._seen)
 
     def take(self) -> list[HeadInputs]:
-        """The micro-batches of slime's pass since the last call, in slime's order; none before the last pipeline stage.
+        """The micro-batches of slime's pass since the last call, in slime's order. None before the last pipeline stage.
 
         Raises:
             ConfigError: slime has made no such pass.

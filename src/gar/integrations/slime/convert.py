@@ -29,7 +29,7 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
 
     Raises:
         ConfigError: A setting is wrong, or the job is one that GAR cannot do (`read_shaping`).
-        DataError: A sample lacks what GAR needs: a group, a gold answer, a prompt, anchors; or it holds more than text.
+        DataError: A sample lacks what GAR needs: a group, a gold answer, a prompt, anchors, or it holds more than text.
     """
     _check_samples(samples, needs_anchors=read_shaping(args).method.needs_alignment)
     payloads = sample_reader(args).payloads(samples)  # before slime empties the loss masks of samples that it removes

@@ -53,9 +53,9 @@ class ScoredSequence:
 def sequence_means(
     args: Any, chunks: list[Any], sequences: Sequence[ScoredSequence], signal: SignalSettings, *, device: Any
 ) -> Tensor | None:
-    """Mean vector of each sequence, float32 [sequences, hidden], on the last pipeline stage; None on the others.
+    """Mean vector of each sequence, float32 [sequences, hidden], on the last pipeline stage. None on the others.
 
-    A collective: all ranks call it together, each data-parallel rank with its own sequences or none; tensor, pipeline
+    A collective: all ranks call it together, each data-parallel rank with its own sequences or none. Tensor, pipeline
     and context ranks have the same ones. All make the same number of passes.
 
     Raises:
@@ -132,7 +132,7 @@ def captured_means(
     sequences: Sequence[ScoredSequence],
     signal: SignalSettings,
 ) -> Tensor:
-    """Mean vector of each sequence, float32 [sequences, hidden], from a captured pass; 0 without a scored token.
+    """Mean vector of each sequence, float32 [sequences, hidden], from a captured pass, 0 without a scored token.
 
     Args:
         args: slime's.

@@ -90,8 +90,8 @@ class RolloutBatch:
             reader: A reader of the policy's tokenizer.
             prompt_ids: As the model read them.
             completion_ids: As the model wrote them.
-            token_mask: Per response, as in `gar.sequences.policy_turns`; None where the policy wrote all tokens.
-            endings: Tokens that end a response; one that ends otherwise was cut.
+            token_mask: Per response, as in `gar.sequences.policy_turns`. None where the policy wrote all tokens.
+            endings: Tokens that end a response. One that ends otherwise was cut.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             self.prefilled.append(reader.prefilled(prompt))

@@ -1,7 +1,7 @@
 """Sampling outside of training, for preflight and evaluations, from a policy that ranks may hold in shards.
 
 The main process alone decides what is sampled, and reads it. Where a forward pass needs every rank, the others join
-each of its calls of `generate`, with the same random numbers; what they write is dropped.
+each of its calls of `generate`, with the same random numbers. What they write is dropped.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None) 
     Args:
         work: Done by the main process. The model's forward pass is used through `generate` alone.
         model: The policy without its wrapper.
-        trainer: The Trainer that has wrapped it; None before training.
+        trainer: The Trainer that has wrapped it. None before training.
 
     Raises:
         SystemExit: As `on_main`.

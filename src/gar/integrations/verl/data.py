@@ -27,7 +27,7 @@ def write_verl_problems(
 ) -> None:
     """Write problems for verl's `data.train_files` or `data.val_files`.
 
-    Prompts become chat messages, which verl passes through the model's own chat template; text becomes a user message.
+    Prompts become chat messages, which verl passes through the model's own chat template. Text becomes a user message.
     Expert solutions stay as they are: no template ever sees them.
 
     Args:

@@ -13,7 +13,7 @@ from gar.types import Status, Verdict
 def table_rows(
     responses: Sequence[Mapping[str, Any]], reader: SequenceReader, *, max_response_tokens: int
 ) -> list[Row]:
-    """Rows from verl's fields of each response; groups are numbered in the order in which they come up.
+    """Rows from verl's fields of each response. Groups are numbered in the order in which they come up.
 
     Raises:
         ConfigError: The responses come without verdicts.

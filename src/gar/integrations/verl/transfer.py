@@ -30,7 +30,7 @@ def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, ma
     `keys` are without verl's padding. A response of `max_response_tokens` was cut off.
 
     Raises:
-        DataError: A rollout session left more than one output, so that there is no one response to score; a response
+        DataError: A rollout session left more than one output, so that there is no one response to score. A response
             comes with images, sound or video.
         ConfigError: The responses come without verdicts.
     """
@@ -83,7 +83,7 @@ def anchor_batch(
     Args:
         sequences: At least one.
         multiple: The batch is filled up to a multiple of it with sequences of which nothing is scored.
-        several_position_rows: Position ids have a row per axis, as verl gives responses; all rows count tokens, since
+        several_position_rows: Position ids have a row per axis, as verl gives responses. All rows count tokens, since
             anchors are text.
         **settings: Batch-wide entries.
     """

@@ -287,9 +287,11 @@ def test_needed_responses_are_those_a_bonus_is_possible_for():
 
 def test_slime_rewards_of_reinforce_plus_plus():
     rewards, groups = torch.tensor([1.0, 0.0, 3.0, 1.0]).double(), torch.tensor([0, 0, 1, 1])
-    plain = read_shaping(make_arguments(gar={"method": "gar-reinforce-plus-plus"}))
+    whitened = {"method": "gar-reinforce-plus-plus"}
+    plain = read_shaping(make_arguments(gar=whitened, advantage_estimator="reinforce_plus_plus"))
     assert slime_rewards(make_arguments(), plain, rewards, groups) is rewards
-    baseline = read_shaping(make_arguments(gar={"method": "reinforce-plus-plus-baseline"}))
+    centered = {"method": "reinforce-plus-plus-baseline"}
+    baseline = read_shaping(make_arguments(gar=centered, advantage_estimator="reinforce_plus_plus_baseline"))
     assert slime_rewards(make_arguments(), baseline, rewards, groups).tolist() == [0.5, -0.5, 1.0, -1.0]
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gar.analysis import MUTED, add_caption, bare_rows, clustered_mean, method_color, paper_figure
 from gar.comparison import RunResult
 from paper.analyses.outputs import Output, present
-from paper.comparisons.results import NAMES, finished_runs
+from paper.comparisons.results import finished_runs
 
 Floats = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def ablation(folder: str | Path) -> Ablation:
         notes.append("One seed: the spread is unknown.")
     losses = [loss for name in sets for loss in _losses(runs, labels, name, k)]
     notes.append("The best row of a set is chosen by the same numbers, which flatters it.")
-    return Ablation(name=Path(folder).resolve().name, k=k, losses=losses, notes=notes)
+    return Ablation(name=Path(folder).stem, k=k, losses=losses, notes=notes)
 
 
 def _losses(runs: Sequence[RunResult], labels: Sequence[str], set_name: str, k: int) -> list[Loss]:
@@ -185,10 +185,10 @@ def ablation_output(ablation: Ablation) -> Output:
 def main() -> None:
     """Write data and figure beside the results, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="a comparison of paper/, or a results folder of gar compare")
-    parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: RESULTS/analysis/ablation)")
+    parser.add_argument("results", help="a comparison of paper/, or the YAML file of one that gar compare has run")
+    parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: results/NAME/analysis/ablation)")
     options = parser.parse_args()
-    folder = f"results/{options.results}" if options.results in NAMES else options.results
+    folder = f"results/{Path(options.results).stem}"
     present(ablation_output(ablation(options.results)), options.out or f"{folder}/analysis/ablation")
 
 

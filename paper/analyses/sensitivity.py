@@ -21,7 +21,7 @@ from gar.comparison import RunResult
 from gar.records import leaves
 from paper.analyses.ablation import seed_scores
 from paper.analyses.outputs import COLUMN_WIDTH, MARKERS, Output, present
-from paper.comparisons.results import NAMES, finished_runs
+from paper.comparisons.results import finished_runs
 
 _MAX_COLUMNS = 3
 
@@ -66,7 +66,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     """Curves over every number that rows vary one at a time.
 
     Args:
-        folder: A results folder of `gar compare`.
+        folder: A comparison of paper/, or the YAML file of one that `gar compare` has run.
         base: The row that the others vary; None: the one that differs least from all others.
 
     Raises:
@@ -97,7 +97,7 @@ def sensitivity(folder: str | Path, *, base: str | None = None) -> Sensitivity:
     sets = list(dict.fromkeys(name for run in runs for name in run.pass_at))
     curves = [_curve(runs, setting, rows, name, k) for setting, rows in sorted(varied.items()) for name in sets]
     notes.append("The peak is chosen by the same numbers; with few seeds a curve shows chance as well as the setting.")
-    return Sensitivity(name=Path(folder).resolve().name, base=chosen, k=k, curves=curves, notes=notes)
+    return Sensitivity(name=Path(folder).stem, base=chosen, k=k, curves=curves, notes=notes)
 
 
 def _curve(runs: Sequence[RunResult], setting: str, rows: Mapping[str, float], set_name: str, k: int) -> SettingCurve:
@@ -200,11 +200,13 @@ def sensitivity_output(sensitivity: Sensitivity) -> Output:
 def main() -> None:
     """Write data and figure beside the results, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", help="a comparison of paper/, or a results folder of gar compare")
+    parser.add_argument("results", help="a comparison of paper/, or the YAML file of one that gar compare has run")
     parser.add_argument("--base", metavar="ROW", help="the row that others vary (default: the usual settings)")
-    parser.add_argument("--out", metavar="FOLDER", help="where the files go (default: RESULTS/analysis/sensitivity)")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="where the files go (default: results/NAME/analysis/sensitivity)"
+    )
     options = parser.parse_args()
-    folder = f"results/{options.results}" if options.results in NAMES else options.results
+    folder = f"results/{Path(options.results).stem}"
     output = sensitivity_output(sensitivity(options.results, base=options.base))
     present(output, options.out or f"{folder}/analysis/sensitivity")
 

@@ -1,6 +1,6 @@
 """Methods and wordings of the right responses of runs on an embedded task, late in training.
 
-    python -m paper.analyses.solution_methods runs/compare/lower-rate
+    python -m paper.analyses.solution_methods paper/comparisons/lower-rate.yaml
 
 Prints, for each row of a comparison, shares among the right responses in the last ten generations of its finished runs:
 the mean share of the expert's method, of the base model's habit, of guesses and of responses in words; and the smallest
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gar import Problem, read_config
+from gar.comparison import planned_runs, read_comparison
 from gar.records import RunFolder
 from paper.tasks.chains import ARITHMETIC, ROLES, TASKS, ChainTask, parse_solution
 
@@ -48,12 +49,13 @@ def task_of_run(run: Path) -> ChainTask:
 def main() -> None:
     """Read, count, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where the run folders of a comparison lie")
+    parser.add_argument("comparison", help="the YAML file of a comparison whose runs gar compare has finished")
     rows: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for run in sorted(path.parents[1] for path in parser.parse_args().folder.glob("*/evaluation/after.json")):
-        shares = method_shares(run)
+    source = parser.parse_args().comparison
+    for cell in planned_runs(read_comparison(source), source):
+        shares = method_shares(cell.folder) if (cell.folder / "evaluation" / "after.json").exists() else None
         if shares is not None:
-            rows[run.name.rpartition("-seed-")[0]].append(shares)
+            rows[cell.label].append(shares)
     table = Table("row", "runs", *SHARES, "expert, range")
     for label, runs in rows.items():
         means = (f"{statistics.fmean(shares[method] for shares in runs):.2f}" for method in SHARES)

@@ -2,8 +2,8 @@
 
 python -m paper.comparisons lower-rate                       # the tables, in Markdown
 python -m paper.comparisons lower-rate --figures FOLDER      # and curves.png, curves.svg
-gar compare paper/comparisons/lower-rate.yaml                # run what has no result in results/lower-rate/, then:
-python -m paper.comparisons lower-rate --collect results/lower-rate --runs runs/compare/lower-rate
+gar compare paper/comparisons/lower-rate.yaml                # run what has no result
+python -m paper.comparisons lower-rate --collect             # then put the results in place of the old ones
 """
 
 import argparse
@@ -12,7 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gar.comparison import check_paired, curves_figure, markdown, numbers_of_results
+from gar.comparison import (
+    check_paired,
+    curves_figure,
+    finished_results,
+    markdown,
+    numbers_of_results,
+    planned_runs,
+    read_comparison,
+)
 from paper.analyses.solution_methods import method_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
 from paper.comparisons.shorthand import counted
@@ -39,13 +47,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=sorted(path.stem for path in HERE.glob("*.yaml")), metavar="NAME")
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="where curves.png and curves.svg go")
-    parser.add_argument("--collect", type=Path, metavar="RESULTS", help="take the results of gar compare from here")
-    parser.add_argument("--runs", type=Path, help="with --collect: also count methods in the run folders that lie here")
+    parser.add_argument("--collect", action="store_true", help="take the results of gar compare, and count methods")
     options = parser.parse_args()
     if options.collect:
-        count = COUNTED.get(options.name.partition("-")[0])
-        folders = sorted(options.runs.glob("*-seed-*")) if options.runs and count else []
-        print(collect(options.name, options.collect, {run.name: count(run) for run in folders if count}))
+        source = str(HERE / f"{options.name}.yaml")
+        cells = planned_runs(read_comparison(source), source)
+        results = finished_results(cells)
+        count = COUNTED.get(options.name.partition("-")[0], lambda run: None)
+        done = [cell for cell in cells if (cell.label, cell.seed) in results]
+        counted = {f"{cell.label}-seed-{cell.seed}": count(cell.folder) for cell in done}
+        print(collect(options.name, [*results.values()], counted))
     committed = read_results(options.name)
     print(tables(committed))
     if options.figures:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gar import RecordError
-from gar.comparison import RunResult, SetCounts, check_paired, read_comparison
+from gar.comparison import RunResult, SetCounts, check_paired, finished_results, planned_runs, read_comparison
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "results"
@@ -101,17 +101,18 @@ def read_results(name: str) -> Committed:
 
 
 def finished_runs(comparison: str | Path) -> list[RunResult]:
-    """The runs of a committed comparison, or those that `gar compare` finished in a results folder.
+    """The runs of a committed comparison, or those that `gar compare FILE.yaml` has finished.
 
     Raises:
-        RecordError: The folder has none, or a result in it cannot be read.
+        RecordError: There is none, or a result cannot be read.
     """
     if comparison in NAMES:
         return read_results(str(comparison)).in_order()
-    files = [path for path in sorted(Path(comparison).glob("*-seed-*.json")) if ".failed" not in path.name]
-    if not files:
-        raise RecordError(f"{comparison}: no finished run of a comparison. `gar compare` writes them to results/NAME.")
-    return [RunResult.read(path) for path in files]
+    source = str(comparison)
+    results = finished_results(planned_runs(read_comparison(source), source))
+    if not results:
+        raise RecordError(f"{source}: no finished run of a comparison. `gar compare {source}` makes them.")
+    return [results[key] for key in sorted(results)]
 
 
 def write_results(committed: Committed) -> Path:
@@ -132,12 +133,12 @@ def write_results(committed: Committed) -> Path:
     return path
 
 
-def collect(name: str, folder: Path, measured: Mapping[str, Any]) -> Path:
-    """Put the results of `gar compare` into the committed file. Runs that are there and not in the folder stay.
+def collect(name: str, new: Sequence[RunResult], measured: Mapping[str, Any]) -> Path:
+    """Put the results of `gar compare` into the committed file. Other runs in it stay.
 
     Args:
         name: Name of the comparison.
-        folder: Its results folder, with one JSON file for each run.
+        new: Results of its runs.
         measured: What was counted in the run folders, by run.
 
     Returns:
@@ -148,7 +149,6 @@ def collect(name: str, folder: Path, measured: Mapping[str, Any]) -> Path:
     """
     settings = read_comparison(str(HERE / f"{name}.yaml"))
     before = read_results(name) if name in NAMES else Committed(name=name, results={}, against={}, measured={})
-    new = finished_runs(folder)
     results = dict(before.results) | {(result.label, result.seed): result for result in new}
     check_paired(results)
     order = {row.label: settings.against(row) for row in settings.runs}

@@ -1,22 +1,27 @@
 """Runs that were never trained: what `gar train` leaves behind, written directly. Also a stand-in for the child.
 
-    python finished.py CONFIG.yaml        as `python -m gar.comparison.child CONFIG.yaml`, in a second
+    python finished.py PARENT CONFIG.yaml        as `python -m gar.comparison.cell`, in a second
 
 `seed` 12 fails the first time, 13 always; 14 is killed, 15 sleeps the first time until it is interrupted, 16 sees other
 problems.
 """
 
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from gar.comparison.cell import LOCKED, _die_with_parent
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import RunResult, result_of
+from gar.comparison.result import RunResult, Usage, finished_result, write_result
 from gar.config import RunConfig, dump_config, make_config, read_config
+from gar.errors import LockedError
 from gar.records import RolloutRecord, RunFolder
+from gar.records.lock import writer_lock
 from tests.rows import rollout
 
 
@@ -31,7 +36,6 @@ def write_run(
     num_correct: Mapping[str, Sequence[int]] | None = None,
     problem_ids: Sequence[str] = ("p1", "p2"),
     step_seconds: float = 0.5,
-    peak_memory_bytes: int = 500 * 2**20,
 ) -> RunFolder:
     """A finished run: two generations of two steps, and counts of right responses by evaluation set."""
     folder = RunFolder.create(config.records.output_dir, config.records.name or "run")
@@ -65,19 +69,36 @@ def write_run(
         for name, counts in (num_correct or {"test": [1, 2]}).items()
     }
     folder.write_json("evaluation/after.json", {"step": 4, "sets": sets})
-    folder.write_json("usage.json", {"wall_seconds": 60.0, "cpu_seconds": 50.0, "peak_memory_bytes": peak_memory_bytes})
     folder.update_run(status="finished", summary={"steps": 4})
     return folder
 
 
-def result(planned: PlannedRun, num_correct: Mapping[str, Sequence[int]], **options: object) -> RunResult:
-    """Write the run of `planned` and take its result."""
-    write_run(planned.config, num_correct=num_correct, **options)
-    return result_of(planned)
+def result(
+    planned: PlannedRun, num_correct: Mapping[str, Sequence[int]], *, peak_memory_bytes: int = 500 * 2**20, **run: Any
+) -> RunResult:
+    """Write the run of `planned` and its result, in place of earlier ones."""
+    shutil.rmtree(planned.folder, ignore_errors=True)
+    write_run(planned.config, num_correct=num_correct, **run)
+    write_result(planned, Usage(wall_seconds=60.0, cpu_seconds=50.0, peak_memory_bytes=peak_memory_bytes))
+    made = finished_result(planned)
+    assert made is not None
+    return made
 
 
-def main(source: str) -> int:
+def main(parent: str, source: str) -> int:
+    _die_with_parent(int(parent))
+    try:
+        with writer_lock(Path(source)):
+            return stand_in(source)
+    except LockedError:
+        return LOCKED
+
+
+def stand_in(source: str) -> int:
     config = make_config(read_config(source))
+    planned = PlannedRun(label=config.method, config=config)
+    if finished_result(planned):
+        return 0
     with open(Path(config.records.output_dir) / "order.txt", "a") as file:
         file.write(f"{config.records.name} {os.environ['OMP_NUM_THREADS']} {os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
     first = Path(config.records.output_dir) / f"{config.records.name}.first"
@@ -92,14 +113,17 @@ def main(source: str) -> int:
     asleep = Path(config.records.output_dir) / f"{config.records.name}.asleep"
     if config.seed == 15 and not asleep.exists():
         asleep.write_text(str(os.getpid()))
-        os.read(0, 1)
-        (Path(config.records.output_dir) / f"{config.records.name}.interrupted").touch()
-        return 130
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            (Path(config.records.output_dir) / f"{config.records.name}.interrupted").touch()
+            return 130
     ids = ("p1", "p3") if config.seed == 16 and config.method == "gar-grpo" else ("p1", "p2")
     time.sleep(0.1)
-    write_run(config, problem_ids=ids)
+    result(planned, {"test": [1, 2]}, problem_ids=ids)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(main(*sys.argv[1:]))

@@ -1,19 +1,22 @@
 """`gar compare` as it is called: its help, its exit status, its words on a plain stream."""
 
+from pathlib import Path
+
 import pytest
 
 from gar.cli.main import main
 from gar.comparison import compare
-from gar.comparison.cluster import Cluster
-from gar.comparison.store import write_failure, write_result
-from tests.comparison.finished import result
+from gar.comparison.executors import Cluster
+from tests.comparison.finished import result, write_run
 
 
 @pytest.fixture
 def comparison(plan, monkeypatch):
     """A comparison of which no run is ever started."""
     started = []
-    monkeypatch.setattr(compare, "run_side_by_side", lambda waiting, *_, **__: started.extend(waiting))
+    monkeypatch.setattr(
+        compare, "run_cells", lambda cells, *_: started.extend(cell for cell in cells if not cell.folder.exists())
+    )
     _, planned = plan(seeds=[0, 1])
     return planned, started
 
@@ -21,10 +24,10 @@ def comparison(plan, monkeypatch):
 def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(comparison, capsys):
     planned, started = comparison
     for run in planned[:3]:
-        write_result(run, result(run, {"test": [1, 2]}))
+        result(run, {"test": [1, 2]})
     assert main(["compare", "tiny.yaml"]) == 1
     assert [run.title for run in started] == ["gar-grpo, seed 1"]
-    write_result(planned[3], result(planned[3], {"test": [1, 2]}))
+    result(planned[3], {"test": [1, 2]})
     assert main(["compare", "tiny.yaml"]) == 0
     shown = capsys.readouterr().out
     assert "results/tiny/table.md" in shown
@@ -33,11 +36,11 @@ def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(comparis
 
 @pytest.mark.usefixtures("comparison")
 def test_compare_names_what_ctrl_c_leaves_open(monkeypatch, capsys):
-    def interrupt(waiting, *_, **__):
-        write_result(waiting[2], result(waiting[2], {"test": [1, 2]}))
+    def interrupt(waiting, *_):
+        result(waiting[2], {"test": [1, 2]})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare, "run_side_by_side", interrupt)
+    monkeypatch.setattr(compare, "run_cells", interrupt)
     assert main(["compare", "tiny.yaml"]) == 130
     printed = capsys.readouterr().out
     assert "Interrupted: 1 of 4 runs have a result.\nMissing: grpo, seed 0; gar-grpo, seeds 0, 1." in printed
@@ -45,35 +48,24 @@ def test_compare_names_what_ctrl_c_leaves_open(monkeypatch, capsys):
 
 def test_compare_report_runs_nothing(comparison, capsys):
     planned, started = comparison
-    write_failure(planned[0], "exit status 1", [])
+    write_run(planned[0].config).update_run(status="failed")
     assert main(["compare", "tiny.yaml", "--report"]) == 0
     assert started == []
-    assert "Failed: grpo, seed 0." in planned[0].result_path.with_name("table.md").read_text()
+    assert "Failed: grpo, seed 0." in Path("results/tiny/table.md").read_text()
 
 
 def test_compare_dry_run_counts_and_estimates(comparison, capsys):
     planned, started = comparison
     assert main(["compare", "tiny.yaml", "--dry-run", "--workers", "2"]) == 0
     assert "4 of 4 runs to do, 2 side by side: no estimate before one has finished." in capsys.readouterr().out
-    write_result(planned[0], result(planned[0], {"test": [1, 2]}))
+    result(planned[0], {"test": [1, 2]})
     assert main(["compare", "tiny.yaml", "--dry-run", "--workers", "2"]) == 0
     shown = capsys.readouterr().out
     assert "3 of 4 runs to do, 2 side by side: about 2 min." in shown  # two rounds of 60 s
     assert "num_samples: 4" in shown
     assert "1 of 2" in shown
     assert started == []
-    assert not planned[0].result_path.with_name("table.md").exists()
-
-
-def test_compare_overwrite_starts_anew_what_has_other_settings(comparison, plan, capsys):
-    planned, started = comparison
-    write_result(planned[0], result(planned[0], {"test": [1, 2]}))
-    plan(seeds=[0, 1], settings={"reward": {"bonus_weight": 0.25}})
-    assert main(["compare", "tiny.yaml"]) == 1
-    assert "reward.bonus_weight was 0.5, is 0.25" in capsys.readouterr().err
-    assert started == []
-    assert main(["compare", "tiny.yaml", "--overwrite"]) == 1
-    assert len(started) == 4
+    assert not Path("results/tiny/table.md").exists()
 
 
 @pytest.mark.parametrize(
@@ -85,17 +77,15 @@ def test_compare_overwrite_starts_anew_what_has_other_settings(comparison, plan,
     ],
 )
 def test_compare_only_and_seed_run_their_cells_and_write_no_tables(comparison, flags, titles, capsys):
-    planned, started = comparison
-    planned[0].result_path.parent.mkdir(parents=True)
-    planned[0].result_path.write_text("another cell's, and torn")
+    _, started = comparison
     assert main(["compare", "tiny.yaml", *flags]) == 1
     assert [run.title for run in started] == titles
     for run in started:
-        write_result(run, result(run, {"test": [1, 2]}))
+        result(run, {"test": [1, 2]})
     assert main(["compare", "tiny.yaml", *flags]) == 0
     counts = f"{len(titles)} of {len(titles)} runs have a result."
     assert f"{counts} Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
-    assert not planned[0].result_path.with_name("table.md").exists()
+    assert not Path("results/tiny/table.md").exists()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +103,7 @@ def test_compare_refuses_a_cell_that_is_not_there(comparison, flags, text, capsy
 def test_compare_executor_gives_its_parameters_to_the_cluster(comparison, monkeypatch):
     _, _ = comparison
     chosen = []
-    monkeypatch.setattr(compare, "run_on_cluster", lambda *_, cluster, **__: chosen.append(cluster))
+    monkeypatch.setattr(compare, "ClusterJobs", lambda cluster, folder: chosen.append(cluster))
     flags = [
         "--executor",
         "slurm",

@@ -6,6 +6,7 @@ import pytest
 
 from gar.config import make_config, read_preset, with_template
 from gar.errors import ConfigError
+from gar.records import canonical_hash
 
 
 def test_planned_runs_go_seed_by_seed(plan):
@@ -45,8 +46,17 @@ def test_planned_run_has_the_template_that_its_run_folder_will_hold(plan):
 def test_planned_run_knows_where_everything_goes(plan):
     _, planned = plan(base="bench", settings={}, results="elsewhere")
     run = planned[3]
-    assert run.folder == Path("runs/compare/tiny/gar-grpo-seed-1")
-    assert run.result_path == Path("elsewhere/gar-grpo-seed-1.json")
+    digits = canonical_hash(run.settings)[:12]
+    assert run.folder == Path(f"runs/compare/gar-grpo-seed-1-{digits}")
+    assert run.config_path == Path(f"runs/compare/gar-grpo-seed-1-{digits}.yaml")
+
+
+def test_equal_cells_of_two_comparisons_have_one_folder(plan):
+    _, planned = plan(seeds=[0])
+    _, others = plan(name="other", seeds=[0], runs=["gar-grpo", {"label": "mine", "method": "grpo"}])
+    assert [run.folder for run in others] == [run.folder for run in reversed(planned)]
+    _, (changed,) = plan(seeds=[0], runs=["grpo"], settings={"trl": {"learning_rate": 1e-4}})
+    assert changed.folder != planned[0].folder
 
 
 def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan, tmp_path, monkeypatch):
@@ -55,7 +65,7 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan, tmp_pa
     Path("mine.yaml").write_text("evaluate: {sources: [harder]}\nrecords: {output_dir: big/disk}\n")
     _, planned = plan(base="mine.yaml")
     assert planned[0].config.evaluate.sources == ("harder",)
-    assert planned[0].folder == Path("big/disk/compare/tiny/grpo-seed-0")
+    assert planned[0].folder.parent == Path("big/disk/compare")
 
 
 @pytest.mark.parametrize(

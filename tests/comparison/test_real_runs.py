@@ -34,7 +34,11 @@ def numbers(folder: Path) -> str:
 
 
 def read_result(folder: Path) -> dict:
-    return json.loads((folder / "results/tiny/gar-grpo-seed-0.json").read_text())
+    return json.loads((gar_run(folder) / "result.json").read_text())
+
+
+def gar_run(folder: Path) -> Path | None:
+    return next((path for path in folder.glob("runs/compare/gar-grpo-seed-0-*") if path.is_dir()), None)
 
 
 @pytest.fixture
@@ -49,14 +53,14 @@ def test_a_killed_comparison_goes_on_in_a_copy_of_its_folder_to_the_same_table(f
     uninterrupted, elsewhere = tmp_path / "uninterrupted", tmp_path / "elsewhere"
     shutil.copytree(folder, uninterrupted)
     process = subprocess.Popen(gar_compare(), cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
-    while not (folder / "runs/compare/tiny/gar-grpo-seed-0/checkpoints/checkpoint-1/manifest.json").exists():
+    while not [*folder.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.json")]:
         assert process.poll() is None
         time.sleep(0.02)
     process.kill()
     process.wait()
-    time.sleep(2)  # the run sees that the comparison is gone
+    time.sleep(0.5)  # the kernel ends the run
     shutil.copytree(folder, elsewhere)
-    assert [path.name for path in (elsewhere / "results/tiny").glob("*.json")] == ["grpo-seed-0.json"]
+    assert [path.parent.name[:11] for path in elsewhere.glob("runs/compare/*/result.json")] == ["grpo-seed-0"]
     whole(elsewhere)
     whole(uninterrupted)
     assert numbers(elsewhere) == numbers(uninterrupted)
@@ -74,14 +78,14 @@ def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(folder):
     (folder / "tiny.yaml").write_text(yaml.safe_dump(values))
     command = gar_compare("--launch", ACCELERATE)
     process = subprocess.Popen(command, cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
-    run = folder / "runs/compare/tiny/gar-grpo-seed-0"
-    while not (run / "checkpoints/checkpoint-1/manifest.json").exists():
-        assert process.poll() is None, run.with_suffix(".log").read_text()
+    while not [*folder.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.json")]:
+        assert process.poll() is None, "".join(path.read_text() for path in folder.glob("runs/compare/*.log"))
         time.sleep(0.02)
+    run = gar_run(folder)
     process.kill()
     process.wait()
     said = whole(folder, "--launch", ACCELERATE)
-    log = run.with_suffix(".log").read_text()
+    log = run.with_name(f"{run.name}.log").read_text()
     assert "finished in" in said
     assert "Resuming" in log
     assert {file.name for file in (run / "checkpoints/checkpoint-6").glob("rng_state*")} == {

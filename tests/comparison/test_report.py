@@ -1,16 +1,17 @@
 """Tables against numbers worked out by hand, and what is said of runs that are missing, failed or not paired."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
 from scipy import stats
 
+from gar.comparison.pairing import check_paired
 from gar.comparison.report import comparison_numbers, write_report
-from gar.comparison.store import Failure, check_paired
 from gar.comparison.tables import on_screen
 from gar.errors import RecordError
-from tests.comparison.finished import result
+from tests.comparison.finished import result, write_run
 
 # Right responses of 4 to two problems, by seed.
 COUNTS = {"grpo": [[0, 2], [1, 1], [2, 2]], "gar-grpo": [[1, 3], [1, 2], [3, 4]]}
@@ -32,6 +33,12 @@ def made(plan):
     return comparison, planned, results
 
 
+def fail(planned, label, seed):
+    """Leave the folder of a run that failed."""
+    (run,) = [run for run in planned if (run.label, run.seed) == (label, seed)]
+    write_run(run.config).update_run(status="failed")
+
+
 def only(rows, **wanted):
     rows = rows if isinstance(rows, list) else list(rows.itertuples())
     (row,) = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
@@ -39,7 +46,7 @@ def only(rows, **wanted):
 
 
 def test_scores_are_means_over_seeds_of_means_over_problems(made):
-    numbers = comparison_numbers(*made, [])
+    numbers = comparison_numbers(*made)
     # pass@1 by seed: 2/8, 2/8, 4/8; squares (1/12)^2 twice and (1/6)^2, over 2
     score = only(numbers.scores, label="grpo", k=1)
     assert (score.mean, score.sd) == pytest.approx((1 / 3, (1 / 48) ** 0.5))
@@ -48,7 +55,7 @@ def test_scores_are_means_over_seeds_of_means_over_problems(made):
 
 
 def test_differences_are_paired_by_seed(made):
-    numbers = comparison_numbers(*made, [])
+    numbers = comparison_numbers(*made)
     result = only(numbers.differences, k=1)
     assert (result.label, result.against, result.num_seeds) == ("gar-grpo", "grpo", 3)
     # 4/8 - 2/8, 3/8 - 2/8, 7/8 - 4/8
@@ -64,7 +71,7 @@ def test_differences_are_paired_by_seed(made):
 def test_differences_use_only_seeds_that_both_have(made):
     comparison, planned, results = made
     del results["grpo", 1], results["gar-grpo", 2]
-    numbers = comparison_numbers(comparison, planned, results, [])
+    numbers = comparison_numbers(comparison, planned, results)
     assert numbers.num_finished["grpo"] == 2
     result = only(numbers.differences, k=1)
     assert (result.num_seeds, result.difference) == (1, pytest.approx(0.25))
@@ -74,7 +81,7 @@ def test_differences_use_only_seeds_that_both_have(made):
 def test_holm_counts_planned_comparisons_that_have_not_run(made, plan):
     _, planned, results = made
     comparison, planned = plan(runs=["grpo", "gar-grpo", "maspo", "g2rl"])
-    numbers = comparison_numbers(comparison, planned, results, [])
+    numbers = comparison_numbers(comparison, planned, results)
     result = only(numbers.differences, k=1)
     assert numbers.num_tests == 3
     assert result.p_corrected == pytest.approx(3 * result.p_t)
@@ -83,13 +90,13 @@ def test_holm_counts_planned_comparisons_that_have_not_run(made, plan):
 def test_identical_results_are_a_tie(made):
     comparison, planned, results = made
     same = {key: replace(value, sets=results["grpo", key[1]].sets) for key, value in results.items()}
-    for tie in comparison_numbers(comparison, planned, same, []).differences.itertuples():
+    for tie in comparison_numbers(comparison, planned, same).differences.itertuples():
         assert (tie.p_t, tie.p_permutation, tie.p_corrected) == (1.0, 1.0, 1.0)
         assert (tie.low, tie.high, tie.verdict) == (0.0, 0.0, "no difference shown")
 
 
 def test_costs_are_told_against_the_first_row_of_the_same_seed(made):
-    numbers = comparison_numbers(*made, [])
+    numbers = comparison_numbers(*made)
     cost = only(numbers.costs, label="gar-grpo")
     assert cost.seconds_per_step == {"step": 0.6, "generation": 0.3, "update": 0.3}
     assert cost.step_ratio == pytest.approx((1.2, 1.2, 1.2))
@@ -100,13 +107,13 @@ def test_costs_are_told_against_the_first_row_of_the_same_seed(made):
 def test_costs_leave_out_a_run_that_was_resumed(made):
     comparison, planned, results = made
     results["gar-grpo", 0] = replace(results["gar-grpo", 0], resumed=True)
-    numbers = comparison_numbers(comparison, planned, results, [])
+    numbers = comparison_numbers(comparison, planned, results)
     assert only(numbers.costs, label="gar-grpo").num_seeds == 2
     assert "Interrupted and resumed, so without a cost: gar-grpo seed 0." in numbers.notes
 
 
 def test_report_writes_every_table_and_figure(made):
-    _, paths = write_report(*made, [])
+    _, paths = write_report(*made)
     assert [path.name for path in paths] == [
         "table.md", "curves.png", "curves.svg", "cost.png", "cost.svg",
     ]  # fmt: skip
@@ -116,7 +123,7 @@ def test_report_writes_every_table_and_figure(made):
 
 
 def test_screen_shows_scores_and_tests_in_80_columns(made, plan):
-    assert on_screen(comparison_numbers(*made, [])).splitlines()[:4] == [
+    assert on_screen(comparison_numbers(*made)).splitlines()[:4] == [
         "test pass@1, against grpo",
         "row       seeds   mean  difference              95 %      p  verdict",
         "grpo        3/3  0.333           -                 -      -  -",
@@ -124,8 +131,8 @@ def test_screen_shows_scores_and_tests_in_80_columns(made, plan):
     ]
     _, _, results = made
     comparison, planned = plan(runs=["grpo", "gar-grpo", {"method": "maspo", "against": ["grpo", "gar-grpo"]}])
-    failed = [Failure(label="maspo", seed=1, reason="exit status 1", last_lines=[])]
-    shown = on_screen(comparison_numbers(comparison, planned, results, failed))
+    fail(planned, "maspo", 1)
+    shown = on_screen(comparison_numbers(comparison, planned, results))
     assert "maspo       0/3      -           -                 -      -  -" in shown
     assert "Failed: maspo, seed 1.\nNot run: maspo, seeds 0, 2." in shown
     assert max(map(len, shown.partition("difference: from")[0].splitlines())) <= 80
@@ -135,8 +142,9 @@ def test_report_lists_what_is_missing_and_fills_in_nothing(made):
     comparison, planned, results = made
     for seed in (0, 1, 2):
         del results["gar-grpo", seed]
-    failed = [Failure(label="gar-grpo", seed=1, reason="exit status 1", last_lines=[])]
-    text = write_report(comparison, planned, results, failed)[1][0].read_text()
+        shutil.rmtree(next(run.folder for run in planned if (run.label, run.seed) == ("gar-grpo", seed)))
+    fail(planned, "gar-grpo", 1)
+    text = write_report(comparison, planned, results)[1][0].read_text()
     assert "| gar-grpo | not run | - | - |" in text
     assert "- Failed: gar-grpo, seed 1.\n- Not run: gar-grpo, seeds 0, 2.\n" in text
     assert "better" not in text
@@ -144,7 +152,7 @@ def test_report_lists_what_is_missing_and_fills_in_nothing(made):
 
 def test_report_of_nothing_says_so(plan):
     comparison, planned = plan()
-    _, paths = write_report(comparison, planned, {}, [])
+    _, paths = write_report(comparison, planned, {})
     assert [path.name for path in paths] == ["table.md"]
     assert "| grpo | not run |" in paths[0].read_text()
 
@@ -153,7 +161,7 @@ def test_notes_tell_of_mixed_versions_and_machines(made):
     comparison, planned, results = made
     other = results["grpo", 2]
     results["grpo", 2] = replace(other, versions={**other.versions, "torch": "0.1"}, platform="abacus")
-    notes = comparison_numbers(comparison, planned, results, []).notes
+    notes = comparison_numbers(comparison, planned, results).notes
     assert any(note.startswith("The runs come from different versions of torch: 0.1, ") for note in notes)
     assert "6 runs of 60 s each (50 s of processor time; medians), 0.10 hours in sum" in notes[-1]
     assert "; abacus, " in notes[-1]

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gar.comparison.result import RunResult, prompts_hash, result_of, step_times, thinned
+from gar.comparison.result import RunResult, finished_result, prompts_hash, result_of, step_times, thinned
 from gar.errors import RecordError
 from gar.records import RunFolder
+from gar.records.manifest import Manifest
 from tests.comparison.finished import result, rollouts, write_run
 
 
@@ -80,19 +81,23 @@ def test_result_of_holds_what_the_run_recorded(plan):
     assert "gar/zero_std_group_fraction_shaped" not in made.curves
 
 
-def test_run_result_comes_back_from_its_file(plan):
+def test_a_result_comes_back_from_its_file(plan):
     _, planned = plan()
+    assert finished_result(planned[0]) is None
     made = result(planned[0], {"test": [1, 2], "harder": [0, 4]})
-    made.write(planned[0].result_path)
-    assert RunResult.read(planned[0].result_path) == made
-    lines = planned[0].result_path.read_text().splitlines()
+    assert finished_result(planned[0]) == made
+    path = planned[0].folder / "result.json"
+    lines = path.read_text().splitlines()
     assert '"label": "grpo",' in lines  # a line each, for a readable diff
-    assert planned[0].result_path.stat().st_size < 10_000
+    assert path.stat().st_size < 10_000
+    (planned[0].folder / "manifest.jsonl").unlink()  # as a kill between both files leaves it
+    assert finished_result(planned[0]) is None
 
 
 def test_run_result_refuses_another_file(plan):
     plan()
     Path("r.json").write_text('{"label": "grpo", "color": 1}')
+    Manifest(".").add("r.json")
     with pytest.raises(RecordError, match=r"of this version: missing or unknown: color, cpu_count, "):
         RunResult.read(Path("r.json"))
 

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from gar.cli.main import main
-from gar.comparison import child, runner
+from gar.comparison import cell, executors
 
 TIMEOUT_SECONDS = 150.0
 _LARGEST = 256 * 1024**2
@@ -149,7 +149,7 @@ def _live(arguments: Sequence[str], folder: Path, watch: "_Watch", writer: int) 
         os.dup2(writer, 2)
         sys.stdout, sys.stderr = (io.TextIOWrapper(os.fdopen(fd, "wb", 0), write_through=True) for fd in (1, 2))
         _reseed()
-        runner.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _start_run})
+        executors.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _start_run})
         watch.begin()
         status = main(arguments)
     except SystemExit as error:
@@ -246,7 +246,7 @@ def _start_run(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes
                 with contextlib.suppress(OSError):  # that of the listing itself
                     if int(name) not in kept:
                         os.close(int(name))  # also the one that `Popen` waits for
-            status = child.main([*command][3:])
+            status = cell.main([*command][3:])
         except BaseException:
             traceback.print_exc()
         finally:

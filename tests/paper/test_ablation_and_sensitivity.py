@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gar.comparison import RunResult
 from gar.errors import RecordError
 from paper.analyses.ablation import ablation
 from paper.analyses.ablation import main as ablation_main
@@ -16,69 +17,78 @@ pytestmark = pytest.mark.paper
 COMMITTED = finished_runs("rate")[0]
 
 
-def write(folder: Path, label: str, seed: int, score: float, **reward: object) -> None:
+def write(folder: list, label: str, seed: int, score: float, **reward: object) -> None:
     settings = {"method": "gar-grpo", "seed": seed, "reward": {"bonus_weight": 0.5, "clip": True} | reward}
     result = replace(COMMITTED, label=label, seed=seed, settings=settings, pass_at={"test": {"1": score, "4": 1.0}})
-    result.write(folder / f"{label}-seed-{seed}.json")
+    folder.append(result)
 
 
 @pytest.fixture
-def results(tmp_path):
+def results(monkeypatch):
+    """Results by hand, which every comparison has."""
+    made: list[RunResult] = []
     for seed, shift in ((0, -0.1), (1, 0.1)):
-        write(tmp_path, "gar-grpo", seed, 0.8 + shift)
-        write(tmp_path, "beta-2", seed, 0.4 + shift, bonus_weight=2.0)
-        write(tmp_path, "two", seed, 0.6 + shift, bonus_weight=1.0, clip=False)
-    return tmp_path
+        write(made, "gar-grpo", seed, 0.8 + shift)
+        write(made, "beta-2", seed, 0.4 + shift, bonus_weight=2.0)
+        write(made, "two", seed, 0.6 + shift, bonus_weight=1.0, clip=False)
+    for study in ("ablation", "sensitivity"):
+        monkeypatch.setattr(f"paper.analyses.{study}.finished_runs", lambda name: sorted(made, key=lambda r: r.label))
+    return made
 
 
-def test_ablation_is_in_per_cent_below_the_best_row(results):
-    found = ablation(results)
+@pytest.mark.usefixtures("results")
+def test_ablation_is_in_per_cent_below_the_best_row():
+    found = ablation("hand")
     assert [(loss.label, round(loss.mean, 6)) for loss in found.losses] == [
         ("gar-grpo", 0), ("two", -25), ("beta-2", -50),
     ]  # fmt: skip
     assert found.losses[0].seeds == pytest.approx([-12.5, 12.5])
 
 
-def test_ablation_pairs_by_seed(results):
+@pytest.mark.usefixtures("results")
+def test_ablation_pairs_by_seed():
     """Seeds move all rows alike, so that the paired difference has no spread."""
-    loss = ablation(results).losses[-1]
+    loss = ablation("hand").losses[-1]
     assert (loss.low, loss.high) == pytest.approx((-50, -50))
 
 
 def test_ablation_takes_no_lucky_seed_for_the_peak(results):
     write(results, "lucky", 0, 1.0)
-    found = {loss.label: loss for loss in ablation(results).losses}
+    found = {loss.label: loss for loss in ablation("hand").losses}
     assert found["gar-grpo"].mean == 0
     assert found["lucky"].mean == pytest.approx(25)
-    assert "Fewer than 2 seeds" in ablation(results).notes[0]
-    assert "lucky (1)" in ablation(results).notes[0]
+    assert "Fewer than 2 seeds" in ablation("hand").notes[0]
+    assert "lucky (1)" in ablation("hand").notes[0]
 
 
-def test_ablation_of_a_folder_without_results_is_refused(tmp_path):
+def test_a_comparison_without_results_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("new.yaml").write_text("{name: new, base: bench, runs: [grpo], seeds: [0]}")
     with pytest.raises(RecordError, match="no finished run of a comparison"):
-        ablation(tmp_path)
+        ablation("new.yaml")
 
 
-def test_sensitivity_takes_rows_that_change_one_number(results):
-    found = sensitivity(results)
+@pytest.mark.usefixtures("results")
+def test_sensitivity_takes_rows_that_change_one_number():
+    found = sensitivity("hand")
     (curve,) = found.curves
     assert (found.base, curve.setting, list(curve.values)) == ("gar-grpo", "reward.bonus_weight", [0.5, 2.0])
     assert curve.percent_below_peak == pytest.approx([0, -50])
     assert "two is in no curve: it changes reward.bonus_weight, reward.clip." in found.notes
 
 
-def test_sensitivity_output_has_a_row_for_each_point(results):
-    output = sensitivity_output(sensitivity(results))
+@pytest.mark.usefixtures("results")
+def test_sensitivity_output_has_a_row_for_each_point():
+    output = sensitivity_output(sensitivity("hand"))
     assert [(row[1], row[3]) for row in output.rows] == [("0.5", 2), ("2", 2)]
 
 
 def test_sensitivity_refuses_an_unknown_base_and_a_folder_without_a_curve(results):
     with pytest.raises(RecordError, match="no row 'grpo'; there are beta-2, gar-grpo, two"):
-        sensitivity(results, base="grpo")
-    for file in results.glob("beta*"):
-        file.unlink()
+        sensitivity("hand", base="grpo")
+    results[:] = [run for run in results if run.label != "beta-2"]
     with pytest.raises(RecordError, match=r"no row differs from .gar-grpo. in only one number"):
-        sensitivity(results)
+        sensitivity("hand")
 
 
 @pytest.mark.parametrize(

@@ -88,13 +88,11 @@ def test_collect_puts_new_results_beside_the_old_and_keeps_gone_rows(all_results
     write_results(committed)
     assert read_results("rate") == committed
     new = replace(committed.results["rate-1e-3", 100], wall_seconds=1.0)
-    new.write(tmp_path / "rate-1e-3-seed-100.json")
-    collect("rate", tmp_path, {"rate-1e-3-seed-100": {"words": 0.5}})
+    collect("rate", [new], {"rate-1e-3-seed-100": {"words": 0.5}})
     read = read_results("rate")
     assert read.results == committed.results | {("rate-1e-3", 100): new}
     assert read.measured == committed.measured | {"rate-1e-3-seed-100": {"words": 0.5}}
     assert f"| rate-1e-4 {MARK} | 3 of 3 |" in tables(read)
-    replace(new, prompts_hash="shorter").write(tmp_path / "rate-1e-3-seed-100.json")
     with pytest.raises(RecordError, match="not trained on the same problems"):
-        collect("rate", tmp_path, {})
+        collect("rate", [replace(new, prompts_hash="shorter")], {})
     assert read_results("rate") == read

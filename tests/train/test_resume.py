@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gar.comparison import child
-from gar.comparison.result import USAGE
+from gar.comparison import cell
 from gar.config import RunConfig, dump_config, parse_yaml, with_template
 from gar.errors import ConfigError, DataError, RecordError
 from gar.records import RunFolder
@@ -108,17 +107,17 @@ def test_a_run_of_a_comparison_goes_on_after_its_last_step(whole: RunFolder, tmp
     run = train_until(config, "after.json")
     source = tmp_path / "run.yaml"
     source.write_text(dump_config(config))
-    assert in_process(child._run, str(source), [], 0.0) == 0
+    assert in_process(cell.run_cell, str(source), [], 0.0) == 0
     assert len(run.read_run().resume_times) == 1
-    (run.path / USAGE).unlink()  # a run on its own has none
+    (run.path / "result.json").unlink()  # a run on its own has none
     assert_equal_runs(run, whole)
     (run.path / "model" / "model.safetensors").unlink()
     shutil.rmtree(run.checkpoints / "checkpoint-5")
     run.update_run(status="interrupted")
     (run.checkpoints / "checkpoint-4" / "optimizer.pt").write_bytes(b"")
-    assert in_process(child._run, str(source), [], 0.0) == 0  # nothing whole to go on from: anew
+    assert in_process(cell.run_cell, str(source), [], 0.0) == 0  # nothing whole to go on from: anew
     assert run.read_run().resume_times == []
-    (run.path / USAGE).unlink()  # a run on its own has none
+    (run.path / "result.json").unlink()  # a run on its own has none
     assert_equal_runs(run, whole)
 
 

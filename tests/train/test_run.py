@@ -105,8 +105,7 @@ def test_final_model_loads_like_any_other(finished: RunFolder):
 def compared(folder: RunFolder) -> RunResult:
     """A run as a row of a comparison."""
     config = make_config(read_config(folder.path / "config.yaml"))
-    folder.write_json("usage.json", {"wall_seconds": 1.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1})
-    return result_of(PlannedRun(label=config.method, config=config, result_path=folder.path / "result.json"))
+    return result_of(PlannedRun(label=config.method, config=config))
 
 
 def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunFolder, tmp_path: Path):

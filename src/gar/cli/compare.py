@@ -11,8 +11,7 @@ from gar.errors import ConfigError, UsageError
 from gar.settings import Settings
 
 if TYPE_CHECKING:
-    from gar.comparison.cluster import Cluster
-    from gar.comparison.workers import Workers
+    from gar.comparison.executors import Cluster, Workers
 
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Train every method with every seed on the same problems, and test differences:
@@ -21,6 +20,7 @@ _DESCRIPTION = """Train every method with every seed on the same problems, and t
 Each run has its own process. Tables and figures are written to results/NAME/.
 
 If it is killed, run the same command again: it continues with missing runs.
+Comparisons share equal runs.
 
 As an array job of any scheduler, one run per job, in a shared folder:
   gar compare CONFIG.yaml --only LABEL --seed N
@@ -50,8 +50,6 @@ class _Arguments(Settings):
     """Only write tables and figures of the results so far."""
     dry_run: bool = False
     """Show what would run and how long it takes, and stop."""
-    overwrite: bool = False
-    """Run again what was made under other settings."""
 
 
 def main(arguments: list[str]) -> int:
@@ -66,8 +64,6 @@ def main(arguments: list[str]) -> int:
     if options.dry_run:
         comparison.show_plan(_workers(options, comparison.settings))
         return 0
-    if options.overwrite:
-        comparison.remove_others()
     run_by = _cluster if options.executor else _workers
     try:
         return 0 if comparison.run(run_by(options, comparison.settings)) else 1
@@ -78,9 +74,8 @@ def main(arguments: list[str]) -> int:
 
 def _parsed(arguments: list[str]) -> _Arguments:
     options = parse(_Arguments, arguments, prog="gar compare", description=_DESCRIPTION + ", ".join(comparison_names()))
-    modes = [name for name in ("report", "dry_run", "overwrite") if getattr(options, name)]
-    if len(modes) > 1:
-        raise UsageError(f"choose one of {' and '.join(f'--{mode}' for mode in modes).replace('_', '-')}.")
+    if options.report and options.dry_run:
+        raise UsageError("choose one of --report and --dry-run.")
     if options.report and (options.only is not None or options.seed is not None):
         raise UsageError("--report covers the whole comparison: leave out --only and --seed.")
     if options.slurm and not options.executor:
@@ -91,7 +86,7 @@ def _parsed(arguments: list[str]) -> _Arguments:
 
 
 def _workers(options: _Arguments, settings: ComparisonSettings) -> "Workers":
-    from gar.comparison.workers import local_workers
+    from gar.comparison.executors import local_workers
 
     return local_workers(
         number=options.workers or settings.workers, gpus=options.gpus, threads=settings.threads, launch=options.launch
@@ -99,7 +94,7 @@ def _workers(options: _Arguments, settings: ComparisonSettings) -> "Workers":
 
 
 def _cluster(options: _Arguments, settings: ComparisonSettings) -> "Cluster":
-    from gar.comparison.cluster import Cluster
+    from gar.comparison.executors import Cluster
     from gar.config import parse_yaml
 
     assert options.executor is not None

@@ -5,15 +5,13 @@ from collections.abc import Sequence
 import pandas as pd
 from rich.console import Console
 
-from gar.comparison.cluster import Cluster, run_on_cluster
+from gar.comparison.executors import Cluster, ClusterJobs, LocalPool, Workers
+from gar.comparison.pairing import Results
 from gar.comparison.plan import planned_runs
-from gar.comparison.progress import ComparisonProgress, estimate
 from gar.comparison.report import by_label, write_report
-from gar.comparison.runner import run_side_by_side
+from gar.comparison.run import estimate, finished_results, run_cells
 from gar.comparison.settings import ComparisonSettings, read_comparison
-from gar.comparison.store import Results, failures, finished_results, remove_others
 from gar.comparison.tables import on_screen
-from gar.comparison.workers import Workers
 from gar.config import dump_config
 from gar.evaluation.text_tables import NONE, aligned
 from gar.records.dotted import leaves
@@ -58,22 +56,12 @@ class Comparison:
             Whether every run that was chosen has a result.
 
         Raises:
-            RecordError: A result was made under other settings, the results are not paired, or a file cannot be
-                written.
+            RecordError: A result is damaged, the results are not paired, or a file cannot be written.
         """
-        results = finished_results(self._chosen)
-        waiting = [run for run in self._chosen if (run.label, run.seed) not in results]
         num_runs = len(self._chosen)
-        on_cluster = isinstance(workers, Cluster)
-        parallel = workers.parallel if on_cluster else len(workers.devices)
-        progress = ComparisonProgress(
-            num_runs, num_runs - len(waiting), parallel, _wall_seconds(results), console=self._console
-        )
-        with progress:
-            if on_cluster:
-                run_on_cluster(waiting, results, cluster=workers, progress=progress)
-            else:
-                run_side_by_side(waiting, results, workers=workers, progress=progress)
+        jobs = self._chosen[0].folder.parent / "jobs"
+        executor = ClusterJobs(workers, jobs) if isinstance(workers, Cluster) else LocalPool(workers)
+        run_cells(self._chosen, executor, self._print)
         if num_runs == len(self.planned):
             return self.report()
         finished = len(finished_results(self._chosen))
@@ -91,7 +79,7 @@ class Comparison:
         """
         results = finished_results(self.planned)
         with writer_lock(self.settings.results_folder, wait_seconds=_REPORT_SECONDS):
-            numbers, paths = write_report(self.settings, self.planned, results, [*failures(self.planned).values()])
+            numbers, paths = write_report(self.settings, self.planned, results)
         self._print("\n".join(map(str, paths)))
         self._print(f"\n{on_screen(numbers)}")
         return len(results) == len(self.planned)
@@ -100,7 +88,7 @@ class Comparison:
         """Print which runs have no result yet, after Ctrl-C.
 
         Raises:
-            RecordError: A result was made under other settings.
+            RecordError: A result is damaged.
         """
         results = finished_results(self._chosen)
         missing = [run for run in self._chosen if (run.label, run.seed) not in results]
@@ -109,19 +97,14 @@ class Comparison:
             f"Missing: {by_label(missing) or 'none'}. Run the same command again to continue."
         )
 
-    def remove_others(self) -> None:
-        """Remove results that were made under other settings, so that `run` makes them again."""
-        for run in remove_others(self._chosen):
-            self._print(f"{run.title}: removed, made under other settings")
-
     def show_plan(self, workers: Workers) -> None:
         """Print the base run, the rows with their counts, and how long these workers will take.
 
         Raises:
-            RecordError: A result was made under other settings.
+            RecordError: A result is damaged.
         """
         results = finished_results(self.planned)
-        self._print(f"{self._chosen[0].title}:\n\n{dump_config(self._chosen[0].config)}")
+        self._print(f"{self._chosen[0].title}, in {self._chosen[0].folder}:\n\n{dump_config(self._chosen[0].config)}")
         seeds = ", ".join(map(str, self.settings.seeds))
         self._print(aligned(f"{self.settings.name}: seeds {seeds}", self._rows(results)))
         to_do = sum((run.label, run.seed) not in results for run in self._chosen)
@@ -133,18 +116,15 @@ class Comparison:
             self._print(f"GPUs of each: {'; '.join(map(str, workers.devices))}")
 
     def _rows(self, results: Results) -> pd.DataFrame:
-        """Finished and failed runs, by row."""
-        seeds, failed = self.settings.seeds, failures(self.planned)
-        rows = []
+        """Finished runs, by row."""
+        seeds, rows = self.settings.seeds, []
         for row in self.settings.runs:
-            finished, broken = (sum(label == row.label for label, _ in keys) for keys in (results, failed))
+            finished = sum(label == row.label for label, _ in results)
             method = [row.method] if row.method != row.label else []
             settings = ", ".join([*method, *(f"{name} {value}" for name, value in leaves(row.settings))])
             against = ", ".join(self.settings.against(row))
-            rows.append(
-                [row.label, f"{finished} of {len(seeds)}", str(broken or NONE), against or NONE, settings or NONE]
-            )
-        return pd.DataFrame(rows, columns=["row", "finished", "failed", "against", "what it is"])
+            rows.append([row.label, f"{finished} of {len(seeds)}", against or NONE, settings or NONE])
+        return pd.DataFrame(rows, columns=["row", "finished", "against", "what it is"])
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)

@@ -8,7 +8,9 @@ from typing import Any
 from gar.comparison.settings import ComparisonSettings, RowSettings
 from gar.config import RunConfig, make_config, merge, preset_names, read_config, read_preset, with_template
 from gar.errors import ConfigError
+from gar.records import canonical_hash
 
+_HASH_DIGITS, _LAST_LINES = 12, 15
 _DECIDED = {
     "method": "the method of a row",
     "seed": "seeds",
@@ -18,17 +20,17 @@ _DECIDED = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRun:
-    """One run: a row with a seed.
+    """One cell: a row with a seed. Its run folder is named after method, seed and the hash of its settings.
+
+    Equal cells of several comparisons are one run.
 
     Attributes:
         label: Label of the row.
         config: Every setting, `records` included.
-        result_path: The small JSON file that marks the run as finished.
     """
 
     label: str
     config: RunConfig
-    result_path: Path
 
     @property
     def seed(self) -> int:
@@ -47,9 +49,24 @@ class PlannedRun:
         return Path(self.config.records.output_dir) / self.config.records.name
 
     @property
+    def config_path(self) -> Path:
+        """Its configuration file, beside the run folder. The process of the cell holds its lock."""
+        return self.folder.with_name(f"{self.folder.name}.yaml")
+
+    @property
+    def log_path(self) -> Path:
+        """What its process printed, beside the run folder."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    def last_lines(self) -> list[str]:
+        """The last lines of the log that are not blank."""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.is_file() else ""
+        return [line.rstrip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All settings that decide the numbers, as plain values, so without `records`."""
-        return self.config.model_dump(mode="json", exclude={"records"})
+        return _settings(self.config)
 
 
 def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun]:
@@ -65,7 +82,7 @@ def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun
     base = _base(comparison, source)
     folder = _mapping(base.get("records", {}), source, "base.records").get("output_dir", "runs")
     return [
-        _planned_run(comparison, row, seed, base, f"{folder}/compare/{comparison.name}", source)
+        _planned_run(comparison, row, seed, base, f"{folder}/compare", source)
         for seed in comparison.seeds
         for row in comparison.runs
     ]
@@ -75,13 +92,17 @@ def _planned_run(
     comparison: ComparisonSettings, row: RowSettings, seed: int, base: Mapping[str, Any], folder: str, source: str
 ) -> PlannedRun:
     _refuse_decided(row.settings, f"{source}: run '{row.label}'")
-    name = f"{row.label}-seed-{seed}"
-    records = {"output_dir": folder, "name": name}
     decided = {"method": row.method, "seed": seed}
     where = f"{source}: run '{row.label}'"
-    config = with_template(make_config(merge(base, row.settings) | decided | {"records": records}, source=where))
+    config = with_template(make_config(merge(base, row.settings) | decided | {"records": {}}, source=where))
     _refuse_unmeasured(config, where)
-    return PlannedRun(label=row.label, config=config, result_path=comparison.results_folder / f"{name}.json")
+    name = f"{row.method}-seed-{seed}-{canonical_hash(_settings(config))[:_HASH_DIGITS]}"
+    records = config.records.model_copy(update={"output_dir": folder, "name": name})
+    return PlannedRun(label=row.label, config=config.model_copy(update={"records": records}))
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json", exclude={"records"})
 
 
 def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:

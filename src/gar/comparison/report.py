@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from gar.comparison.figures import cost_figure, curves_figure
+from gar.comparison.pairing import Results, check_paired
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult
 from gar.comparison.settings import ComparisonSettings
-from gar.comparison.store import Failure, Results, check_paired
 from gar.comparison.tables import ComparisonNumbers, Cost, markdown
+from gar.errors import RecordError
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
-from gar.records import write_atomic
+from gar.records import RunFolder, write_atomic
 
 
 def write_report(
-    comparison: ComparisonSettings, planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]
+    comparison: ComparisonSettings, planned: Sequence[PlannedRun], results: Results
 ) -> tuple[ComparisonNumbers, list[Path]]:
     """Write `table.md` and the figures into the results folder.
 
@@ -28,7 +29,7 @@ def write_report(
         RecordError: The results are not paired, or a file cannot be written.
     """
     check_paired(results)
-    numbers = comparison_numbers(comparison, planned, results, failed)
+    numbers = comparison_numbers(comparison, planned, results)
     folder = comparison.results_folder
     paths = [folder / "table.md"]
     write_atomic(paths[0], markdown(numbers))
@@ -40,13 +41,13 @@ def write_report(
 
 
 def comparison_numbers(
-    comparison: ComparisonSettings, planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]
+    comparison: ComparisonSettings, planned: Sequence[PlannedRun], results: Results
 ) -> ComparisonNumbers:
     """All numbers of the tables of a planned comparison, with a note about every run that has no result."""
     against = {row.label: comparison.against(row) for row in comparison.runs}
     ks = planned[0].config.evaluate.pass_at_k
     numbers = numbers_of_results(comparison.name, results, against=against, seeds=comparison.seeds, ks=ks)
-    return replace(numbers, notes=[*_missing(planned, results, failed), *numbers.notes])
+    return replace(numbers, notes=[*_missing(planned, results), *numbers.notes])
 
 
 def numbers_of_results(
@@ -127,18 +128,22 @@ def _ratio(ratios: Sequence[float]) -> tuple[float, float, float] | None:
     return (statistics.median(ratios), min(ratios), max(ratios)) if ratios else None
 
 
-def _missing(planned: Sequence[PlannedRun], results: Results, failed: Sequence[Failure]) -> list[str]:
-    """Which runs have no result."""
-    broken = {(failure.label, failure.seed) for failure in failed}
-    missing = [run for run in planned if (run.label, run.seed) not in results]
-    return [
-        f"{word}: {by_label(runs)}."
-        for word, runs in (
-            ("Failed", [run for run in missing if (run.label, run.seed) in broken]),
-            ("Not run", [run for run in missing if (run.label, run.seed) not in broken]),
-        )
-        if runs
-    ]
+def _missing(planned: Sequence[PlannedRun], results: Results) -> list[str]:
+    """Which runs have no result, and why."""
+    missing: dict[str, list[PlannedRun]] = {"Failed": [], "Interrupted": [], "Not run": []}
+    for run in planned:
+        if (run.label, run.seed) not in results:
+            missing[_state(run)].append(run)
+    return [f"{word}: {by_label(runs)}." for word, runs in missing.items() if runs]
+
+
+def _state(run: PlannedRun) -> str:
+    if not run.folder.exists():
+        return "Not run"
+    try:
+        return "Failed" if RunFolder.open(run.folder).read_run().status == "failed" else "Interrupted"
+    except RecordError:
+        return "Interrupted"
 
 
 def _notes(results: Results) -> list[str]:

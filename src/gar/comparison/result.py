@@ -1,9 +1,10 @@
-"""The result of one run of a comparison: one small JSON file, made from the run folder alone."""
+"""The result of one cell of a comparison: `result.json` in its run folder, made from that folder alone."""
 
 import json
+import os
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
-from gar.records import RolloutReader, canonical_hash
+from gar.records import RolloutReader, RunFolder, canonical_hash
 from gar.records.checked import checked
 from gar.records.contents import read_run, uneven
 from gar.records.evaluations import EvaluatedSet
-from gar.records.files import json_text, read_json, write_atomic
+from gar.records.files import json_object, json_text, write_atomic
+from gar.records.manifest import DamageError, Manifest
 
 CURVES = (
     "reward",
@@ -28,15 +30,17 @@ CURVES = (
 )
 """Metrics whose curves are kept."""
 
-USAGE = "usage.json"
-"""File in the run folder with the time and memory that its process used."""
+RESULT = "result.json"
+"""File in the run folder, listed in its manifest: the cell is finished."""
 
 _MAX_POINTS = 60
 _DIGITS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Usage:
+class Usage:
+    """Time and memory of the process of a run."""
+
     wall_seconds: float
     cpu_seconds: float
     peak_memory_bytes: int
@@ -61,17 +65,17 @@ class SetCounts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunResult:
-    """One finished run, `results/NAME/LABEL-seed-K.json`.
+    """One finished run, `result.json`.
 
     Attributes:
-        label: Row of the table.
+        label: Row of the table; the method in the file.
         seed: Its seed.
         settings_hash: `canonical_hash` of `settings`.
         settings: Every setting that decides the numbers.
         versions: As in `run.json`; `platform` and `cpu_count` likewise.
         start_time: UTC, ISO 8601.
         resumed: The run was interrupted and resumed, so times and memory are those of its last part.
-        wall_seconds: Wall time of the process, imports and evaluation included.
+        wall_seconds: Wall time of the process, 0 where it is unknown, imports and evaluation included.
         cpu_seconds: Processor time of the process, which depends less on the machine's other load.
         peak_memory_bytes: Largest resident set of the process.
         data_hash: Hash of the training problems with their anchors.
@@ -113,12 +117,12 @@ class RunResult:
 
     @classmethod
     def read(cls, path: Path) -> "RunResult":
-        """Read what `write` wrote.
+        """Read what `write` wrote, checked against the manifest of its folder.
 
         Raises:
-            RecordError: The file cannot be read, or is something else.
+            RecordError: The file cannot be read, is not what was written, or is something else.
         """
-        values = read_json(path)
+        values = json_object(Manifest(path.parent).read(path), str(path))
         names = {field.name for field in fields(cls)}
         if values.keys() != names:
             odd = ", ".join(sorted(names ^ values.keys()))
@@ -132,8 +136,43 @@ class RunResult:
         return result
 
 
-def result_of(planned: PlannedRun) -> RunResult:
-    """The result of a finished run, from its run folder.
+def finished_result(cell: PlannedRun) -> RunResult | None:
+    """The result of a cell; None if it is not finished.
+
+    Raises:
+        RecordError: The result is not what was written, or of other settings.
+    """
+    path = cell.folder / RESULT
+    if not os.path.lexists(path):
+        return None
+    try:
+        result = RunResult.read(path)
+    except DamageError as error:
+        if error.fault.kind == "unlisted":  # a kill came between the file and its line: it is written again
+            return None
+        raise
+    if (result.seed, result.settings_hash) != (cell.seed, canonical_hash(cell.settings)):
+        raise RecordError(f"{path}: made under other settings than {cell.title}. Remove the folder, and run it again.")
+    return replace(result, label=cell.label)
+
+
+def write_result(cell: PlannedRun, usage: Usage | None) -> None:
+    """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
+
+    Args:
+        cell: The cell.
+        usage: What its process used; None if that is unknown, so that the run counts as resumed.
+
+    Raises:
+        RecordError: As `result_of`, or a file cannot be written.
+    """
+    result = result_of(cell, usage)
+    result.write(cell.folder / RESULT)
+    Manifest(cell.folder, [RunFolder(cell.folder).read_run().config_hash]).add(RESULT)
+
+
+def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
+    """The result of a finished run, from its run folder. Arguments as in `write_result`.
 
     Raises:
         RecordError: The run is not finished, or something that the result needs is missing or damaged.
@@ -148,7 +187,6 @@ def result_of(planned: PlannedRun) -> RunResult:
     evaluated = folder.read_evaluation("after")
     if not evaluated:
         raise RecordError(f"{folder.path}: no evaluation after training: a comparison needs evaluate.sources.")
-    usage = checked(_Usage, folder.read_json(USAGE), str(folder.path / USAGE))
     metrics = contents.metrics
     seconds, shares = step_times(metrics)
     sets = {name: _counts(part, f"{folder.path}: evaluation/after.json, {name}") for name, part in evaluated.items()}
@@ -161,10 +199,10 @@ def result_of(planned: PlannedRun) -> RunResult:
         platform=run.platform,
         cpu_count=run.cpu_count,
         start_time=run.start_time,
-        resumed=bool(run.resume_times),
-        wall_seconds=usage.wall_seconds,
-        cpu_seconds=usage.cpu_seconds,
-        peak_memory_bytes=usage.peak_memory_bytes,
+        resumed=bool(run.resume_times) or usage is None,
+        wall_seconds=usage.wall_seconds if usage else 0.0,
+        cpu_seconds=usage.cpu_seconds if usage else 0.0,
+        peak_memory_bytes=usage.peak_memory_bytes if usage else 0,
         data_hash=run.data_hash,
         prompts_hash="" if has_supervised_steps(planned) else prompts_hash(contents.reader, folder.path),
         steps=metrics[-1]["step"],

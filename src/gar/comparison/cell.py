@@ -1,0 +1,164 @@
+"""One cell of a comparison in a process of its own: trains as `gar train` does, or resumes, and writes `result.json`.
+
+    python -m gar.comparison.cell PARENT CONFIG.yaml [LAUNCHER ...]
+    LAUNCHER ... -m gar.comparison.cell train CONFIG.yaml        # or resume RUN: one of several ranks
+
+PARENT is the process id of the comparison. On Linux the kernel kills the cell when the comparison ends, even by
+kill -9. What it has written stays, and the next call resumes from its last whole checkpoint. The cell holds the lock of
+CONFIG.yaml, so two comparisons never run it at the same time.
+"""
+
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from gar.comparison.plan import PlannedRun
+from gar.comparison.result import Usage, write_result
+from gar.config import make_config, read_config
+from gar.errors import ConfigError, GarError, LockedError, RecordError
+from gar.methods import METHODS
+from gar.records import RunFolder
+from gar.records.checkpoints import find_checkpoint
+from gar.records.files import io_error
+from gar.records.lock import writer_lock
+from gar.train.resume import read_resumption
+
+LOCKED = 75
+"""Exit status where another process runs the cell."""
+INTERRUPTED = 130
+_TRAINING = ("train", "resume")
+_KILL_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one cell, or one of its ranks. Returns the exit status, as that of `gar train`, or `LOCKED`."""
+    start = time.perf_counter()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
+    first, source, *launcher = arguments
+    _die_with_parent(None if first in _TRAINING else int(first))
+    try:
+        if first in _TRAINING:
+            from gar.integrations.trl.ranks import leave_ranks
+
+            _train(first, source)
+            leave_ranks()
+        else:
+            with writer_lock(Path(source)):
+                run_cell(source, launcher, start)
+    except LockedError as error:
+        print(error, file=sys.stderr)
+        return LOCKED
+    except GarError as error:
+        print(f"gar train: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def run_cell(source: str, launcher: Sequence[str], start: float) -> None:
+    """Train or resume the run that a configuration file names, and write its result. Trains nothing that is finished.
+
+    Args:
+        source: The configuration file.
+        launcher: Words of the command that starts the ranks; none for one process.
+        start: When the process started, by `time.perf_counter`.
+
+    Raises:
+        GarError: As `gar train`.
+    """
+    config = make_config(read_config(source), source=source)
+    cell = PlannedRun(label=config.method, config=config)
+    if _was_finished(cell):
+        return
+    resumes = _can_resume(cell, launcher)
+    mode, target = ("resume", str(cell.folder)) if resumes else ("train", source)
+    if not resumes:
+        _remove(cell.folder)
+    if launcher:
+        _launch([*launcher, "-m", "gar.comparison.cell", mode, target])
+    else:
+        _train(mode, target)
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN if launcher else resource.RUSAGE_SELF)
+    used = Usage(
+        wall_seconds=time.perf_counter() - start,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        peak_memory_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    )
+    write_result(cell, used)
+
+
+def _train(mode: str, target: str) -> None:
+    """Train with a configuration file, or resume a run folder."""
+    from gar.train.run import resume, train
+
+    if mode == "resume":
+        resume(target)
+    else:
+        train(make_config(read_config(target), source=target), command=["gar", "train", target])
+
+
+def _launch(command: Sequence[str]) -> None:
+    """Run all ranks to their end."""
+    try:
+        process = subprocess.Popen(command, preexec_fn=partial(_die_with_parent, os.getpid()))
+    except OSError as error:
+        raise ConfigError(f"--launch: '{command[0]}' cannot be started: {error.strerror}.") from error
+    if status := process.wait():
+        raise RecordError(f"{' '.join(command)} ended with status {status}; its output is above.")
+
+
+def _was_finished(cell: PlannedRun) -> bool:
+    """Whether the run is finished and sound. Writes the result, without its cost, if a kill prevented that."""
+    try:
+        folder = RunFolder.open(cell.folder)
+        if folder.read_run().status != "finished" or read_resumption(folder).config != cell.config:
+            return False
+        write_result(cell, None)
+    except GarError:
+        return False
+    return True
+
+
+def _can_resume(cell: PlannedRun, launcher: Sequence[str]) -> bool:
+    """Whether an interrupted run has the same settings and a whole checkpoint. A failed run would fail again."""
+    try:
+        folder = RunFolder.open(cell.folder)
+        if METHODS[cell.config.method].cannot_resume or folder.read_run().status not in ("running", "interrupted"):
+            return False
+        if read_resumption(folder).config != cell.config:
+            return False
+        return find_checkpoint(folder, num_ranks=None if launcher else 1).path is not None
+    except GarError:
+        return False
+
+
+def _remove(path: Path) -> None:
+    if not path.exists():
+        return
+    with writer_lock(path):  # a `gar train --resume` by hand may write there
+        pass
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise io_error(path, "removed for a new start", error) from error
+
+
+def _die_with_parent(parent: int | None) -> None:
+    """Let the kernel kill this process when its parent ends. Only on Linux: elsewhere it goes on to its end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_KILL_WITH_PARENT, signal.SIGKILL)
+        if parent not in (None, os.getppid()):  # it has ended already
+            os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,192 @@
+"""Cells side by side, with a stand-in for training that ends in every way a run can end."""
+
+import os
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gar.comparison import cell, executors, run
+from gar.comparison.executors import LocalPool, Workers
+from gar.comparison.plan import planned_runs
+from gar.comparison.report import comparison_numbers
+from gar.comparison.result import finished_result
+from gar.comparison.run import finished_results, run_cells
+from gar.comparison.settings import read_comparison
+from gar.config import dump_config
+from gar.errors import RecordError
+from gar.records.lock import writer_lock
+from tests.comparison.finished import write_run
+from tests.ranks import FORKSERVER, SECONDS
+
+STAND_IN = (sys.executable, str(Path(__file__).with_name("finished.py")))
+PYTHONPATH = os.pathsep.join(str(Path(__file__).parents[2] / name) for name in ("", "src"))
+ORDER = Path("runs/compare/order.txt")
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch):
+    monkeypatch.setattr(executors, "_CELL", STAND_IN)
+    monkeypatch.setattr(run, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+
+
+def run_here(planned, *, workers=2, devices=None, say=None) -> list[str]:
+    """What is said, without times and counts."""
+    seen: list[str] = []
+    run_cells(planned, LocalPool(Workers(devices=devices or [None] * workers)), say or seen.append)
+    return [re.sub(r"^\S+ +\S+ ", "", text) for text in seen]
+
+
+def started() -> list[str]:
+    """Seeds of the processes that were started, with threads and devices."""
+    return [re.sub(r"-[0-9a-f]{12}", "", line) for line in ORDER.read_text().splitlines()]
+
+
+def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
+    comparison, planned = plan(seeds=[0, 13])
+    said = run_here(planned, workers=1)
+    assert started() == [f"{name} 1 None" for name in (
+        "grpo-seed-0", "gar-grpo-seed-0", "grpo-seed-13", "gar-grpo-seed-13", "grpo-seed-13",
+    )]  # fmt: skip
+    assert said[0] == "grpo, seed 0: started"
+    assert said[1].startswith("grpo, seed 0: finished in 60 s; test pass@1 0.375")
+    tried = [line for line in said if "FAILED" in line]
+    assert [line.splitlines()[0] for line in tried] == [
+        "grpo, seed 13: FAILED, exit status 3; tried once more", "grpo, seed 13: FAILED, exit status 3",
+    ]  # fmt: skip
+    assert tried[0].splitlines()[1:] == ["    this line and", "    the next one"]
+    results = finished_results(planned)
+    assert [*results] == [("grpo", 0), ("gar-grpo", 0), ("gar-grpo", 13)]
+    assert comparison_numbers(comparison, planned, results).notes[0] == "Not run: grpo, seed 13."
+
+
+def test_a_killed_run_is_named_with_its_signal(plan):
+    _, planned = plan(seeds=[14], runs=["grpo"])
+    assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(planned)
+
+
+class Interrupted(LocalPool):
+    """Ctrl-C comes once two cells sleep."""
+
+    @property
+    def has_room(self) -> bool:
+        if len(list(ORDER.parent.glob("*.asleep"))) == 2:
+            raise KeyboardInterrupt
+        return super().has_room
+
+
+def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
+    _, planned = plan(seeds=[15, 16])
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(planned, Interrupted(Workers(devices=["0,1", "2,3"])), print)
+    assert sorted(line.split()[2] for line in started()) == ["0,1", "2,3"]
+    assert len(list(ORDER.parent.glob("*.interrupted"))) == 2
+    assert finished_results(planned) == {}
+
+
+def test_results_that_are_not_paired_stop_the_comparison(plan):
+    _, planned = plan(seeds=[16, 17])
+    with pytest.raises(RecordError, match="of seed 16 were not trained on the same problems"):
+        run_here(planned, workers=1)
+    assert "seed-17" not in ORDER.read_text()
+
+
+def compare_in(folder: Path, said: str) -> None:
+    """A `gar compare` in a process of its own."""
+    os.chdir(folder)
+    executors._CELL, run._POLL_SECONDS, run._LOOK_SECONDS = STAND_IN, 0.02, 0.05
+    os.environ["PYTHONPATH"] = PYTHONPATH
+    planned = planned_runs(read_comparison("tiny.yaml"), "tiny.yaml")
+    Path(said).write_text("\n".join(run_here(planned, workers=1)))
+
+
+def test_two_comparisons_share_the_cells(plan):
+    _, planned = plan(seeds=[0])
+    calls = [FORKSERVER.Process(target=compare_in, args=(Path.cwd(), said)) for said in ("one", "two")]
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join(SECONDS)
+    assert [call.exitcode for call in calls] == [0, 0]
+    trained = [line.split()[0] for line in ORDER.read_text().splitlines()]
+    assert sorted(trained) == sorted(each.folder.name for each in planned)
+    for said in ("one", "two"):
+        assert {each.title for each in planned} == set(re.findall("^(.*): finished", Path(said).read_text(), re.M))
+    _, others = plan(name="other", seeds=[0, 1], runs=["gar-grpo", {"label": "mine", "method": "grpo"}])
+    assert [*finished_results(others)] == [("gar-grpo", 0), ("mine", 0)]
+
+
+def test_a_cell_that_another_process_runs_is_left_to_it(plan):
+    _, (planned,) = plan(seeds=[0], runs=["grpo"])
+    seen: list[str] = []
+    planned.folder.parent.mkdir(parents=True)
+    with writer_lock(planned.config_path):
+        thread = threading.Thread(target=run_here, args=([planned],), kwargs={"say": seen.append})
+        thread.start()
+        while not seen:
+            time.sleep(0.01)
+        assert "left to another process" in seen[0]
+        planned.config_path.write_text(dump_config(planned.config))
+        assert cell.main([str(os.getppid()), str(planned.config_path)]) == cell.LOCKED
+    thread.join()
+    assert "finished in" in seen[-1]
+    assert len(started()) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends a cell with its parent")
+def test_a_cell_ends_with_its_comparison(plan):
+    _, (planned,) = plan(seeds=[15], runs=["grpo"])
+    comparison = FORKSERVER.Process(target=compare_in, args=(Path.cwd(), "said"))
+    comparison.start()
+    asleep = planned.folder.with_name(f"{planned.folder.name}.asleep")
+    while not asleep.exists() or not asleep.read_text():
+        time.sleep(0.01)
+    comparison.kill()
+    comparison.join()
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and "stat" in os.listdir(f"/proc/{asleep.read_text()}"):
+        with open(f"/proc/{asleep.read_text()}/stat") as stat:
+            if stat.read().rpartition(")")[2].split()[0] == "Z":
+                break
+        time.sleep(0.02)
+    else:
+        pytest.fail("the cell still runs")
+
+
+@pytest.fixture
+def finished(plan, monkeypatch):
+    """A run that was trained to its end and has no result yet; training it again is noted."""
+    _, (planned,) = plan(seeds=[0], runs=["grpo"])
+    write_run(planned.config)
+    planned.config_path.write_text(dump_config(planned.config))
+    trained = []
+
+    def train(config, **options):
+        trained.append(config.method)
+        return write_run(config)
+
+    monkeypatch.setattr("gar.train.run.train", train)
+    return planned, trained
+
+
+def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_again(finished):
+    planned, trained = finished
+    for _ in range(2):
+        cell.run_cell(str(planned.config_path), [], 0.0)
+        made = finished_result(planned)
+        assert (trained, made.resumed, made.wall_seconds, made.steps) == ([], True, 0.0, 4)
+
+
+@pytest.mark.parametrize("lost", ["evaluation/after.json", "rollouts/step-000003.parquet", "config.yaml"])
+def test_a_finished_run_that_has_lost_what_the_result_needs_is_trained_again(finished, lost):
+    planned, trained = finished
+    (planned.folder / lost).unlink()
+    assert finished_result(planned) is None
+    cell.run_cell(str(planned.config_path), [], time.perf_counter())
+    assert trained == ["grpo"]
+    assert not finished_result(planned).resumed

@@ -46,7 +46,7 @@ class Executor(Protocol):
         """Start a cell."""
         ...
 
-    def stop(self, jobs: Sequence[Job]) -> str:
+    def stop(self, jobs: Sequence[Any]) -> str:
         """What happens to jobs under way when the comparison is interrupted, for the user."""
         ...
 

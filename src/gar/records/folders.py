@@ -12,14 +12,14 @@ from gar.errors import RecordError
 from gar.records.files import io_error, sync_file, sync_folder
 
 
-class FileFacts(TypedDict):
+class FileDigest(TypedDict):
     """Size in bytes and SHA-256 of a file's content."""
 
     size: int
     sha256: str
 
 
-def file_facts(path: Path, size: int | None = None) -> FileFacts:
+def file_facts(path: Path, size: int | None = None) -> FileDigest:
     """Size and SHA-256 of a file, or of its first `size` bytes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`gar data`: `check` inspects a source of problems, `prepare` draws a subset, `slime` and `verl` convert it."""
+"""`gar data`: `check` and `prepare` problems, `guide` those that are too hard, convert them for `slime` and `verl`."""
 
 import dataclasses
 import functools
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gar.cli.guide import guide
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
 from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
@@ -46,7 +47,7 @@ _COMPARED = {
 def main(args: list[str]) -> int:
     """Run `gar data ...`. The exit status of `check` is that of its verdict."""
     return tyro.extras.subcommand_cli_from_dict(
-        {"check": check, "prepare": prepare, "slime": slime, "verl": verl},
+        {"check": check, "prepare": prepare, "guide": guide, "slime": slime, "verl": verl},
         args=args,
         prog="gar data",
         description="Look at training problems, draw a subset, or write it for slime or verl.",

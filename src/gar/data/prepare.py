@@ -147,12 +147,13 @@ def write_problems(problems: Sequence[Problem], path: Path) -> None:
     if path.suffix == ".jsonl":
         with atomic_file(path) as file:
             for problem in problems:
-                file.write(json.dumps(_jsonl_row(problem), ensure_ascii=False).encode() + b"\n")
+                file.write(json.dumps(problem_row(problem), ensure_ascii=False).encode() + b"\n")
     else:
         write_parquet(path, _table(problems))
 
 
-def _jsonl_row(problem: Problem) -> dict[str, Any]:
+def problem_row(problem: Problem) -> dict[str, Any]:
+    """A line of JSONL in our own columns."""
     row = _row(problem)
     solutions = row["expert_solution"]
     return row | {"expert_solution": solutions if len(solutions) > 1 else next(iter(solutions), None)}

@@ -62,6 +62,7 @@ RUN_BY = {
     "python -m paper.tasks.warm_start": "tests/test_real_model.py::"
     "test_the_page_of_the_first_real_model_runs_as_written",
     "python -m paper.tasks": "tests/paper/test_word_problem_task.py",
+    "python docs/site/rules.py": "tests/test_rules.py::test_the_page_is_the_table",
     "python scripts/check_prose.py": "tests/docs/test_pages.py::test_the_prose_checker_sees_what_the_rules_name",
     "python scripts/execute_notebooks.py": "tests/docs/test_notebooks.py::test_quick_start_scores_and_trains",
     "python examples/score_a_file.py": "tests/test_examples.py::test_score_a_file_prints_scores_and_shares_that_add_up",

@@ -91,6 +91,7 @@ def test_newest_marked_checkpoint_is_found_whatever_else_lies_there(run: RunFold
         (lambda path: (path / "model.safetensors").write_text("other"), "model.safetensors is not what was written"),
         (lambda path: (path / "rng_state.pth").write_text("rng_state.pth of step 3"), "rng_state.pth is not what"),
         (lambda path: (path / MANIFEST).write_text(""), "not valid JSON"),
+        (lambda path: (path / "scaler.pt").write_text("stray"), "scaler.pt is not in its manifest"),
         (lambda path: (path / MANIFEST).write_text("{}"), "not a checkpoint's manifest: 'step' is missing or damaged"),
         (lambda path: replace(path / MANIFEST, '"size"', '"sizf"'), "model.safetensors is not what was written"),
         (lambda path: replace(path / MANIFEST, '"metrics"', '"metricz"'), "its manifest is damaged: KeyError"),

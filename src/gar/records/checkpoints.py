@@ -130,6 +130,9 @@ def checkpoint_fault(path: Path, *, num_ranks: int | None) -> str | None:
                 return f"{name} is missing"
             if file_facts(path / name) != expected:
                 return f"{name} is not what was written: its size or SHA-256 differs from the manifest"
+        names = {file.relative_to(path).as_posix() for file in files_below(path)} - {MANIFEST}
+        if stray := sorted(names - manifest["files"].keys()):
+            return f"{stray[0]} is not in its manifest"
     except RecordError as error:
         return str(error).rstrip(".")
     return _missing_state(path, num_ranks)

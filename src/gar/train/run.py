@@ -340,7 +340,7 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
         _record_end(folder, "interrupted" if isinstance(error, LostRankError) else "failed", error)
         # On a full disk torch.save raises from its ZIP writer.
         unwritten = isinstance(error, RuntimeError) and (
-            "inline_container.cc" in str(error) or "StreamWriter" in str(error)
+            "inline_container.cc" in str(error) or "StreamWriter" in str(error) or "basic_ios::clear" in str(error)
         )
         if unwritten or (isinstance(error, (OSError, SafetensorError)) and not isinstance(error, RecordError)):
             raise RecordError(

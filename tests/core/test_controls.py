@@ -74,10 +74,11 @@ def test_random_anchors_are_even_over_the_sphere():
     torch.testing.assert_close(rows.T @ rows / 20_000, torch.eye(3).double() / 3, rtol=0, atol=0.02)
 
 
-def test_random_anchors_repeat_with_the_problem():
+def test_random_anchors_follow_problem_and_seed():
     found = random_anchor_vectors([3, 7, 3], 5, seed=4)
     assert torch.equal(found[0], found[2])
     assert not torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], random_anchor_vectors([3], 5, seed=5)[0])
     assert random_anchor_vectors([], 5, seed=4).shape == (0, 5)
 
 

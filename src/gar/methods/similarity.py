@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,12 +11,14 @@ from gar.sequences import TokenPieces, TokenSequence
 
 
 def random_anchor_vectors(problem_index: Sequence[int], width: int, *, seed: int) -> Tensor:
-    """A random direction for each problem, uniform on the sphere, the same whenever the problem is drawn.
+    """A random direction for each problem, uniform on the sphere: the same whenever the problem is drawn in this run.
 
     Returns:
         float32 [problems, hidden], on the CPU.
     """
-    generators = [torch.Generator().manual_seed((seed << 32) + problem) for problem in problem_index]
+    # torch's generator reads 32 bits of a seed, which therefore mix both numbers.
+    seeds = [int(np.random.SeedSequence([seed, problem]).generate_state(1)[0]) for problem in problem_index]
+    generators = [torch.Generator().manual_seed(mixed) for mixed in seeds]
     return torch.cat([torch.zeros(0, width), *(unit_rows(torch.randn(1, width, generator=g)) for g in generators)])
 
 

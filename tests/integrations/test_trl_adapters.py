@@ -29,6 +29,8 @@ def alignments(make_trainer: TrainerFactory, **adapter) -> dict[str, float]:
     """Of one step with an adapter that is not zero at the start, by prompt and response."""
     config = LoraConfig(task_type="CAUSAL_LM", r=4, target_modules="all-linear", init_lora_weights=False, **adapter)
     trainer, records = make_trainer(peft_config=config, args=TWO_UPDATES)
+    targets = trainer.model.peft_config["default"].target_modules
+    assert targets == sorted(targets), "PEFT's set would be written in another order by each process"
     trainer.train()
     return {f"{r.prompt}{r.response}": r.alignment for r in records if r.alignment is not None}
 

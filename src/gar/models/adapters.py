@@ -231,6 +231,13 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
     return model
 
 
+def sort_targets(model: Any) -> None:
+    """Have the names of adapted modules written in one order: that of PEFT's set differs from process to process."""
+    for config in getattr(model, "peft_config", {}).values():
+        if isinstance(config.target_modules, set):
+            config.target_modules = sorted(config.target_modules)
+
+
 def save_adapter(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write the adapter that was trained, and the tokenizer, for `load_policy` and for PEFT."""
     model.save_pretrained(folder, selected_adapters=model.active_adapters)

@@ -28,6 +28,7 @@ from gar.integrations.trl.resumable import ResumableTrainer
 from gar.integrations.trl.rollouts import RolloutBatch, gated_advantages, mean_advantages
 from gar.integrations.trl.states import StateSource
 from gar.methods import Method, find_method
+from gar.models.adapters import sort_targets
 from gar.models.capture import capture_hidden
 from gar.records import RolloutRecord
 from gar.rollouts.generate import context_length
@@ -130,6 +131,7 @@ class GARTrainer(ResumableTrainer):
             processing_class=processing_class,
             **kwargs,
         )
+        sort_targets(self.model)
         plan(flags=trl_flags(self._config, self.processing_class), quiet=True)  # TRL may have loaded a processor
         self._own_column = 0 if self._verifier is not None else self._append_column()
         self._prepare(self._problems.all)

@@ -16,11 +16,6 @@ def damages(path: Path) -> Mapping[str, Damage]:
     return _ANY | _BY_SUFFIX.get(path.suffix, {})
 
 
-def harmless(path: Path) -> Mapping[str, Damage]:
-    """Changes by another tool that lose nothing."""
-    return _HARMLESS if path.suffix == ".parquet" else {}
-
-
 def _written(content: bytes) -> Damage:
     return lambda path: path.write_bytes(content)
 
@@ -155,16 +150,6 @@ _PARQUET: dict[str, Damage] = {
     "another step": _column("step", lambda values: [99 for _ in values]),
     "lists for rewards": _column("reward", lambda values: [[value] for value in values]),
     "a reward that is no number": _column("reward", lambda values: [float("nan"), *values[1:]]),
-}  # fmt: skip
-
-_HARMLESS: dict[str, Damage] = {
-    "dictionaries": _table(lambda table: pa.table({
-        name: table[name].dictionary_encode() if table[name].type == pa.string() else table[name]
-        for name in table.schema.names})),
-    "large strings": _cast(pa.string(), pa.large_string()), "string views": _cast(pa.string(), pa.string_view()),
-    "short integers": _cast(pa.int64(), pa.int32()), "whole numbers as floats": _cast(pa.int64(), pa.float64()),
-    "another order": _table(lambda table: table.select(table.schema.names[::-1])),
-    "another column": _table(lambda table: table.append_column("z", pa.array([{"a": [1]}] * len(table)))),
 }  # fmt: skip
 
 _YAML: dict[str, Damage] = {

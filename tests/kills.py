@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from gar.config import RunConfig, make_config
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from tests.ranks import FORKSERVER
 
 SECONDS = 120
@@ -96,12 +96,12 @@ def in_process(function: Callable[..., None], *arguments: Any, **options: Any) -
 
 def assert_equal_runs(found: RunFolder, expected: RunFolder) -> None:
     """Everything but times is the same to the last bit, and nothing else is left."""
-    assert numbers(found.read_metrics()) == numbers(expected.read_metrics())
-    assert found.rollout_steps() == expected.rollout_steps()
-    for step in expected.rollout_steps():
+    assert numbers(open_run(found.path).metrics) == numbers(open_run(expected.path).metrics)
+    assert open_run(found.path).steps == open_run(expected.path).steps
+    for step in open_run(expected.path).steps:
         assert pq.read_table(found.rollouts_path(step)).equals(pq.read_table(expected.rollouts_path(step)))
     for name in (path.stem for path in (expected.path / "evaluation").glob("*.json")):
-        measured = [run.read_json(f"evaluation/{name}.json") for run in (found, expected)]
+        measured = [open_run(run.path).read_json(f"evaluation/{name}.json") for run in (found, expected)]
         for each in measured:
             del each["inputs_hash"]  # the settings hold the name of the run
             for values in each["sets"].values():

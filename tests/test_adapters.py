@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from gar.cli.main import main
 from gar.config import RunConfig, make_config
 from gar.models.load import load_policy
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.settings import ModelSettings
 from gar.train.run import resume, train
 
@@ -88,7 +88,9 @@ def test_run_leaves_the_adapter_and_a_merged_model(finished: RunFolder, said: li
 
 
 def test_run_measures_the_adapter_and_not_its_base(finished: RunFolder):
-    before, after = (finished.read_json(f"evaluation/{name}.json")["sets"]["test"] for name in ("before", "after"))
+    before, after = (
+        open_run(finished.path).read_json(f"evaluation/{name}.json")["sets"]["test"] for name in ("before", "after")
+    )
     assert after["problems"] != before["problems"]  # the same random numbers, another policy
     assert after["mean_response_tokens"] != before["mean_response_tokens"]
 
@@ -112,21 +114,24 @@ def cut_and_resume(whole: RunConfig, folder: Path, step: int, monkeypatch: pytes
         interrupt_at(step, patch)
         with pytest.raises(KeyboardInterrupt):
             train(whole.model_copy(update={"records": records}), say=quiet)
-    assert len(RunFolder.open(folder / "cut").read_metrics()) == step - 1
+    assert len(open_run(RunFolder.open(folder / "cut").path).metrics) == step - 1
     torch.manual_seed(99)  # a new process knows nothing of the old one's random state
     return resume(folder / "cut", say=quiet)
 
 
 def assert_same(found: RunFolder, expected: RunFolder) -> None:
-    assert numbers(found.read_metrics()) == numbers(expected.read_metrics())
-    assert found.rollout_steps() == expected.rollout_steps()
-    for step in expected.rollout_steps():
+    assert numbers(open_run(found.path).metrics) == numbers(open_run(expected.path).metrics)
+    assert open_run(found.path).steps == open_run(expected.path).steps
+    for step in open_run(expected.path).steps:
         assert pq.read_table(found.rollouts_path(step)).equals(pq.read_table(expected.rollouts_path(step)))
     for file in ("adapter/adapter_model.safetensors", "model/model.safetensors"):
         weights = [load_file(folder.path / file) for folder in (found, expected)]
         assert weights[0].keys() == weights[1].keys()
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    after = [folder.read_json("evaluation/after.json")["sets"]["test"]["pass_at"] for folder in (found, expected)]
+    after = [
+        open_run(folder.path).read_json("evaluation/after.json")["sets"]["test"]["pass_at"]
+        for folder in (found, expected)
+    ]
     assert after[0] == after[1]
 
 
@@ -148,7 +153,7 @@ def test_run_that_goes_on_training_an_adapter_resumes_exactly(
         trl={"beta": 0.05, "max_steps": 2, "save_steps": 1, "disable_dropout": True},
     )
     whole = train(settings, say=quiet)
-    first, second = whole.read_metrics()
+    first, second = open_run(whole.path).metrics
     assert first["kl"] == pytest.approx(0, abs=1e-6)  # it starts where the reference stands
     assert second["kl"] > 1e-3
     assert (whole.path / "checkpoints" / "checkpoint-2" / "ref").is_dir()

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from gar.cli.main import main
 from gar.data.problems import load_problems
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 
 pytestmark = pytest.mark.data
 
@@ -71,7 +71,7 @@ def test_gsm8k_rollouts_earn_bonuses_and_advantages_that_grpo_would_not_give(dat
         ]
     )  # fmt: skip
     assert status == 0
-    rollouts = RunFolder.open(tmp_path / "gsm8k").read_rollouts().to_pylist()
+    rollouts = open_run(RunFolder.open(tmp_path / "gsm8k").path).rollouts().to_pylist()
     assert len(rollouts) == 3 * 16
     assert any(row["bonus"] > 0 for row in rollouts)
     rescued = 0

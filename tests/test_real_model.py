@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from gar.cli.main import main
 from gar.models.load import load_policy, load_tokenizer
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.rollouts.generate import encode_prompt
 from gar.scoring import GARScorer, ResponseGroup
 from gar.sequences import SequenceReader
@@ -180,7 +180,7 @@ def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
     assert main(["train", "--resume", str(tmp_path / "full")]) == 0
     steps = [json.loads(line)["step"] for line in (tmp_path / "full" / "metrics.jsonl").read_text().splitlines()]
     assert steps == [1, 2]
-    rollouts = RunFolder.open(tmp_path / "full").read_rollouts().to_pylist()
+    rollouts = open_run(RunFolder.open(tmp_path / "full").path).rollouts().to_pylist()
     assert len(rollouts) == 2 * 4
     assert all("<|im_end|>" not in row["response"] for row in rollouts)
     assert main(["report", str(tmp_path / "full"), "--out", str(tmp_path / "run.html")]) == 0

@@ -8,7 +8,7 @@ from typing import Any, cast
 from gar import DataError, DataSettings, Problem, Prompt, RunConfig, SignalSettings, Tags, TokenSequence, make_config
 from gar.data import arithmetic, encode_prompt, generate_responses, load_run_problems, prompt_text, render_problems
 from gar.models import ModelParts, find_parts, load_policy
-from gar.records import RunContents, is_run_folder, marked_checkpoints, read_run
+from gar.records import Run, is_run_folder, marked_checkpoints, open_run
 from gar.scoring import GroupReader, ResponseGroup, SpanRule, ends_in_thinking_tag, token_pieces
 from gar.verify import Verifier
 from paper.tasks.chains import TASKS, load_task, task_of_all, task_of_model
@@ -34,7 +34,7 @@ class Policy:
     parts: ModelParts
     problems: Sequence[Problem]
     config: RunConfig
-    run: RunContents | None
+    run: Run | None
     notes: Sequence[str]
 
     @property
@@ -113,7 +113,7 @@ def load_policy_of(
     Raises:
         GarError: The folder, the model or the problems cannot be read.
     """
-    run = read_run(subject) if is_run_folder(subject) else None
+    run = open_run(subject, strict=False) if is_run_folder(subject) else None
     notes = list(run.notes) if run else []
     config = run.config if run and run.config else RunConfig(data=DataSettings(template="plain"))
     if settings:
@@ -151,10 +151,10 @@ def load_policy_of(
     )
 
 
-def _model_path(run: RunContents | None, config: RunConfig, subject: str) -> tuple[str, list[str]]:
+def _model_path(run: Run | None, config: RunConfig, subject: str) -> tuple[str, list[str]]:
     if run is None:
         return subject, []
-    final = run.folder.path / "model"
+    final = run.path / "model"
     if (final / "config.json").is_file():
         return str(final), []
     whole = [path for path in marked_checkpoints(run.folder) if (path / "config.json").is_file()]

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from gar import Problem, read_config
 from gar.comparison import planned_runs, read_comparison
-from gar.records import RunFolder
+from gar.records import open_run
 from paper.tasks.chains import ARITHMETIC, ROLES, TASKS, ChainTask, parse_solution
 
 LAST = 10
@@ -26,17 +26,16 @@ SHARES = (*ROLES, "words")
 
 def method_shares(run: Path) -> dict[str, float] | None:
     """Shares of the methods by their roles, and of words, among right responses; None where no response is right."""
-    reader, task = RunFolder(run).rollout_reader(), task_of_run(run)
+    opened, task = open_run(run), task_of_run(run)
     counts: Counter[str | None] = Counter()
     total = 0
-    for step in reader.steps[-LAST:]:
-        names = ["prompt", "response", "verified"]
-        table = reader.read(step, names)
-        for prompt, text, verified in zip(*(table[name].to_pylist() for name in names), strict=True):
-            if verified:
-                parsed = parse_solution(text)
-                counts.update([task.role_of(parsed.method, Problem(id="", prompt=prompt, answer="")), parsed.wording])
-                total += 1
+    names = ["prompt", "response", "verified"]
+    table = opened.rollouts(names, opened.steps[-LAST:])
+    for prompt, text, verified in zip(*(table[name].to_pylist() for name in names), strict=True):
+        if verified:
+            parsed = parse_solution(text)
+            counts.update([task.role_of(parsed.method, Problem(id="", prompt=prompt, answer="")), parsed.wording])
+            total += 1
     return {name: counts[name] / total for name in SHARES} if total else None
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from gar import Problem
@@ -31,7 +30,7 @@ from gar.evaluation import (
     p_text,
     paired_t_p_value,
 )
-from gar.records import RunFolder
+from gar.records import open_run
 from paper.comparisons.results import NAMES, Committed, read_results
 from paper.tasks.chains import ARITHMETIC, ROLES, WHICH_WAY, ChainTask, parse_solution, write_solution
 from paper.tasks.shorthand import shortened
@@ -67,13 +66,13 @@ def kind_of(response: str, prompt: str, task: ChainTask) -> str:
 
 def counted(run: Path) -> dict[str, Any]:
     """The kinds of a run's responses in its first and last steps, and to the test problems after it; three of these."""
-    reader, task = RunFolder(run).rollout_reader(), task_of_run(run)
+    opened, task = open_run(run), task_of_run(run)
     names = ["prompt", "response", "verified", "num_tokens"]
     measured: dict[str, Any] = {"first": None, "last": None}
-    if reader.steps:
-        for name, steps in (("first", reader.steps[:WINDOW]), ("last", reader.steps[-WINDOW:])):
-            measured[name] = shares((row for step in steps for row in reader.read(step, names).to_pylist()), task)
-    test = pq.read_table(run / "evaluation" / "after.parquet", columns=names).to_pylist()
+    if opened.steps:
+        for name, steps in (("first", opened.steps[:WINDOW]), ("last", opened.steps[-WINDOW:])):
+            measured[name] = shares(opened.rollouts(names, steps).to_pylist(), task)
+    test = opened.samples("after").select(names).to_pylist()
     firsts = list({row["prompt"]: row for row in reversed(test)}.values())[-1:-4:-1]
     return measured | {"test": shares(test, task), "samples": [[row["prompt"], row["response"]] for row in firsts]}
 
@@ -226,7 +225,7 @@ def curve_table(folder: Path) -> Titled:
     """pass@1 on the validation problems over the steps of every run in a folder."""
     name = "eval/validation/pass@1"
     curves = {
-        run.name: {row["step"]: row[name] for row in RunFolder(run).read_metrics() if name in row}
+        run.name: {row["step"]: row[name] for row in open_run(run).metrics if name in row}
         for run in sorted(path.parent for path in folder.glob("*/metrics.jsonl"))
     }
     steps = sorted({step for curve in curves.values() for step in curve})

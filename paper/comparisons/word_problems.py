@@ -19,12 +19,11 @@ from typing import Any
 
 import matplotlib
 import pandas as pd
-import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
 from gar.evaluation import markdown_text
-from gar.records import RunFolder
+from gar.records import open_run
 from paper.analyses.outputs import MARKERS
 from paper.comparisons.results import read_results
 
@@ -44,12 +43,12 @@ def by_steps(response: str) -> bool:
 
 def quarters(run: Path) -> list[Means]:
     """Means over the training responses in each quarter of a run; None where no response counts."""
-    reader = RunFolder(run).rollout_reader()
-    size = len(reader.steps) // QUARTERS
+    opened = open_run(run)
+    size = len(opened.steps) // QUARTERS
     columns = ["response", "verified", "alignment"]
     means = []
     for first in range(0, size * QUARTERS, size):
-        rows = [row for step in reader.steps[first : first + size] for row in reader.read(step, columns).to_pylist()]
+        rows = opened.rollouts(columns, opened.steps[first : first + size]).to_pylist()
         correct = [row for row in rows if row["verified"]]
         steps, others = (
             _alignments(row for row in correct if by_steps(row["response"]) is wanted) for wanted in (True, False)
@@ -67,7 +66,7 @@ def quarters(run: Path) -> list[Means]:
 
 def after(run: Path) -> Means:
     """Shares of the responses to the test problems after training."""
-    rows = pq.read_table(run / "evaluation" / "after.parquet", columns=["set_name", "response", "verified"]).to_pylist()
+    rows = open_run(run).samples("after").select(["set_name", "response", "verified"]).to_pylist()
     split = {True: [], False: []}
     for row in rows:
         if row["set_name"] == "test":

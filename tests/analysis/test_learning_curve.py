@@ -16,19 +16,23 @@ from matplotlib.figure import Figure
 
 from gar.analysis.learning_curve import learning_curve, learning_curve_figure, running_mean
 from gar.errors import RecordError
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from tests.files import write_jsonl
 
 REWARD, ALIGNMENT, SILENT, PASS_RATES = range(4)
 
 
 def pass_rates(**sets: Mapping[str, float | None]) -> dict[str, Any]:
-    return {"step": 0, "sets": {name: {"num_problems": 100, "pass_at": values} for name, values in sets.items()}}
+    return {
+        "step": 0,
+        "sets": {name: {"num_samples": 4, "problems": [], "pass_at": values} for name, values in sets.items()},
+    }
 
 
-def make_run(parent: Path, name: str = "run", steps: int = 40) -> Path:
+def make_run(parent: Path, name: str = "run", steps: int = 40, *, evaluated: bool = True) -> Path:
     """A run that has recorded everything."""
     run = RunFolder.create(parent, name)
+    run.write_run(seed=0, command=["gar"], config={}, config_text="{}", data_hash=None)
     for step in range(1, steps + 1):
         run.append_metrics(
             {
@@ -40,6 +44,8 @@ def make_run(parent: Path, name: str = "run", steps: int = 40) -> Path:
                 "gar/zero_std_group_fraction_shaped": 0.125,
             }
         )
+    if not evaluated:
+        return run.path
     run.write_json("evaluation/before.json", pass_rates(test={"1": 0.31, "4": 0.55}, harder={"1": 0.12}))
     run.write_json("evaluation/after.json", pass_rates(test={"1": 0.63, "4": 0.75}, harder={"1": 0.05}))
     return run.path
@@ -99,22 +105,22 @@ def test_figure_shows_pass_rates_before_and_after(tmp_path):
 
 def test_figure_shows_the_moment_that_is_there(tmp_path):
     run = make_run(tmp_path)
-    (run / "evaluation" / "before.json").unlink()
-    (run / "evaluation" / "after.json").write_text(json.dumps(pass_rates(test={"1": 0.5, "4": None})))
+    RunFolder(run).manifest().drop("evaluation/before.json")
+    RunFolder(run).write_json("evaluation/after.json", json.loads(json.dumps(pass_rates(test={"1": 0.5, "4": None}))))
     axes = panel(learning_curve_figure(run), PASS_RATES)
     assert words(axes) == ["0.50", "after"]
     assert len(axes.lines) == 1
 
 
 def test_figure_of_an_empty_run_says_not_recorded_in_every_panel(tmp_path):
-    figure = learning_curve_figure(RunFolder.create(tmp_path, "empty").path)
+    figure = learning_curve_figure(make_run(tmp_path, "empty", steps=0, evaluated=False))
     assert [words(axes) for axes in figure.axes] == [["not recorded"]] * 4
 
 
 @pytest.mark.parametrize("values", [None, [None] * 40])
 def test_figure_says_not_recorded_where_a_metric_is_missing_or_null_throughout(tmp_path, values):
     run = RunFolder(make_run(tmp_path))
-    rows = run.read_metrics()
+    rows = open_run(run.path).metrics
     for row in rows:
         del row["gar/alignment_mean"]
         if values:
@@ -127,6 +133,7 @@ def test_figure_says_not_recorded_where_a_metric_is_missing_or_null_throughout(t
 
 def test_figure_leaves_a_gap_where_a_step_has_null_and_skips_rows_without_the_metric(tmp_path):
     run = RunFolder.create(tmp_path, "gap")
+    run.write_run(seed=0, command=["gar"], config={}, config_text="{}", data_hash=None)
     for step, alignment in enumerate([0.1, None, 0.3], start=1):
         run.append_metrics({"step": step, "gar/alignment_mean": alignment})
     run.append_metrics({"step": 3, "time/step_seconds": 1.0})
@@ -154,6 +161,7 @@ def test_figure_tolerates_the_torn_last_line_of_a_killed_run(tmp_path):
 
 def test_figure_keeps_labels_of_close_lines_apart(tmp_path):
     run = RunFolder.create(tmp_path, "close")
+    run.write_run(seed=0, command=["gar"], config={}, config_text="{}", data_hash=None)
     for step in (1, 2):
         run.append_metrics({"step": step, "reward": 0.5, "gar/eligible_fraction": 0.5001})
     figure = learning_curve_figure(run.path)
@@ -170,11 +178,11 @@ def test_learning_curve_takes_the_name_of_a_run_as_it_is(tmp_path):
 
 
 def test_learning_curve_refuses_what_is_no_run(tmp_path):
-    with pytest.raises(RecordError, match="nowhere: no such run folder"):
+    with pytest.raises(RecordError, match="nowhere: no such folder"):
         learning_curve(tmp_path / "nowhere", tmp_path / "curve")
     run = make_run(tmp_path)
     (run / "evaluation" / "after.json").write_text("{")
-    with pytest.raises(RecordError, match=r"after\.json: not valid JSON"):
+    with pytest.raises(RecordError, match=r"after\.json is not what was written"):
         learning_curve(run, tmp_path / "curve")
     assert not list(tmp_path.glob("curve*"))
 

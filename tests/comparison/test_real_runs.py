@@ -53,7 +53,7 @@ def test_a_killed_comparison_goes_on_in_a_copy_of_its_folder_to_the_same_table(f
     uninterrupted, elsewhere = tmp_path / "uninterrupted", tmp_path / "elsewhere"
     shutil.copytree(folder, uninterrupted)
     process = subprocess.Popen(gar_compare(), cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
-    while not [*folder.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.json")]:
+    while not [*folder.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.jsonl")]:
         assert process.poll() is None
         time.sleep(0.02)
     process.kill()
@@ -78,7 +78,7 @@ def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(folder):
     (folder / "tiny.yaml").write_text(yaml.safe_dump(values))
     command = gar_compare("--launch", ACCELERATE)
     process = subprocess.Popen(command, cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
-    while not [*folder.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.json")]:
+    while not [*folder.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.jsonl")]:
         assert process.poll() is None, "".join(path.read_text() for path in folder.glob("runs/compare/*.log"))
         time.sleep(0.02)
     run = gar_run(folder)

@@ -6,7 +6,7 @@ import pytest
 
 from gar.comparison.result import RunResult, finished_result, prompts_hash, result_of, step_times, thinned
 from gar.errors import RecordError
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.records.manifest import Manifest
 from tests.comparison.finished import result, rollouts, write_run
 
@@ -51,9 +51,10 @@ def test_thinned_has_the_steps_of_values_that_are_unknown():
 def test_prompts_hash_tells_other_problems_order_and_steps_apart(tmp_path):
     def hashed(name: str, *steps: tuple[int, list[str]]) -> str:
         folder = RunFolder.create(tmp_path, name)
+        folder.append_metrics({"step": 1})
         for number, ids in steps:
             folder.write_rollouts(number, rollouts(number, ids))
-        return prompts_hash(folder.rollout_reader(), folder.path)
+        return prompts_hash(open_run(folder.path, strict=False))
 
     same = [hashed("a", (1, ["p", "q"]), (3, ["r", "r"])), hashed("b", (1, ["p", "q"]), (3, ["r", "r"]))]
     others = [
@@ -108,7 +109,8 @@ def test_result_of_refuses_a_run_that_is_not_finished(plan):
     folder.update_run(status="interrupted")
     with pytest.raises(RecordError, match="this run is interrupted, not finished"):
         result_of(planned[0])
-    folder.update_run(status="finished")
+    folder.manifest().drop("evaluation/after.json")
     (folder.path / "evaluation" / "after.json").unlink()
+    folder.update_run(status="finished")
     with pytest.raises(RecordError, match=r"no evaluation after training: a comparison needs evaluate\.sources"):
         result_of(planned[0])

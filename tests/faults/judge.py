@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import GarError
-from gar.records import RunFolder
+from gar.records import open_run
 
 VOLATILE = {
+    "checksum", "manifest",
     "start_time", "end_time", "resume_times", "resumed", "seconds", "step_seconds", "step_time", "tokens_per_second",
     "gar_time_fraction", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "seconds_per_step", "shares_of_step",
 }  # fmt: skip
 """Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
 
-_NOT_COMPARED = {"manifest.json", "complete", "cost.png", "cost.svg", "table.md", "README.md"}
+_NOT_COMPARED = {"manifest.jsonl", "complete", "cost.png", "cost.svg", "table.md", "README.md"}
 """Hashes of files with times in them, tables of times, and the model cards that TRL writes."""
 
 _NO_RESULTS = {".log", ".lock", ".db-wal", ".db-shm"}
@@ -71,7 +72,7 @@ def acknowledged(root: Path) -> dict[str, str]:
 
 def _hash(path: Path) -> str:
     if path.parent.name == "rollouts":
-        value = RunFolder(path.parents[1]).read_rollouts().to_pylist()
+        value = open_run(path.parents[1], strict=False).rollouts().to_pylist()
     elif path.suffix == ".jsonl":
         value = [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
     elif path.suffix == ".json":

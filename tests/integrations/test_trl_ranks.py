@@ -27,7 +27,7 @@ from gar.integrations.trl.ranks import (
     on_main,
     refuse_sharded_adapter,
 )
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, is_right, replay
 from tests.kills import assert_equal_runs
 from tests.ranks import FORKSERVER, SECONDS, run_ranks
@@ -186,14 +186,14 @@ def test_gar_train_under_accelerate_launch_writes_one_run(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
     folder = RunFolder.open(tmp_path / "two")
     assert folder.read_run().status == "finished"
-    assert [row["step"] for row in folder.read_metrics()] == [1, 2]
-    assert [len(folder.read_rollouts([step])) for step in (1, 2)] == [24, 24]
-    members = folder.read_rollouts([1], ["group_index", "response_index"]).to_pylist()
+    assert [row["step"] for row in open_run(folder.path).metrics] == [1, 2]
+    assert [len(open_run(folder.path).rollouts(steps=[step])) for step in (1, 2)] == [24, 24]
+    members = open_run(folder.path).rollouts(["group_index", "response_index"], [1]).to_pylist()
     assert [row["response_index"] for row in members] == [*range(8)] * 3  # the middle group lies on both ranks
     for name in ("before", "after"):
-        assert set(folder.read_json(f"evaluation/{name}.json")["sets"]) == {"test"}
+        assert set(open_run(folder.path).read_json(f"evaluation/{name}.json")["sets"]) == {"test"}
     checkpoint = folder.path / "checkpoints" / "checkpoint-2"
-    assert {"manifest.json", "rng_state_0.pth", "rng_state_1.pth"} <= {path.name for path in checkpoint.iterdir()}
+    assert {"manifest.jsonl", "rng_state_0.pth", "rng_state_1.pth"} <= {path.name for path in checkpoint.iterdir()}
 
 
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

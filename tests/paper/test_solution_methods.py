@@ -1,12 +1,13 @@
 """paper/analyses/solution_methods.py counts the right responses of finished runs by method."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from gar.records import RunFolder
 from paper.analyses import solution_methods
+from tests.rows import rollout, run_folder
 
 pytestmark = pytest.mark.paper
 
@@ -16,22 +17,15 @@ GUESS = "<think> ok maybe is 9 so </think> <answer> 9 </answer>"
 
 
 def write_step(run: Path, step: int, *rows: tuple[str, bool], source: str = "arithmetic") -> None:
-    (run / "rollouts").mkdir(parents=True, exist_ok=True)
-    (run / "config.yaml").write_text(f"data: {{source: {source}}}")
-    columns = {
-        "step": [step] * len(rows),
-        "group_index": [0] * len(rows),
-        "response_index": list(range(len(rows))),
-        "prompt": ["3+4+2="] * len(rows),
-        "response": [text for text, _ in rows],
-        "verified": [right for _, right in rows],
-    }
-    pq.write_table(pa.table(columns), run / "rollouts" / f"step-{step:06d}.parquet")
+    records = [
+        rollout(step, index=index, prompt="3+4+2=", response=text, verified=right)
+        for index, (text, right) in enumerate(rows)
+    ]
+    run_folder(run, source=source).write_rollouts(step, records)
 
 
 def finish(run: Path) -> None:
-    (run / "evaluation").mkdir()
-    (run / "evaluation" / "after.json").write_text("{}")
+    RunFolder(run).write_json("evaluation/after.json", {"sets": {}})
 
 
 @pytest.mark.parametrize("last", [1, 10])
@@ -53,11 +47,16 @@ def test_roles_are_those_of_the_task_and_the_problem(tmp_path):
 
 
 def test_only_finished_runs_are_shown(tmp_path, monkeypatch, capsys):
-    for seed, text in enumerate((STEPWISE, GUESS)):
-        write_step(tmp_path / f"gar-grpo-seed-{seed}", 1, (text, True))
-        finish(tmp_path / f"gar-grpo-seed-{seed}")
-    write_step(tmp_path / "grpo-seed-0", 1, (RUNNING, True))
-    monkeypatch.setattr("sys.argv", ["solution_methods.py", str(tmp_path)])
+    cells = [
+        SimpleNamespace(label=label, folder=tmp_path / str(i)) for i, label in enumerate(["gar-grpo"] * 2 + ["grpo"])
+    ]
+    for cell, text in zip(cells, (STEPWISE, GUESS, RUNNING), strict=True):
+        write_step(cell.folder, 1, (text, True))
+    finish(cells[0].folder)
+    finish(cells[1].folder)
+    monkeypatch.setattr(solution_methods, "read_comparison", lambda source: None)
+    monkeypatch.setattr(solution_methods, "planned_runs", lambda comparison, source: cells)
+    monkeypatch.setattr("sys.argv", ["solution_methods.py", "tiny.yaml"])
     solution_methods.main()
     shown = capsys.readouterr().out
     assert "gar-grpo" in shown

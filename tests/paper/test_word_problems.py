@@ -1,15 +1,16 @@
 """paper/comparisons/word_problems.py counts training responses of finished runs."""
 
 import re
+from dataclasses import asdict, fields
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from gar.analysis.style import COLORS, INK
+from gar.records.samples import SampleRecord
 from paper.comparisons.results import read_results
 from paper.comparisons.word_problems import after, draw, quarters
+from tests.rows import rollout, run_folder
 
 pytestmark = pytest.mark.paper
 STEPS = "<think>4 * 6 = 24. 24 - 5 = 19.</think><answer>19</answer>"
@@ -18,17 +19,11 @@ REDUCTION = "<think>4 * 6 - 5 = 24 - 5 = 19 pens.</think><answer>19</answer>"
 
 
 def write_step(run: Path, step: int, rows: list[tuple[str, bool, float | None]]) -> None:
-    (run / "rollouts").mkdir(parents=True, exist_ok=True)
-    texts, verified, alignment = zip(*rows, strict=True)
-    columns = {
-        "step": [step] * len(rows),
-        "group_index": [0] * len(rows),
-        "response_index": list(range(len(rows))),
-        "response": texts,
-        "verified": verified,
-        "alignment": pa.array(alignment, pa.float64()),
-    }
-    pq.write_table(pa.table(columns), run / "rollouts" / f"step-{step:06d}.parquet")
+    records = [
+        rollout(step, index=index, response=text, verified=verified, alignment=alignment)
+        for index, (text, verified, alignment) in enumerate(rows)
+    ]
+    run_folder(run).write_rollouts(step, records)
 
 
 def test_quarters_are_means_over_correct_responses(tmp_path):
@@ -43,10 +38,11 @@ def test_quarters_are_means_over_correct_responses(tmp_path):
 
 
 def test_after_counts_the_responses_to_the_test_problems(tmp_path):
-    (tmp_path / "evaluation").mkdir()
     rows = [("test", STEPS, True), ("test", STEPS, False), ("test", REDUCTION, True), ("harder", STEPS, True)]
-    columns = dict(zip(("set_name", "response", "verified"), zip(*rows, strict=True), strict=True))
-    pq.write_table(pa.table(columns), tmp_path / "evaluation" / "after.parquet")
+    names = {field.name for field in fields(SampleRecord)} - {"set_name"}
+    row = {name: value for name, value in asdict(rollout()).items() if name in names}
+    samples = [SampleRecord(**row | {"set_name": s, "response": text, "verified": right}) for s, text, right in rows]
+    run_folder(tmp_path).write_samples("after", samples)
     assert list(after(tmp_path).values()) == [pytest.approx(2 / 3), 0.5, 1.0]
 
 

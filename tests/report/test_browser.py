@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gar.records.samples import write_samples
+from gar.records import RunFolder
 from gar.report import build
 from gar.report.build import ReportOptions, write_report
 from gar.types import Status
@@ -71,8 +71,8 @@ def one_run(tmp_path_factory) -> Path:
     """A run with evaluation samples, tags, and a figure with a hostile name."""
     run = make_run(tmp_path_factory.mktemp("one"), settings={"records": {"tags": (HOSTILE, "night")}})
     wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
-    write_samples(run / "evaluation" / "before.parquet", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
-    write_samples(run / "evaluation" / "after.parquet", [sample(p, i) for p in (0, 1) for i in (0, 1)])
+    RunFolder(run).write_samples("before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
+    RunFolder(run).write_samples("after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
     (run / "figures").mkdir()
     (run / "figures" / (HOSTILE.replace("/", "|")[:80] + ".svg")).write_text(
         "<svg xmlns='http://www.w3.org/2000/svg' width='400' height='300'><rect width='400' height='300'/></svg>"

@@ -15,12 +15,11 @@ from gar.errors import ConfigError
 from gar.records import RunFolder
 from gar.records.files import write_parquet
 from gar.records.rollouts import record_table
-from gar.records.samples import write_samples
+from gar.records.run_record import record_text
 from gar.report import build
-from gar.report.build import ReportOptions, make_report, write_report
+from gar.report.build import ReportOptions, make_report, read_run, write_report
 from gar.report.definitions import DEFINITIONS
 from gar.report.page import MAX_BYTES, SCRIPTS, _asset
-from gar.report.read import read_run
 from gar.report.sample import draw_groups
 from gar.types import Status
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
@@ -80,8 +79,8 @@ def test_scripts_never_turn_text_into_html():
 def test_equal_runs_give_equal_pages(tmp_path):
     first, second = (make_run(tmp_path / name) for name in ("a", "b"))
     for path in (first, second):
-        record = json.loads((path / "run.json").read_text())
-        (path / "run.json").write_text(json.dumps(record | {"start_time": "t", "end_time": "t"}))
+        record = replace(RunFolder(path).read_run(), start_time="t", end_time="t")
+        (path / "run.json").write_text(record_text(record))
     assert write(tmp_path / "a", first)[1] == write(tmp_path / "b", second)[1]
 
 
@@ -93,6 +92,7 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
         table = record_table(rows)
         parts = [table.set_column(2, table.schema.field("group_index"), pa.array([group] * 10)) for group in range(100)]
         write_parquet(run.rollouts_path(step), pa.concat_tables(parts))
+        run.manifest().add(run.rollouts_path(step))
     report, page = write(tmp_path, run.path, max_rollouts=50_000)
     shown = sum(len(group.responses) for group in report.rollouts.groups)
     assert len(page.encode()) < MAX_BYTES
@@ -132,7 +132,8 @@ def test_a_folder_with_almost_nothing_makes_a_page(tmp_path):
 
 def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
     read = read_run(make_run(tmp_path))
-    RunFolder(read.folder.path).delete_rollouts(0)
+    for step in read.steps:
+        RunFolder(read.path).rollouts_path(step).unlink()
     assert make_report([read], ReportOptions()).rollouts.groups == []
 
 
@@ -233,7 +234,7 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
     run = make_run(tmp_path, steps=1, settings={"evaluate": {"sources": ("test",)}})
     for moment, status in (("before", Status.WRONG), ("after", Status.OK)):
         rows = [sample(p, i, status=status, verified=status == Status.OK) for p in range(50) for i in range(4)]
-        write_samples(run / "evaluation" / f"{moment}.parquet", rows)
+        RunFolder(run).write_samples(moment, rows)
     report, _ = write(tmp_path, run, max_rollouts=40)
     shown = [group for group in report.rollouts.groups if group.moment]
     assert "The evaluations show 40 of 400 samples: all samples, before and after" in report.rollouts.notes[1]
@@ -247,15 +248,16 @@ def test_samples_of_evaluations_are_shown_whole_before_and_after(tmp_path):
 
 def test_samples_that_cannot_be_read_are_named(tmp_path):
     run = make_run(tmp_path, steps=1)
+    RunFolder(run).write_samples("after", [sample(0, 0)])
     (run / "evaluation" / "after.parquet").write_text("no table")
-    notes = write(tmp_path, run)[0].rollouts.notes
-    assert any("evaluation before training are not shown: they were not recorded" in note for note in notes)
-    assert any("after.parquet: not a readable Parquet file" in note for note in notes)
+    report, _ = write(tmp_path, run)
+    assert any("evaluation before training are not shown" in note for note in report.rollouts.notes)
+    assert any("after.parquet is not what was written" in note for note in report.notes)
 
 
 def test_token_shares_are_computed_of_evaluation_samples_too(tmp_path):
     run = make_run(tmp_path, rollouts={}, settings={"evaluate": {"sources": ("test",)}})
-    write_samples(run / "evaluation" / "after.parquet", [sample(0, 0)])
+    RunFolder(run).write_samples("after", [sample(0, 0)])
     report, _ = write(tmp_path, run, token_shares="start")
     (group,) = report.rollouts.groups
     assert group.responses[0].shares.alignment == pytest.approx(1, abs=1e-3)  # the response is the expert solution
@@ -279,7 +281,7 @@ def test_a_failed_run_says_why(tmp_path):
 
 def test_long_curves_keep_their_ends(tmp_path):
     run = read_run(make_run(tmp_path, steps=0, rollouts={}))
-    run.metrics.extend({"step": step, "reward": 0.5} for step in range(1, 3001))
+    run.metrics = [{"step": step, "reward": 0.5} for step in range(1, 3001)]
     line = make_report([run], ReportOptions()).charts[0].series[0]
     assert (line.steps[0], line.steps[-1], len(line.steps), len(line.values), len(line.low)) == (1, 3000, *[1000] * 3)
 

@@ -9,8 +9,9 @@ import pytest
 from gar.evaluation.paired import contrasts, problem_counts
 from gar.evaluation.statistics import paired_t_p_value, sign_flip_p_value
 from gar.records import RunFolder
+from gar.records.evaluations import ProblemCount
+from gar.report.build import read_run
 from gar.report.groups import differing_settings, group_runs
-from gar.report.read import read_run
 from gar.report.verdicts import changes, contests, headline, p_sentence, sentences
 from tests.report.runs import EVALUATION, evaluation, make_run, rollout
 
@@ -127,10 +128,9 @@ def test_contests_use_the_problems_that_both_were_measured_on(tmp_path):
     ("changed", "reason"),
     [
         (
-            {"num_correct": {"q": 1}},
+            {"problems": [ProblemCount(id="q", num_correct=1)]},
             "gar-grpo and grpo are not compared on test: they were measured on different problems",
         ),
-        ({"num_correct": None}, "gar-grpo and grpo are not compared on test: gar-grpo has no counts by problem"),
         ({"num_samples": 3, "pass_at": {4: 0.5}}, "by pass@4, which takes 4 samples of each problem: gar-grpo has 3"),
     ],
 )

@@ -3,16 +3,17 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gar.comparison import cell
 from gar.config import RunConfig, dump_config, parse_yaml, with_template
 from gar.errors import ConfigError, DataError, RecordError
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.records.checkpoints import MANIFEST, marked_checkpoints, seal_checkpoint
+from gar.records.run_record import record_text
 from gar.train.resume import read_resumption
 from tests.kills import (
     assert_equal_runs,
@@ -61,17 +62,17 @@ def test_a_run_killed_at_every_file_of_its_end_trains_no_step_too_many(whole: Ru
         resume_until(run, file)
     resume_until(run, "run.json", nth=2)  # the first says that it was resumed, the second that it is finished
     assert "after step 5" in resume_whole(run)
-    assert [row["step"] for row in run.read_metrics()] == [2, 3, 4, 5]
+    assert [row["step"] for row in open_run(run.path).metrics] == [2, 3, 4, 5]
     assert_equal_runs(run, whole)
 
 
 def test_a_run_killed_around_its_checkpoints_goes_on_from_a_whole_one(whole: RunFolder, tmp_path: Path):
-    run = train_until(tiny(tmp_path, "run"), "checkpoint-2/manifest.json")
+    run = train_until(tiny(tmp_path, "run"), "checkpoint-2/manifest.jsonl")
     assert marked_checkpoints(run) == []
-    resume_until(run, "checkpoint-4/manifest.json")
+    resume_until(run, "checkpoint-4/manifest.jsonl")
     assert [path.name for path in marked_checkpoints(run)] == ["checkpoint-2"]
     resume_until(run, "step-000005.parquet")  # in the third pass over the problems
-    resume_until(run, "checkpoint-2/manifest.json")  # about to be removed, after the last is marked
+    resume_until(run, "checkpoint-2/manifest.jsonl")  # about to be removed, after the last is marked
     assert [path.name for path in marked_checkpoints(run)] == ["checkpoint-2", "checkpoint-4", "checkpoint-5"]
     resume_until(run, "checkpoints/checkpoint-2")  # it has lost its mark
     assert [path.name for path in marked_checkpoints(run)] == ["checkpoint-4", "checkpoint-5"]
@@ -98,7 +99,7 @@ def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path: Path):
     run = train_until(tiny(tmp_path, "run", **epochs), "after.json")
     resume_whole(run)
     assert_equal_runs(run, expected)
-    assert run.read_metrics()[-1]["step"] == 4
+    assert open_run(run.path).metrics[-1]["step"] == 4
 
 
 @pytest.mark.slow
@@ -130,7 +131,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_sentence(whole: RunFolder, r
     said = resume_whole(run)
     assert "checkpoint-5 cannot be resumed from: optimizer.pt is not what was written" in said
     assert "after step 4" in said
-    assert "before.json: not valid JSON" in said
+    assert "before.json is not what was written" in said
     assert "The policy is evaluated again." in said
     assert_equal_runs(run, whole)
 
@@ -184,7 +185,7 @@ def test_edited_settings_are_refused_unless_overridden_and_then_recorded(run: Ru
     record = run.read_run()
     assert [entry["changes"] for entry in record.overrides] == [{"trl.max_steps": [5, 6]}]
     assert record.overrides[0]["after_step"] == 5
-    assert [row["step"] for row in run.read_metrics()] == [2, 3, 4, 5, 6]
+    assert [row["step"] for row in open_run(run.path).metrics] == [2, 3, 4, 5, 6]
     assert read_resumption(run).changes == {}  # from now on these are the run's settings
 
 
@@ -198,7 +199,7 @@ def test_settings_that_a_checkpoint_holds_are_not_overridden(run: RunFolder):
 def test_damaged_records_are_refused_unless_overridden_and_then_recorded(run: RunFolder):
     """Both checkpoints know what stood in the metrics before them."""
     run.metrics_path.write_text(run.metrics_path.read_text().replace('"step": 2', '"step": 1'))
-    with pytest.raises(RecordError, match=r"checkpoint-4 .*: metrics\.jsonl no longer begins with"):
+    with pytest.raises(RecordError, match=r"checkpoint-4 .*: metrics\.jsonl is not what was written"):
         read_resumption(run).with_checkpoint(1)
     resumption = read_resumption(run, allow_config_change=True).with_checkpoint(1)
     assert resumption.step == 5
@@ -211,7 +212,7 @@ def test_lost_rollouts_are_made_again_from_the_checkpoint_before(run: RunFolder)
     assert resumption.step == 4
     assert "checkpoint-5 cannot be resumed from:" in resumption.notes[0]
     run.rollouts_path(3).unlink()
-    with pytest.raises(RecordError, match="of the 4 steps with rollouts up to 4, 3 are there"):
+    with pytest.raises(RecordError, match=r"checkpoint-4 .*: rollouts/step-000003\.parquet is missing"):
         read_resumption(run).with_checkpoint(1)
 
 
@@ -273,9 +274,8 @@ def test_changed_data_are_refused_unless_overridden(begun: RunFolder):
 
 
 def test_other_versions_of_packages_are_named(begun: RunFolder):
-    record: dict[str, Any] = json.loads(begun.run_path.read_text())
-    record["versions"]["torch"] = "1.0"
-    begun.run_path.write_text(json.dumps(record))
+    record = begun.read_run()
+    begun.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
     (note,) = read_resumption(begun).notes
     assert note.startswith("Package versions have changed: torch was 1.0, is 2.")
 

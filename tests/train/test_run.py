@@ -22,10 +22,8 @@ from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, result_of
 from gar.config import dump_config, make_config, read_config, read_preset, with_template
 from gar.errors import LostRankError, RecordError
-from gar.records import RunFolder
-from gar.records.contents import read_run
+from gar.records import RunFolder, open_run
 from gar.records.lock import writer_lock
-from gar.records.samples import read_samples
 from gar.train.run import _status_of
 
 FAST = [
@@ -75,17 +73,17 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     assert record.status == "finished"
     assert record.versions["trl"] is not None
     assert record.summary["steps"] == 6
-    assert [row["step"] for row in finished.read_metrics()] == [1, 2, 3, 4, 5, 6]
-    assert finished.rollout_steps() == [1, 2, 3, 4, 5, 6]
+    assert [row["step"] for row in open_run(finished.path).metrics] == [1, 2, 3, 4, 5, 6]
+    assert open_run(finished.path).steps == [1, 2, 3, 4, 5, 6]
     state = json.loads((finished.path / "checkpoints" / "checkpoint-6" / "trainer_state.json").read_text())
     assert [row["step"] for row in state["log_history"]] == [6]  # the others are in metrics.jsonl
     for name in ("before", "after"):
-        sets = finished.read_json(f"evaluation/{name}.json")["sets"]
+        sets = open_run(finished.path).read_json(f"evaluation/{name}.json")["sets"]
         assert set(sets) == {"test", "harder"}
         assert set(sets["test"]["pass_at"]) == {"1", "4"}
         correct = Counter(
             (row["set_name"], row["problem_id"])
-            for row in read_samples(finished.path / "evaluation" / f"{name}.parquet").to_pylist()
+            for row in open_run(finished.path).samples(name).to_pylist()
             if row["verified"] and row["well_formatted"]
         )
         counts = {(part, row["id"]): row["num_correct"] for part in sets for row in sets[part]["problems"]}
@@ -121,13 +119,16 @@ def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunF
     out, err = resumed.communicate()
     assert resumed.returncode == 0, err
     assert "Resuming" in out
-    assert numbers(cut.read_metrics()) == numbers(finished.read_metrics())
+    assert numbers(open_run(cut.path).metrics) == numbers(open_run(finished.path).metrics)
     for step in range(1, 7):
         assert pq.read_table(cut.rollouts_path(step)).equals(pq.read_table(finished.rollouts_path(step)))
     weights = [load_file(folder.path / "model" / "model.safetensors") for folder in (finished, cut)]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    after = [folder.read_json("evaluation/after.json")["sets"]["test"]["pass_at"] for folder in (finished, cut)]
+    after = [
+        open_run(folder.path).read_json("evaluation/after.json")["sets"]["test"]["pass_at"]
+        for folder in (finished, cut)
+    ]
     assert after[0] == after[1]
     assert len(cut.read_run().resume_times) == 1
 
@@ -139,7 +140,7 @@ def test_finished_run_is_not_resumed(finished: RunFolder, capsys: pytest.Capture
 
 def test_interrupt_says_how_to_go_on_and_keeps_the_checkpoint(tmp_path: Path):
     process = start(*FAST, *under(tmp_path, "stopped"), folder=tmp_path)
-    wait_for((tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "manifest.json").exists, process)
+    wait_for((tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "manifest.jsonl").exists, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -186,8 +187,8 @@ def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, ca
     assert "For 2 steps (1 to 2) every response was cut off" in capsys.readouterr().err
     folder = RunFolder.open(tmp_path / "cut")
     assert folder.read_run().status == "failed"
-    assert folder.rollout_steps() == [1, 2]  # what was seen is there to be read
-    assert folder.read_json("watchdog.json")["kind"] == "cut off"
+    assert open_run(folder.path).steps == [1, 2]  # what was seen is there to be read
+    assert open_run(folder.path).read_json("watchdog.json")["kind"] == "cut off"
 
 
 def test_watchdog_warns_once_where_nothing_is_right_and_trains_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -197,7 +198,7 @@ def test_watchdog_warns_once_where_nothing_is_right_and_trains_on(tmp_path: Path
     assert out.count("WATCHDOG: For 2 steps (1 to 2) no response was right and well formatted.") == 1
     folder = RunFolder.open(tmp_path / "wrong")
     assert folder.read_run().status == "finished"
-    assert folder.read_json("watchdog.json")["first_step"] == 1
+    assert open_run(folder.path).read_json("watchdog.json")["first_step"] == 1
 
 
 def test_prompts_beyond_the_context_are_refused_before_anything_runs(
@@ -241,8 +242,8 @@ def test_disk_full_ends_with_a_clear_error_and_intact_records(tmp_path: Path):
     assert "Traceback" not in err
     folder = RunFolder.open(tmp_path / "full")
     assert folder.read_run().status == "failed"
-    assert [row["step"] for row in folder.read_metrics()] == [1, 2]
-    assert folder.read_rollouts([1, 2]).num_rows == 64
+    assert [row["step"] for row in open_run(folder.path).metrics] == [1, 2]
+    assert open_run(folder.path).rollouts(steps=[1, 2]).num_rows == 64
     assert json.loads((folder.path / "run.json").read_text())["end_time"] is not None
 
 
@@ -255,7 +256,7 @@ def test_resume_keeps_out_of_a_folder_that_another_process_writes(tmp_path, caps
     with writer_lock(folder.path):
         assert main(["train", "--resume", str(folder.path)]) == 1
     assert f"{folder.path} is being written by another process: process {os.getpid()} on" in capsys.readouterr().err
-    assert folder.read_metrics() == [{"step": 1}]
+    assert open_run(folder.path).metrics == [{"step": 1}]
     assert folder.read_run().resume_times == []
 
 
@@ -283,7 +284,7 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     assert (record.status, record.error["after_step"]) == ("failed", 7)
     assert record.error["text"] == "ValueError: Invalid learning rate: -1"
     assert re.search(r"gar/train/run.py:\d+ in _status_of, torch/optim/\w+.py:\d+ in __init__", record.error["place"])
-    (sentence,) = read_run(folder.path).unfinished
+    (sentence,) = open_run(folder.path, strict=False).unfinished
     assert f"(ValueError: Invalid learning rate: -1; {record.error['place']})" in sentence
     with pytest.raises(KeyboardInterrupt, match="interrupted"), _status_of(folder, print):
         raise KeyboardInterrupt
@@ -299,7 +300,7 @@ def test_a_failed_run_with_a_damaged_line_of_metrics_is_failed(tmp_path):
     with pytest.raises(ValueError, match="no"), _status_of(folder, print):
         raise ValueError("no")
     record = folder.read_run()
-    assert (record.status, record.error["after_step"]) == ("failed", 7)
+    assert (record.status, record.error["after_step"]) == ("failed", 0)  # none of its metrics counts
 
 
 def test_a_run_that_lost_a_rank_is_interrupted_so_that_a_comparison_goes_on_with_it(tmp_path):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 
 from gar.analysis.intervals import ClusteredMean, clustered_mean
 from gar.analysis.style import COLORS, INK, add_caption, paper_figure, say_not_recorded
-from gar.records.contents import read_rollouts, read_run
+from gar.errors import RecordError
+from gar.records import Run
 
 Floats = NDArray[np.float64]
 
@@ -66,22 +66,23 @@ class AlignmentCourse:
 
 
 def alignment_course(
-    run: str | Path, *, at_steps: Sequence[int] | None = None, window_steps: int | None = None
+    run: Run, *, at_steps: Sequence[int] | None = None, window_steps: int | None = None
 ) -> AlignmentCourse:
     """Alignments of the correct responses of a run, as they were recorded.
 
     Args:
-        run: A run folder.
+        run: The run.
         at_steps: First steps of the histograms; None: four, spread evenly from the first step to the last.
         window_steps: Recorded steps in one histogram; None: a tenth of the run.
 
     Raises:
-        RecordError: The folder does not exist, or has no rollouts.
+        RecordError: The run has no rollouts, or, if it was opened strictly, they are damaged.
         ValueError: `window_steps` is not positive.
     """
-    opened = read_run(run)
-    rollouts = read_rollouts(opened, _COLUMNS)
-    table = rollouts.table
+    table = run.rollouts(_COLUMNS)
+    if not len(table):
+        raise RecordError(f"{run.path}: no rollouts, so there is nothing to analyze. Has its first step not ended yet?")
+    steps = list(run.num_rows)
     step, group, eligible = (table[name].to_numpy() for name in ("step", "group_index", "eligible"))
     alignment = table["alignment"].to_numpy(zero_copy_only=False).astype(np.float64)
     scored = eligible & np.isfinite(alignment)
@@ -95,14 +96,14 @@ def alignment_course(
 
     num_correct, num_scored = int(eligible.sum()), int(scored.sum())
     return AlignmentCourse(
-        run=opened.name,
-        steps=rollouts.steps,
-        means=[window(number, number).mean for number in rollouts.steps],
-        windows=[window(*ends) for ends in _windows(rollouts.steps, at_steps, window_steps)],
+        run=run.name,
+        steps=steps,
+        means=[window(number, number).mean for number in steps],
+        windows=[window(*ends) for ends in _windows(steps, at_steps, window_steps)],
         num_correct=num_correct,
         num_scored=num_scored,
         alignments=alignment[scored],
-        notes=[*opened.notes, *rollouts.notes, *_notes(num_correct, num_scored)],
+        notes=[*run.notes, *_notes(num_correct, num_scored)],
     )
 
 

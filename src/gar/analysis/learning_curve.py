@@ -17,8 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows, save_figure, say_not_recorded
-from gar.errors import RecordError
-from gar.records import RunFolder
+from gar.records import Run, open_run
 
 Floats = NDArray[np.float64]
 Metrics = Sequence[Mapping[str, Any]]
@@ -63,11 +62,8 @@ def learning_curve_figure(run: str | Path) -> Figure:
     Raises:
         RecordError: The folder does not exist, or one of its files is damaged.
     """
-    path = Path(run)
-    if not path.is_dir():
-        raise RecordError(f"{path}: no such run folder.")
-    folder = RunFolder(path)
-    metrics = folder.read_numbers()
+    opened = open_run(run)
+    metrics = opened.metrics
     window = 2 * (len(metrics) // 20) + 1  # odd, about a tenth of the run
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 6.6))
@@ -76,8 +72,8 @@ def learning_curve_figure(run: str | Path) -> Figure:
         _draw_rewards(panels[0, 0], metrics, window)
         _draw_alignment(panels[0, 1], metrics, window)
         _draw_zero_std_groups(panels[1, 0], metrics, window)
-        _draw_pass_rates(panels[1, 1], _pass_rates(folder))
-        figure.suptitle(path.resolve().name, x=0.012, ha="left", weight="bold")
+        _draw_pass_rates(panels[1, 1], _pass_rates(opened))
+        figure.suptitle(opened.name, x=0.012, ha="left", weight="bold")
         if window > 1:
             note = (
                 f"Thick and dashed lines: centered mean over {window} logged steps. Thin lines: the steps themselves."
@@ -215,11 +211,11 @@ def running_mean(values: Floats, window: int) -> Floats:
     return means
 
 
-def _pass_rates(folder: RunFolder) -> dict[tuple[str, int], tuple[float | None, float | None]]:
+def _pass_rates(run: Run) -> dict[tuple[str, int], tuple[float | None, float | None]]:
     """(set, k) -> pass@k before and after; sets in the order they were recorded, k ascending."""
     moments = [
         {name: part.known_rates for name, part in sets.items()}
-        for sets in (folder.read_evaluation("before"), folder.read_evaluation("after"))
+        for sets in (run.evaluations["before"], run.evaluations["after"])
     ]
     names = dict.fromkeys(name for sets in moments for name in sets)
     ks = {name: sorted({k for sets in moments for k in sets.get(name, {})}) for name in names}

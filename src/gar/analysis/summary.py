@@ -2,26 +2,31 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from gar.records import RunFolder
+from gar.records import open_run
 
 _EDGE_FRACTION = 0.1
 """Share of the steps that counts as the beginning of a run, and as its end."""
 
 
-def summarize(folder: RunFolder) -> dict[str, Any]:
+def summarize(path: str | Path) -> dict[str, Any]:
     """Evaluations before and after, alignment, zero-std groups and seconds per step.
 
     Returns:
         Plain values, None where the run recorded nothing. Beginning and end are the first and last tenth of the steps.
+
+    Raises:
+        RecordError: A file of the run is missing or damaged.
     """
-    rows = [row for row in folder.read_numbers() if "time/step_seconds" in row]
+    run = open_run(path)
+    rows = [row for row in run.metrics if "time/step_seconds" in row]
     edge = max(1, round(len(rows) * _EDGE_FRACTION))
     step_seconds = _values(rows, "time/step_seconds")
-    evaluations = {name: sets for name in ("before", "after") if (sets := folder.read_evaluation(name))}
+    evaluations = {name: sets for name, sets in run.evaluations.items() if sets}
     return {
         "steps": rows[-1]["step"] if rows else 0,
         "pass_at": {

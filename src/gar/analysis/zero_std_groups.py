@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +15,9 @@ from numpy.typing import NDArray
 from gar.analysis.learning_curve import running_mean
 from gar.analysis.style import COLORS, INK, MUTED, add_caption, paper_figure, say_not_recorded
 from gar.core import group_advantages, group_standard_deviations
+from gar.errors import RecordError
 from gar.methods import METHODS
-from gar.records.contents import RunContents, read_rollouts, read_run
+from gar.records import Run
 from gar.settings import GROUP_DDOF, GROUP_EPS
 
 Floats = NDArray[np.float64]
@@ -74,16 +74,17 @@ class ZeroStdGroups:
         return sum(self.counts.values())
 
 
-def zero_std_groups(run: str | Path) -> ZeroStdGroups:
+def zero_std_groups(run: Run) -> ZeroStdGroups:
     """Classify the groups of a run by outcome and bonus, from its rollouts.
 
     Raises:
-        RecordError: The folder does not exist, or has no rollouts.
+        RecordError: The run has no rollouts, or, if it was opened strictly, they are damaged.
     """
-    opened = read_run(run)
-    rollouts = read_rollouts(opened, _COLUMNS)
-    columns = {name: rollouts.table[name].to_numpy() for name in _COLUMNS}
-    normalization, notes = _normalization(opened)
+    table = run.rollouts(_COLUMNS)
+    if not len(table):
+        raise RecordError(f"{run.path}: no rollouts, so there is nothing to analyze. Has its first step not ended yet?")
+    columns = {name: table[name].to_numpy() for name in _COLUMNS}
+    normalization, notes = _normalization(run)
     key = columns["step"] * (int(columns["group_index"].max(initial=0)) + 1) + columns["group_index"]
     _, first, index, sizes = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     rewards = columns["reward"]
@@ -102,7 +103,7 @@ def zero_std_groups(run: str | Path) -> ZeroStdGroups:
         notes.append("No response is correct: GAR has nothing to compare, and every bonus is 0.")
     std = group_standard_deviations(torch.tensor(rewards), torch.tensor(index), ddof=normalization.ddof)
     return ZeroStdGroups(
-        run=opened.name,
+        run=run.name,
         group_size=int(np.bincount(sizes).argmax()),
         counts={kind: int((kinds == kind).sum()) for kind in KINDS},
         num_rescued={kind: int((rescued & (kinds == kind)).sum()) for kind in KINDS},
@@ -119,11 +120,11 @@ def zero_std_groups(run: str | Path) -> ZeroStdGroups:
                 "reward_std": std.numpy()[first],
             }
         ),
-        notes=[*opened.notes, *rollouts.notes, *notes],
+        notes=[*run.notes, *notes],
     )
 
 
-def _normalization(run: RunContents) -> tuple[Normalization, list[str]]:
+def _normalization(run: Run) -> tuple[Normalization, list[str]]:
     """How the run normalizes, and notes where the advantages shown are not its own."""
     if run.config is None:
         return Normalization(), ["Advantages are those of the variant `paper`."]

@@ -13,9 +13,8 @@ from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
-from gar.records import RolloutReader, RunFolder, canonical_hash
+from gar.records import Run, RunFolder, canonical_hash, open_run
 from gar.records.checked import checked
-from gar.records.contents import read_run, uneven
 from gar.records.evaluations import EvaluatedSet
 from gar.records.files import json_object, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
@@ -168,7 +167,7 @@ def write_result(cell: PlannedRun, usage: Usage | None) -> None:
     """
     result = result_of(cell, usage)
     result.write(cell.folder / RESULT)
-    Manifest(cell.folder, [RunFolder(cell.folder).read_run().config_hash]).add(RESULT)
+    RunFolder(cell.folder).manifest().add(RESULT)
 
 
 def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
@@ -177,19 +176,16 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
     Raises:
         RecordError: The run is not finished, or something that the result needs is missing or damaged.
     """
-    contents = read_run(planned.folder)
-    folder = contents.folder
-    run = folder.read_run()
+    contents = open_run(planned.folder)
+    run = contents.folder.read_run()
     if run.status != "finished":
-        raise RecordError(f"{folder.path}: this run is {run.status}, not finished.")
-    for fault in contents.faults:
-        raise RecordError(f"{folder.path}: {fault}.")
-    evaluated = folder.read_evaluation("after")
+        raise RecordError(f"{contents.path}: this run is {run.status}, not finished.")
+    evaluated = contents.evaluations["after"]
     if not evaluated:
-        raise RecordError(f"{folder.path}: no evaluation after training: a comparison needs evaluate.sources.")
+        raise RecordError(f"{contents.path}: no evaluation after training: a comparison needs evaluate.sources.")
     metrics = contents.metrics
     seconds, shares = step_times(metrics)
-    sets = {name: _counts(part, f"{folder.path}: evaluation/after.json, {name}") for name, part in evaluated.items()}
+    sets = {name: _counts(part) for name, part in evaluated.items()}
     return RunResult(
         label=planned.label,
         seed=planned.seed,
@@ -204,7 +200,7 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
         cpu_seconds=usage.cpu_seconds if usage else 0.0,
         peak_memory_bytes=usage.peak_memory_bytes if usage else 0,
         data_hash=run.data_hash,
-        prompts_hash="" if has_supervised_steps(planned) else prompts_hash(contents.reader, folder.path),
+        prompts_hash="" if has_supervised_steps(planned) else prompts_hash(contents),
         steps=metrics[-1]["step"],
         seconds_per_step=seconds,
         shares_of_step=shares,
@@ -222,19 +218,18 @@ def has_supervised_steps(planned: PlannedRun) -> bool:
     return not find_method(planned.config.method).samples
 
 
-def prompts_hash(reader: RolloutReader, path: Path) -> str:
+def prompts_hash(run: Run) -> str:
     """Hash of the problems of all rollouts, in order, step by step: equal hashes mean equal prompts.
 
     Raises:
-        RecordError: The run has no rollouts, or some of them are lost.
+        RecordError: The run has no rollouts, or some of them are damaged.
     """
-    steps = reader.steps
-    if not steps:
-        raise RecordError(f"{path}: no rollouts, so it is unknown which problems the run saw.")
-    ids = [reader.read(step, ["problem_id"])["problem_id"].to_pylist() for step in steps]
-    for note in uneven({step: len(rows) for step, rows in zip(steps, ids, strict=True)}):
-        raise RecordError(f"{path}: {note}. Were rows lost?")
-    return canonical_hash(list(zip(steps, ids, strict=True)))
+    if not run.steps:
+        raise RecordError(f"{run.path}: no rollouts, so it is unknown which problems the run saw.")
+    ids: dict[int, list[str]] = {step: [] for step in run.steps}
+    for row in run.rollouts(["step", "problem_id"]).to_pylist():
+        ids[row["step"]].append(row["problem_id"])
+    return canonical_hash([[step, problems] for step, problems in ids.items()])
 
 
 def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
@@ -277,9 +272,7 @@ def thinned(
     }
 
 
-def _counts(part: EvaluatedSet, place: str) -> SetCounts:
-    if part.num_samples is None or part.problems is None:
-        raise RecordError(f"{place}: no counts by problem. Was the run made by another version of gar?")
+def _counts(part: EvaluatedSet) -> SetCounts:
     return SetCounts(
         num_samples=part.num_samples,
         problem_ids=[problem.id for problem in part.problems],

@@ -1,19 +1,20 @@
 """The files of a run. A full disk or a kill loses nothing that was written before."""
 
 from gar.records.checkpoints import marked_checkpoints
-from gar.records.contents import RunContents, is_run_folder, read_run
 from gar.records.dotted import leaves
 from gar.records.files import atomic_file, canonical_hash, read_jsonl, write_atomic, write_parquet
+from gar.records.manifest import Fault, Manifest
 from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
+from gar.records.run import Run, is_run_folder, open_run
 from gar.records.run_folder import RunFolder
 from gar.records.run_record import RunRecord, RunStatus
-from gar.records.shards import RolloutReader
 
 __all__ = [
     "ROLLOUT_SCHEMA",
-    "RolloutReader",
+    "Fault",
+    "Manifest",
     "RolloutRecord",
-    "RunContents",
+    "Run",
     "RunFolder",
     "RunRecord",
     "RunStatus",
@@ -22,8 +23,8 @@ __all__ = [
     "is_run_folder",
     "leaves",
     "marked_checkpoints",
+    "open_run",
     "read_jsonl",
-    "read_run",
     "record_table",
     "write_atomic",
     "write_parquet",

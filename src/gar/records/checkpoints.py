@@ -1,24 +1,25 @@
 """Checkpoints, which are whole or do not count.
 
     checkpoints/checkpoint-12/model.safetensors, optimizer.pt, ...   what the trainer writes
-    checkpoints/checkpoint-12/manifest.json                          marks a whole checkpoint
+    checkpoints/checkpoint-12/manifest.jsonl                         marks a whole checkpoint
 
-The manifest names every file with its size and SHA-256, and says what the run's records held at that step. It is
-written last and removed first.
+The manifest lists every file, and says what the run's own manifest was at that step. It is written last and removed
+first.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from gar.errors import RecordError
-from gar.records.files import json_text, read_json, sync_file, write_atomic
-from gar.records.folders import file_facts, files_below, remove_folder, sync_tree
-from gar.records.run_folder import RunFolder
+from gar.records.checked import checked
+from gar.records.files import sync_file
+from gar.records.folders import files_below, remove_folder, sync_tree
+from gar.records.manifest import MANIFEST, NO_FACTS, FileFacts, Manifest
+from gar.records.metrics import METRICS
+from gar.records.run_folder import RunFolder, step_of
+from gar.records.run_record import settings_hashes
 
-MANIFEST = "manifest.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -29,12 +30,14 @@ class FoundCheckpoint:
     Attributes:
         path: Its folder; None where the run starts from its first step.
         step: Number of optimizer steps already made.
+        records: State of the run's manifest at that step.
         notes: Sentences for the user: which checkpoints were passed over.
         records_fault: Fault of the records up to `step`, where the caller tolerates that.
     """
 
     path: Path | None
     step: int
+    records: FileFacts
     notes: tuple[str, ...] = ()
     records_fault: str | None = None
 
@@ -46,10 +49,14 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
         RecordError: The system reports an error. The checkpoint then does not count.
     """
     path = run.checkpoints / f"checkpoint-{step}"
+    manifest = run.manifest()
+    if run.metrics_path.exists():
+        sync_file(run.metrics_path)
+        manifest.add(METRICS, grows=True)
+    records = asdict(manifest.state())
     sync_tree(path)
-    files = {file.relative_to(path).as_posix(): file_facts(file) for file in files_below(path)}
-    manifest = {"step": step, "records": _records_state(run), "files": files}
-    write_atomic(path / MANIFEST, json_text(manifest, indent=1) + "\n")
+    (path / MANIFEST).unlink(missing_ok=True)
+    _manifest(run, path).add(*files_below(path), facts={"step": step, "records": records})
 
 
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
@@ -106,35 +113,32 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: 
         if path not in marked:
             notes.append(f"{path.name} was not written completely, and does not count.")
             continue
-        fault = checkpoint_fault(path, num_ranks=num_ranks)
+        fault = checkpoint_fault(run, path, num_ranks=num_ranks)
         records_fault = None if fault else _records_fault(run, path)
         if fault is None and (records_fault is None or tolerate_records):
-            return FoundCheckpoint(path=path, step=_step(path), notes=tuple(notes), records_fault=records_fault)
+            return FoundCheckpoint(
+                path=path,
+                step=_step(path),
+                records=_records(run, path),
+                notes=tuple(notes),
+                records_fault=records_fault,
+            )
         notes.append(f"{path.name} cannot be resumed from: {fault or records_fault}.")
     if marked:
         raise RecordError(
             f"{run.path}: no checkpoint is whole. {' '.join(notes)} Nothing was changed. Put back what is missing, or "
             f"remove {run.checkpoints} to begin at the first step again."
         )
-    return FoundCheckpoint(path=None, step=0, notes=tuple(notes))
+    return FoundCheckpoint(path=None, step=0, records=NO_FACTS, notes=tuple(notes))
 
 
-def checkpoint_fault(path: Path, *, num_ranks: int | None) -> str | None:
+def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> str | None:
     """The fault of a marked checkpoint, in a few words; None if it has none."""
-    try:
-        manifest = _read_manifest(path)
-        if manifest["step"] != _step(path):
-            return f"its manifest is of step {manifest['step']}"
-        for name, expected in manifest["files"].items():
-            if not (path / name).is_file():
-                return f"{name} is missing"
-            if file_facts(path / name) != expected:
-                return f"{name} is not what was written: its size or SHA-256 differs from the manifest"
-        names = {file.relative_to(path).as_posix() for file in files_below(path)} - {MANIFEST}
-        if stray := sorted(names - manifest["files"].keys()):
-            return f"{stray[0]} is not in its manifest"
-    except RecordError as error:
-        return str(error).rstrip(".")
+    manifest = _manifest(run, path)
+    for fault in manifest.faults():
+        return str(fault)
+    if manifest.facts.get("step") != _step(path):
+        return f"its manifest is of step {manifest.facts.get('step')}"
     return _missing_state(path, num_ranks)
 
 
@@ -161,40 +165,26 @@ def _missing_state(path: Path, num_ranks: int | None) -> str | None:
     return None
 
 
-def _records_state(run: RunFolder) -> dict[str, Any]:
-    """Size and hash of the metrics, and the number of rollout steps, flushed to the disk."""
-    metrics: dict[str, Any] = {"size": 0}
-    if run.metrics_path.exists():
-        sync_file(run.metrics_path)
-        metrics = dict(file_facts(run.metrics_path))
-    return {"metrics": metrics, "rollout_steps": len(run.rollout_steps())}
-
-
 def _records_fault(run: RunFolder, path: Path) -> str | None:
     """The fault of the records up to a marked checkpoint's step; None if they have none."""
-    state, step = _read_manifest(path)["records"], _step(path)
     try:
-        size = state["metrics"]["size"]
-        if size and file_facts(run.metrics_path, size) != state["metrics"]:
-            return f"metrics.jsonl no longer begins with the {size} bytes that it had at step {step}"
-        steps = [number for number in run.rollout_steps() if number <= step]
-        if len(steps) != state["rollout_steps"]:
-            return f"of the {state['rollout_steps']} steps with rollouts up to {step}, {len(steps)} are there"
-        run.read_rollouts(steps, ["step"])
+        state = _records(run, path)
+        manifest = _manifest(run, run.path, size=state.size)
+        if fault := manifest.state_fault(state):
+            return f"{fault} at step {_step(path)}"
+        names = [name for name in manifest.entries if name == METRICS or step_of(name) is not None]
+        return next((str(fault) for name in names if (fault := manifest.fault(name))), None)
     except RecordError as error:
         return str(error).rstrip(".")
-    except (KeyError, TypeError, ValueError) as error:
-        return f"its manifest is damaged: {type(error).__name__} {error}"
-    return None
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = read_json(path / MANIFEST)
-    parts = {"step": int, "records": Mapping, "files": Mapping}
-    for name, kind in parts.items():
-        if not isinstance(manifest.get(name), kind):
-            raise RecordError(f"{path / MANIFEST}: not a checkpoint's manifest: '{name}' is missing or damaged.")
-    return manifest
+def _records(run: RunFolder, path: Path) -> FileFacts:
+    """State of the run's manifest when a checkpoint was marked."""
+    return checked(FileFacts, _manifest(run, path).facts.get("records"), str(path / MANIFEST))
+
+
+def _manifest(run: RunFolder, path: Path, size: int | None = None) -> Manifest:
+    return Manifest(path, settings_hashes(run.read_run()) if run.run_path.exists() else (), size=size)
 
 
 def _folders(run: RunFolder) -> list[Path]:

@@ -22,24 +22,29 @@ class ProblemCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluatedSet:
-    """Results on one evaluation set. Early versions recorded only the means.
+    """Results on one evaluation set.
 
     Attributes:
-        pass_at: pass@k by k, None where it is unknown.
+        pass_at: pass@k by k; None where there were fewer than k samples.
         num_samples: Samples per problem.
         problems: Counts of correct samples.
-        problems_hash: Hash of ids, prompts and answers; None in runs of earlier versions.
+        problems_hash: Hash of ids, prompts and answers; None if unknown.
     """
 
     pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], Rate | None]
-    num_samples: Annotated[int, Field(ge=1)] | None = None
-    problems: Sequence[ProblemCount] | None = None
+    num_samples: Annotated[int, Field(ge=1)]
+    problems: Sequence[ProblemCount]
     problems_hash: str | None = None
 
     @property
     def known_rates(self) -> dict[int, float]:
         """pass@k by k, as far as it is known."""
         return {int(k): rate for k, rate in self.pass_at.items() if rate is not None}
+
+    @property
+    def num_correct(self) -> dict[str, int]:
+        """Correct samples by problem."""
+        return {problem.id: problem.num_correct for problem in self.problems}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +60,7 @@ def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
     """
     sets = dict(checked(_Evaluation, values, place).sets)
     for name, part in sets.items():
-        most = max((problem.num_correct for problem in part.problems or ()), default=0)
-        if part.problems is not None and most > (part.num_samples or 0):
+        most = max((problem.num_correct for problem in part.problems), default=0)
+        if most > part.num_samples:
             raise RecordError(f"{place}: sets.{name}: {most} right of {part.num_samples} samples of one problem.")
     return sets

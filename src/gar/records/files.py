@@ -89,39 +89,35 @@ def write_parquet(path: str | Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
-def read_parquet(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_parquet(
+    path: str | Path, columns: Sequence[str] | None = None, *, schema: pa.Schema | None = None
+) -> pa.Table:
     """Read a table.
 
+    Args:
+        path: The file.
+        columns: Which columns; None for all.
+        schema: The names and types that the file must have.
+
     Raises:
-        RecordError: The file cannot be read, is not a Parquet file, or lacks one of `columns`.
+        RecordError: The file cannot be read, is not a Parquet file, has another schema, or lacks one of `columns`.
     """
-    with parquet_errors(path), pq.ParquetFile(path) as file:
-        check_columns(path, file.schema_arrow.names, columns or ())
-        return file.read(columns=None if columns is None else list(columns))
-
-
-@contextmanager
-def parquet_errors(path: str | Path) -> Iterator[None]:
-    """Turn what pyarrow raises while it reads `path` into a `RecordError`."""
     try:
-        yield
+        with pq.ParquetFile(path) as file:
+            found = file.schema_arrow
+            missing = [name for name in columns or () if name not in found.names]
+            if missing:
+                raise RecordError(f"{path}: no column {missing[0]!r}; it has {', '.join(found.names)}.")
+            if schema is not None and (found.names, found.types) != (schema.names, schema.types):
+                odd = ", ".join(sorted({*found.names} ^ {*schema.names})) or "types differ"
+                raise RecordError(f"{path}: other columns than this version of gar writes: {odd}.")
+            return file.read(columns=None if columns is None else list(columns))
     except (pa.ArrowException, UnicodeDecodeError) as error:  # UnicodeDecodeError: a damaged column name
         raise RecordError(f"{path}: not a readable Parquet file: {first_line(error)}") from error
     except OSError as error:
         if isinstance(error, RecordError):
             raise
         raise io_error(path, "read", error) from error
-
-
-def check_columns(path: str | Path, names: Sequence[str], columns: Sequence[str]) -> None:
-    """Check that `columns` are among the `names` of a file's columns.
-
-    Raises:
-        RecordError: A column is missing.
-    """
-    missing = [name for name in columns if name not in names]
-    if missing:
-        raise RecordError(f"{path}: no column {missing[0]!r}; it has {', '.join(names)}.")
 
 
 def remove_file(path: Path) -> None:

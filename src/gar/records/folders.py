@@ -6,32 +6,20 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypedDict
 
 from gar.errors import RecordError
 from gar.records.files import io_error, sync_file, sync_folder
 
 
-class FileDigest(TypedDict):
-    """Size in bytes and SHA-256 of a file's content."""
-
-    size: int
-    sha256: str
-
-
-def file_facts(path: Path, size: int | None = None) -> FileDigest:
-    """Size and SHA-256 of a file, or of its first `size` bytes.
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's content, in bounded memory.
 
     Raises:
         RecordError: The file cannot be read.
     """
-    digest, left = hashlib.sha256(), size
     try:
         with path.open("rb") as file:
-            while block := file.read(2**20 if left is None else min(left, 2**20)):
-                digest.update(block)
-                left = None if left is None else left - len(block)
-            return {"size": file.tell(), "sha256": digest.hexdigest()}
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise io_error(path, "read", error) from error
 

@@ -87,12 +87,14 @@ class Manifest:
         folder: The folder.
         settings: Hashes of settings. New lines get the first. A file under a hash that is not among them is a fault.
             Empty: lines get none, and any is taken.
+        size: Read the manifest as it was when it had so many bytes; None: as it is.
     """
 
-    def __init__(self, folder: str | Path, settings: Sequence[str] = ()):
+    def __init__(self, folder: str | Path, settings: Sequence[str] = (), *, size: int | None = None):
         self.folder = Path(folder)
         self.path = self.folder / MANIFEST
         self._settings = tuple(settings)
+        self._size = size
         self._forget()
 
     # ------------------------------------------------------------------------------------------------------- writing
@@ -123,24 +125,24 @@ class Manifest:
     def state(self) -> FileFacts:
         """The manifest as it is now, flushed to the disk: for `state_fault` and `cut`."""
         if not self.path.exists():
-            return _NOTHING
+            return NO_FACTS
         sync_file(self.path)
         return file_facts(self.path)
 
     def state_fault(self, state: FileFacts) -> str | None:
         """What is wrong if the manifest no longer begins with an earlier `state`; None if nothing is."""
-        now = file_facts(self.path, size=state.size) if self.path.exists() else _NOTHING
+        now = file_facts(self.path, size=state.size) if self.path.exists() else NO_FACTS
         return None if now == state else f"{MANIFEST} no longer begins with the {state.size:,} bytes that it had"
 
-    def cut(self, state: FileFacts, *, keep: str) -> None:
-        """Go back to an earlier state. Later lines stay if the names of all their files begin with `keep`.
+    def cut(self, state: FileFacts, *, only: tuple[str, ...]) -> None:
+        """Go back to an earlier state, for files whose names begin with one of `only`: later lines of others stay.
 
         Raises:
             RecordError: The manifest cannot be read or written.
         """
         content = read_bytes(self.path) if self.path.exists() else b""
         later = content[state.size :].split(b"\n")[:-1]
-        kept = [line for line in later if all(name.startswith(keep) for name in json.loads(line)["files"])]
+        kept = [line for line in later if not any(name.startswith(only) for name in json.loads(line)["files"])]
         if len(kept) < len(later):
             write_atomic(self.path, content[: state.size] + b"".join(line + b"\n" for line in kept))
         self._forget()
@@ -255,7 +257,7 @@ class Manifest:
             files: dict[str, tuple[FileFacts, str | None]] = {}
             others: dict[str, Any] = {}
             faults: list[Fault] = []
-            for number, text in enumerate(_whole_lines(self.path), start=1):
+            for number, text in enumerate(_whole_lines(self.path, self._size), start=1):
                 place = f"{self.path}:{number}"
                 try:
                     line = checked(_Line, json_object(text, place), place)
@@ -296,7 +298,8 @@ def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> F
     return FileFacts(size=count, xxh3=digest.hexdigest(), grows=grows)
 
 
-_NOTHING = FileFacts(size=0, xxh3=xxhash.xxh3_128_hexdigest(b""), grows=False)
+NO_FACTS = FileFacts(size=0, xxh3=xxhash.xxh3_128_hexdigest(b""), grows=False)
+"""Of a manifest that does not exist."""
 
 
 def _changed(name: str) -> Fault:
@@ -304,7 +307,7 @@ def _changed(name: str) -> Fault:
     return Fault(kind="changed", file=name, text=text)
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file without a torn last one; none where there is no file."""
+def _whole_lines(path: Path, size: int | None) -> Iterator[bytes]:
+    """The lines of a file, or of its first `size` bytes, without a torn last one; none where there is no file."""
     if os.path.lexists(path):
-        yield from read_bytes(path).split(b"\n")[:-1]
+        yield from read_bytes(path)[:size].split(b"\n")[:-1]

@@ -1,10 +1,11 @@
-"""The folder of one run.
+"""The folder of one run, as it is written. `gar.records.run` reads it.
 
     runs/NAME/
       run.json                      versions, machine, seed, command, hashes, times, status, summary
       config.yaml                   the resolved configuration
       metrics.jsonl                 one object per logged step
-      rollouts/step-000112.parquet  one row per response, see `gar.records.shards`
+      manifest.jsonl                every finished file below, with size and checksum; see `gar.records.manifest`
+      rollouts/step-000112.parquet  one row per response, see `gar.records.rollouts`
       evaluation/before.json        pass@k; also after.json
       evaluation/before.parquet     every sample of that evaluation, see `gar.records.samples`; also after.parquet
       checkpoints/                  see checkpoints.py
@@ -15,37 +16,58 @@ A run folder has one writer at a time.
 
 import os
 import platform
+import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow as pa
-
 from gar.errors import RecordError
-from gar.records.evaluations import EvaluatedSet, evaluated_sets
 from gar.records.files import (
     append_line,
     canonical_hash,
     io_error,
     json_text,
-    read_json,
+    read_bytes,
+    remove_file,
     utc_now,
     write_atomic,
     write_parquet,
 )
 from gar.records.folders import check_name
-from gar.records.metrics import sound_metrics, sound_numbers
-from gar.records.rollouts import ROLLOUT_SCHEMA, RolloutRecord, record_table
-from gar.records.run_record import RunRecord, RunStatus, package_versions, read_record
-from gar.records.shards import RolloutFile, RolloutReader, block_ended, cut_rollouts, merge_rollouts
+from gar.records.manifest import FileFacts, Manifest
+from gar.records.metrics import METRICS, metric_rows
+from gar.records.rollouts import RolloutRecord, record_table
+from gar.records.run_record import (
+    RunRecord,
+    RunStatus,
+    package_versions,
+    read_record,
+    record_text,
+    settings_hashes,
+)
+from gar.records.samples import SAMPLE_SCHEMA, SampleRecord
+
+RUN = "run.json"
+_ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
+
+
+def rollouts_name(step: int) -> str:
+    """`rollouts/step-000012.parquet` for step 12."""
+    return f"rollouts/step-{step:06d}.parquet"
+
+
+def step_of(name: str) -> int | None:
+    """The step of a file of rollouts, from its path in the run folder; None for another file."""
+    found = _ROLLOUTS.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Reads and writes one run folder. Every write is complete or changes nothing.
+    """Writes one run folder. Every write is complete or changes nothing, and finished files are listed in its manifest.
 
     Attributes:
         path: The folder.
@@ -93,26 +115,25 @@ class RunFolder:
     @property
     def run_path(self) -> Path:
         """`run.json`."""
-        return self.path / "run.json"
+        return self.path / RUN
 
     @property
     def metrics_path(self) -> Path:
         """`metrics.jsonl`."""
-        return self.path / "metrics.jsonl"
+        return self.path / METRICS
 
     @property
     def checkpoints(self) -> Path:
         """`checkpoints/`."""
         return self.path / "checkpoints"
 
-    @property
-    def rollouts_folder(self) -> Path:
-        """`rollouts/`."""
-        return self.path / "rollouts"
-
     def rollouts_path(self, step: int) -> Path:
-        """`rollouts/step-000012.parquet` for step 12: the file of its rollouts until their block is merged."""
-        return RolloutFile(self.rollouts_folder, step, step).path
+        """`rollouts/step-000012.parquet` for step 12."""
+        return self.path / rollouts_name(step)
+
+    def manifest(self) -> Manifest:
+        """The manifest, for lines under the run's present settings."""
+        return Manifest(self.path, settings_hashes(self.read_run()) if self.run_path.exists() else ())
 
     # ------------------------------------------------------------------------------------------ the run itself
 
@@ -165,13 +186,18 @@ class RunFolder:
         """Change `run.json`. Arguments that are None change nothing.
 
         Status "running" is a resume: its time is added to `resume_times`, `end_time` and `error` are cleared. Any other
-        status sets `end_time`, and `error` to what ended the run.
+        status sets `end_time`, and `error` to what ended the run. At "finished", the metrics are listed as a whole.
         """
         run = self.read_run()
         if status == "running":
-            run = replace(run, status=status, resume_times=[*run.resume_times, utc_now()], end_time=None, error=None)
+            times = [*run.resume_times, utc_now()]
+            run = replace(run, status=status, resume_times=times, end_time=None, error=None, manifest=None)
         elif status is not None:
             run = replace(run, status=status, end_time=utc_now(), error=error)
+        if status == "finished":
+            if self.metrics_path.exists():
+                self.manifest().add(METRICS)
+            run = replace(run, manifest=self.manifest().state())
         self._write_run(run if summary is None else replace(run, summary=summary))
 
     def record_override(
@@ -186,7 +212,7 @@ class RunFolder:
             data_hash: Hash of the training problems.
         """
         run = self.read_run()
-        entry = {"time": utc_now(), "after_step": step, "changes": changes}
+        entry = {"time": utc_now(), "after_step": step, "changes": changes, "config_hash": run.config_hash}
         self._write_run(
             replace(
                 run,
@@ -198,7 +224,7 @@ class RunFolder:
         )
 
     def _write_run(self, run: RunRecord) -> None:
-        write_atomic(self.run_path, json_text(asdict(run), indent=2) + "\n")
+        write_atomic(self.run_path, record_text(run))
 
     # ------------------------------------------------------------------------------------------------- metrics
 
@@ -217,35 +243,10 @@ class RunFolder:
             raise ValueError(f"metrics need a whole number under 'step', got {step!r} among {sorted(metrics)}")
         append_line(self.metrics_path, json_text(metrics).encode())
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of `metrics.jsonl` but the torn last line of a killed writer; none without the file.
-
-        Raises:
-            RecordError: The file cannot be read, or a line is not what `append_metrics` wrote.
-        """
-        return _all_sound(sound_metrics(self.metrics_path))
-
-    def read_numbers(self) -> list[dict[str, Any]]:
-        """As `read_metrics`, without values that are not numbers, such as a text that a callback has logged.
-
-        Raises:
-            RecordError: As `read_metrics`; or a value is a number in one line and something else in another.
-        """
-        return _all_sound(sound_numbers(self.metrics_path))
-
-    def truncate_metrics(self, after_step: int) -> None:
-        """Drop all lines of later steps, and a torn last line."""
-        if self.metrics_path.exists():
-            kept = [row for row in self.read_metrics() if row["step"] <= after_step]
-            write_atomic(self.metrics_path, "".join(json_text(row) + "\n" for row in kept))
-
-    # ------------------------------------------------------------------------------------------------ rollouts
+    # ----------------------------------------------------------------------------------- rollouts and other files
 
     def write_rollouts(self, step: int, records: Sequence[RolloutRecord]) -> None:
         """Write the rollouts of a step, replacing earlier ones. Equal records give equal bytes.
-
-        The rows are on the disk when this returns. After the last step of a block, the files of the block are merged
-        (`gar.records.shards`); a step without rows leaves no trace in the merged file.
 
         Raises:
             RecordError: The system reports an error. Earlier rollouts of that step, and of all others, are intact.
@@ -255,65 +256,49 @@ class RunFolder:
         if foreign:
             raise ValueError(f"rollouts of step {step} must all say so, got a record of step {min(foreign)}")
         write_parquet(self.rollouts_path(step), record_table(records))
-        if block_ended(self.rollouts_folder, step):
-            merge_rollouts(self.rollouts_folder)
+        self.manifest().add(self.rollouts_path(step))
 
-    def rollout_reader(self) -> RolloutReader:
-        """A reader for many steps, which looks for the files once."""
-        return RolloutReader(self.rollouts_folder)
-
-    def rollout_steps(self) -> list[int]:
-        """Steps whose rollouts were written, ascending."""
-        return self.rollout_reader().steps
-
-    def read_rollouts(
-        self,
-        steps: Iterable[int] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> pa.Table:
-        """Rows of the given steps, or of all, one step after the other.
-
-        Args:
-            steps: Which steps; None for all.
-            columns: Which columns; None for all. Texts take most of the memory.
-
-        Raises:
-            RecordError: The rollouts of a step were not written, or a file is not what was written.
-        """
-        reader = self.rollout_reader()
-        wanted = reader.steps if steps is None else list(steps)
-        tables = [reader.read(step, columns) for step in wanted]
-        return (
-            pa.concat_tables(tables) if tables else ROLLOUT_SCHEMA.empty_table().select(columns or ROLLOUT_SCHEMA.names)
-        )
-
-    def delete_rollouts(self, after_step: int) -> None:
-        """Remove the rollouts of all later steps.
-
-        Raises:
-            RecordError: A file with steps before and after the cut cannot be read, or the system reports an error.
-        """
-        cut_rollouts(self.rollouts_folder, after_step)
-
-    # ---------------------------------------------------------------------------------------------- other files
+    def write_samples(self, moment: str, records: Sequence[SampleRecord]) -> None:
+        """Write every sample of the evaluation "before" or "after" training."""
+        path = self.path / "evaluation" / f"{moment}.parquet"
+        write_parquet(path, record_table(records, SAMPLE_SCHEMA))
+        self.manifest().add(path)
 
     def write_json(self, relative: str, value: Mapping[str, Any]) -> Path:
         """Write one JSON object, for example `evaluation/before.json`. NaN and infinity become null."""
         write_atomic(self.path / relative, json_text(value, indent=2) + "\n")
+        self.manifest().add(relative)
         return self.path / relative
 
-    def read_evaluation(self, moment: str) -> dict[str, EvaluatedSet]:
-        """The sets of `evaluation/MOMENT.json`, by name; none where there is no such file."""
-        path = self.path / "evaluation" / f"{moment}.json"
-        return evaluated_sets(read_json(path), str(path)) if os.path.lexists(path) else {}
+    def cut(self, step: int, state: FileFacts, *, accept_damage: bool = False) -> None:
+        """Remove metrics and rollouts of later steps. A kill leaves every earlier one, and the cut can be repeated.
 
-    def read_json(self, relative: str) -> dict[str, Any]:
-        """Read what `write_json` wrote."""
-        return read_json(self.path / relative)
+        Args:
+            step: The last step that stays.
+            state: The state of the manifest after that step.
+            accept_damage: Do not go back to `state`: list every file as it is now.
 
+        Raises:
+            RecordError: The system reports an error; or damage was accepted, and the metrics cannot be read.
+        """
+        manifest = self.manifest()
+        if accept_damage:
+            self._cut_metrics(step)
+            manifest.drop(*(name for name in manifest.entries if (step_of(name) or 0) > step))
+            manifest.accept()
+        else:
+            manifest.cut(state, only=("rollouts/", METRICS))
+            facts = manifest.entries.get(METRICS)
+            if facts is None:
+                remove_file(self.metrics_path)
+            elif self.metrics_path.stat().st_size > facts.size:
+                write_atomic(self.metrics_path, read_bytes(self.metrics_path)[: facts.size])
+        for name in manifest.unlisted():
+            if step_of(name) is not None:
+                remove_file(self.path / name)
 
-def _all_sound(read: tuple[list[dict[str, Any]], list[str]]) -> list[dict[str, Any]]:
-    rows, faults = read
-    if faults:
-        raise RecordError(faults[0])
-    return rows
+    def _cut_metrics(self, step: int) -> None:
+        if self.metrics_path.exists():
+            rows = metric_rows(read_bytes(self.metrics_path), self.metrics_path)
+            lines = [json_text(row) + "\n" for row in rows if row["step"] <= step]
+            write_atomic(self.metrics_path, "".join(lines))

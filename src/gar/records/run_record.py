@@ -1,16 +1,18 @@
 """`run.json`: how a run came about, on which machine, and how it ended."""
 
 import importlib.metadata
+import json
 import platform
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from gar.errors import RecordError
 from gar.records.checked import checked
-from gar.records.files import canonical_hash, read_json
+from gar.records.files import canonical_hash, json_text, read_json
+from gar.records.manifest import FileFacts
 
 RunStatus = Literal["running", "finished", "failed", "interrupted"]
 
@@ -26,6 +28,7 @@ class RunRecord:
     run. `settings` is the resolved configuration. `overrides` has an entry for each
     resume with changes: its time, the step, and the old and new value of everything that changed. `error` says what
     ended a run before its end: `kind`, `text`, `place` in the code, and `after_step`, the last step with metrics.
+    `manifest` is the state of the manifest at the end of a finished run.
     """
 
     status: RunStatus
@@ -43,20 +46,37 @@ class RunRecord:
     settings: Mapping[str, Any]
     overrides: Sequence[Mapping[str, Any]] = ()
     error: Mapping[str, Any] | None = None
+    manifest: FileFacts | None = None
+
+
+def record_text(record: RunRecord) -> str:
+    """The content of `run.json`: the record, and its hash as `checksum`."""
+    values = json.loads(json_text(asdict(record)))
+    return json_text(values | {"checksum": canonical_hash(values)}, indent=2) + "\n"
 
 
 def read_record(path: Path) -> RunRecord:
     """The record in a `run.json`.
 
     Raises:
-        RecordError: The file cannot be read, a field is missing, unknown or of another type.
+        RecordError: The file cannot be read, a field is missing or unknown, or it was changed since it was written.
     """
     values = read_json(path)
+    checksum = values.pop("checksum", None)
     names = {field.name for field in fields(RunRecord)}
     if values.keys() != names:
-        mismatched = ", ".join(sorted(names ^ values.keys()))
+        mismatched = ", ".join(map(repr, sorted(names ^ values.keys())))
         raise RecordError(f"{path}: missing or unknown: {mismatched}. Was it written by another version of gar?")
-    return checked(RunRecord, values, str(path))
+    record = checked(RunRecord, values, str(path))
+    if settings_hash(values) != checksum:
+        raise RecordError(f"{path}: not what was written: its checksum differs. Was the file edited? Put it back.")
+    return record
+
+
+def settings_hashes(record: RunRecord) -> list[str]:
+    """Hashes of the settings that files of the run were written under: the present one first, then those before."""
+    before = [entry["config_hash"] for entry in record.overrides if "config_hash" in entry]
+    return list(dict.fromkeys([record.config_hash, *before]))
 
 
 def settings_hash(values: Mapping[str, Any]) -> str | None:

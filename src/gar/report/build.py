@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gar.errors import ConfigError
-from gar.records import write_atomic
+from gar.records import ROLLOUT_SCHEMA, Fault, Run, open_run, write_atomic
 from gar.report.definitions import DEFINITIONS
 from gar.report.figures import chart_note, charts, pictures
 from gar.report.groups import RunGroup, differences_table, error_of, group_runs, run_facts
 from gar.report.options import ReportOptions
 from gar.report.page import MAX_BYTES, Report, ShownRollouts, page, runs_mark
-from gar.report.read import ReadRun, read_run
 from gar.report.rollouts import browser_rollouts
 from gar.report.runs import find_runs, runs_table, section_of, tags
 from gar.report.summary import summary_tables, tiles, verdict_counts
@@ -49,6 +48,37 @@ def write_report(
     return report
 
 
+def read_run(path: str | Path) -> Run:
+    """Read a run as far as possible. Each column is read once: the page needs all of them but texts of all steps.
+
+    Raises:
+        RecordError: The folder does not exist, or holds nothing of a run.
+    """
+    run = open_run(path, strict=False)
+    run.rollouts([name for name in ROLLOUT_SCHEMA.names if name not in ("prompt", "response")])
+    return run
+
+
+def missing(run: Run) -> list[str]:
+    """What cannot be shown of a run, as clauses."""
+    clauses = [*run.unfinished, *_by_kind(run.faults)]
+    if not run.metrics and not any(fault.file == "metrics.jsonl" for fault in run.faults):
+        clauses.append("no step was logged yet, so there are no curves")
+    for moment, sets in run.evaluations.items():
+        if not sets and not any(fault.file == f"evaluation/{moment}.json" for fault in run.faults):
+            clauses.append(f"there is no evaluation/{moment}.json, so nothing is known of the model {moment} training")
+    if not run.steps and not any(fault.file.startswith("rollouts/") for fault in run.faults):
+        clauses.append("no rollouts were recorded: no step was finished")
+    return clauses
+
+
+def _by_kind(faults: Sequence[Fault]) -> list[str]:
+    """Every fault that is not of a step's rollouts, and one clause for those that are."""
+    lost = [fault for fault in faults if fault.file.startswith("rollouts/")]
+    clauses = [f"{fault}: it is left out" for fault in faults if fault not in lost]
+    return clauses + ([f"the rollouts of {len(lost)} steps are left out, the first of them: {lost[0]}"] if lost else [])
+
+
 def _has_mark(path: Path, mark: str) -> bool:
     try:
         with path.open("rb") as file:
@@ -57,7 +87,7 @@ def _has_mark(path: Path, mark: str) -> bool:
         return False
 
 
-def make_report(runs: Sequence[ReadRun], options: ReportOptions) -> Report:
+def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
     """The content of the page."""
     groups = group_runs(runs)
     runs = [run for group in groups for run in group.runs]
@@ -77,7 +107,7 @@ def make_report(runs: Sequence[ReadRun], options: ReportOptions) -> Report:
 def _summary_report(groups: Sequence[RunGroup]) -> Report:
     """The content of the page without rollouts and figures."""
     runs = [run for group in groups for run in group.runs]
-    notes = [f"{run.name}: {note}." for run in runs for note in run.missing]
+    notes = [f"{run.name}: {note}." for run in runs for note in missing(run)]
     counts = [verdict_counts(run) for run in runs]
     notes += [
         f"{run.name}: none of its {count.total():,} responses was right. No bonus was possible, so there is no "
@@ -107,13 +137,13 @@ def _summary_report(groups: Sequence[RunGroup]) -> Report:
     )
 
 
-def _by_name(runs: Sequence[ReadRun]) -> dict[str, ReadRun]:
+def _by_name(runs: Sequence[Run]) -> dict[str, Run]:
     """Runs by name, or by path if two have the same name."""
     names = [run.name for run in runs]
-    return {run.name if names.count(run.name) == 1 else str(run.folder.path): run for run in runs}
+    return {run.name if names.count(run.name) == 1 else str(run.path): run for run in runs}
 
 
-def _state(runs: Sequence[ReadRun]) -> str:
+def _state(runs: Sequence[Run]) -> str:
     """How far a single run without a final evaluation has come; empty for others."""
     run, status = runs[0], runs[0].record.get("status")
     if len(runs) > 1 or run.evaluations["after"] or status in (None, "finished"):
@@ -123,7 +153,7 @@ def _state(runs: Sequence[ReadRun]) -> str:
     return f"Training: {reached}." if status == "running" else f"The run {_ENDS[status]} after {reached}."
 
 
-def _errors(runs: Sequence[ReadRun]) -> list[str]:
+def _errors(runs: Sequence[Run]) -> list[str]:
     """Why runs ended before their end."""
     named = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
     errors = [error_of(run) for run in runs]
@@ -133,13 +163,13 @@ def _errors(runs: Sequence[ReadRun]) -> list[str]:
 _ENDS = {"failed": "failed", "interrupted": "was interrupted"}
 
 
-def _title(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
+def _title(groups: Sequence[RunGroup], runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return runs[0].name
     return groups[0].label if len(groups) == 1 else " · ".join(group.label for group in groups)
 
 
-def _subtitle(groups: Sequence[RunGroup], runs: Sequence[ReadRun]) -> str:
+def _subtitle(groups: Sequence[RunGroup], runs: Sequence[Run]) -> str:
     run = runs[0]
     model, data = section_of(run, "model"), section_of(run, "data")
     last = max(run.last_step for run in runs)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from gar.analysis.learning_curve import running_mean
 from gar.analysis.style import STYLE
 from gar.errors import RecordError
+from gar.records import Run
 from gar.report.groups import RunGroup
 from gar.report.page import Chart, Picture, Series
-from gar.report.read import ReadRun
 
 Floats = NDArray[np.float64]
 
@@ -138,7 +138,7 @@ def _thinned(line: Series, num_points: int) -> Series:
     return replace(line, **parts)
 
 
-def _line(run: ReadRun, metric: str, window: int) -> tuple[Sequence[int], Floats, Floats, Floats] | None:
+def _line(run: Run, metric: str, window: int) -> tuple[Sequence[int], Floats, Floats, Floats] | None:
     """Steps, running mean, and smallest and largest value of each window."""
     rows = [row for row in run.metrics if metric in row]
     values = np.array([_number(row, metric) for row in rows])
@@ -159,7 +159,7 @@ def _number(row: Mapping[str, object], metric: str) -> float:
     return float(value) if isinstance(value, int | float) else np.nan
 
 
-def _window(runs: Sequence[ReadRun]) -> int:
+def _window(runs: Sequence[Run]) -> int:
     """Width of the running mean: odd, about a tenth of the longest run."""
     return 2 * (max((len(run.metrics) for run in runs), default=0) // 20) + 1
 
@@ -199,25 +199,25 @@ def _candidates(groups: Sequence[RunGroup], steps: Sequence[int]) -> Iterator[tu
             drawn.add((group.runs[0].name, name))
             yield title, f"{title}. From all recorded rollouts.", _svg(figure)
     for run in (run for group in groups for run in group.runs):
-        folder = run.folder.path
+        folder = run.path
         for path in (*sorted(folder.glob("figures/*.svg")), *sorted(folder.glob("analysis/*/*.svg"))):
             if (run.name, path.stem) not in drawn:
                 name = path.relative_to(folder).as_posix()
                 yield path.stem.replace("-", " "), f"{run.name}/{name}", path.read_bytes()
 
 
-def _figures(run: ReadRun, steps: Sequence[int]) -> Iterator[tuple[str, str, Figure]]:
+def _figures(run: Run, steps: Sequence[int]) -> Iterator[tuple[str, str, Figure]]:
     """Name, title and figure of what the rollouts of a run allow. The summary already says what is missing."""
     from gar.analysis.alignment import alignment_course, alignment_figure
     from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure  # these load torch
 
     with contextlib.suppress(RecordError):
-        course = alignment_course(run.folder.path, at_steps=steps or None)
+        course = alignment_course(run, at_steps=steps or None)
         if course.num_scored:
             title = f"Alignment of correct responses, {course.run}: n = {course.num_scored:,}"
             yield "alignment", title, alignment_figure(course)
     with contextlib.suppress(RecordError):
-        groups = zero_std_groups(run.folder.path)
+        groups = zero_std_groups(run)
         title = f"Groups of {groups.run}: n = {groups.num_groups:,} of {groups.group_size} responses"
         yield "zero-std-groups", title, zero_std_groups_figure(groups)
 

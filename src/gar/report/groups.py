@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gar.analysis.style import COLORS, MUTED, method_color
-from gar.records import canonical_hash
+from gar.records import Run, canonical_hash
 from gar.records.dotted import leaves
 from gar.report.page import RunFacts, Table, columns
-from gar.report.read import ReadRun
 
 _NOT_COMPARED = ("seed", "records", "evaluate.eval_steps")
 """Settings that may differ within one experiment."""
@@ -20,17 +19,17 @@ class RunGroup:
 
     label: str
     color: str
-    runs: Sequence[ReadRun]
+    runs: Sequence[Run]
 
 
-def group_runs(runs: Sequence[ReadRun]) -> list[RunGroup]:
+def group_runs(runs: Sequence[Run]) -> list[RunGroup]:
     """Group runs, in the given order.
 
     A run without settings is a group by itself, and so is a run whose seed is already in its group.
     """
-    groups: dict[str, list[ReadRun]] = {}
+    groups: dict[str, list[Run]] = {}
     for run in runs:
-        key = canonical_hash(dict(compared_settings(run))) if run.settings else str(run.folder.path)
+        key = canonical_hash(dict(compared_settings(run))) if run.settings else str(run.path)
         while any(run.seed == other.seed for other in groups.get(key, [])):
             key += " again"
         groups.setdefault(key, []).append(run)
@@ -43,7 +42,7 @@ def group_runs(runs: Sequence[ReadRun]) -> list[RunGroup]:
     ]
 
 
-def differing_settings(runs: Sequence[ReadRun]) -> dict[str, list[Any]]:
+def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
     """Settings that differ between runs, except seed and names, with the value of each run."""
     tables = [dict(compared_settings(run)) for run in runs]
     names = dict.fromkeys(name for table in tables for name in table)
@@ -60,7 +59,7 @@ def run_facts(groups: Sequence[RunGroup]) -> list[RunFacts]:
     ]
 
 
-def differences_table(runs: Sequence[ReadRun]) -> Table | None:
+def differences_table(runs: Sequence[Run]) -> Table | None:
     """Settings that differ between runs; None if there are none."""
     differing = differing_settings(runs)
     if len(runs) < 2 or not differing:
@@ -76,20 +75,20 @@ def differences_table(runs: Sequence[ReadRun]) -> Table | None:
     )
 
 
-def compared_settings(run: ReadRun) -> Iterator[tuple[str, Any]]:
+def compared_settings(run: Run) -> Iterator[tuple[str, Any]]:
     """The settings of the experiment by dotted name, without seed and names."""
     for name, value in leaves(run.settings):
         if not any(name == other or name.startswith(f"{other}.") for other in _NOT_COMPARED):
             yield name, value
 
 
-def error_of(run: ReadRun) -> Mapping[str, Any]:
+def error_of(run: Run) -> Mapping[str, Any]:
     """The error that ended a run; empty if there was none, or it was not recorded."""
     error = run.record.get("error")
     return error if isinstance(error, Mapping) else {}
 
 
-def _label(run: ReadRun, differing: Mapping[str, Any]) -> str:
+def _label(run: Run, differing: Mapping[str, Any]) -> str:
     if not run.settings:
         return run.name
     values = dict(compared_settings(run))
@@ -115,7 +114,7 @@ def _distinct(labels: Sequence[str]) -> list[str]:
     ]
 
 
-def _facts(run: ReadRun) -> list[tuple[str, str, str | None]]:
+def _facts(run: Run) -> list[tuple[str, str, str | None]]:
     """Label, value, and key of the definition."""
     record = run.record
     cores = f"{record.get('cpu_count') or 'unknown number of'} cores"

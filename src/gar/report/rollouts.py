@@ -11,9 +11,9 @@ from typing import Any
 
 from gar.data.run_problems import GENERATED, evaluation_data, find_run_problems, set_name
 from gar.errors import DataError
+from gar.records import Run
 from gar.report.options import ReportOptions
 from gar.report.page import ShownGroup, ShownResponse, ShownRollouts, ShownText, content_json
-from gar.report.read import ReadRun
 from gar.report.sample import (
     SEED,
     DrawnGroup,
@@ -40,7 +40,7 @@ _SHARE_BYTES = 24
 _DIGITS = 5
 
 
-def browser_rollouts(runs: Sequence[ReadRun], options: ReportOptions, max_bytes: int) -> ShownRollouts:
+def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> ShownRollouts:
     """Draw groups, keep those that fit, and add expert solutions and token shares.
 
     Args:
@@ -77,7 +77,7 @@ def _num_rows(groups: Sequence[DrawnGroup], *, evaluated: bool = False) -> int:
 
 
 def _expert_problems(
-    runs: Sequence[ReadRun], groups: Sequence[DrawnGroup], problems: str | None, notes: list[str]
+    runs: Sequence[Run], groups: Sequence[DrawnGroup], problems: str | None, notes: list[str]
 ) -> Experts:
     """The problems of the drawn groups. A problem whose answer is not the recorded one is left out as another problem.
 
@@ -113,7 +113,7 @@ def _expert_problems(
     return experts
 
 
-def _data_of(run: ReadRun, name: str | None) -> DataSettings:
+def _data_of(run: Run, name: str | None) -> DataSettings:
     """The source of the problems of training, or of an evaluation set."""
     assert run.config is not None
     if name is None:

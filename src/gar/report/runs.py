@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gar.errors import ConfigError, RecordError
-from gar.records.contents import RunContents, is_run_folder
+from gar.records import Run, is_run_folder
+from gar.records.run import MOMENTS
 from gar.report.page import Table, columns
 from gar.report.summary import NONE, edges, percent_text
 
@@ -50,7 +51,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _below(path, depth - 1)
 
 
-def runs_table(runs: Mapping[str, RunContents]) -> Table:
+def runs_table(runs: Mapping[str, Run]) -> Table:
     """One line for each run, by name."""
     rates = {name: _pass_rates(run) for name, run in runs.items()}
     measured = list(dict.fromkeys(column for row in rates.values() for column in row))
@@ -77,33 +78,29 @@ def runs_table(runs: Mapping[str, RunContents]) -> Table:
     )
 
 
-def tags(run: RunContents) -> list[str]:
+def tags(run: Run) -> list[str]:
     """Tags of a run, from its settings."""
     values = section_of(run, "records").get("tags")
     return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
 
 
-def _origin(name: str, run: RunContents) -> list[str]:
+def _origin(name: str, run: Run) -> list[str]:
     model, data = section_of(run, "model").get("path"), section_of(run, "data").get("source")
     values = (run.record.get("status"), run.settings.get("method"), model, data)
     return [name, ", ".join(tags(run)), *(NONE if value is None else str(value) for value in values)]
 
 
-def section_of(run: RunContents, name: str) -> Mapping[str, Any]:
+def section_of(run: Run, name: str) -> Mapping[str, Any]:
     """A section of a run's settings; empty where it has none."""
     section = run.settings.get(name)
     return section if isinstance(section, Mapping) else {}
 
 
-def _pass_rates(run: RunContents) -> dict[tuple[str, int], tuple[str, str]]:
+def _pass_rates(run: Run) -> dict[tuple[str, int], tuple[str, str]]:
     """pass@k before and after training at the smallest k of each set."""
     rates: dict[tuple[str, int], dict[str, str]] = {}
-    for moment in ("before", "after"):
-        try:
-            sets = run.folder.read_evaluation(moment)
-        except RecordError:
-            continue  # the report on this run says so
-        for name, part in sets.items():
+    for moment in MOMENTS:
+        for name, part in run.evaluations[moment].items():
             for k, rate in sorted(part.known_rates.items())[:1]:
                 rates.setdefault((name, k), {})[moment] = f"{rate:.3f}"
     return {column: (row.get("before", NONE), row.get("after", NONE)) for column, row in rates.items()}

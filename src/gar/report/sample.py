@@ -9,9 +9,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gar.errors import RecordError
-from gar.records.samples import SAMPLE_SCHEMA, read_samples
-from gar.report.read import ReadRun
+from gar.records import Run
 from gar.types import Problem
 
 SEED = 0
@@ -56,7 +54,7 @@ class DrawnGroup:
         return self.run, self.set_name, str(self.first["problem_id"])
 
 
-def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
+def draw_groups(run: Run, number: int, most: int) -> list[DrawnGroup]:
     """Draw whole groups of a run with about `most` rollouts: all of them, or random ones at steps spread evenly.
 
     Args:
@@ -65,7 +63,7 @@ def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
         most: About how many rollouts to draw; at least one group is drawn if there is any.
     """
     steps = list(run.num_rows)
-    if run.num_rollouts <= most:
+    if sum(run.num_rows.values()) <= most:
         return [group for step in steps for group in _groups(run, number, step)]
     drawn: list[DrawnGroup] = []
     first = _groups(run, number, steps[0])
@@ -79,7 +77,7 @@ def draw_groups(run: ReadRun, number: int, most: int) -> list[DrawnGroup]:
     return sorted(drawn, key=lambda group: group.step or 0)
 
 
-def draw_samples(run: ReadRun, number: int, most: int, notes: list[str]) -> tuple[list[DrawnGroup], int]:
+def draw_samples(run: Run, number: int, most: int, notes: list[str]) -> tuple[list[DrawnGroup], int]:
     """Draw problems of each evaluation set at random, with all their samples before and after training.
 
     Args:
@@ -91,7 +89,12 @@ def draw_samples(run: ReadRun, number: int, most: int, notes: list[str]) -> tupl
     Returns:
         The groups, and the number of samples of the run.
     """
-    tables: dict[Moment, pa.Table] = {moment: _samples(run, moment, notes) for moment in MOMENTS}
+    tables: dict[Moment, pa.Table] = {moment: run.samples(moment) for moment in MOMENTS}
+    notes += [
+        f"{run.name}: the samples of the evaluation {moment} training are not shown: none can be read."
+        for moment in MOMENTS
+        if run.evaluations[moment] and not len(tables[moment])
+    ]
     names = dict.fromkeys(name for table in tables.values() for name in table["set_name"].to_pylist())
     drawn: list[DrawnGroup] = []
     for name in names:
@@ -112,20 +115,9 @@ def draw_samples(run: ReadRun, number: int, most: int, notes: list[str]) -> tupl
     return drawn, sum(map(len, tables.values()))
 
 
-def _samples(run: ReadRun, moment: str, notes: list[str]) -> pa.Table:
-    path = run.folder.path / "evaluation" / f"{moment}.parquet"
-    try:
-        if not path.is_file() and run.evaluations[moment]:
-            raise RecordError("they were not recorded")
-        return read_samples(path)
-    except RecordError as error:
-        notes.append(f"{run.name}: the samples of the evaluation {moment} training are not shown: {error}")
-        return SAMPLE_SCHEMA.empty_table()
-
-
-def _groups(run: ReadRun, number: int, step: int) -> list[DrawnGroup]:
+def _groups(run: Run, number: int, step: int) -> list[DrawnGroup]:
     groups: dict[int, list[dict[str, Any]]] = {}
-    for row in run.rollouts(step):
+    for row in run.rollouts(steps=[step]).to_pylist():
         groups.setdefault(row["group_index"], []).append(row)
     return [
         DrawnGroup(run=number, step=step, rows=sorted(rows, key=lambda row: row["response_index"]))
@@ -142,9 +134,9 @@ def _spread(steps: Sequence[int], count: int) -> list[int]:
     return [steps[round(i * (len(steps) - 1) / (count - 1))] for i in range(count)]
 
 
-def drawing_words(runs: Sequence[ReadRun], num_shown: int, num_drawn: int) -> str:
+def drawing_words(runs: Sequence[Run], num_shown: int, num_drawn: int) -> str:
     """A sentence on how many rollouts are shown, and how they were chosen."""
-    total = sum(run.num_rollouts for run in runs)
+    total = sum(sum(run.num_rows.values()) for run in runs)
     if not total:
         return "No rollouts were recorded."
     if num_shown == total:

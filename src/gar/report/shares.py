@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from gar.config import RunConfig
 from gar.errors import GarError
+from gar.records import Run
 from gar.report.page import ShownGroup, ShownShares
-from gar.report.read import ReadRun
 from gar.report.sample import DrawnGroup, Experts
 from gar.report.texts import recorded_prompt
 from gar.settings import ModelSettings
@@ -19,7 +19,7 @@ _DIGITS = 4
 
 def add_shares(
     shown: dict[int, ShownGroup],
-    runs: Sequence[ReadRun],
+    runs: Sequence[Run],
     drawn: Sequence[DrawnGroup],
     experts: Experts,
     weights: Literal["final", "start"],
@@ -42,7 +42,7 @@ def add_shares(
         if run.config is None:
             notes.append(f"{run.name}: no token shares, since its settings are unknown.")
             continue
-        path = str(run.folder.path / "model") if weights == "final" else run.config.model.path
+        path = str(run.path / "model") if weights == "final" else run.config.model.path
         if weights == "final" and not Path(path).is_dir():
             notes.append(f"{run.name}: no token shares, since it has no final model (not finished, or removed).")
             continue

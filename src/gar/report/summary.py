@@ -10,10 +10,9 @@ import pandas as pd
 
 from gar.analysis.summary import gar_time_fraction
 from gar.evaluation.text_tables import p_text, rows_of
-from gar.records.contents import RunContents
+from gar.records import Run
 from gar.report.groups import RunGroup
 from gar.report.page import Column, Table, Tile, columns
-from gar.report.read import ReadRun
 from gar.report.sample import verdict_word
 from gar.report.verdicts import signed
 
@@ -48,7 +47,7 @@ def summary_tables(
     return [table for table in tables if table]
 
 
-def tiles(run: ReadRun) -> list[Tile]:
+def tiles(run: Run) -> list[Tile]:
     """The main numbers of one run."""
     course, tenths = _course(run), "first and last tenth"
     return [
@@ -62,9 +61,13 @@ def tiles(run: ReadRun) -> list[Tile]:
     ]  # fmt: skip
 
 
-def verdict_counts(run: ReadRun) -> Counter[str]:
+def verdict_counts(run: Run) -> Counter[str]:
     """Responses of all rollouts by how they ended."""
-    return Counter(verdict_word(row) for row in run.every_rollout(["eligible", "verified", "status"]))
+    counts: Counter[str] = Counter()
+    columns = ["eligible", "verified", "status"]
+    for row in run.rollouts(columns).group_by(columns).aggregate([([], "count_all")]).to_pylist():
+        counts[verdict_word(row)] += row["count_all"]
+    return counts
 
 
 def _change_table(contrasts: pd.DataFrame) -> Table:
@@ -96,7 +99,7 @@ def _recorded_table(groups: Sequence[RunGroup], tested: pd.DataFrame) -> Table |
         for run in group.runs:
             before, after = (dict(run.evaluations[moment]) for moment in ("before", "after"))
             for name in before | after:
-                values = [dict(sets[name].pass_at) if name in sets else {} for sets in (before, after)]
+                values = [sets[name].known_rates if name in sets else {} for sets in (before, after)]
                 rows += [
                     [run.name, name, str(k), *(_text(value.get(k), 3) for value in values)]
                     for k in sorted(values[0] | values[1])
@@ -107,7 +110,7 @@ def _recorded_table(groups: Sequence[RunGroup], tested: pd.DataFrame) -> Table |
     return Table(title="Measured pass@k", caption=caption, columns=named, rows=rows) if rows else None
 
 
-def _course_table(runs: Sequence[ReadRun]) -> Table:
+def _course_table(runs: Sequence[Run]) -> Table:
     """How training went, run by run."""
     rows = [[run.name, *_course(run).values()] for run in runs]
     named = columns("run", **{heading: _COURSE_TERMS.get(heading, heading) for heading in _course(runs[0])})
@@ -117,13 +120,13 @@ def _course_table(runs: Sequence[ReadRun]) -> Table:
     return Table(title="Course of training", caption=caption, columns=named, rows=rows)
 
 
-def _course(run: ReadRun) -> dict[str, str]:
+def _course(run: Run) -> dict[str, str]:
     """How training went, by heading."""
     seconds = _logged(run, "time/step_seconds")
     zero_std = [_mean_of(_logged(run, f"gar/zero_std_group_fraction_{kind}")) for kind in ("outcome", "shaped")]
     return {
         "steps": f"{run.last_step:,}",
-        "rollouts": f"{run.num_rollouts:,}",
+        "rollouts": f"{sum(run.num_rows.values()):,}",
         "right": _arrow(edges(run, "gar/eligible_fraction"), percent=True),
         "alignment": _arrow(edges(run, "gar/alignment_mean")),
         "zero-std groups": _arrow(zero_std, percent=True),
@@ -132,7 +135,7 @@ def _course(run: ReadRun) -> dict[str, str]:
     }
 
 
-def _status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Table | None:
+def _status_table(runs: Sequence[Run], counts: Sequence[Counter[str]]) -> Table | None:
     """How the responses ended, over all recorded rollouts."""
     words = sorted({word for count in counts for word in count}, key=lambda word: (word != "right", word))
     if not words:
@@ -146,7 +149,7 @@ def _status_table(runs: Sequence[ReadRun], counts: Sequence[Counter[str]]) -> Ta
     return Table(title="How responses ended", caption="All recorded rollouts.", columns=named, rows=rows)
 
 
-def edges(run: RunContents, metric: str) -> tuple[float | None, float | None]:
+def edges(run: Run, metric: str) -> tuple[float | None, float | None]:
     """Mean over the first and over the last tenth of the steps that have the metric."""
     rows = [row[metric] for row in run.metrics if metric in row]
     size = max(1, round(len(rows) * _EDGE_FRACTION))
@@ -184,7 +187,7 @@ def _contrast_cells(contrast: Any) -> list[str]:
     ]
 
 
-def _logged(run: ReadRun, metric: str) -> list[float]:
+def _logged(run: Run, metric: str) -> list[float]:
     return [row[metric] for row in run.metrics if row.get(metric) is not None]
 
 

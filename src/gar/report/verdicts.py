@@ -12,10 +12,11 @@ import pandas as pd
 
 from gar.evaluation.paired import NO_TEST, NOT_SHOWN, Measures, contrasts, problem_counts
 from gar.evaluation.text_tables import p_text, rows_of
+from gar.records import Run
+from gar.records.evaluations import EvaluatedSet
 from gar.report.groups import RunGroup
-from gar.report.read import ReadRun, RecordedSet
 
-_Compared = tuple[str, str, str, RecordedSet | None]
+_Compared = tuple[str, str, str, EvaluatedSet | None]
 """Label, key of the pair, name of the set, and its evaluation."""
 
 
@@ -34,7 +35,7 @@ def changes(groups: Sequence[RunGroup], notes: list[str]) -> pd.DataFrame:
         for key, run in zip(map(str, range(len(both))), both, strict=True):
             for name, after in run.evaluations["after"].items():
                 before = run.evaluations["before"].get(name)
-                if not after.num_correct or not before or [*after.num_correct] != [*(before.num_correct or {})]:
+                if not after.num_correct or not before or [*after.num_correct] != [*before.num_correct]:
                     notes.append(
                         f"{run.name}: {name} was not measured on the same problems before and after, problem by "
                         "problem: no test"
@@ -108,20 +109,23 @@ def signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
 
 
-def _same_training(run: ReadRun, other: ReadRun) -> bool:
+def _same_training(run: Run, other: Run) -> bool:
     """Whether two runs saw the same problems in the same order, as far as the records tell."""
     if run.record.get("data_hash") != other.record.get("data_hash"):
         return False
     both = run.num_rows and other.num_rows
-    return not both or run.problem_ids() == other.problem_ids()
+    columns = ["step", "problem_id"]
+    return not both or run.rollouts(columns).equals(other.rollouts(columns))
 
 
-def _columns(runs: Sequence[ReadRun]) -> list[tuple[str, int]]:
+def _columns(runs: Sequence[Run]) -> list[tuple[str, int]]:
     """(set, k) of any evaluation after training, sets in their order."""
     results = [run.evaluations["after"] for run in runs]
     names = dict.fromkeys(name for sets in results for name in sets)
     return [
-        (name, k) for name in names for k in sorted({k for sets in results if name in sets for k in sets[name].pass_at})
+        (name, k)
+        for name in names
+        for k in sorted({k for sets in results if name in sets for k in sets[name].known_rates})
     ]
 
 
@@ -129,16 +133,14 @@ def _before(group: RunGroup) -> str:
     return f"{group.label} before"
 
 
-def _unlike(run: ReadRun, other: ReadRun, name: str, k: int) -> Iterator[str]:
+def _unlike(run: Run, other: Run, name: str, k: int) -> Iterator[str]:
     """A note if only some problems of a set, or none, were measured in both runs."""
     sides = [(side.name, side.evaluations["after"].get(name)) for side in (run, other)]
-    pair, counts = f"{run.name} and {other.name}", [(part and part.num_correct) or {} for _, part in sides]
+    pair, counts = f"{run.name} and {other.name}", [part.num_correct if part else {} for _, part in sides]
     shared = counts[0].keys() & counts[1].keys()
     few = [f"{side} has {part.num_samples}" for side, part in sides if part and part.num_samples < k]
     if not shared:
-        lacking = [side for (side, _), count in zip(sides, counts, strict=True) if not count]
-        why = f"{lacking[0]} has no counts by problem" if lacking else "they were measured on different problems"
-        yield f"{pair} are not compared on {name}: {why}"
+        yield f"{pair} are not compared on {name}: they were measured on different problems"
     elif few:
         yield f"{pair} are not compared on {name} by pass@{k}, which takes {k} samples of each problem: {few[0]}"
     elif len(shared) < max(map(len, counts)):
@@ -156,7 +158,7 @@ def _contrasts(
         (label, key, name, problem, part.num_samples, num_correct, ())
         for label, key, name, part in compared
         if part
-        for problem, num_correct in (part.num_correct or {}).items()
+        for problem, num_correct in part.num_correct.items()
     )
     measures: Measures = {name: [("pass", k) for k in sorted(ks)] for name, ks in measured.items()}
     return contrasts(counts, against=against, measures=measures, pair_by=pair_by)

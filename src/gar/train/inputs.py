@@ -15,7 +15,7 @@ from gar.config import RunConfig
 from gar.data.problems import LoadedProblems
 from gar.data.prompts import drop_long_prompts, render_problems
 from gar.data.run_problems import evaluation_data, load_run_problems, set_name
-from gar.errors import ConfigError, RecordError
+from gar.errors import ConfigError
 from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
 from gar.integrations.trl.arguments import sampling_of
@@ -23,8 +23,6 @@ from gar.methods import METHODS, resolve_signal
 from gar.models.adapters import check_adapter, lora_config
 from gar.models.load import load_policy
 from gar.records import RunFolder, canonical_hash
-from gar.records.files import json_text
-from gar.records.samples import write_samples
 from gar.rollouts.generate import check_prompts, context_length, encode_prompt
 from gar.scoring.anchors import usable_anchors
 from gar.sequences import SequenceReader
@@ -117,13 +115,13 @@ class RunInputs:
             return
         hashes = [_problems_hash(problems) for problems in self.evaluation_sets.values()]
         identity = {"step": step, "inputs_hash": canonical_hash([self.config.model_dump(mode="json"), *hashes])}
-        if self._is_evaluated(folder, f"evaluation/{moment}.json", identity):
+        if self._is_evaluated(folder, moment, identity):
             return
         results = dict(self._results())
         numbers = {name: result.to_json() for name, result in results.items()}
         samples = [sample for name, result in results.items() for sample in result.samples(name)]
-        write_samples(folder.path / "evaluation" / f"{moment}.parquet", samples)  # first: the numbers mark the end
-        folder.write_json(f"evaluation/{moment}.json", {**identity, "sets_hash": _sets_hash(numbers), "sets": numbers})
+        folder.write_samples(moment, samples)  # first: the numbers mark the end
+        folder.write_json(f"evaluation/{moment}.json", {**identity, "sets": numbers})
 
     def evaluation_metrics(self) -> dict[str, float]:
         """pass@k of the policy as it is now, under the names of metrics."""
@@ -155,20 +153,16 @@ class RunInputs:
         """The policy on its training device. The Trainer would move it there only after the first samples."""
         return self.model.to(self._arguments.device)
 
-    def _is_evaluated(self, folder: RunFolder, relative: str, identity: dict[str, Any]) -> bool:
-        if not (folder.path / relative).exists():
+    def _is_evaluated(self, folder: RunFolder, moment: str, identity: dict[str, Any]) -> bool:
+        manifest, numbers = folder.manifest(), f"evaluation/{moment}.json"
+        if numbers not in manifest.entries:
             return False
-        try:
-            recorded = folder.read_json(relative)
-        except RecordError as error:
-            self.say(f"[yellow]{escape(str(error))} The policy is evaluated again.[/]")
-            return False
-        if {name: recorded.get(name) for name in identity} != identity:
-            return False
-        if recorded.get("sets_hash") == _sets_hash(recorded.get("sets")):
-            return True
-        self.say(f"[yellow]{escape(str(folder.path / relative))} was changed. The policy is evaluated again.[/]")
-        return False
+        for name in (numbers, f"evaluation/{moment}.parquet"):
+            if fault := manifest.fault(name):
+                self.say(f"[yellow]{escape(f'{folder.path}: {fault}')}. The policy is evaluated again.[/]")
+                return False
+        recorded = json.loads(manifest.read(numbers))
+        return {name: recorded.get(name) for name in identity} == identity
 
     def _rendered(self, loaded: LoadedProblems, settings: DataSettings) -> list[Problem]:
         """The problems as the policy sees them, without those whose prompts are too long."""
@@ -212,13 +206,3 @@ def _fewer(settings: PreflightSettings) -> PreflightSettings:
 
 def _problems_hash(problems: Sequence[Problem]) -> str:
     return canonical_hash([dataclasses.asdict(problem) for problem in problems])
-
-
-def _sets_hash(sets: Any) -> str:
-    """Hash of the results of an evaluation without their times, to detect later damage to the file."""
-    results = json.loads(json_text(sets))
-    if isinstance(results, dict):
-        for result in results.values():
-            if isinstance(result, dict):
-                result.pop("seconds", None)
-    return canonical_hash(results)

@@ -13,6 +13,7 @@ from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
 from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
 from gar.records.dotted import differences, in_words
+from gar.records.manifest import NO_FACTS, FileFacts
 from gar.records.run_record import package_versions, settings_hash
 
 _UNREADABLE = (
@@ -45,6 +46,7 @@ class Resumption:
         notes: Sentences for the user.
         checkpoint: Path of the checkpoint to resume from; None for the first step.
         step: Number of optimizer steps already made.
+        records: State of the run's manifest at that step.
     """
 
     folder: RunFolder
@@ -54,6 +56,7 @@ class Resumption:
     notes: Sequence[str] = ()
     checkpoint: str | None = None
     step: int = 0
+    records: FileFacts = NO_FACTS
 
     def with_data(self, data_hash: str) -> "Resumption":
         """Compare the training problems with those that the run was started on.
@@ -97,7 +100,7 @@ class Resumption:
         if newest.path is None:
             notes.append("The run has no checkpoint yet, and starts from its first step.")
         path = str(newest.path) if newest.path else None
-        return replace(self, changes=changes, notes=notes, checkpoint=path, step=newest.step)
+        return replace(self, changes=changes, notes=notes, checkpoint=path, step=newest.step, records=newest.records)
 
 
 def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> Resumption:

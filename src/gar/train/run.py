@@ -38,11 +38,10 @@ from gar.integrations.watchdog import Collapse, Watchdog
 from gar.methods import METHODS, unread_settings
 from gar.models.adapters import is_adapted, save_adapter, save_merged
 from gar.models.load import quiet_libraries
-from gar.records import RolloutRecord, RunFolder
+from gar.records import RolloutRecord, RunFolder, open_run
 from gar.records.checkpoints import last_checkpoint, remove_later
 from gar.records.folders import atomic_folder, publish_folder, staging_folder
 from gar.records.lock import writer_lock
-from gar.records.metrics import sound_metrics
 from gar.records.run_record import RunStatus, error_record
 from gar.train.checks import check_before_loading
 from gar.train.inputs import RunInputs, Say
@@ -253,12 +252,11 @@ class _Run:
     def _drop_later_records(self, resumption: Resumption) -> None:
         """Drop records and checkpoints after the resumed checkpoint, once everything is loaded."""
         folder, step = resumption.folder, resumption.step
-        folder.truncate_metrics(step)
-        folder.delete_rollouts(step)
-        remove_later(folder, step)
         if resumption.changes:
             config = self.config.model_dump(mode="json")
             folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
+        folder.cut(step, resumption.records, accept_damage="records" in resumption.changes)
+        remove_later(folder, step)
         folder.update_run(status="running")
 
     def _on_rollouts(self, folder: RunFolder, callback: RunCallback) -> Callable[[int, list[RolloutRecord]], None]:
@@ -293,7 +291,7 @@ class _Run:
         from gar.analysis.learning_curve import learning_curve
         from gar.analysis.summary import render_summary, summarize
 
-        summary = summarize(folder)
+        summary = summarize(folder.path)
         figures = learning_curve(folder.path, folder.path / "figures" / "learning-curve")
         folder.update_run(status="finished", summary=summary)
         self.say(render_summary(summary))
@@ -353,5 +351,5 @@ def _status_of(folder: RunFolder, say: Say) -> Iterator[None]:
 def _record_end(folder: RunFolder, status: RunStatus, error: BaseException) -> None:
     """Write to `run.json` how the run ended and why, if the disk allows it."""
     with contextlib.suppress(RecordError):
-        rows, _ = sound_metrics(folder.metrics_path)
+        rows = open_run(folder.path, strict=False).metrics
         folder.update_run(status=status, error=error_record(error, rows[-1]["step"] if rows else 0))

@@ -15,8 +15,7 @@ from gar.config import RunConfig, make_config, merge, read_preset
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
-from gar.records import RunFolder
-from gar.records.samples import read_samples
+from gar.records import RunFolder, open_run
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
 from gar.train.inputs import RunInputs
@@ -104,9 +103,9 @@ def trained_and_measured(folder: Path) -> list[str]:
 
 def measured(folder: RunFolder, moment: str) -> dict[str, Any]:
     """An evaluation: every response and its verdict, and the numbers."""
-    numbers = folder.read_json(f"evaluation/{moment}.json")["sets"]["test"]
+    numbers = open_run(folder.path).read_json(f"evaluation/{moment}.json")["sets"]["test"]
     del numbers["seconds"]
-    return {"numbers": numbers, "samples": str(read_samples(folder.path / "evaluation" / f"{moment}.parquet"))}
+    return {"numbers": numbers, "samples": str(open_run(folder.path).samples(moment))}
 
 
 def shown(text: Any) -> str:
@@ -151,6 +150,6 @@ def test_run_on_zero_3_looks_and_measures_as_one_process_with_the_same_weights(t
     assert shown(looked[-2]) in said
     assert "correct: verified and well formatted" in shown(looked[-2])
     assert measured(one, "before")["samples"] != measured(one, "after")["samples"]
-    rates = {row["step"]: row["eval/test/pass@1"] for row in run.read_metrics() if "eval/test/pass@1" in row}
+    rates = {row["step"]: row["eval/test/pass@1"] for row in open_run(run.path).metrics if "eval/test/pass@1" in row}
     assert list(rates) == [1, 2]
     assert rates[2] == measured(one, "after")["numbers"]["pass_at"]["1"]

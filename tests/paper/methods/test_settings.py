@@ -8,7 +8,7 @@ import pytest
 from gar.cli.main import main
 from gar.config import make_config
 from gar.errors import DataError
-from gar.records import RunFolder
+from gar.records import RunFolder, open_run
 from gar.train.checks import check_before_loading
 from gar.train.run import _unread
 
@@ -81,9 +81,9 @@ def test_a_run_from_the_command_line(method: str, tmp_path: Path, capsys: pytest
     folder = RunFolder.open(tmp_path / "run")
     assert folder.read_run().status == "finished"
     steps_with_rollouts = {"sft": [], "rft": [], "sft-grpo": [2]}.get(method, [1, 2])
-    assert folder.rollout_steps() == steps_with_rollouts
-    assert [row["step"] for row in folder.read_metrics()] == [1, 2]
-    assert folder.read_json("evaluation/after.json")["step"] == 2
+    assert open_run(folder.path).steps == steps_with_rollouts
+    assert [row["step"] for row in open_run(folder.path).metrics] == [1, 2]
+    assert open_run(folder.path).read_json("evaluation/after.json")["step"] == 2
     assert (folder.path / "model" / "model.safetensors").is_file()
     assert "plugins:\n- paper.methods" in (folder.path / "config.yaml").read_text()
     capsys.readouterr()

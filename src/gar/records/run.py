@@ -1,0 +1,308 @@
+"""One reader of a run folder: whole, still being written, or damaged.
+
+    run = open_run("runs/demo")
+    run.counts()                                   # right samples by moment, set and problem
+    run.rollouts(["step", "alignment"])            # a pyarrow table
+
+Every file is checked against the run's manifest before it is used. With `strict` the first fault is an error. Without,
+what is at fault is left out and listed in `faults`: no number takes its place.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from gar.config import RunConfig, make_config, parse_yaml
+from gar.errors import ConfigError, RecordError
+from gar.records.evaluations import EvaluatedSet, evaluated_sets
+from gar.records.files import json_object, read_bytes, read_parquet
+from gar.records.manifest import MANIFEST, DamageError, Fault, FaultKind, Manifest
+from gar.records.metrics import METRICS, metric_rows
+from gar.records.rollouts import ROLLOUT_SCHEMA
+from gar.records.run_folder import RUN, RunFolder, rollouts_name, step_of
+from gar.records.run_record import read_record, settings_hash, settings_hashes
+from gar.records.samples import SAMPLE_SCHEMA
+
+MOMENTS = ("before", "after")
+_TEXTS = ("prompt", "response")
+"""Columns that take most of the memory. They are not kept."""
+
+
+@dataclass(kw_only=True)
+class Run:
+    """The contents of a run folder.
+
+    Attributes:
+        path: The folder.
+        strict: Whether a fault is an error.
+        manifest: Its manifest.
+        record: `run.json`; empty where it is at fault.
+        settings: `config.yaml` as plain values; empty where it is at fault.
+        config: The same, checked; None where that fails.
+        config_text: The text of `config.yaml`.
+        metrics: One mapping of numbers by name for each logged step, "step" among them.
+        evaluations: Results by set, for "before" and "after" training; empty where there are none.
+        faults: What is missing or damaged. Reading rollouts and samples may add to it.
+    """
+
+    path: Path
+    strict: bool
+    manifest: Manifest
+    record: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    config: RunConfig | None = None
+    config_text: str = ""
+    metrics: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    evaluations: Mapping[str, Mapping[str, EvaluatedSet]] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    _steps: dict[int, pa.Table | None] = field(default_factory=dict)  # the columns of each step read so far
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.path.resolve().name
+
+    @property
+    def folder(self) -> RunFolder:
+        """The writer of this folder."""
+        return RunFolder(self.path)
+
+    @property
+    def seed(self) -> int | None:
+        """The run's seed; None if no file tells it."""
+        return self.settings.get("seed", self.record.get("seed"))
+
+    @property
+    def status(self) -> str | None:
+        """ "running", "finished", "failed" or "interrupted"; None if unknown."""
+        return self.record.get("status")
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps with rollouts, ascending."""
+        return list(self._steps)
+
+    @property
+    def num_rows(self) -> dict[int, int]:
+        """Rollouts of each step that has any."""
+        self.rollouts(["step"])
+        return {step: len(table) for step, table in self._steps.items() if table is not None and len(table)}
+
+    @property
+    def last_step(self) -> int:
+        """Last step with metrics or rollouts."""
+        return max([*(row["step"] for row in self.metrics[-1:]), *self.steps[-1:]], default=0)
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Why the run has no end, as at most one clause: it is running, failed or was interrupted."""
+        shown = f"shown is what was written up to step {self.last_step}"
+        if self.status == "running":
+            return [f"run.json says that it is still running (or it was killed): {shown}"]
+        if self.status not in ("failed", "interrupted"):
+            return []
+        error = self.record.get("error") or {}
+        why = f" ({' '.join(str(error.get('text')).split())}; {error.get('place')})" if error else ""
+        return [f"the run was {self.status} and has no end{why}: {shown}"]
+
+    @property
+    def notes(self) -> list[str]:
+        """Caveats for readers of an analysis, as sentences that name the run."""
+        return [f"{self.name}: {note}." for note in (*self.unfinished, *map(str, self.faults))]
+
+    def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
+        """The rollouts of all steps, or of some, one step after the other. A column is read once; texts are not kept.
+
+        Args:
+            columns: Which columns of `ROLLOUT_SCHEMA`; None for all.
+            steps: Which steps, in which order; None for all.
+
+        Raises:
+            RecordError: There is no such step; or, if strict, a file is at fault.
+        """
+        names = list(columns or ROLLOUT_SCHEMA.names)
+        wanted = self.steps if steps is None else list(steps)
+        if missing := [step for step in wanted if step not in self._steps]:
+            known = f"steps {self.steps[0]} to {self.steps[-1]}" if self._steps else "none"
+            raise RecordError(f"{self.path}: no rollouts of step {missing[0]}; there are {known}.")
+        with ThreadPoolExecutor() as pool:
+            tables = list(pool.map(lambda step: self._rows(step, names), wanted))
+        read: list[pa.Table] = []
+        for step, table in zip(wanted, tables, strict=True):
+            if isinstance(table, pa.Table):
+                read.append(table)
+            else:
+                self._at_fault(table)
+                self._steps.pop(step, None)
+        return pa.concat_tables(read) if read else ROLLOUT_SCHEMA.empty_table().select(names)
+
+    def _rows(self, step: int, names: Sequence[str]) -> pa.Table | Fault:
+        kept, file = self._steps.get(step), rollouts_name(step)
+        lacking = [name for name in names if kept is None or name not in kept.column_names]
+        try:
+            if not lacking:
+                assert kept is not None
+                return kept.select(names)
+            self.manifest.check(file)
+            table = read_parquet(self.path / file, lacking, schema=ROLLOUT_SCHEMA)
+        except RecordError as error:
+            return error.fault if isinstance(error, DamageError) else _fault("unreadable", file, error)
+        if kept is not None:
+            for name in kept.column_names:
+                table = table.append_column(ROLLOUT_SCHEMA.field(name), kept[name])
+        self._steps[step] = table.drop_columns([name for name in _TEXTS if name in table.column_names])
+        return table.select(names)
+
+    def samples(self, moment: str) -> pa.Table:
+        """Every sample of the evaluation "before" or "after" training, in order; no rows where none were written.
+
+        Raises:
+            RecordError: If strict, the file is at fault.
+        """
+        name = f"evaluation/{moment}.parquet"
+        if name in self.manifest.entries and self.manifest.fault(name) is None:
+            try:
+                return read_parquet(self.path / name, schema=SAMPLE_SCHEMA)
+            except RecordError as error:
+                self._at_fault(_fault("unreadable", name, error))
+        return SAMPLE_SCHEMA.empty_table()
+
+    def counts(self) -> pd.DataFrame:
+        """One row for each problem of each evaluation: seed, moment, set, problem, num_correct, num_samples."""
+        rows = [
+            (self.seed, moment, name, problem, correct, part.num_samples)
+            for moment, sets in self.evaluations.items()
+            for name, part in sets.items()
+            for problem, correct in part.num_correct.items()
+        ]
+        return pd.DataFrame(rows, columns=["seed", "moment", "set", "problem", "num_correct", "num_samples"])
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """A file that `RunFolder.write_json` wrote, checked.
+
+        Raises:
+            RecordError: It is at fault, strict or not.
+        """
+        return json_object(self.manifest.read(name), str(self.path / name))
+
+    def _at_fault(self, fault: Fault) -> None:
+        if self.strict:
+            raise DamageError(self.path, fault)
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+
+def is_run_folder(path: str | Path) -> bool:
+    """Whether a folder holds a run, whole or not: `run.json`, `metrics.jsonl` or rollouts."""
+    path = Path(path)
+    return (path / RUN).is_file() or (path / METRICS).is_file() or (path / "rollouts").is_dir()
+
+
+def open_run(path: str | Path, *, strict: bool = True) -> Run:
+    """Read a run folder.
+
+    Args:
+        path: The folder.
+        strict: Raise an error at the first fault, before a number is made of it. False: read the rest.
+
+    Raises:
+        RecordError: The folder does not exist, or holds nothing of a run; or, if strict, something is at fault.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
+    if not is_run_folder(path):
+        raise RecordError(
+            f"{path}: not a run folder: it has no run.json, metrics.jsonl or rollouts. Did you mean a folder inside it?"
+        )
+    run = Run(path=path, strict=strict, manifest=Manifest(path))
+    _read_record(run)
+    _read_settings(run)
+    _read_manifest(run)
+    _read_metrics(run)
+    run.evaluations = {moment: _evaluation(run, moment) for moment in MOMENTS}
+    run._steps = dict.fromkeys(sorted(step for name in run.manifest.entries if (step := step_of(name)) is not None))
+    return run
+
+
+def _read_record(run: Run) -> None:
+    try:
+        record = read_record(run.path / RUN)
+        run.record = asdict(record) | {"manifest": record.manifest}
+        run.manifest = Manifest(run.path, settings_hashes(record))
+    except RecordError as error:
+        kind = "changed" if (run.path / RUN).is_file() else "missing"
+        text = f"run.json cannot be read, so versions, machine and status are unknown ({error})"
+        run._at_fault(Fault(kind=kind, file=RUN, text=text))
+
+
+def _read_settings(run: Run) -> None:
+    path = run.path / "config.yaml"
+    try:
+        text = read_bytes(path).decode()
+        values = parse_yaml(text, str(path))
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{path}: expected settings, got {type(values).__name__}. Was the file cut off?")
+    except (ConfigError, RecordError, UnicodeDecodeError) as error:
+        kind = "unreadable" if path.is_file() else "missing"
+        text = f"config.yaml cannot be read, so the settings are unknown ({error})"
+        run._at_fault(Fault(kind=kind, file=path.name, text=text))
+        return
+    if run.record and settings_hash(values) != run.record["config_hash"]:
+        text = "config.yaml does not hold the settings that run.json has the hash of: it was edited or cut off"
+        run._at_fault(Fault(kind="changed", file=path.name, text=text))
+    run.settings, run.config_text = values, text
+    if values.get("plugins"):  # reading a run runs nobody's code
+        hidden = ("plugins", "method")
+        values = {name: part for name, part in values.items() if name in RunConfig.model_fields and name not in hidden}
+    try:
+        run.config = make_config(values, source="config.yaml")
+    except ConfigError as error:
+        text = f"config.yaml is from another version of gar and is shown unchanged ({error})"
+        run._at_fault(Fault(kind="unreadable", file=path.name, text=text))
+
+
+def _read_manifest(run: Run) -> None:
+    for fault in run.manifest.own_faults:
+        run._at_fault(fault)
+    state = run.record.get("manifest")
+    if state and (text := run.manifest.state_fault(state)):
+        run._at_fault(Fault(kind="changed", file=MANIFEST, text=f"{text} at the end of the run"))
+    finished = run.status == "finished"
+    if finished or not run.manifest.path.exists():
+        for name in run.manifest.unlisted():
+            if name.startswith(("rollouts/", "evaluation/")) or (finished and name == METRICS):
+                run._at_fault(Fault(kind="unlisted", file=name, text=f"{name} is not listed in {MANIFEST}"))
+
+
+def _read_metrics(run: Run) -> None:
+    path = run.path / METRICS
+    try:
+        if METRICS in run.manifest.entries:
+            run.metrics = metric_rows(run.manifest.read(METRICS), path)
+        elif path.is_file() and run.status != "finished":
+            run.metrics = metric_rows(read_bytes(path), path)
+    except RecordError as error:
+        run._at_fault(error.fault if isinstance(error, DamageError) else _fault("unreadable", METRICS, error))
+
+
+def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
+    name = f"evaluation/{moment}.json"
+    if (samples := f"evaluation/{moment}.parquet") in run.manifest.entries and (fault := run.manifest.fault(samples)):
+        run._at_fault(fault)
+    if name not in run.manifest.entries:
+        return {}
+    try:
+        return evaluated_sets(run.read_json(name), str(run.path / name))
+    except RecordError as error:
+        run._at_fault(error.fault if isinstance(error, DamageError) else _fault("unreadable", name, error))
+        return {}
+
+
+def _fault(kind: FaultKind, name: str, error: RecordError) -> Fault:
+    return Fault(kind=kind, file=name, text=f"{name} cannot be read ({error})")

@@ -145,6 +145,7 @@ def test_a_cell_ends_with_its_comparison(plan):
     comparison.start()
     asleep = planned.folder.with_name(f"{planned.folder.name}.asleep")
     while not asleep.exists() or not asleep.read_text():
+        assert comparison.is_alive(), Path("said").read_text()
         time.sleep(0.01)
     comparison.kill()
     comparison.join()

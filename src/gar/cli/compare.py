@@ -20,6 +20,7 @@ _DESCRIPTION = """Train every method with every seed on the same problems, and t
 Each run has its own process. Tables and figures are written to results/NAME/.
 
 If it is killed, run the same command again: it continues with missing runs.
+
 Comparisons share equal runs.
 
 As an array job of any scheduler, one run per job, in a shared folder:

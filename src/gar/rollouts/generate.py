@@ -161,6 +161,10 @@ class _Progress(LogitsProcessor):
             disable=silent,
         )  # fmt: skip
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On another rank of a sharded model it counts in silence."""
+        return _Progress, (None, 1, self._max_new_tokens)
+
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         self._bar.update()
         return scores

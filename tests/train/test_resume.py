@@ -143,7 +143,9 @@ def test_an_evaluation_with_another_number_is_measured_again(whole: RunFolder, r
     next(iter(values["sets"].values()))["problems"][0]["num_correct"] += 1
     path.write_text(json.dumps(values))
     run.update_run(status="interrupted")
-    assert "before.json was changed. The policy is evaluated again." in resume_whole(run)
+    said = resume_whole(run)
+    assert "before.json is not what was written" in said
+    assert "The policy is evaluated again." in said
     assert_equal_runs(run, whole)
 
 

@@ -7,7 +7,9 @@ import paper.methods  # noqa: F401  registers them
 from gar.methods import METHODS
 from gar.settings import REGISTERED
 
-_THEIRS = {name: METHODS.pop(name) for name in ("grad2reward", "sft", "rft", "sft-grpo", "luffy", "chord", "sdft", "sdpo")}
+_THEIRS = {
+    name: METHODS.pop(name) for name in ("grad2reward", "sft", "rft", "sft-grpo", "luffy", "chord", "sdft", "sdpo")
+}
 for name in _THEIRS:
     REGISTERED.pop(name)
 

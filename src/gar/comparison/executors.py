@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from gar.comparison.plan import PlannedRun
-from gar.config import dump_config
 from gar.errors import ConfigError
-from gar.records import write_atomic
 from gar.records.files import io_error
 
 ExecutorName = Literal["slurm", "local", "debug"]
@@ -124,7 +122,6 @@ class LocalPool:
 
 class _Process:
     def __init__(self, cell: PlannedRun, workers: Workers, free: deque[str | None]):
-        write_config(cell)
         self.name, self._free, self._devices = "", free, free.popleft()
         count = str(workers.threads)
         visible = {} if self._devices is None else {"CUDA_VISIBLE_DEVICES": self._devices}
@@ -184,7 +181,6 @@ class ClusterJobs:
 
     def start(self, cell: PlannedRun) -> "_ClusterJob":
         """Submit a cell."""
-        write_config(cell)
         work = _Cell(cell=cell, threads=self._cluster.threads, launch=self._cluster.launch)
         return _ClusterJob(self._executor.submit(work))
 
@@ -224,15 +220,6 @@ class _Cell:
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
-
-
-def write_config(cell: PlannedRun) -> None:
-    """Write the configuration file of a cell, whose lock its process holds.
-
-    Raises:
-        RecordError: It cannot be written.
-    """
-    write_atomic(cell.config_path, dump_config(cell.config))
 
 
 def _submitit(cluster: Cluster, folder: Path) -> Any:

@@ -10,7 +10,9 @@ from gar.comparison.executors import Executor, Job
 from gar.comparison.pairing import Results, check_paired
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import RunResult, finished_result
+from gar.config import dump_config
 from gar.errors import LockedError
+from gar.records import write_atomic
 from gar.records.lock import writer_lock
 
 _POLL_SECONDS = 0.2
@@ -84,7 +86,7 @@ class _Cells:
             return False
         try:
             with writer_lock(cell.config_path):
-                pass
+                write_atomic(cell.config_path, dump_config(cell.config))
         except LockedError as error:
             self._leave(cell, str(error))
             return False

@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from gar.config import RunConfig, make_config, parse_yaml
@@ -27,6 +26,9 @@ from gar.records.rollouts import ROLLOUT_SCHEMA
 from gar.records.run_folder import RUN, RunFolder, rollouts_name, step_of
 from gar.records.run_record import read_record, settings_hash, settings_hashes
 from gar.records.samples import SAMPLE_SCHEMA
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOMENTS = ("before", "after")
 _TEXTS = ("prompt", "response")
@@ -172,8 +174,10 @@ class Run:
                 self._at_fault(_fault("unreadable", name, error))
         return SAMPLE_SCHEMA.empty_table()
 
-    def counts(self) -> pd.DataFrame:
+    def counts(self) -> "pd.DataFrame":
         """One row for each problem of each evaluation: seed, moment, set, problem, num_correct, num_samples."""
+        import pandas as pd  # takes half a second, which commands without tables need not wait for
+
         rows = [
             (self.seed, moment, name, problem, correct, part.num_samples)
             for moment, sets in self.evaluations.items()

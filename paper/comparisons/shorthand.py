@@ -40,6 +40,7 @@ TESTED_FORMS = ("half", "shorthand")
 IMITATION = ("sft", "sft-grpo", "chord")
 OWN = "rft"
 CLAIMS = ("A", "B", "C")
+ROWS = ("grpo", OWN, *(f"{name}-{form}" for form in TESTED_FORMS for name in ("gar", "shuffled", *IMITATION)))
 WINDOW = 10
 KINDS = (*ROLES, *TESTED_FORMS, "other")
 _DIGIT = re.compile(r"\d")
@@ -119,8 +120,8 @@ def read_models(stem: str = "shorthand") -> dict[str, Committed]:
 
 
 def complete_seeds(committed: Committed) -> list[int]:
-    """The seeds that every row has."""
-    return sorted(set.intersection(*(set(committed.of_row(label)) for label in committed.against)))
+    """The seeds that every row of the design has."""
+    return sorted(set.intersection(*(set(committed.of_row(label)) for label in ROWS)))
 
 
 def leads(committed: Committed, label: str, other: str) -> np.ndarray[Any, np.dtype[np.float64]]:

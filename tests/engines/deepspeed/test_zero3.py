@@ -2,10 +2,12 @@
 
 import importlib
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from rich.console import Console
@@ -103,9 +105,10 @@ def trained_and_measured(folder: Path) -> list[str]:
 
 def measured(folder: RunFolder, moment: str) -> dict[str, Any]:
     """An evaluation: every response and its verdict, and the numbers."""
-    numbers = open_run(folder.path).read_json(f"evaluation/{moment}.json")["sets"]["test"]
+    path = folder.path / "evaluation" / moment
+    numbers = json.loads(path.with_suffix(".json").read_text())["sets"]["test"]
     del numbers["seconds"]
-    return {"numbers": numbers, "samples": str(open_run(folder.path).samples(moment))}
+    return {"numbers": numbers, "samples": pq.read_table(path.with_suffix(".parquet")).to_pylist()}
 
 
 def shown(text: Any) -> str:

@@ -1,7 +1,8 @@
 """The errors that `gar` raises on purpose.
 
 Each text says what is wrong, what was found, what was expected and the likely cause. Each class subclasses both
-`GarError` and the standard error that a caller would expect, so that `except ValueError` keeps working.
+`GarError` and the standard error that a caller would expect, so that `except ValueError` keeps working. Each error
+carries a code for programs: the class's, or a narrower one given where it is raised.
 """
 
 import difflib
@@ -10,43 +11,74 @@ from collections.abc import Iterable
 
 
 class GarError(Exception):
-    """Base of every error that `gar` raises on purpose. The command line prints its text without a traceback."""
+    """Base of every error that `gar` raises on purpose. The command line prints its text without a traceback.
+
+    Args:
+        message: What is wrong, what was found, what was expected and what to do.
+        code: Words in kebab-case that name the cause, for programs. None keeps the code of the class.
+    """
+
+    code: str = "error"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        """Keep the message as the only argument, so that the error can be pickled."""
+        super().__init__(message)
+        if code is not None:
+            self.code = code
 
 
 class UsageError(GarError, ValueError):
     """The command line cannot be parsed. The command ends with status 2."""
 
+    code = "usage"
+
 
 class DataError(GarError, ValueError):
     """A data file, a row or a column is not what it should be. Names the file and the line."""
+
+    code = "data"
 
 
 class ConfigError(GarError, ValueError):
     """A setting is unknown, out of range, or contradicts another one."""
 
+    code = "config"
+
 
 class ModelError(GarError, ValueError):
     """A model, tokenizer or checkpoint cannot be used, for example a head that the closed form does not cover."""
+
+    code = "model"
 
 
 class RecordError(GarError, OSError):
     """A run folder cannot be written or read. What was written before stays intact."""
 
+    code = "record"
+
 
 class LockedError(RecordError):
     """Another process is writing there. Says which, and since when."""
+
+    code = "locked"
 
 
 class LostRankError(GarError, RuntimeError):
     """Another rank of the job is gone. The run is interrupted, and can be resumed."""
 
+    code = "lost-rank"
+
 
 class CollapseError(GarError, RuntimeError):
     """For many steps in a row every response was empty, cut off or wrong. Says since when, the cause and what to do."""
 
+    code = "collapse"
+
 
 class PreflightError(GarError, RuntimeError):
     """The first rollouts carry no training signal; training would waste the budget. Says what to change."""
+
+    code = "preflight"
 
 
 # Helpers for error texts.

@@ -54,6 +54,8 @@ class DamageError(RecordError):
         fault: What is wrong.
     """
 
+    code = "damage"
+
     def __init__(self, folder: Path, fault: Fault):
         super().__init__(f"{folder}: {fault}. Was it edited, cut off or copied here? Put it back, or make it again.")
         self.fault = fault

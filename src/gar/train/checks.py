@@ -32,7 +32,8 @@ def check_before_loading(config: RunConfig) -> None:
             errors.append(error)
     texts = [text for error in errors for text in str(error).removeprefix("\n- ").split("\n- ")]
     if errors:
-        raise type(errors[0])(texts[0] if len(texts) == 1 else "\n- ".join(["", *texts]))
+        text = texts[0] if len(texts) == 1 else "\n- ".join(["", *texts])
+        raise type(errors[0])(text, code=errors[0].code)
 
 
 def _check_rules(config: RunConfig) -> None:

@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 class WorkerError(GarError, RuntimeError):
     """The worker processes cannot be started. A failure that concerns one answer is a status instead."""
 
+    code = "worker"
+
 
 @dataclass(slots=True, eq=False)
 class _Worker:

@@ -32,7 +32,7 @@ SMALL = {
     },
 }
 DISTURBED = {
-    "adapter": {"rank": 4, "dropout": 0.1, "modules_to_save": ["model.norm"]},
+    "adapter": {"rank": 4, "dropout": 0.1},
     "trl": {"gradient_checkpointing": True, "beta": 0.05, "num_iterations": 2},
 }
 IDS = torch.arange(16).reshape(2, 8)
@@ -167,7 +167,6 @@ def test_run_that_goes_on_training_an_adapter_resumes_exactly(
     ("flags", "words"),
     [
         (["--adapter.target_modules", "lm_head"], "the LM head of Qwen3ForCausalLM carries an adapter"),
-        (["--adapter.modules_to_save", "lm_head"], "the LM head of Qwen3ForCausalLM carries an adapter"),
         (["--adapter.target_modules", "q_porj"], r"called 'q_porj'\. Did you mean 'q_proj'\?"),
     ],
 )

@@ -57,14 +57,6 @@ class AdapterSettings(Settings):
     """Dropout rate of the adapter's inputs in training passes. The signal is computed without dropout."""
     target_modules: tuple[str, ...] = ("all-linear",)
     """Modules that get an adapter, by name or suffix: q_proj v_proj. all-linear: every linear layer but the LM head."""
-    target_parameters: tuple[str, ...] = ()
-    """Parameters outside linear layers that get an adapter, for example the experts of a mixture of experts."""
-    modules_to_save: tuple[str, ...] = ()
-    """Modules to train in full beside the adapter. Not the LM head."""
-    use_rslora: bool = False
-    """Rank-stabilized: scale by alpha / sqrt(rank)."""
-    use_dora: bool = False
-    """Learn magnitudes and directions of the weights separately. Slower."""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -146,9 +138,8 @@ class VerifySettings(Settings):
     """think-answer: one thinking part, then one answer part, nothing else. boxed: a last \\boxed{}. none: any text."""
     tags: TagSettings = TagSettings()
     verifier: str | None = None
-    """Your own grader, "package.module:function" with (response_text, gold_answer) -> bool or a grade in [0, 1]."""
-    pass_grade: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """A grade of at least this counts as verified."""
+    """Your own grader, "package.module:function" with (response_text, gold_answer) -> bool or a grade in [0, 1]. Only
+    a grade of 1 counts as verified."""
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
@@ -207,8 +198,6 @@ class RewardSettings(Settings):
     """Clip negative bonuses to zero."""
     format_gate: Literal["algorithm", "equation"] = "algorithm"
     """A correct answer in bad format gets only the penalty (algorithm 1), or base and penalty (equation 6)."""
-    novelty_weight: Annotated[float, Field(ge=0)] = 1.0
-    """g2rl: lambda."""
 
 
 GROUP_DDOF, GROUP_EPS = 0, 1e-6

@@ -56,7 +56,7 @@ class Status(StrEnum):
 class Verdict:
     """A verifier's judgment of one response.
 
-    `grade` lies in [0, 1] and is 0 unless the status is OK or WRONG. `verified` is grade >= the verifier's pass grade.
+    `grade` lies in [0, 1] and is 0 unless the status is OK or WRONG. `verified` is a grade of 1.
     `answer` is the text of the final answer, or None if the response has none. `detail` explains a failure.
 
     Example: Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7")

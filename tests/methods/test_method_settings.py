@@ -27,7 +27,7 @@ OTHER: dict[str, dict[str, list[Any]]] = {
     },
     "reward": {
         "bonus_weight": [0.25], "correct_reward": [2.0], "format_penalty": [-1.0], "center": [False], "clip": [False],
-        "format_gate": ["equation"], "novelty_weight": [0.5],
+        "format_gate": ["equation"],
     },
     "advantage": {
         "estimator": ["group", "reinforce-plus-plus", "reinforce-plus-plus-baseline"], "ddof": [1],
@@ -129,7 +129,7 @@ def results(method: str, sections: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize(("section", "name", "value"), PAIRS)
 def test_every_setting_changes_something(section, name, value):
-    method = "g2rl" if name == "novelty_weight" else "gar-reinforce-plus-plus" if value == "group" else "gar-grpo"
+    method = "gar-reinforce-plus-plus" if value == "group" else "gar-grpo"
     rest = {"max_tokens": 2} if name == "limit_from" else {"ddof": 0} if name == "ddof" else {}
     changed = results(method, {section: {**rest, name: value}}) != results(method, {section: rest})
     assert changed == (name not in BOUNDS and value != "think")  # think is the default of this format
@@ -224,12 +224,11 @@ def test_settings_that_a_run_has_no_use_for_are_named(tmp_path: Path):
         "method": "grpo",
         "data": {"source": str(file), "subset": "main", "column_schema": "gsm8k"},
         "model": {"path": str(tmp_path), "revision": "v1"},
-        "verify": {"pass_grade": 0.5},
         "evaluate": {"num_samples": 3},
         "preflight": {"mode": "off", "num_problems": 2},
     }
     assert unread_settings(METHODS["grpo"], dict(make_config(off))) == [
-        "model.revision", "data.subset", "verify.pass_grade", "evaluate.num_samples", "preflight.num_problems",
+        "model.revision", "data.subset", "evaluate.num_samples", "preflight.num_problems",
     ]  # fmt: skip
     embedded = make_config({"data": {"column_schema": "gsm8k", "subset": "guess"}, "model": {"revision": "v1"}})
     assert unread_settings(METHODS["gar-grpo"], dict(embedded)) == ["model.revision", "data.column_schema"]

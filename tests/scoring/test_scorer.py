@@ -542,7 +542,6 @@ def test_g2rl_scores_are_those_of_the_core(embedded, verifier, groups):
         novelty_scores(vectors, eligible, index).double(),
         torch.tensor([0.0] * 7 + [-0.6], dtype=torch.float64),
         index,
-        novelty_weight=1.0,
     )
     assert len(set(rewards.tolist())) > 3
     assert [score.reward for score in scores] == pytest.approx(rewards.tolist(), abs=1e-5)
@@ -646,5 +645,5 @@ def test_a_method_that_a_scorer_cannot_run_is_refused(embedded, method, text):
 
 
 def test_settings_that_the_method_does_not_read_are_named(embedded):
-    with pytest.warns(UserWarning, match=r"Not read by gar-grpo under GARScorer: reward\.novelty_weight\."):
-        GARScorer(*embedded, reward=RewardSettings(novelty_weight=0.5))
+    with pytest.warns(UserWarning, match=r"Not read by grpo under GARScorer: reward\.bonus_weight\."):
+        GARScorer(*embedded, method="grpo", reward=RewardSettings(bonus_weight=0.25))

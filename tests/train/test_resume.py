@@ -26,7 +26,7 @@ from tests.kills import (
     train_whole,
 )
 
-ADAPTER = {"adapter": {"rank": 4, "modules_to_save": ["model.norm"]}}
+ADAPTER = {"adapter": {"rank": 4, "target_modules": ["q_proj"]}}
 
 
 @pytest.fixture(scope="module")

@@ -123,10 +123,10 @@ def test_verify_custom_grader_gets_the_whole_text_and_grades() -> None:
     with Verifier(custom=hostile_graders.same) as verifier:
         (verdict,) = verifier.verify([response("7")], [response("7")])
     assert verdict == Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7")
-    with Verifier(custom="hostile_graders:length_share", pass_grade=0.5) as verifier:
+    with Verifier(custom="hostile_graders:length_share") as verifier:
         verdicts = verifier.verify(["ab", "abcd", "a"], ["abcd"] * 3)
     assert [(v.status, v.grade, v.verified) for v in verdicts] == [
-        (Status.OK, 0.5, True), (Status.OK, 1.0, True), (Status.WRONG, 0.25, False),
+        (Status.WRONG, 0.5, False), (Status.OK, 1.0, True), (Status.WRONG, 0.25, False),
     ]  # fmt: skip
 
 
@@ -179,7 +179,6 @@ def test_verifier_import_failure_of_a_grader_in_the_workers_is_an_error(tmp_path
     ("settings", "message"),
     [
         ({"format": "xml"}, "format must be one of think-answer, boxed, none; got 'xml'"),
-        ({"pass_grade": 0.0}, r"pass_grade must lie in \(0, 1\], got 0.0"),
         ({"memory_bytes": 1024}, "memory_bytes must be at least 64 MiB, got 1024"),
         ({"num_workers": 0}, "num_workers must be at least 1, got 0"),
         ({"timeout_seconds": float("nan")}, "timeout_seconds must be positive and finite, got nan"),

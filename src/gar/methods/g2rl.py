@@ -17,7 +17,6 @@ def novelty_shape(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards
         penalties,
         batch.group_index,
         scored=usable,
-        novelty_weight=settings.novelty_weight,
     )
     outcomes = eligible.double() * 2 - 1
     return ShapedRewards(
@@ -31,5 +30,5 @@ G2RL = Method(
     shape=novelty_shape,
     compares_responses=True,
     signal={"kind": "gradient", "span": "response", "max_tokens": None},
-    reward=("format_penalty", "format_gate", "novelty_weight"),
+    reward=("format_penalty", "format_gate"),
 )

@@ -1,7 +1,7 @@
 """How a method reads a run's settings: its own signal, the facts for `gar.rules`, and the settings that nothing reads.
 
-One settings file may serve several methods. A setting of a part that the method lacks, such as g2rl's weight under
-gar-grpo, is therefore no mistake: `unread_settings` names it.
+One settings file may serve several methods. A setting of a part that the method lacks, such as the bonus under
+grpo, is therefore no mistake: `unread_settings` names it.
 """
 
 import warnings

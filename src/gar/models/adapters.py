@@ -62,10 +62,6 @@ def lora_config(settings: AdapterSettings, revision: str | None = None) -> Any:
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules="all-linear" if all_linear else list(settings.target_modules),
-        target_parameters=list(settings.target_parameters) or None,
-        modules_to_save=list(settings.modules_to_save) or None,
-        use_rslora=settings.use_rslora,
-        use_dora=settings.use_dora,
         revision=revision,
     )
 
@@ -120,20 +116,13 @@ def _check_parts(model: Any) -> None:
 
 
 def _check_names(model: Any, settings: AdapterSettings) -> None:
-    """Check that every name matches; PEFT is satisfied if one does. For modules_to_save it matches any suffix."""
-    modules = [name for name, _ in model.named_modules()]
-    parameters = [name for name, _ in model.named_parameters()]
-    targets = () if settings.target_modules == ("all-linear",) else settings.target_modules
-    for field, wanted, known, dot in (
-        ("target_modules", targets, modules, "."),
-        ("target_parameters", settings.target_parameters, parameters, "."),
-        ("modules_to_save", settings.modules_to_save, modules, ""),
-    ):
-        for name in wanted:
-            if not any(f".{path}".endswith(dot + name) for path in known):
-                raise ConfigError(
-                    f"adapter.{field}: nothing in {type(model).__name__} is called '{name}'.{_nearest(name, known)}"
-                )
+    """Check that every name matches. PEFT is satisfied if one does."""
+    known = [name for name, _ in model.named_modules()]
+    for name in () if settings.target_modules == ("all-linear",) else settings.target_modules:
+        if not any(f".{path}".endswith("." + name) for path in known):
+            raise ConfigError(
+                f"adapter.target_modules: nothing in {type(model).__name__} is called '{name}'.{_nearest(name, known)}"
+            )
 
 
 def _nearest(name: str, paths: Iterable[str]) -> str:

@@ -17,12 +17,11 @@ Grader = Callable[[str, str], bool | float]
 class CustomGrader:
     """Calls `function` with the whole text of a response and the gold answer.
 
-    The function returns True or False, or a grade in [0, 1]. A grade of at least `pass_grade` has status OK, a lower
-    one WRONG. Anything else (NaN, 1.5, "yes", None) has status ERROR. The worker that calls it records exceptions.
+    The function returns True or False, or a grade in [0, 1]. A grade of 1 has status OK, a lower one WRONG. Anything
+    else (NaN, 1.5, "yes", None) has status ERROR. The worker that calls it records exceptions.
     """
 
     function: Grader
-    pass_grade: float
 
     def __call__(self, text: str, gold: str) -> Graded:
         """Grade one response."""
@@ -34,16 +33,15 @@ class CustomGrader:
         elif not 0 <= grade <= 1:  # NaN included
             detail = f"the grader returned {grade}, expected a bool or a number in [0, 1]"
         else:
-            return Graded(status=Status.OK if grade >= self.pass_grade else Status.WRONG, grade=float(grade))
+            return Graded(status=Status.OK if grade == 1 else Status.WRONG, grade=float(grade))
         return Graded(status=Status.ERROR, detail=detail)
 
 
-def custom_grader(grader: Grader | str, *, pass_grade: float = 1.0) -> CustomGrader:
+def custom_grader(grader: Grader | str) -> CustomGrader:
     """A grader that worker processes can call.
 
     Args:
         grader: A function of (response text, gold answer), or "package.module:function".
-        pass_grade: The least grade that counts as verified.
 
     Raises:
         ConfigError: It cannot be imported, is not callable, or cannot be sent to worker processes.
@@ -56,7 +54,7 @@ def custom_grader(grader: Grader | str, *, pass_grade: float = 1.0) -> CustomGra
         if b"__main__" in pickle.dumps(function):
             why = "it is defined in the running script or notebook, which worker processes do not import"
         else:
-            return CustomGrader(function, pass_grade)
+            return CustomGrader(function)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
     raise ConfigError(

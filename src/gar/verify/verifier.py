@@ -26,8 +26,7 @@ class Verifier:
         tags: The markers of the response format.
         custom: A grader that replaces the comparison of answers: "package.module:function" or a function that can be
             pickled. A worker process calls it with the WHOLE text of a response and the gold answer. It returns True or
-            False, or a grade in [0, 1].
-        pass_grade: The least grade that counts as verified.
+            False, or a grade in [0, 1], of which only 1 counts as verified.
         num_workers: Worker processes. They start when an answer first needs one; plain numbers never do.
         timeout_seconds: Wall-clock limit for each answer, after which its worker is killed.
         memory_bytes: Memory limit of each worker.
@@ -42,18 +41,16 @@ class Verifier:
         format: ResponseFormat = "think-answer",
         tags: Tags = DEFAULT_TAGS,
         custom: Grader | str | None = None,
-        pass_grade: float = 1.0,
         num_workers: int = 2,
         timeout_seconds: float = 5.0,
         memory_bytes: int = 2 * 1024**3,
     ) -> None:
-        _check_settings(format, tags, pass_grade, num_workers, timeout_seconds, memory_bytes)
+        _check_settings(format, tags, num_workers, timeout_seconds, memory_bytes)
         self.format: ResponseFormat = format
         self.tags = tags
-        self._pass_grade = pass_grade
         self._custom = custom is not None
         self._pool = WorkerPool(
-            grade_answer if custom is None else custom_grader(custom, pass_grade=pass_grade),
+            grade_answer if custom is None else custom_grader(custom),
             num_workers=num_workers,
             timeout_seconds=timeout_seconds,
             memory_bytes=memory_bytes,
@@ -71,7 +68,6 @@ class Verifier:
             format=settings.format,
             tags=settings.tags.as_tags(),
             custom=settings.verifier,
-            pass_grade=settings.pass_grade,
             num_workers=settings.num_workers,
             timeout_seconds=settings.timeout_seconds,
             memory_bytes=settings.memory_bytes,
@@ -151,7 +147,7 @@ class Verifier:
         return Verdict(
             status=graded.status,
             grade=graded.grade,
-            verified=graded.status in (Status.OK, Status.WRONG) and graded.grade >= self._pass_grade,
+            verified=graded.status is Status.OK,
             well_formatted=form.well_formatted,
             answer=form.answer,
             detail="; ".join(text for text in (graded.detail, form.reason) if text),
@@ -164,16 +160,12 @@ def count_statuses(verdicts: Iterable[Verdict]) -> dict[Status, int]:
     return {status: counts[status] for status in Status}
 
 
-def _check_settings(
-    format: str, tags: Tags, pass_grade: float, num_workers: int, timeout_seconds: float, memory_bytes: int
-) -> None:
+def _check_settings(format: str, tags: Tags, num_workers: int, timeout_seconds: float, memory_bytes: int) -> None:
     if format not in get_args(ResponseFormat):
         raise ConfigError(f"format must be one of {', '.join(get_args(ResponseFormat))}; got {format!r}")
     names = [tags.think_open, tags.think_close, tags.answer_open, tags.answer_close]
     if not all(names) or any(a in b for i, a in enumerate(names) for j, b in enumerate(names) if i != j):
         raise ConfigError(f"no tag may be empty or part of another one; got {', '.join(map(repr, names))}")
-    if not 0 < pass_grade <= 1:
-        raise ConfigError(f"pass_grade must lie in (0, 1], got {pass_grade}")
     if num_workers < 1:
         raise ConfigError(f"num_workers must be at least 1, got {num_workers}")
     if not 0 < timeout_seconds < float("inf"):

@@ -93,7 +93,7 @@ def test_read_settings_takes_the_methods_own_signal():
 
 
 def test_settings_that_nothing_reads_are_named():
-    config = read_settings(verl_config(gar__reward={"novelty_weight": 2.0}, gar__signal={"max_batch_tokens": 99}))
-    with pytest.warns(UserWarning, match=r"gar-grpo under verl: signal.max_batch_tokens, reward.novelty_weight\."):
+    config = read_settings(verl_config(gar__method="grpo", gar__reward={"clip": False}, gar__signal={"max_tokens": 99}))
+    with pytest.warns(UserWarning, match=r"grpo under verl: signal.max_tokens, reward.clip\."):
         read_shaping(config)
     read_shaping(config, quiet=True)  # any warning is an error here

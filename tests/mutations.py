@@ -1,0 +1,199 @@
+"""How much do the tests notice? Forty faults are put into src/gar, one at a time, and the tests of its part are run.
+
+    python tests/mutations.py                      # all of them, in a copy of the last commit; about 25 minutes
+    python tests/mutations.py --limit 5            # the next five; results are kept, and a new call goes on
+    python tests/mutations.py --tree OTHER         # of another checkout, for a comparison
+    python tests/mutations.py --check              # only whether each text still stands there once
+
+A mutation is killed when a test fails. Survivors are faults that no test would notice: write one, or say why not.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+HOME = Path(__file__).resolve().parents[1]
+SECONDS = 240
+"""A test that hangs for so long has noticed, too."""
+
+
+class Mutation(NamedTuple):
+    """One fault.
+
+    Attributes:
+        file: Below src/gar.
+        old: A text that stands there once.
+        new: What takes its place.
+        tests: Folders or files below tests/, in the order in which they run. Of a file that is gone, its folder.
+    """
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+CORE = "core/test_advantages.py core/test_rewards.py core/test_groups.py"
+VERL = "integrations/verl"
+SLIME = "integrations/slime"
+
+MUTATIONS = (
+    # core: the arithmetic
+    Mutation("core/rewards.py", "shifted = shifted.clamp(min=0.0)", "pass", CORE),
+    Mutation("core/groups.py", "(group_sizes(group_index, mask) - ddof)", "(group_sizes(group_index, mask) - 1)", CORE),
+    Mutation("core/advantages.py", "ddof=ddof).clamp(min=min_std) + eps", "ddof=ddof) + eps", CORE),
+    Mutation("core/advantages.py", "/ (total - ddof).clamp(min=1)", "/ total", "core/test_advantages_tokens.py"),
+    Mutation("core/alignment.py", "usable = (anchors != 0).any(-1)", "usable = (anchors == anchors).any(-1)",
+             "core/test_alignment.py"),
+    Mutation("core/vectors.py", "usable = norms.isfinite() & (norms >= NORM_FLOOR)", "usable = norms >= NORM_FLOOR",
+             "core/test_gradients.py core/test_gradients_limits.py"),
+    Mutation("core/vectors.py", "counts * (1.0 - 2e-7)", "counts",
+             "core/test_gradients.py core/test_gradients_limits.py"),
+    Mutation("core/head.py", "        weighted *= head.slope", "        weighted *= head.logit_scale",
+             "core/test_gradients.py"),
+    Mutation("core/novelty.py", "(rows @ rows.T).square()", "(rows @ rows.T).abs()", "core/test_novelty.py"),
+    Mutation("core/policy_losses.py", "(new - old).clamp(-_LOG_RATIO_BOUND, _LOG_RATIO_BOUND).exp()",
+             "(new - old).exp()", "core/test_policy_losses.py"),
+    # methods and the one path: settings that have to arrive
+    Mutation("methods/base.py", "batch.verified & batch.well_formatted", "batch.verified", "methods"),
+    Mutation("methods/plan.py", "self.engine.ddof if self.advantage.ddof is None else self.advantage.ddof",
+             "self.engine.ddof", "methods test_step.py"),
+    Mutation("step.py", "group_sizes(facts.group_index, candidates) >= 2",
+             "group_sizes(facts.group_index, candidates) >= 1",
+             "test_step.py methods"),
+    Mutation("step.py", "[self.shaping.signal.anchor_keep_fraction] * len(self.anchors)", "[1.0] * len(self.anchors)",
+             "test_step.py scoring/test_scorer.py"),
+    # sequences: which tokens are scored
+    Mutation("sequences.py", "offset + len(piece) <= end", "offset + len(piece) < end", "test_sequences.py"),
+    Mutation("sequences.py", "length > self._context", "length >= self._context", "test_sequences.py"),
+    Mutation("sequences.py", 'if rule.limit_from == "end" else', 'if rule.limit_from == "" else', "test_sequences.py"),
+    # verify: the grader accepts, or waits
+    Mutation("verify/format.py", "if text.count(tag) != count:", "if text.count(tag) < count:",
+             "verify/test_format.py"),
+    Mutation("verify/answers.py", "if right and copied:", "if right and copied is None:",
+             "verify/test_answers.py verify/test_attacks.py verify/test_operations.py"),
+    Mutation("verify/answers.py", "if is_undone_arithmetic(answer):", "if is_undone_arithmetic(gold):",
+             "verify/test_answers.py verify/test_attacks.py verify/test_operations.py"),
+    Mutation("verify/numbers.py", "decimal and gold.denominator > 1 and close", "decimal and close",
+             "verify/test_answers.py verify/test_attacks.py verify/test_operations.py"),
+    Mutation("verify/verifier.py", "graded.grade >= self._pass_grade", "graded.grade > 0", "verify/test_verifier.py"),
+    Mutation("verify/workers.py", "Graded(status=Status.TIMEOUT, detail=detail)\n            return",
+             "Graded(status=Status.WRONG, detail=detail)\n            return",
+             "verify/test_workers.py"),
+    # evaluation: pass@k, votes and tests
+    Mutation("evaluation/metrics.py", "range(num_wrong + 1, num_samples + 1)", "range(num_wrong, num_samples)",
+             "evaluation/test_metrics.py"),
+    Mutation("evaluation/metrics.py", "/ total / (ties + 1)", "/ total", "evaluation/test_metrics.py"),
+    Mutation("evaluation/grading.py", '"correct": verdict.verified and verdict.well_formatted',
+             '"correct": verdict.verified', "evaluation/test_grading.py evaluation/test_evaluate.py"),
+    Mutation("evaluation/paired.py", "differences = rates - reference", "differences = rates - reference[:, ::-1]",
+             "evaluation/test_paired.py evaluation/test_statistics.py"),
+    Mutation("evaluation/statistics.py", "(m - rank) * p_values[i]", "m * p_values[i]",
+             "evaluation/test_statistics.py"),
+    # records and runs: one writer, nothing changed unseen, nothing lost at resume
+    Mutation("records/lock.py", "lock.acquire(timeout=wait_seconds, poll_interval=_POLL_SECONDS)", "pass",
+             "test_lock.py"),
+    Mutation("records/manifest.py", "len(part) != facts.size or xxhash.xxh3_128_hexdigest(part) != facts.xxh3",
+             "len(part) != facts.size", "test_manifest.py test_records.py"),
+    Mutation("records/manifest.py", "if self._settings and settings not in self._settings:",
+             "if self._settings and settings is None:", "test_manifest.py test_records.py comparison"),
+    Mutation("records/checkpoints.py", "if random_states != expected:", "if not random_states:", "test_checkpoints.py"),
+    Mutation("records/resumable.py",
+             "if changes := self._changes(identity):", 'if changes := "":', "test_resumable.py"),
+    Mutation("train/run.py", "steps_before=resumption.step if resumption else 0", "steps_before=0",
+             "train/test_resume.py train/test_run.py"),
+    # drivers: translation
+    Mutation("integrations/trl/rollouts.py", "further[:, column] = 0.0", "pass",
+             "integrations/test_trl_dropin.py integrations/test_trl_trainer.py"),
+    Mutation("integrations/slime/convert.py", "            if sample.remove_sample:", "            if sample is None:",
+             SLIME),
+    Mutation("integrations/verl/exchange.py", "positions.append(places - 1 +", "positions.append(places +", VERL),
+    # what is read and shown
+    Mutation("data/schemas.py", '.strip().replace(",", "") if', ".strip() if",
+             "data/test_schemas.py data/test_problems.py"),
+    Mutation("report/page.py", "text = text.replace(character, escape)", "pass", "report/test_build.py"),
+    Mutation("comparison/result.py", "(cell.seed, canonical_hash(cell.settings))", "(cell.seed, result.settings_hash)",
+             "comparison"),
+)  # fmt: skip
+
+
+def main() -> int:
+    """Run what is left, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tree", type=Path, default=HOME, help="the checkout whose last commit is mutated")
+    parser.add_argument("--out", type=Path, default=HOME / "runs" / "mutations.jsonl", help="results, one per line")
+    parser.add_argument("--limit", type=int, help="mutations in this call; ends with status 3 if some are left")
+    parser.add_argument("--check", action="store_true", help="only look for the texts")
+    options = parser.parse_args()
+    if lost := [f"{m.file}: {m.old!r}" for m in MUTATIONS if _count(options.tree, m) != 1]:
+        print("not there once:", *lost, sep="\n  ")
+    if options.check:
+        return bool(lost)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    done = {(row["file"], row["old"]) for row in _rows(options.out)}
+    left = [m for m in MUTATIONS if (m.file, m.old) not in done and _count(options.tree, m) == 1]
+    with _copy(options.tree) as tree:
+        for mutation in left[: options.limit]:
+            row = mutation._asdict() | run(tree, mutation)
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{row['outcome']:9} {mutation.file}: {mutation.old}  [{row['by']}]", flush=True)
+    rows = _rows(options.out)
+    print(f"{sum(row['outcome'] == 'killed' for row in rows)} of {len(rows)} killed, {len(MUTATIONS)} planned")
+    return 3 if options.limit and len(left) > options.limit else 0
+
+
+def run(tree: Path, mutation: Mutation) -> dict[str, str]:
+    """Apply a mutation, run its tests, and take it back. "broken": the tests could not even be collected."""
+    path = tree / "src" / "gar" / mutation.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+    tests = [tree / "tests" / name for name in mutation.tests.split()]
+    there = dict.fromkeys(str(test if test.exists() else test.parent) for test in tests)
+    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    marks = "not slow and not gpu and not browser and not model"
+    command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "-m", marks, *there]
+    try:
+        ended = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"outcome": "killed", "by": f"over {SECONDS} s"}
+    finally:
+        path.write_text(text, encoding="utf-8")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)
+    outcome = {0: "survived", 1: "killed"}.get(ended.returncode, "broken")
+    return {"outcome": outcome, "by": failed[1] if failed else ended.stdout.strip().rpartition("\n")[2]}
+
+
+def _count(tree: Path, mutation: Mutation) -> int:
+    path = tree / "src" / "gar" / mutation.file
+    return path.read_text(encoding="utf-8").count(mutation.old) if path.exists() else 0
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+@contextmanager
+def _copy(tree: Path) -> Iterator[Path]:
+    """The last commit of a checkout in a temporary worktree, so that the checkout itself is never touched."""
+    with tempfile.TemporaryDirectory(prefix="gar-mutations-") as folder:
+        copy = Path(folder) / "tree"
+        subprocess.run(["git", "-C", tree, "worktree", "add", "-q", "--detach", copy, "HEAD"], check=True)
+        try:
+            yield copy
+        finally:
+            subprocess.run(["git", "-C", tree, "worktree", "remove", "--force", copy], check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

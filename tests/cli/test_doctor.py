@@ -13,7 +13,7 @@ import gar.cli.doctor
 from gar import doctor
 from gar.cli.main import main
 from gar.doctor import Item
-from gar.integrations.verl.version import SUPPORTED
+from gar.integrations.verl.settings import SUPPORTED
 
 
 @pytest.fixture

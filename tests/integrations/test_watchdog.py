@@ -23,28 +23,31 @@ EMPTY = replace(WRONG, response=" \n")
 CUT = replace(WRONG, truncated=True)
 
 
+def facts_of(row: RolloutRecord) -> Row:
+    facts = ResponseFacts(
+        group_index=0, status="ok", verified=row.eligible, well_formatted=True, empty=not row.response.strip(),
+        truncated=row.truncated,
+    )  # fmt: skip
+    return Row(facts=facts)
+
+
 def watch(steps, *, mode="warn", patience=3) -> list[Collapse]:
-    """What is told of rollouts by step."""
+    """What is told of rollouts by step, the same by the records of TRL and by the facts of any engine."""
     told: list[Collapse] = []
-    watchdog = Watchdog(WatchdogSettings(mode=mode, steps=patience), told.append)
+    of_facts: list[Collapse] = []
+    watchdog, another = (Watchdog(WatchdogSettings(mode=mode, steps=patience), to.append) for to in (told, of_facts))
     for step, rows in steps:
+        another.look_at(step, Step(plan_shaping(SLIME, "grpo"), [facts_of(row) for row in rows]))
         watchdog.look(step, rows)
+    assert told == of_facts
     return told
 
 
-@pytest.mark.parametrize(
-    ("row", "kind", "words"),
-    [
-        (EMPTY, "empty", "For 3 steps (5 to 7) every response was empty. The policy has learned to end at once"),
-        (CUT, "cut off", "For 3 steps (5 to 7) every response was cut off at trl.max_completion_length. The policy do"),
-        (WRONG, "none right", "For 3 steps (5 to 7) no response was right and well formatted. Groups without a right"),
-    ],
-)
-def test_a_collapse_is_told_once_with_its_cause(row, kind, words):
+@pytest.mark.parametrize(("row", "kind"), [(EMPTY, "empty"), (CUT, "cut off"), (WRONG, "none right")])
+def test_a_collapse_is_told_once_with_its_cause(row, kind):
     told = watch([(4, [RIGHT, row]), *((step, [row, row]) for step in range(5, 12))])
     assert [(found.kind, found.first_step, found.last_step) for found in told] == [(kind, 5, 7)]
-    assert told[0].text.startswith(words)
-    assert "--trl.learning_rate" in told[0].text
+    assert told[0].text.startswith("For 3 steps (5 to 7) ")
 
 
 def test_one_sound_response_begins_the_count_anew():
@@ -64,44 +67,12 @@ def test_several_generations_of_a_step_count_once_and_skipped_steps_count():
     assert len(watch([(1, [WRONG]), (3, [WRONG])])) == 1  # two updates per rollout
 
 
-def test_stop_ends_the_run_and_says_how_to_go_on():
-    with pytest.raises(CollapseError, match=r"For 1 step \(1 to 1\) every response was empty.*--watchdog.mode warn"):
-        watch([(1, [EMPTY])], mode="stop", patience=1)
+def test_stop_ends_the_run():
+    watchdog = Watchdog(WatchdogSettings(mode="stop", steps=1))
+    with pytest.warns(UserWarning, match="WATCHDOG"), pytest.raises(CollapseError):
+        watchdog.look(1, [EMPTY])
 
 
 def test_off_and_nothing_to_look_at_tell_nothing():
     assert watch([(step, [EMPTY]) for step in range(9)], mode="off") == []
-    assert watch([(step, []) for step in range(9)]) == []
-
-
-def responses(*facts: ResponseFacts) -> Step:
-    return Step(plan_shaping(SLIME, "grpo"), [Row(facts=fact) for fact in facts])
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"empty": True}, "For 2 steps (1 to 2) every response was empty"),
-        ({"truncated": True}, "For 2 steps (1 to 2) every response was cut off at its limit"),
-        ({}, "For 2 steps (1 to 2) no response was right and well formatted"),
-    ],
-)
-def test_a_collapse_is_told_of_the_facts_of_any_engine(change, words):
-    """As slime and verl look, in words without flags of `gar train`."""
-    told: list[Collapse] = []
-    watchdog = Watchdog(WatchdogSettings(steps=2), told.append)
-    wrong = ResponseFacts(group_index=0, status="wrong", verified=False, well_formatted=True, **change)
-    watchdog.look_at(1, responses(wrong, wrong))
-    assert told == []
-    watchdog.look_at(2, responses(wrong, wrong))
-    assert told[0].text.startswith(words)
-    assert "--trl" not in told[0].text
-
-
-def test_one_right_response_in_any_group_is_no_collapse_of_any_engine():
-    right = ResponseFacts(group_index=1, status="ok", verified=True, well_formatted=True)
-    wrong = ResponseFacts(group_index=0, status="wrong", verified=False, well_formatted=True)
-    watchdog = Watchdog(WatchdogSettings(mode="stop", steps=1))
-    watchdog.look_at(1, responses(wrong, right))
-    with pytest.warns(UserWarning, match="WATCHDOG"), pytest.raises(CollapseError, match=r"gar\.watchdog\.mode warn"):
-        watchdog.look_at(2, responses(wrong, wrong))
+    assert Watchdog(WatchdogSettings(steps=1)).look(1, []) is None

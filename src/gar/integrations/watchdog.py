@@ -1,14 +1,14 @@
-"""A look at every step's rollouts: has the policy collapsed, so that the rest of the budget would be wasted?
+"""Look at every step's rollouts: has the policy collapsed, so that the rest of the budget would be wasted?
 
-The preflight looks before the first step. A policy can also collapse later: end every response at once, never end one,
-or lose the task. Training then goes on without an error, and the loss says nothing.
+A policy can collapse after the preflight: end every response at once, never end one, or lose the task. Training then
+goes on without an error, and the loss says nothing.
 
-`gar train`, slime and verl look by themselves. `GARTrainer` looks with
+`gar train`, slime and verl look by themselves. For `GARTrainer`:
 `GARTrainer(..., on_rollouts=Watchdog(WatchdogSettings(mode="stop")).look)`.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,32 +33,17 @@ class Collapse:
     text: str
 
 
-_FAULTS: dict[str, tuple[str, str]] = {
-    "empty": (
-        "every response was empty",
-        "The policy has learned to end at once, often because the learning rate is too high, or because an empty "
-        "response costs less than a wrong one. Lower {rate}, or give the KL term a weight{beta}.",
-    ),
-    "cut off": (
-        "every response was cut off at {length}",
-        "The policy does not end its responses any more, often because it repeats itself or because the limit is too "
-        "short for what it has learned to write. Read some; lower {rate}, or raise the limit.",
-    ),
-    "none right": (
-        "no response was right and well formatted",
-        "Groups without a right answer teach little but the format. The policy has lost the task or the format, or the "
-        "problems are too hard. Read some; lower {rate}, or take easier problems.",
-    ),
+_FAULTS = {
+    "empty": "every response was empty. The policy has learned to end at once, often because the learning rate is too "
+    "high, or because an empty response costs less than a wrong one. Lower the rate, or give the KL term a weight.",
+    "cut off": "every response was cut off at the length limit. The policy does not end its responses any more, often "
+    "because it repeats itself or because the limit is too short for what it has learned to write. Read some; lower "
+    "the learning rate, or raise the limit.",
+    "none right": "no response was right and well formatted. Groups without a right answer teach little but the "
+    "format. The policy has lost the task or the format, or the problems are too hard. Read some; lower the learning "
+    "rate, or take easier problems.",
 }
-"""By kind, the most telling first: what is true of every response then, and its likely cause with advice."""
-
-_TRL_WORDS = {
-    "rate": "--trl.learning_rate",
-    "beta": " (--trl.beta)",
-    "length": "trl.max_completion_length",
-    "mode": "--watchdog.mode warn",
-}
-_OTHER_WORDS = {"rate": "the learning rate", "beta": "", "length": "its limit", "mode": "gar.watchdog.mode warn"}
+"""By kind, the most telling first."""
 
 
 def warn(collapse: Collapse) -> None:
@@ -81,24 +66,19 @@ class Watchdog:
         self._told = False
 
     def look(self, step: int, rows: "Sequence[RolloutRecord]") -> None:
-        """Take notice of the rollouts of one generation under TRL, those of all ranks.
-
-        Args:
-            step: The optimizer step that they are for.
-            rows: Its rollouts.
+        """Take notice of the rollouts of all ranks for one optimizer step under TRL.
 
         Raises:
             CollapseError: The policy has collapsed, and the mode is "stop".
         """
-        self._count(step, [(not row.response.strip(), row.truncated, row.eligible) for row in rows], _TRL_WORDS)
+        self._count(step, [(not row.response.strip(), row.truncated, row.eligible) for row in rows])
 
     def look_at(self, step: int, responses: Step) -> None:
         """The same for the responses of all ranks under any engine."""
-        facts, eligible = responses.facts, responses.eligible.tolist()
-        told = [(fact.empty, fact.truncated, right) for fact, right in zip(facts, eligible, strict=True)]
-        self._count(step, told, _OTHER_WORDS)
+        pairs = zip(responses.facts, responses.eligible.tolist(), strict=True)
+        self._count(step, [(fact.empty, fact.truncated, right) for fact, right in pairs])
 
-    def _count(self, step: int, responses: Sequence[tuple[bool, bool, bool]], words: Mapping[str, str]) -> None:
+    def _count(self, step: int, responses: Sequence[tuple[bool, bool, bool]]) -> None:
         """Count a step, whose responses are each empty or not, cut off or not, right or not."""
         if self._settings.mode == "off" or not responses:
             return
@@ -113,8 +93,7 @@ class Watchdog:
             return
         self._told = True
         first, count = self._since[lasting[0]], step - self._since[lasting[0]] + 1
-        what, cause = (text.format(**words) for text in _FAULTS[lasting[0]])
-        text = f"For {count} step{'s' if count > 1 else ''} ({first} to {step}) {what}. {cause}"
+        text = f"For {count} step{'s' if count > 1 else ''} ({first} to {step}) {_FAULTS[lasting[0]]}"
         self._tell(Collapse(kind=lasting[0], first_step=first, last_step=step, text=text))
         if self._settings.mode == "stop":
-            raise CollapseError(f"{text} To train on all the same: {words['mode']}.")
+            raise CollapseError(f"{text} To train on all the same, set watchdog.mode to warn.")

@@ -113,11 +113,6 @@ def test_engine_obeys_the_request(signal, tied):
     assert not torch.allclose(plain, other)
 
 
-def test_engine_refuses_fused_kernels(tied):
-    with pytest.raises(ConfigError, match="use_fused_kernels is True: fused kernels never call the LM head"):
-        make_engine(tied, use_fused_kernels=True)
-
-
 def test_engine_refuses_an_adapter_on_the_head(untied):
     with pytest.raises(ModelError, match="the LM head carries an adapter"):
         make_engine(untied, lora_rank=2, target_modules=["q_proj", "lm_head"])

@@ -9,8 +9,7 @@ from torch import Tensor
 from gar.config import make_config
 from gar.core import Signal
 from gar.errors import DataError
-from gar.integrations.verl.exchange import requested_signal, rows_of_rank, scored_rows, signal_request
-from gar.integrations.verl.rows import table_rows
+from gar.integrations.verl.exchange import requested_signal, rows_of_rank, scored_rows, signal_request, table_rows
 from gar.integrations.verl.settings import read_shaping
 from gar.models.embedded import load_embedded
 from gar.sequences import SequenceReader

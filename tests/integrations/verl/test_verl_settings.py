@@ -1,12 +1,16 @@
-"""Every refusal, on the part of verl's configuration that it reads."""
+"""What is rejected before anything runs: another verl, and configurations that GAR cannot run with."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
 
 import pytest
 
 from gar.errors import ConfigError
-from gar.integrations.verl.settings import read_settings, read_shaping
+from gar.integrations.verl import settings
+from gar.integrations.verl.settings import check_version, read_settings, read_shaping
 
 
 def verl_config(**flags: Any) -> dict[str, Any]:
@@ -97,3 +101,28 @@ def test_settings_that_nothing_reads_are_named():
     with pytest.warns(UserWarning, match=r"grpo under verl: signal.max_tokens, reward.clip\."):
         read_shaping(config)
     read_shaping(config, quiet=True)  # any warning is an error here
+
+
+@pytest.mark.parametrize("installed", [None, "0.9.0", "0.9.2", "0.9.1.dev0"])
+def test_check_version_takes_one_alone(monkeypatch, installed):
+    monkeypatch.setattr(settings, "version", lambda name: "0.9.1")
+    check_version()
+
+    def look_up(name: str) -> str:
+        if installed is None:
+            raise metadata.PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(settings, "version", look_up)
+    with pytest.raises(ConfigError, match=r"pip install verl==0\.9\.1"):
+        check_version()
+
+
+def test_importing_the_package_needs_no_verl_and_registers_nothing():
+    """In a process of its own, where verl cannot be imported whether or not it is installed."""
+    code = (
+        "import sys; sys.modules['verl'] = None\n"
+        "import gar.integrations.verl.data, gar.integrations.verl.settings, gar.integrations.verl.exchange\n"
+        "assert not [name for name in sys.modules if name.startswith(('ray', 'tensordict', 'transfer_queue'))]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

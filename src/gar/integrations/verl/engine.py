@@ -14,7 +14,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from gar.core import Head, Ranks, ScoredTokens, response_means
-from gar.errors import ConfigError, ModelError
+from gar.errors import ModelError
 from gar.integrations.verl.exchange import (
     END,
     MEANS,
@@ -36,8 +36,6 @@ class GarEngine(FSDPEngineWithLMHead):
     _raw_logits: Tensor | None = None
 
     def _build_module(self) -> Any:
-        if self.model_config.use_fused_kernels:
-            raise ConfigError("actor_rollout_ref.model.use_fused_kernels is True: fused kernels never call the LM head")
         module = super()._build_module()
         head = module.get_output_embeddings()
         if type(head) is not nn.Linear:

@@ -1,14 +1,18 @@
-"""What the driver asks of the workers, and where they find it in a micro-batch: names of fields, and rows of tokens."""
+"""Convert what verl and its workers exchange: responses to rows, and what the driver asks of a micro-batch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gar.core import Signal
-from gar.errors import ModelError
+from gar.errors import ConfigError, DataError, ModelError
+from gar.integrations.verl.settings import REWARD_MANAGER
+from gar.sequences import AnchorSequences, SequenceReader
 from gar.settings import SignalSettings
+from gar.step import Row, read_row
+from gar.types import Status, Verdict
 
 REQUEST = "gar_request"
 """Batch-wide entry that asks for means; a batch without it passes in silence."""
@@ -19,18 +23,12 @@ START, END = "gar_start", "gar_end"
 MEANS = "gar_means"
 """What the workers return: mean gradient-activation vectors, float32 [sequences, hidden]."""
 
-
 OWN_MASK = "gar_own_mask"
 """On the way to the reward worker: 1 for the tokens of a response that the policy wrote, 0 for a tool's."""
 
 
 def signal_request(settings: SignalSettings, *, keep_fraction: float = 1.0) -> dict[str, Any]:
-    """Which vectors to form, as plain values, which travel through TransferQueue.
-
-    Args:
-        settings: Of the run.
-        keep_fraction: Share of tokens that counts: the anchors'.
-    """
+    """Which vectors to form, as plain values, which travel through TransferQueue."""
     return {
         "signal": settings.kind,
         "activation_threshold": settings.activation_threshold,
@@ -46,14 +44,10 @@ def requested_signal(request: Mapping[str, Any]) -> tuple[Signal, float]:
 
 
 def check_logits(logits: Tensor, raw: Tensor | None) -> None:
-    """What the model returns must be what its head made: no soft-cap, no scale, and a head that was called.
-
-    Args:
-        logits: The model's, [rows, tokens, vocab].
-        raw: `[:1, :1]` of what the head made.
+    """Check that the model returns what its head made, whose `[:1, :1]` is `raw`: no soft-cap and no scale.
 
     Raises:
-        ModelError: It is not.
+        ModelError: It does not, or its head was never called.
     """
     if raw is None:
         raise ModelError("the model returned logits without calling its LM head, where GAR reads hidden states")
@@ -100,3 +94,54 @@ def rows_of_rank(rows: ScoredRows, *, rank: int, length: int) -> ScoredRows:
     first = rank * length
     of_rank = (rows.positions >= first) & (rows.positions < first + length)
     return ScoredRows(rows.positions[of_rank] - first, rows.target_ids[of_rank], rows.response_index[of_rank])
+
+
+def table_rows(
+    responses: Sequence[Mapping[str, Any]], reader: SequenceReader, *, max_response_tokens: int
+) -> list[Row]:
+    """Rows from verl's fields of each response. Groups are numbered in the order in which they come up.
+
+    Raises:
+        ConfigError: The responses come without verdicts.
+        DataError: A response comes with images, sound or video.
+    """
+    groups: dict[str, tuple[int, AnchorSequences]] = {}
+    rows = []
+    for fields in responses:
+        _refuse_media(fields["multi_modal_inputs"])
+        prompt, ids = fields["prompts"].tolist(), fields["responses"].tolist()
+        if fields["uid"] not in groups:
+            texts = fields["extra_info"].get("anchors")
+            groups[fields["uid"]] = len(groups), reader.anchors(prompt, [] if texts is None else texts)
+        number, anchors = groups[fields["uid"]]
+        sequence = reader.response(prompt, ids, mask=fields["response_mask"].tolist())
+        verdict = _verdict(fields["extra_fields"].get("reward_extra_info", {}))
+        truncated = len(ids) >= max_response_tokens
+        rows.append(read_row(reader, verdict, sequence, anchors, group_index=number, truncated=truncated))
+    return rows
+
+
+def _refuse_media(inputs: Mapping[str, Any]) -> None:
+    """Beside text alone a processor leaves nothing, or keys without a value."""
+    given = sorted(name for name, value in inputs.items() if value is not None)
+    if given:
+        raise DataError(
+            f"a response comes with {', '.join(given)} from the model's processor, and anchors have text alone. Leave "
+            "images, sound and video out of the data. A processor that adds inputs to text alone is not supported."
+        )
+
+
+def _verdict(info: Mapping[str, Any]) -> Verdict:
+    if "well_formatted" not in info:
+        raise ConfigError(
+            f"a response comes without a verdict, with {sorted(info)}: is reward.reward_manager.name="
+            f"{REWARD_MANAGER} set, and did the reward workers import gar.integrations.verl.register "
+            "(VERL_USE_EXTERNAL_MODULES)?"
+        )
+    verified = bool(info["verified"])
+    return Verdict(
+        status=Status(info["status"]),
+        grade=float(verified),
+        verified=verified,
+        well_formatted=bool(info["well_formatted"]),
+    )

@@ -34,17 +34,13 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
         """As verl's, for a job that GAR can read vectors of.
 
         Raises:
-            ConfigError: Fused kernels take the head's place, sequences are padded, or context parallelism is dynamic.
+            ConfigError: Sequences are padded.
             ModelError: The head carries an adapter, or is none of Megatron's own.
         """
-        config = self.engine_config
-        for flag, value, expected, reason in (
-            ("model.use_fused_kernels", config.use_fused_kernels, False, "fused kernels never call the LM head"),
-            ("model.use_remove_padding", config.use_remove_padding, True, "GAR reads packed sequences alone"),
-            ("actor.megatron.dynamic_context_parallel", config.dynamic_context_parallel, False, "not tried"),
-        ):
-            if value != expected:
-                raise ConfigError(f"actor_rollout_ref.{flag} is {value}, expected {expected}: {reason}")
+        if not self.engine_config.use_remove_padding:
+            raise ConfigError(
+                "actor_rollout_ref.model.use_remove_padding is False, expected True: GAR reads packed sequences alone"
+            )
         super().initialize()
         for chunk in self.module:
             model = unwrap_model(chunk)

@@ -6,7 +6,7 @@ reward workers, `actor_rollout_ref.model.external_lib=gar.integrations.verl.regi
 
 # pyright: reportMissingImports=false
 # ruff: noqa: E402 - the version is checked before anything of verl is imported
-from gar.integrations.verl.version import check_version
+from gar.integrations.verl.settings import REWARD_MANAGER, TRAINER, check_version
 
 check_version()
 
@@ -16,7 +16,6 @@ from verl.workers import engine
 
 from gar.integrations.verl.engine import GarEngine
 from gar.integrations.verl.reward import GarRewardManager
-from gar.integrations.verl.settings import REWARD_MANAGER, TRAINER
 from gar.integrations.verl.trainer import GarTrainerSync
 
 # Under a vendor's name it goes before verl's own engine. The CPU, which verl serves with no engine, is for tests.

@@ -4,6 +4,7 @@ Configurations are plain nested dicts (`OmegaConf.to_container`), so this module
 """
 
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gar.config import RunConfig
@@ -11,6 +12,9 @@ from gar.errors import ConfigError
 from gar.methods import Engine
 from gar.records.dotted import leaves
 from gar.step import Shaping, plan_shaping
+
+SUPPORTED = "0.9.1"
+"""The one version of verl that this plugin is written for."""
 
 TRAINER = "gar_sync"
 """Value of verl's `trainer.v1.trainer_mode`."""
@@ -62,3 +66,20 @@ def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, qu
     sections = {name: getattr(config, name) for name in VERL.sections}
     flags = None if verl is None else dict(leaves(verl))
     return plan_shaping(VERL, config.method, sections, flags=flags, quiet=quiet)
+
+
+def check_version() -> None:
+    """Raise an error before importing another version of verl: the methods overridden here carry no promise.
+
+    Raises:
+        ConfigError: verl is missing or another version.
+    """
+    try:
+        installed = version("verl")
+    except PackageNotFoundError:
+        installed = "none"
+    if installed != SUPPORTED:
+        raise ConfigError(
+            f"gar.integrations.verl is written for verl=={SUPPORTED} and found {installed}. pip install "
+            f"verl=={SUPPORTED}, in an environment of its own (it needs an older transformers than gar train)."
+        )

@@ -10,8 +10,7 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from gar.errors import ConfigError, DataError
-from gar.integrations.verl.exchange import END, MEANS, START
-from gar.integrations.verl.rows import table_rows
+from gar.integrations.verl.exchange import END, MEANS, START, table_rows
 from gar.sequences import SequenceReader, TokenSequence
 from gar.step import Row
 

@@ -78,9 +78,6 @@ def test_later_lines_win_and_a_torn_one_does_not_count(folder: Path):
     manifest = Manifest(folder, settings=["s1"])
     manifest.add("a.json", facts={"step": 4})
     assert (manifest.read("a.json"), dict(manifest.facts)) == (b"new", {"step": 4})
-    manifest.drop("b/c.parquet", "never listed")
-    assert list(manifest.entries) == ["a.json"]
-    assert manifest.unlisted() == ["b/c.parquet"]
     with (folder / MANIFEST).open("ab") as file:
         file.write(b'{"files": {"a.json": nu')
     assert Manifest(folder).read("a.json") == b"new"
@@ -108,15 +105,6 @@ def test_cut_goes_back_for_some_files(folder: Path):
     assert list(manifest.entries) == [*NAMES, "e/before"]
     flip(folder / MANIFEST)
     assert "no longer begins with" in (Manifest(folder).state_fault(state) or "")
-
-
-def test_accepted_damage_is_listed_as_it_is(folder: Path):
-    (folder / "a.json").write_text("edited")
-    (folder / "b/c.parquet").unlink()
-    manifest = Manifest(folder, settings=["s1"])
-    manifest.accept()
-    assert manifest.faults() == []
-    assert list(manifest.entries) == ["a.json"]
 
 
 def test_a_file_that_cannot_be_listed_is_named(tmp_path: Path):

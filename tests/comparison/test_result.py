@@ -109,7 +109,8 @@ def test_result_of_refuses_a_run_that_is_not_finished(plan):
     folder.update_run(status="interrupted")
     with pytest.raises(RecordError, match="this run is interrupted, not finished"):
         result_of(planned[0])
-    folder.manifest().drop("evaluation/after.json")
+    manifest = folder.manifest().path
+    manifest.write_text("".join(line for line in manifest.read_text().splitlines(True) if "after.json" not in line))
     (folder.path / "evaluation" / "after.json").unlink()
     folder.update_run(status="finished")
     with pytest.raises(RecordError, match=r"no evaluation after training: a comparison needs evaluate\.sources"):

@@ -26,7 +26,7 @@ options:
   --dry-run          show the settings and the preflight, and stop
   --resume RUN       continue an interrupted run, with its own settings
   --allow-config-change
-                     with --resume: accept changed settings, data or records
+                     with --resume: accept changed settings or data
   --help-all         all settings
 
 Settings, with their defaults:

@@ -2,7 +2,6 @@
 
 import json
 import reprlib
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -23,18 +22,6 @@ def checked(kind: type[Checked], value: Any, place: str) -> Checked:
         return _adapter(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         raise RecordError(f"{place}: {_fault(error)}. Was the file changed by hand?") from error
-
-
-def sound_fields(kind: type, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The entries of a mapping that fit the fields of a dataclass, and for each other entry a part of a sentence."""
-    sound, faults = dict(values), []
-    try:
-        _adapter(kind).validate_json(json.dumps(values), strict=True)
-    except ValidationError as error:
-        wrong = [line for line in error.errors() if line["loc"] and line["type"] != "missing"]
-        for name in dict.fromkeys(line["loc"][0] for line in wrong):
-            faults.append(f"{name!r} must not be {reprlib.repr(sound.pop(str(name), None))}")
-    return sound, faults
 
 
 # Parsed values go through JSON once more: strict validation of Python values takes only instances of a dataclass.

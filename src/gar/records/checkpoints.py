@@ -32,14 +32,12 @@ class FoundCheckpoint:
         step: Number of optimizer steps already made.
         records: State of the run's manifest at that step.
         notes: Sentences for the user: which checkpoints were passed over.
-        records_fault: Fault of the records up to `step`, where the caller tolerates that.
     """
 
     path: Path | None
     step: int
     records: FileFacts
     notes: tuple[str, ...] = ()
-    records_fault: str | None = None
 
 
 def seal_checkpoint(run: RunFolder, step: int) -> None:
@@ -96,13 +94,12 @@ def marked_checkpoints(run: RunFolder) -> list[Path]:
     return [path for path in _folders(run) if (path / MANIFEST).exists()]
 
 
-def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: bool = False) -> FoundCheckpoint:
+def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint:
     """The newest checkpoint from which a run can be resumed exactly. Every file of it is read.
 
     Args:
         run: The run folder.
         num_ranks: Processes that will train; None where that is not known yet.
-        tolerate_records: Take a checkpoint even if metrics or rollouts before it are damaged.
 
     Raises:
         RecordError: There are marked checkpoints, but none is whole; says what is wrong with each.
@@ -113,17 +110,10 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None, tolerate_records: 
         if path not in marked:
             notes.append(f"{path.name} was not written completely, and does not count.")
             continue
-        fault = checkpoint_fault(run, path, num_ranks=num_ranks)
-        records_fault = None if fault else _records_fault(run, path)
-        if fault is None and (records_fault is None or tolerate_records):
-            return FoundCheckpoint(
-                path=path,
-                step=_step(path),
-                records=_records(run, path),
-                notes=tuple(notes),
-                records_fault=records_fault,
-            )
-        notes.append(f"{path.name} cannot be resumed from: {fault or records_fault}.")
+        fault = checkpoint_fault(run, path, num_ranks=num_ranks) or _records_fault(run, path)
+        if fault is None:
+            return FoundCheckpoint(path=path, step=_step(path), records=_records(run, path), notes=tuple(notes))
+        notes.append(f"{path.name} cannot be resumed from: {fault}.")
     if marked:
         raise RecordError(
             f"{run.path}: no checkpoint is whole. {' '.join(notes)} Nothing was changed. Put back what is missing, or "

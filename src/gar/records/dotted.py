@@ -6,15 +6,6 @@ from typing import Any
 _MOST_SHOWN = 8
 
 
-class _NotSet:
-    def __repr__(self) -> str:
-        return "not set"
-
-
-NOT_SET = _NotSet()
-"""The value of a setting that is not there."""
-
-
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted name and value of everything that is not itself a mapping.
 
@@ -44,8 +35,8 @@ def in_words(changes: Mapping[str, Sequence[Any]]) -> str:
     """Old and new values for a person, the first eight of them; empty where there are none.
 
     Example:
-        >>> in_words({"trl.seed": (1, 2), "dtype": ("auto", NOT_SET)})
-        "trl.seed was 1, is 2; dtype was 'auto', is not set"
+        >>> in_words({"trl.seed": (1, 2), "dtype": ("auto", "float32")})
+        "trl.seed was 1, is 2; dtype was 'auto', is 'float32'"
     """
     shown = [f"{name} was {before!r}, is {now!r}" for name, (before, now) in changes.items()]
     more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""

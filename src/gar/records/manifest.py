@@ -72,12 +72,9 @@ class FileFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Line:
-    """One line of the manifest: files, the hash of the settings they were written under, and what else is to be said.
+    """One line of the manifest: files, the hash of the settings they were written under, and other facts."""
 
-    A file without facts is no longer listed.
-    """
-
-    files: Mapping[str, FileFacts | None]
+    files: Mapping[str, FileFacts]
     settings: str | None
     facts: Mapping[str, Any]
 
@@ -113,16 +110,13 @@ class Manifest:
             RecordError: A file cannot be read, or the manifest cannot be written.
         """
         names = [self._name(path) for path in paths]
-        self._append({name: file_facts(self.folder / name, grows=grows) for name in names}, facts or {})
-
-    def drop(self, *paths: str | Path) -> None:
-        """List files no longer. Do so before they are removed.
-
-        Raises:
-            RecordError: The manifest cannot be written.
-        """
-        if names := [name for path in paths if (name := self._name(path)) in self.entries]:
-            self._append(dict.fromkeys(names), {})
+        files = {name: file_facts(self.folder / name, grows=grows) for name in names}
+        line = json_text(asdict(_Line(files=files, settings=next(iter(self._settings), None), facts=facts or {})))
+        if self.path.exists():
+            append_line(self.path, line.encode())
+        else:
+            write_atomic(self.path, line + "\n")
+        self._forget()
 
     def state(self) -> FileFacts:
         """The manifest as it is now, flushed to the disk: for `state_fault` and `cut`."""
@@ -149,25 +143,6 @@ class Manifest:
             write_atomic(self.path, content[: state.size] + b"".join(line + b"\n" for line in kept))
         self._forget()
 
-    def accept(self) -> None:
-        """List every listed file as it is now, and those that are gone no longer.
-
-        Raises:
-            RecordError: A file cannot be read, or the manifest cannot be written.
-        """
-        known = {name: facts.grows for name, facts in self.entries.items() if (self.folder / name).is_file()}
-        write_atomic(self.path, "")
-        self._append({name: file_facts(self.folder / name, grows=grows) for name, grows in known.items()}, {})
-
-    def _append(self, files: Mapping[str, FileFacts | None], facts: Mapping[str, Any]) -> None:
-        line = _Line(files=files, settings=next(iter(self._settings), None), facts=facts)
-        text = json_text(asdict(line))
-        if self.path.exists():
-            append_line(self.path, text.encode())
-        else:
-            write_atomic(self.path, text + "\n")
-        self._forget()
-
     # ------------------------------------------------------------------------------------------------------- reading
 
     @property
@@ -187,13 +162,11 @@ class Manifest:
             DamageError: It is not what was listed.
         """
         name = self._name(path)
-        facts = self._listed(name)
-        content = read_bytes(self.folder / name)
-        if name not in self._sound:
-            part = content[: facts.size] if facts.grows else content
-            if len(part) != facts.size or xxhash.xxh3_128_hexdigest(part) != facts.xxh3:
-                raise DamageError(self.folder, _changed(name))
-            self._sound.add(name)
+        facts, content = self._listed(name), read_bytes(self.folder / name)
+        part = content[: facts.size] if facts.grows else content
+        if len(part) != facts.size or xxhash.xxh3_128_hexdigest(part) != facts.xxh3:
+            raise DamageError(self.folder, _changed(name))
+        self._sound.add(name)
         return content
 
     def check(self, path: str | Path) -> None:
@@ -267,9 +240,8 @@ class Manifest:
                     faults.append(Fault(kind="unreadable", file=MANIFEST, text=f"{MANIFEST} is damaged ({error})"))
                     continue
                 for name, facts in line.files.items():
-                    files.pop(name, None)
-                    if facts is not None:
-                        files[name] = facts, line.settings
+                    files.pop(name, None)  # the order is that of the last lines
+                    files[name] = facts, line.settings
                 others.update(line.facts)
             self._read = files, others, faults
         return self._read

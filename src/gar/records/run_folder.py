@@ -38,7 +38,7 @@ from gar.records.files import (
 )
 from gar.records.folders import check_name
 from gar.records.manifest import FileFacts, Manifest
-from gar.records.metrics import METRICS, metric_rows
+from gar.records.metrics import METRICS
 from gar.records.rollouts import RolloutRecord, record_table
 from gar.records.run_record import (
     RunRecord,
@@ -270,35 +270,21 @@ class RunFolder:
         self.manifest().add(relative)
         return self.path / relative
 
-    def cut(self, step: int, state: FileFacts, *, accept_damage: bool = False) -> None:
-        """Remove metrics and rollouts of later steps. A kill leaves every earlier one, and the cut can be repeated.
+    def cut(self, state: FileFacts) -> None:
+        """Remove the metrics and rollouts that an earlier state of the manifest does not list.
 
-        Args:
-            step: The last step that stays.
-            state: The state of the manifest after that step.
-            accept_damage: Do not go back to `state`: list every file as it is now.
+        A kill leaves every earlier one, and the cut can be repeated.
 
         Raises:
-            RecordError: The system reports an error; or damage was accepted, and the metrics cannot be read.
+            RecordError: The system reports an error.
         """
         manifest = self.manifest()
-        if accept_damage:
-            self._cut_metrics(step)
-            manifest.drop(*(name for name in manifest.entries if (step_of(name) or 0) > step))
-            manifest.accept()
-        else:
-            manifest.cut(state, only=("rollouts/", METRICS))
-            facts = manifest.entries.get(METRICS)
-            if facts is None:
-                remove_file(self.metrics_path)
-            elif self.metrics_path.stat().st_size > facts.size:
-                write_atomic(self.metrics_path, read_bytes(self.metrics_path)[: facts.size])
+        manifest.cut(state, only=("rollouts/", METRICS))
+        facts = manifest.entries.get(METRICS)
+        if facts is None:
+            remove_file(self.metrics_path)
+        elif self.metrics_path.stat().st_size > facts.size:
+            write_atomic(self.metrics_path, read_bytes(self.metrics_path)[: facts.size])
         for name in manifest.unlisted():
             if step_of(name) is not None:
                 remove_file(self.path / name)
-
-    def _cut_metrics(self, step: int) -> None:
-        if self.metrics_path.exists():
-            rows = metric_rows(read_bytes(self.metrics_path), self.metrics_path)
-            lines = [json_text(row) + "\n" for row in rows if row["step"] <= step]
-            write_atomic(self.metrics_path, "".join(lines))

@@ -12,7 +12,7 @@ from gar.config import RunConfig, make_config, read_config
 from gar.errors import ConfigError, DataError, GarError, RecordError, first_line
 from gar.records import RunFolder
 from gar.records.checkpoints import find_checkpoint
-from gar.records.dotted import differences, in_words
+from gar.records.dotted import differences, in_words, leaves
 from gar.records.manifest import NO_FACTS, FileFacts
 from gar.records.run_record import package_versions, settings_hash
 
@@ -41,7 +41,7 @@ class Resumption:
     Attributes:
         folder: Its run folder.
         config: Its settings.
-        allow_config_change: Whether to resume although settings, data or records have changed.
+        allow_config_change: Whether to resume although settings or data have changed.
         changes: Old and new value of everything that has changed, by name.
         notes: Sentences for the user.
         checkpoint: Path of the checkpoint to resume from; None for the first step.
@@ -85,7 +85,7 @@ class Resumption:
             ConfigError: A setting was changed that the checkpoint's optimizer restores.
             RecordError: There are checkpoints, but none is whole.
         """
-        newest = find_checkpoint(self.folder, num_ranks=num_ranks, tolerate_records=self.allow_config_change)
+        newest = find_checkpoint(self.folder, num_ranks=num_ranks)
         fixed = sorted(_IN_CHECKPOINT & self.changes.keys())
         if fixed and newest.path:
             raise ConfigError(
@@ -93,14 +93,11 @@ class Resumption:
                 "would restore the old value. Put the setting back, or start a new run with "
                 f"--model.path {newest.path}."
             )
-        changes = dict(self.changes)
-        if newest.records_fault:
-            changes["records"] = ["whole", newest.records_fault]
         notes = [*self.notes, *newest.notes]
         if newest.path is None:
             notes.append("The run has no checkpoint yet, and starts from its first step.")
         path = str(newest.path) if newest.path else None
-        return replace(self, changes=changes, notes=notes, checkpoint=path, step=newest.step, records=newest.records)
+        return replace(self, notes=notes, checkpoint=path, step=newest.step, records=newest.records)
 
 
 def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> Resumption:
@@ -116,7 +113,8 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
     hint = "run.json has them all under 'settings'."
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path}: no settings in it. Was the file emptied or cut off? {hint}")
-    missing = _missing(record.settings, values)
+    there = dict(leaves(values))
+    missing = [name for name, _ in leaves(record.settings) if name not in there]
     is_unchanged = settings_hash(values) == record.config_hash
     if missing and not is_unchanged:
         raise ConfigError(
@@ -149,18 +147,6 @@ def _other_versions(before: Mapping[str, str | None]) -> list[str]:
     if not changed:
         return []
     return [f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."]
-
-
-def _missing(whole: Mapping[str, Any], part: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Dotted names of the keys of `whole` that `part` does not have."""
-    names = []
-    for key, value in whole.items():
-        if key not in part:
-            names.append(prefix + key)
-        elif isinstance(value, Mapping):
-            inner = part[key]
-            names += _missing(value, inner, f"{prefix}{key}.") if isinstance(inner, Mapping) else [prefix + key]
-    return names
 
 
 @contextmanager

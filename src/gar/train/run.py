@@ -76,7 +76,7 @@ def resume(path: str | Path, *, allow_config_change: bool = False, say: Say = ri
 
     Args:
         path: A run folder.
-        allow_config_change: Resume even if settings, data or records have changed, and record that in `run.json`.
+        allow_config_change: Resume even if settings or data have changed, and record that in `run.json`.
         say: As in `train`.
 
     Raises:
@@ -255,7 +255,7 @@ class _Run:
         if resumption.changes:
             config = self.config.model_dump(mode="json")
             folder.record_override(resumption.changes, step=step, config=config, data_hash=self.inputs.data_hash())
-        folder.cut(step, resumption.records, accept_damage="records" in resumption.changes)
+        folder.cut(resumption.records)
         remove_later(folder, step)
         folder.update_run(status="running")
 

@@ -14,7 +14,6 @@ SOURCES = sorted((ROOT / "src" / "gar").rglob("*.py"))
 
 # Entry points for users, who pass plain tensors or flags; and kernels, which Triton gives no records.
 WIDE = {
-    "cli/guide.py: guide",
     "core/cuda.py: exponentials_kernel",
     "core/cuda.py: response_sums_kernel",
     "core/vectors.py: gradient_activation_means",

@@ -48,7 +48,7 @@ def test_in_full_replaces_aliases_alone(arguments, expected):
 def test_a_command_that_lacks_an_argument_ends_with_2(capsys):
     assert main(["report"]) == 2
     assert capsys.readouterr().err == "gar report: name a run folder, or a folder of them, for example runs/NAME.\n"
-    for arguments, missing in ((["data"], "Missing subcommand"), (["score", "embedded"], "FILE")):
+    for arguments, missing in ((["data", "check"], "SOURCE"), (["score", "embedded"], "FILE")):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 2

@@ -23,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 HELPS = (
     "", *(name for name in COMMANDS if name != "data"), "train --preset demo", "train --help-all", "eval generate",
     "eval run", "eval score", "eval table", "eval list", "data", "data check", "data prepare",
-    "data slime", "data verl",
+    "data guide", "data slime", "data verl",
 )  # fmt: skip
 
 

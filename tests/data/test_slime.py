@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gar.cli.data import main
-from gar.data.slime import slime_row, write_slime_rows
+from gar.data.slime import slime_row
 from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Problem, Tags
 from tests.files import write_jsonl
@@ -38,11 +38,6 @@ def test_slime_row_refuses_messages_as_text():
         slime_row(problem, "plain", chat=False)
 
 
-def test_write_slime_rows_refuses_another_suffix(tmp_path):
-    with pytest.raises(ConfigError, match=r"expected a name that ends in \.jsonl, by which slime knows the format"):
-        write_slime_rows([PROBLEM], tmp_path / "rows.json", "plain", chat=True)
-
-
 def test_gar_data_slime_writes_every_problem(tmp_path, capsys):
     source, out = tmp_path / "problems.jsonl", tmp_path / "slime.jsonl"
     rows = [{"id": f"p{i}", "prompt": f"{i}+1=", "answer": str(i + 1), "expert_solution": "so" if i else None}
@@ -55,3 +50,5 @@ def test_gar_data_slime_writes_every_problem(tmp_path, capsys):
     assert "1 of 3 lack one" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"slime.jsonl exists. Add --overwrite"):
         main(["slime", str(source), str(out)])
+    with pytest.raises(ConfigError, match=r"expected a name that ends in \.jsonl\."):
+        main(["slime", str(source), str(tmp_path / "rows.parquet")])

@@ -21,9 +21,8 @@ from accelerate.commands.launch import launch_command_parser
 from torch.distributed.run import get_args_parser
 from trl import GRPOConfig
 
-import gar.cli.data
 import gar.train.run
-from gar.cli import compare, eval, eval_table, report, score
+from gar.cli import compare, data, eval, eval_table, report, score
 from gar.cli.arguments import parse
 from gar.cli.main import main
 from tests.docs.pages import MARK, PAGES, ROOT, Command, shown_commands
@@ -138,12 +137,10 @@ def stopped(monkeypatch):
         unknown = set(config.trl) - {field.name for field in fields(GRPOConfig)}
         raise SystemExit(f"no such fields of trl.GRPOConfig: {unknown}") if unknown else Reached
 
-    for name in ("check", "prepare", "slime", "verl"):
-        monkeypatch.setattr(gar.cli.data, name, stop_instead_of(getattr(gar.cli.data, name)))
     for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.train.run.resume)}.items():
         monkeypatch.setattr(gar.train.run, name, stub)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_then_stop(parse_args))
-    for module in (compare, score, eval, eval_table, report):
+    for module in (compare, data, score, eval, eval_table, report):
         monkeypatch.setattr(module, "parse", parse_then_stop(parse))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)

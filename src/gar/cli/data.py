@@ -3,36 +3,32 @@
 import dataclasses
 import functools
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from pydantic import Field
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gar.cli.guide import guide
+from gar.cli.arguments import Files, parse
+from gar.cli.guide import GuideArguments, guide
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
-from gar.data.prepare import Subset, check_suffix, draw_subset, length_refusal, write_problems
+from gar.data.prepare import Subset, draw_subset, length_refusal, write_problems
 from gar.data.problems import ProblemReader, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
 from gar.data.slime import write_slime_rows
-from gar.errors import ConfigError
+from gar.errors import ConfigError, UsageError, did_you_mean
 from gar.records.files import json_text, write_atomic
-from gar.settings import DEFAULT_SOURCE, SourceSettings, TagSettings
+from gar.settings import SourceSettings, TagSettings
 from gar.types import Problem, Status
 
-Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
-Out = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-Reading = tyro.conf.OmitArgPrefixes[SourceSettings]
-JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")]
-
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
-
-_TAGS = TagSettings()
 
 _QUANTILES = {"min": "min", "median": "median", "p90": "90 %", "p99": "99 %", "max": "max"}
 _COMPARED = {
@@ -44,46 +40,101 @@ _COMPARED = {
 }
 
 
-def main(args: list[str]) -> int:
+class _CheckArguments(SourceSettings):
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
+    """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
+    tokenizer: str | None = None
+    """Measure prompts and anchors with the tokenizer of this folder, Hub id or "embedded"."""
+    json_file: Annotated[Path | None, tyro.conf.arg(name="json", metavar="FILE")] = None
+    """Also write the report to this file."""
+    compare: bool = True
+    """Compare the final answer of every expert solution with the gold answer."""
+    num_workers: Annotated[int, Field(ge=1)] = 2
+    """Processes that compare answers."""
+    benchmark: str | None = None
+    """Also count the problems of this benchmark that the source holds: a name or file, as in gar eval."""
+
+
+class _PrepareArguments(Files):
+    num_problems: int
+    """Size of the subset."""
+    seed: int = 0
+    """Seed of the draw."""
+    require_anchor: bool = True
+    """Leave out problems without an expert solution."""
+    tokenizer: str | None = None
+    """Folder or Hub id of the tokenizer that the length limits count with, or "embedded"."""
+    max_prompt_tokens: int | None = None
+    """Leave out longer prompts, counted without the instruction of a prompt template."""
+    max_anchor_tokens: int | None = None
+    """Leave out problems with a longer expert solution."""
+
+
+class _VerlArguments(Files):
+    template: PromptTemplate = "think-answer"
+    """Which response format the prompts ask for."""
+    tags: tyro.conf.OmitArgPrefixes[TagSettings] = TagSettings()
+
+
+class _SlimeArguments(_VerlArguments):
+    chat: bool = True
+    """Prompts as chat messages, for slime's --apply-chat-template. Otherwise text."""
+
+
+# Blank lines and indentation as tyro lays them out.
+_CHECK = """Report what a source holds, what would be dropped, and what looks wrong.
+
+Verdict and exit status: usable (0), usable for GRPO only (3), not usable (1).
+"""
+_PREPARE = """Write a random subset of the usable problems, as .jsonl or .parquet.
+
+It depends on the prompts and the seed alone. Subsets of one seed are nested.
+
+Repeated prompts are taken once.
+"""
+_GUIDE = """Help with problems that a model never solves:
+  gar data guide SOURCE OUT.jsonl --model MODEL
+
+Samples responses to every problem. If none is correct, the prompt gets the
+  beginning of the expert solution: the shortest of 1/4, 1/2 and 3/4 with which
+  some responses are correct. The rest is the new expert solution.
+
+The column guided_share of OUT holds the share of the solution in the prompt.
+"""
+
+
+def main(arguments: list[str]) -> int:
     """Run `gar data ...`. The exit status of `check` is that of its verdict."""
-    return tyro.extras.subcommand_cli_from_dict(
-        {"check": check, "prepare": prepare, "guide": guide, "slime": slime, "verl": verl},
-        args=args,
-        prog="gar data",
-        description="Look at training problems, draw a subset, or write it for slime or verl.",
+    stages: dict[str, tuple[Callable[[Any], int], type[SourceSettings], str, str]] = {
+        "check": (_check, _CheckArguments, "report what a source holds and what is wrong", _CHECK),
+        "prepare": (_prepare, _PrepareArguments, "write a random subset", _PREPARE),
+        "guide": (guide, GuideArguments, "begin the solution of problems that a model never solves", _GUIDE),
+        "slime": (_slime, _SlimeArguments, "write problems for slime", "Write .jsonl for slime's --prompt-data."),
+        "verl": (_verl, _VerlArguments, "write problems for verl", "Write .parquet for verl's data files."),
+    }
+    if not arguments or arguments[0] in ("-h", "--help"):
+        lines = [f"  {name:<8} {summary}\n" for name, (*_, summary, _) in stages.items()]
+        usage = f"usage: gar data COMMAND [ARGUMENTS]\n\n{''.join(lines)}\ngar data COMMAND --help says more."
+        print(usage, file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in stages:
+        raise UsageError(f"unknown command '{name}', expected one of {', '.join(stages)}.{did_you_mean(name, stages)}")
+    run, kind, _, description = stages[name]
+    return run(parse(kind, rest, prog=f"gar data {name}", description=description))
+
+
+def _check(options: _CheckArguments) -> int:
+    check_source(options.source)
+    workers = options.num_workers if options.compare else 0
+    report = check_problems(
+        options.source, options=options, tokenizer=_load_tokenizer(options.tokenizer), compare_workers=workers
     )
-
-
-def check(
-    source: Source,
-    reading: Reading = DEFAULT_SOURCE,
-    tokenizer: str | None = None,
-    json_path: JsonPath = None,
-    compare: bool = True,
-    num_workers: int = 2,
-    benchmark: str | None = None,
-) -> int:
-    """Report what a source holds, what would be dropped, and what looks wrong.
-
-    Verdict and status: usable (0), usable for GRPO only (3), not usable (1).
-
-    Args:
-        source: A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name).
-        reading: How to read the source.
-        tokenizer: Measure prompts and anchors with the tokenizer of this folder, Hub id or "embedded".
-        json_path: Also write the report to this file.
-        compare: Compare the final answer of every expert solution with the gold answer.
-        num_workers: Processes that compare answers.
-        benchmark: Also count the problems of this benchmark that the source holds: a name or file, as in gar eval.
-    """
-    check_source(source)
-    workers = num_workers if compare else 0
-    report = check_problems(source, options=reading, tokenizer=_load_tokenizer(tokenizer), compare_workers=workers)
     _print_report(report)
-    if json_path is not None:
-        write_atomic(json_path, json_text(dataclasses.asdict(report), indent=2) + "\n")
-    if benchmark is not None:
-        _print_contamination(source, reading, benchmark)
+    if options.json_file is not None:
+        write_atomic(options.json_file, json_text(dataclasses.asdict(report), indent=2) + "\n")
+    if options.benchmark is not None:
+        _print_contamination(options.source, options, options.benchmark)
     return _STATUSES[report.verdict()[0]]
 
 
@@ -112,127 +163,46 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
             console.print(f"  {name}: {share:.0%} in {place}", markup=False, soft_wrap=True)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Files:
-    """What to read, and where to write."""
-
-    source: Source
-    """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
-    out: Out
-    """Where to write: .jsonl or .parquet. slime reads .jsonl, verl .parquet."""
-    reading: Reading = DEFAULT_SOURCE
-    overwrite: bool = False
-    """Replace an existing file."""
-
-    def check(self) -> None:
-        """Reject an output that must not be written.
-
-        Raises:
-            ConfigError: The name of the output has another suffix, or the file exists.
-        """
-        check_suffix(self.out)
-        if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
-            raise ConfigError(f"{self.out} is the source itself; write the subset to another file.")
-        if self.out.exists() and not self.overwrite:
-            raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Drawing:
-    """Which problems to draw."""
-
-    num_problems: int
-    """Size of the subset."""
-    seed: int = 0
-    """Seed of the draw."""
-    require_anchor: bool = True
-    """Leave out problems without an expert solution."""
-    tokenizer: str | None = None
-    """Folder or Hub id of the tokenizer that the length limits count with, or "embedded"."""
-    max_prompt_tokens: int | None = None
-    """Leave out longer prompts, counted without the instruction of a prompt template."""
-    max_anchor_tokens: int | None = None
-    """Leave out problems with a longer expert solution."""
-
-
-def prepare(files: tyro.conf.OmitArgPrefixes[Files], drawing: tyro.conf.OmitArgPrefixes[Drawing]) -> int:
-    """Write a seeded random subset of the usable problems in our own columns.
-
-    It depends on the prompts and the seed alone, not on the order of the rows.
-
-    Subsets of one seed are nested.
-
-    Repeated prompts are taken once.
-
-    Args:
-        files: What to read, and where to write.
-        drawing: Which problems to draw.
-    """
-    files.check()
-    limits = {"max_prompt_tokens": drawing.max_prompt_tokens, "max_anchor_tokens": drawing.max_anchor_tokens}
+def _prepare(options: _PrepareArguments) -> int:
+    options.check()
+    limits = {"max_prompt_tokens": options.max_prompt_tokens, "max_anchor_tokens": options.max_anchor_tokens}
     limited = any(limit is not None for limit in limits.values())
-    if limited and drawing.tokenizer is None:
+    if limited and options.tokenizer is None:
         raise ConfigError("--max-prompt-tokens and --max-anchor-tokens need --tokenizer to count with.")
     subset = draw_subset(
-        files.source,
-        num_problems=drawing.num_problems,
-        seed=drawing.seed,
-        options=files.reading,
-        require_anchor=drawing.require_anchor,
-        refusal=length_refusal(_load_tokenizer(drawing.tokenizer), **limits) if limited else None,
+        options.source,
+        num_problems=options.num_problems,
+        seed=options.seed,
+        options=options,
+        require_anchor=options.require_anchor,
+        refusal=length_refusal(_load_tokenizer(options.tokenizer), **limits) if limited else None,
     )
-    write_problems(subset.problems, files.out)
-    _print_subset(subset, files.out, drawing.num_problems)
-    return 0
+    write_problems(subset.problems, options.out)
+    _print_subset(subset, options.out, options.num_problems)
+    return DONE
 
 
-def slime(
-    files: tyro.conf.OmitArgPrefixes[Files],
-    template: PromptTemplate = "think-answer",
-    chat: bool = True,
-    tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
-) -> int:
-    """Write problems for slime's --prompt-data, expert solutions in the metadata.
-
-    Args:
-        files: What to read, and where to write.
-        template: Which response format the prompts ask for.
-        chat: Prompts as chat messages, for slime's --apply-chat-template; else as text.
-        tags: Markers of the think-answer format.
-    """
-    write = functools.partial(write_slime_rows, template=template, chat=chat, tags=tags.as_tags())
-    return _rewrite(files, write)
+def _slime(options: _SlimeArguments) -> int:
+    return _rewrite(options, ".jsonl", functools.partial(write_slime_rows, chat=options.chat))
 
 
-def verl(
-    files: tyro.conf.OmitArgPrefixes[Files],
-    template: PromptTemplate = "think-answer",
-    tags: Annotated[TagSettings, tyro.conf.OmitArgPrefixes] = _TAGS,
-) -> int:
-    """Write problems for verl's data files, with the expert solutions in extra_info.
-
-    Args:
-        files: What to read, and where to write.
-        template: Which response format the prompts ask for.
-        tags: Markers of the think-answer format.
-    """
+def _verl(options: _VerlArguments) -> int:
     from gar.integrations.verl.data import write_verl_problems
 
-    write = functools.partial(write_verl_problems, template=template, tags=tags.as_tags())
-    return _rewrite(files, write)
+    return _rewrite(options, ".parquet", write_verl_problems)
 
 
-def _rewrite(files: Files, write: Callable[[list[Problem], Path], object]) -> int:
-    """Write all problems of a source in another schema, and say how many."""
-    files.check()
-    loaded = load_problems(files.source, options=files.reading)
-    write(loaded.problems, files.out)
+def _rewrite(options: _VerlArguments, suffix: str, write: Callable[..., object]) -> int:
+    """Write all problems of a source in other columns, and print how many."""
+    options.check(suffix)
+    loaded = load_problems(options.source, options=options)
+    write(loaded.problems, options.out, template=options.template, tags=options.tags.as_tags())
     console = Console(highlight=False)
     for note in loaded.notes:
         console.print(note, markup=False, soft_wrap=True)
     counts = {"problems written": len(loaded.problems), "without an expert solution": loaded.num_without_anchor}
-    console.print(_counts_table(str(files.out), counts))
-    return 0
+    console.print(_counts_table(str(options.out), counts))
+    return DONE
 
 
 def _load_tokenizer(name: str | None) -> Any:

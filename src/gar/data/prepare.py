@@ -8,7 +8,7 @@ rows, the file format or the reader's chunks. The first 100 problems of a subset
 import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from gar.data.problems import ProblemReader, distinct_problems, no_problems, prompt_hash
 from gar.data.prompts import anchor_lengths, prompt_lengths
+from gar.data.rows import check_suffix
 from gar.data.schemas import Dropped
 from gar.errors import ConfigError
 from gar.records.files import atomic_file, write_parquet
@@ -124,16 +125,6 @@ def length_refusal(tokenizer: Any, *, max_prompt_tokens: int | None, max_anchor_
     return refusal
 
 
-def check_suffix(path: Path) -> None:
-    """Reject a name of an output that is neither JSONL nor Parquet. Call it before a long read.
-
-    Raises:
-        ConfigError: The suffix is neither `.jsonl` nor `.parquet`.
-    """
-    if path.suffix not in (".jsonl", ".parquet"):
-        raise ConfigError(f"{path}: expected a name that ends in .jsonl or .parquet.")
-
-
 def write_problems(problems: Sequence[Problem], path: Path) -> None:
     """Write problems as JSONL or Parquet with our columns `id, prompt, answer, expert_solution, source`.
 
@@ -145,11 +136,20 @@ def write_problems(problems: Sequence[Problem], path: Path) -> None:
     """
     check_suffix(path)
     if path.suffix == ".jsonl":
-        with atomic_file(path) as file:
-            for problem in problems:
-                file.write(json.dumps(problem_row(problem), ensure_ascii=False).encode() + b"\n")
+        write_json_lines(map(problem_row, problems), path)
     else:
         write_parquet(path, _table(problems))
+
+
+def write_json_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write rows as JSON Lines, whole or not at all.
+
+    Raises:
+        RecordError: The file cannot be written.
+    """
+    with atomic_file(path) as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
 def problem_row(problem: Problem) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gar.errors import DataError, did_you_mean
+from gar.errors import ConfigError, DataError, did_you_mean
 
 Row = dict[str, Any]
 OnError = Callable[[DataError], None]
@@ -108,6 +108,17 @@ def check_source(source: str) -> None:
         )
     elif not _HUB_ID.fullmatch(source):
         raise _no_such_file(path, source)
+
+
+def check_suffix(path: Path, *suffixes: str) -> None:
+    """Reject the name of an output by its suffix, before a long read. By default JSONL and Parquet are accepted.
+
+    Raises:
+        ConfigError: The name ends in none of `suffixes`.
+    """
+    suffixes = suffixes or (".jsonl", ".parquet")
+    if path.suffix not in suffixes:
+        raise ConfigError(f"{path}: expected a name that ends in {' or '.join(suffixes)}.")
 
 
 def check_hub(source: str, revision: str | None = None) -> None:

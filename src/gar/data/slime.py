@@ -1,13 +1,12 @@
 """Write problems as the rows that slime reads: prompt, label, and the expert solutions in the metadata."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gar.data.prepare import write_json_lines
 from gar.data.prompts import PromptTemplate, render_prompt
-from gar.errors import ConfigError, DataError
-from gar.records.files import atomic_file
+from gar.errors import DataError
 from gar.types import Problem, Tags
 
 
@@ -40,13 +39,8 @@ def write_slime_rows(
     """Write problems as JSONL for slime's --prompt-data, whole or not at all.
 
     Raises:
-        ConfigError: The name does not end in .jsonl, by which slime knows the format.
         DataError: As `slime_row`.
         RecordError: The file cannot be written.
     """
-    if path.suffix != ".jsonl":
-        raise ConfigError(f"{path}: expected a name that ends in .jsonl, by which slime knows the format")
     rows = [slime_row(problem, template, chat=chat, tags=tags) for problem in problems]
-    with atomic_file(path) as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+    write_json_lines(rows, path)

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gar.data.prepare import check_suffix
 from gar.data.responses import ResponseRow
+from gar.data.rows import check_suffix
 from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, json_text, write_atomic
 from gar.records.resumable import FinishedLines, ResumableOutput

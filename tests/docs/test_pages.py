@@ -1,4 +1,4 @@
-"""What the pages say: quoted errors exist, examples run, links lead somewhere, and the site has every page."""
+"""What the pages say: examples run, links lead somewhere, and the site has every page."""
 
 import ast
 import doctest
@@ -15,34 +15,8 @@ import yaml
 from tests.docs.pages import DOCS, PAGES, ROOT, formulas, python_blocks
 
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
-_QUOTES = re.findall(r"^```text\n(.*?)\n```$", (DOCS / "errors.md").read_text(), re.MULTILINE | re.DOTALL)
 FORMULAS = runpy.run_path(str(DOCS / "site" / "formulas.py"))
 ENGINES = [ROOT / "src/gar/step.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
-
-
-def templates() -> list[str]:
-    """Every text in the source, with `…` for what an f-string puts in."""
-    texts = []
-    for path in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.JoinedStr):
-                texts.append(
-                    "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-                )
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                texts.append(node.value)
-    return texts
-
-
-@pytest.fixture(scope="module")
-def source() -> str:
-    return "\n".join(templates())
-
-
-@pytest.mark.parametrize("quote", _QUOTES)
-def test_quoted_errors_stand_in_the_source(quote, source):
-    assert len(quote.replace("…", "").split()) > 2
-    assert quote in source
 
 
 def slug(heading: str) -> str:
@@ -51,9 +25,8 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page):
-    for link in _LINK.findall(page.read_text()):
+def test_links_lead_somewhere():
+    for page, link in ((path, link) for path in PAGES for link in _LINK.findall(path.read_text())):
         if link.startswith(("http://", "https://")):
             continue
         path, _, anchor = link.partition("#")
@@ -74,7 +47,6 @@ def test_the_site_shows_every_page_once():
 
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"log.md"}  # for contributors
     assert sorted(pages(nav)) == sorted(written)
-    assert len(written) <= 24
 
 
 def test_the_page_of_the_settings_is_that_of_the_source():
@@ -82,38 +54,24 @@ def test_the_page_of_the_settings_is_that_of_the_source():
     assert page == (DOCS / "configuration.md").read_text(), "python docs/site/settings.py > docs/configuration.md"
 
 
-@pytest.mark.parametrize("name", ["index.md", "how-it-works.md"])
-def test_examples_of_pages_print_what_they_show(name):
-    blocks = re.findall(r"^```pycon\n(.*?)^```", (DOCS / name).read_text(), re.MULTILINE | re.DOTALL)
-    examples = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, name, name, 0)
-    assert doctest.DocTestRunner().run(examples) == doctest.TestResults(failed=0, attempted=len(examples.examples))
+def test_examples_of_pages_print_what_they_show():
+    for page in PAGES:
+        blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        examples = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, page.name, 0)
+        assert doctest.DocTestRunner().run(examples).failed == 0, page.name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_python_of_pages_imports_what_there_is(page):
-    for block in python_blocks(page):
+def test_python_of_pages_imports_what_there_is():
+    for page, block in ((path, block) for path in PAGES for block in python_blocks(path)):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("gar"):
                 module = importlib.import_module(node.module)
                 assert all(hasattr(module, name.name) for name in node.names), f"{page.name}: {ast.unparse(node)}"
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_every_formula_of_a_page_becomes_mathml(page):
-    for latex, display in formulas(page):
-        markup = FORMULAS["mathml"](latex, display=display)
-        assert markup.startswith("<math")
-        assert display or latex == latex.strip(), f"a dollar beside a space begins no formula: {latex!r}"
-    rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
-    split = [row for row in rows if any("|" in latex for latex in re.findall(r"\$([^$]+)\$", row))]
-    assert not split, "a bar in a formula ends the cell of a table: write \\lvert, \\rvert or \\mid"
-
-
-def test_a_formula_in_a_page_of_the_site_is_replaced():
-    marked = r'<p><span class="arithmatex">\(a &lt; \sqrt{b}\)</span></p>'
-    assert FORMULAS["on_page_content"](marked, page=None) == (
-        "<p><math><mi>a</mi><mo>&lt;</mo><msqrt><mi>b</mi></msqrt></math></p>"
-    )
+def test_every_formula_becomes_mathml():
+    for latex, display in (formula for page in sorted(DOCS.rglob("*.md")) for formula in formulas(page)):
+        assert FORMULAS["mathml"](latex, display=display).startswith("<math")
 
 
 def test_the_glossary_defines_every_metric():
@@ -121,23 +79,6 @@ def test_the_glossary_defines_every_metric():
     assert {"gar/outcome_mean", "gar/seconds"} <= logged
     glossary = (DOCS / "glossary.md").read_text()
     assert not {name for name in logged if f"`{name}`" not in glossary}
-
-
-def test_the_readme_takes_three_minutes():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
-
-
-def test_the_prose_checker_sees_what_the_rules_name(tmp_path, capsys):
-    check = runpy.run_path(str(ROOT / "scripts" / "check_prose.py"))["main"]
-    page = tmp_path / "page.md"
-    page.write_text(
-        "One claim; two.\n\nIt is refused.\n\nThe behaviour of `a; b` in 95 % of runs.\n\n" + "many words " * 20
-    )
-    assert check([str(page)]) == 1
-    found = [line.split(": ")[1] for line in capsys.readouterr().out.splitlines() if line.startswith(str(page))]
-    assert found == ["semicolon", "refuse", "British", "space before %", "over 35 words"]
-    page.write_text("One claim. `two; three`\n\n    code; more\n")
-    assert check([str(page)]) == 0
 
 
 @pytest.mark.slow

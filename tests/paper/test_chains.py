@@ -6,16 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gar.data.arithmetic import NUM_PROBLEMS, WORDINGS, load_arithmetic, running_values
+from gar.data.arithmetic import NUM_PROBLEMS, WORDINGS, running_values
 from gar.types import Problem
 from paper.tasks.chains import (
     ROLES,
     TASKS,
     draw_values,
-    judge_prompt,
     load_task,
     parse_solution,
-    privileged_prompt,
     right_steps,
     write_solution,
 )
@@ -60,12 +58,6 @@ def test_draw_values_go_on_from_a_slip():
         assert slips == (first != 7, second != first * 7 % 10, third != (second - 2) % 10)
 
 
-def test_draw_values_slip_as_often_as_asked():
-    rng = random.Random(6)
-    slipped = sum(draw_values(PROBLEM, rng, slip_fraction=0.25)[1][0] for _ in range(4000))
-    assert abs(slipped / 4000 - 0.25) < 0.035  # five standard deviations
-
-
 @pytest.mark.parametrize(
     ("prompt", "right", "reversed_values"),
     [("3-7+1=", (6, 7), (4, 5)), ("7-3*2-9+4=", (4, 8, 9, 3), (4, 8, 1, 5))],  # 8-9 reversed is 1
@@ -84,9 +76,3 @@ def test_right_steps_judges_each_step_by_the_value_before_it():
     for _ in range(50):
         values, slips = draw_values(PROBLEM, rng, slip_fraction=0.5)
         assert right_steps(PROBLEM, values) == tuple(not slip for slip in slips)
-
-
-def test_judge_and_privileged_prompt_end_in_the_separator_and_the_problem():
-    assert judge_prompt(PROBLEM, "<answer> 7 </answer>") == "3+4*7-2= <answer> 7 </answer> <sep>"
-    problem = load_arithmetic("train")[0]
-    assert privileged_prompt(problem) == f"{problem.anchors[0].text} <sep> {problem.prompt}"

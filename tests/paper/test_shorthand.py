@@ -9,8 +9,8 @@ from gar.data import arithmetic
 from paper.comparisons import shorthand
 from paper.comparisons.results import Committed, read_results
 from paper.comparisons.shorthand import IMITATION, OWN, TESTED_FORMS, kind_of, verdicts
-from paper.tasks.chains import TASKS, load_task, parse_solution, write_solution
-from paper.tasks.shorthand import shortened, validation_problems, with_form
+from paper.tasks.chains import TASKS, write_solution
+from paper.tasks.shorthand import shortened
 
 pytestmark = pytest.mark.paper
 
@@ -36,19 +36,6 @@ def test_shortened_leaves_out_what_its_form_says(form, solution):
     task = TASKS["which-way"] if method == "prefix" else TASKS["arithmetic"]
     assert kind_of(text, "4*2-5+9=", task) == ("expert" if form == "full" else form)
     assert kind_of(text.replace("2", "7"), "4*2-5+9=", task) != "other"  # a wrong value is no other form
-
-
-def test_forms_change_the_experts_alone_and_validation_is_apart():
-    for name in ("which-way", "arithmetic"):
-        problems = load_task(name, "train")
-        texts = {form: [p.anchors[0].text for p in with_form(problems, form)] for form in ("full", *TESTED_FORMS)}
-        mixture = [p.anchors[0].text for p in with_form(problems, "mixture")]
-        assert mixture[::2] == texts["full"][::2]
-        assert mixture[1::2] == texts["shorthand"][1::2]
-        assert all(parse_solution(text).method is None for text in texts["half"] + texts["shorthand"])
-        drawn = {str(p.prompt) for p in validation_problems(name)}
-        assert len(drawn) == 200
-        assert not drawn & {str(p.prompt) for split in arithmetic.NUM_PROBLEMS for p in load_task(name, split)}
 
 
 def run(like: RunResult, label: str, seed: int, score: float) -> RunResult:

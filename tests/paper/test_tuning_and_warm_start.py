@@ -20,11 +20,9 @@ def test_tuning_measures_the_base_model_and_a_seed(monkeypatch, capsys):
     monkeypatch.setattr(tune_embedded_task, "MAX_COMPLETION_TOKENS", 24)
     tune_embedded_task.main()
     lines = [line.partition("{") for line in capsys.readouterr().out.splitlines() if "{" in line]
-    base, _, privileged, _, seed = (json.loads("{" + line[2]) for line in lines)
+    base, *_ = (json.loads("{" + line[2]) for line in lines)
     assert [line[0].strip() for line in lines][3:] == ["base judge", "seed 0"]
-    assert base.keys() == privileged.keys() == seed["test"].keys() == seed["harder"].keys()
     assert 0 <= base["pass@1"] <= base["pass@4"] <= 1
-    assert privileged["methods"].keys() <= {"expert", "habit", "guess", "None"}
 
 
 def test_warm_start_saves_a_model_that_has_learned(tmp_path, monkeypatch, capsys):

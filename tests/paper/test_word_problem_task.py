@@ -4,7 +4,6 @@ import re
 import pytest
 
 from gar.data.run_problems import load_run_problems
-from gar.errors import DataError
 from gar.settings import DataSettings, VerifySettings
 from gar.verify import Verifier
 from paper.tasks.__main__ import write_task
@@ -96,9 +95,3 @@ def test_a_written_task_is_read_as_the_problems_that_were_drawn(tmp_path, name, 
 
 def _values(problem):
     return problem.id, problem.prompt, problem.answer, [anchor.text for anchor in problem.anchors], problem.source
-
-
-@pytest.mark.parametrize("wrong", [{"split": "trian"}, {"expert": "guess"}], ids=str)
-def test_load_word_problems_refuses_what_it_does_not_have(wrong):
-    with pytest.raises(DataError, match="expected one of"):
-        load_word_problems(**{"split": "train", **wrong})

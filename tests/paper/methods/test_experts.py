@@ -2,25 +2,23 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from trl import GRPOConfig
 
 from gar.data.arithmetic import load_arithmetic
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
 from gar.integrations.trl import GARTrainer
 from gar.models.embedded import load_embedded
 from gar.sequences import SequenceReader
-from gar.settings import AdvantageSettings, SignalSettings, VerifySettings
+from gar.settings import SignalSettings, VerifySettings
 from gar.types import Anchor
 from paper.methods.expert_losses import imitation_weight
 from paper.methods.expert_trainer import ChordTrainer, LuffyTrainer
 from paper.methods.experts import ChordSettings
-from paper.methods.supervised_trainer import SupervisedTrainer, solution_rows
-from tests.integrations.conftest import SMALL, TrainerFactory
+from paper.methods.supervised_trainer import solution_rows
+from tests.integrations.conftest import TrainerFactory
 
 GROUPS = 4
 KINDS = {"luffy": LuffyTrainer, "chord": ChordTrainer}
@@ -95,18 +93,6 @@ def test_chord_loss_mixes_responses_and_imitation(make_trainer: TrainerFactory):
     assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 4
 
 
-@pytest.mark.parametrize(("method", "members"), [("chord", 8), ("luffy", 9)])
-def test_advantages_of_the_run_are_those_that_it_asks_for(make_trainer: TrainerFactory, method: str, members: int):
-    trainer, inputs, records = micro_batch(make_trainer, method, advantage=AdvantageSettings(ddof=0, eps=1e-6))
-    for group in range(GROUPS):
-        rewards = [record.reward for record in records if record.group_index == group]
-        rewards += [float(int(trainer._problems[group].answer) % 2 == 0)] * (members - 8)
-        mean = sum(rewards) / members
-        deviation = math.sqrt(sum((reward - mean) ** 2 for reward in rewards) / members)
-        expected = [(reward - mean) / (deviation + 1e-6) for reward in rewards[:8]]
-        assert inputs["advantages"][inputs["expert_group"] == group].tolist() == pytest.approx(expected, abs=1e-5)
-
-
 @pytest.mark.parametrize("method", ["luffy", "chord"])
 def test_loss_of_a_batch_is_the_sum_over_its_micro_batches(make_trainer: TrainerFactory, method: str):
     """In the order of the groups and mixed; two of the four groups have an expert solution."""
@@ -128,30 +114,6 @@ def test_loss_of_a_batch_is_the_sum_over_its_micro_batches(make_trainer: Trainer
     assert trainer._metrics["train"]["gar/expert_tokens"] == [num_tokens] * 3
 
 
-@pytest.mark.parametrize("method", ["luffy", "chord"])
-def test_problems_without_an_expert_are_trained_on_as_by_grpo(make_trainer: TrainerFactory, method: str):
-    problems = load_arithmetic("train")[:64]
-    problems = [replace(problem, anchors=()) for problem in problems[:GROUPS]] + problems[GROUPS:]
-    trainer, inputs, _ = micro_batch(make_trainer, method, problems=problems)
-    trainer.state.max_steps = 10
-    share = 1 - 0.9 * (method == "chord")
-    loss = trainer._compute_loss(trainer.model, inputs)
-    torch.testing.assert_close(loss, share * responses_loss(trainer, inputs), rtol=1e-6, atol=1e-9)  # one product
-    assert trainer._metrics["train"]["gar/expert_tokens"] == [0]
-
-
-def test_expert_solutions_in_another_format_are_warned_of(make_trainer: TrainerFactory):
-    problems = load_arithmetic("train")[:64]
-    problems = [replace(problem, anchors=(Anchor(text=problem.answer),)) for problem in problems]
-    with pytest.warns(UserWarning, match=r"None of the first 4 expert solutions .* luffy trains away from them"):
-        micro_batch(make_trainer, "luffy", problems=problems)
-
-
-def test_luffy_takes_no_rewards_that_its_solutions_do_not_have(make_trainer: TrainerFactory):
-    with pytest.raises(ConfigError, match="luffy compares responses with an expert solution, which only the verifier"):
-        make_trainer(kind=LuffyTrainer, reward_funcs=[lambda prompts, **_: [0.0] * len(prompts)])
-
-
 def test_solution_rows_are_prompt_solution_and_end_token():
     _, tokenizer = load_embedded()
     first, second, bare = load_arithmetic("train")[:3]
@@ -165,27 +127,6 @@ def test_solution_rows_are_prompt_solution_and_end_token():
         assert row["completion_mask"] == [0] * len(problem.prompt) + [1] * (len(row["input_ids"]) - len(problem.prompt))
     with pytest.raises(DataError, match="none of the 1 problems has an expert solution"):
         solution_rows([replace(bare, anchors=())], tokenizer, reader)
-
-
-def test_expert_tokens_of_an_epoch_are_those_of_its_solutions(tmp_path: Path):
-    model, tokenizer = load_embedded()
-    problems = load_arithmetic("train")[:5]
-    reader = SequenceReader.from_settings(tokenizer, SignalSettings(), VerifySettings(), context=None)
-    values = SMALL | {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "num_generations": 2}
-    trainer = SupervisedTrainer(
-        model,
-        problems=problems,
-        reader=reader,
-        args=GRPOConfig(output_dir=str(tmp_path), **values),
-        num_steps=4,
-        processing_class=tokenizer,
-        callbacks=[],
-    )
-    trainer.train()  # micro-batches of an epoch: 2 and 2 solutions, then 1 alone
-    tokens = [row["gar/expert_tokens"] for row in trainer.state.log_history if "gar/expert_tokens" in row]
-    rows = solution_rows(problems, tokenizer, reader)
-    expected = sum(sum(row["completion_mask"]) for row in rows)
-    assert [tokens[0] + tokens[1], tokens[2] + tokens[3]] == [expected] * 2
 
 
 def test_chord_falls_as_its_section_says(make_trainer: TrainerFactory):

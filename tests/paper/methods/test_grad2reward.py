@@ -5,10 +5,7 @@ import math
 import pytest
 import torch
 
-from gar.config import make_config
 from gar.data import load_arithmetic
-from gar.errors import ConfigError
-from gar.integrations.trl.arguments import grpo_arguments
 from gar.models import load_embedded
 from paper.methods.frozen import frozen_copy
 from paper.methods.grad2reward_trainer import Grad2RewardTrainer
@@ -62,36 +59,6 @@ def test_grad2reward_advantages_are_returns_of_the_judges_shares_normalized_over
     assert 0 <= logged_once(trainer, "gar/judge_agreement") <= 1
 
 
-def test_grad2reward_adds_further_rewards_on_the_last_token_with_their_weights(make_trainer: TrainerFactory):
-    """Returns-to-go from the judge's shares times the method's weight, each response's further reward added to all."""
-
-    def shortness(completion_ids, **_):
-        return [None if len(ids) % 2 else -len(ids) / 48 for ids in completion_ids]  # None: TRL counts it as 0
-
-    returns = []
-    for further in (False, True):
-        torch.manual_seed(0)
-        trainer, records = make_trainer(
-            kind=Grad2RewardTrainer, judge=JUDGE, reward_funcs=[shortness] if further else [],
-            args={"reward_weights": [2.0, 0.5] if further else [1.0], "mask_truncated_completions": True},
-        )  # fmt: skip
-        kept = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                "paper.methods.grad2reward_trainer.group_token_advantages",
-                lambda values, mask, *_, _kept=kept, **__: _kept.append((values, mask)) or values,
-            )
-            trainer.train()
-        returns.append((*kept[0], records))
-    (plain, mask, before), (weighted, _, after) = returns
-    assert [record.response for record in before] == [record.response for record in after]
-    lengths = torch.tensor([record.num_tokens for record in before], dtype=torch.float64)
-    others = torch.where(lengths % 2 == 1, 0.0, -0.5 * lengths / 48)
-    expected = (2.0 * plain + others[:, None]).where(mask.bool(), 0.0)
-    assert bool((others != 0).any())
-    torch.testing.assert_close(weighted, expected, rtol=0, atol=1e-6)
-
-
 def logged_once(trainer, name: str) -> float:
     (value,) = [row[name] for row in trainer.state.log_history if name in row]
     return value
@@ -104,19 +71,3 @@ def test_grad2reward_trains_and_leaves_its_judge_alone(make_trainer: TrainerFact
     assert any(not torch.equal(before[name], tensor) for name, tensor in trainer.model.state_dict().items())
     judge = trainer._judge._model
     assert all(torch.equal(before[name], tensor) for name, tensor in judge.state_dict().items())
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        (
-            {"advantage": {"estimator": "reinforce-plus-plus"}},
-            "advantage.estimator cannot be set: grad2reward normalizes over",
-        ),
-        ({"trl": {"scale_rewards": "none"}}, "trl.scale_rewards is 'none', but grad2reward has advantages of its own"),
-    ],
-)
-def test_grad2reward_has_advantages_of_its_own(values: dict, text: str, tmp_path):
-    config = make_config({"method": "grad2reward", **values})
-    with pytest.raises(ConfigError, match=text):
-        grpo_arguments(config, tmp_path)

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
 from gar.data.arithmetic import load_arithmetic, write_solution
 from gar.errors import ConfigError, ModelError
@@ -14,6 +13,7 @@ from paper.methods.judge import Judge
 from paper.methods.judge_prompt import JudgePrompts
 from paper.methods.judge_settings import JudgeSettings
 from paper.tasks.chains import judge_prompt
+from tests.support.errors import raises
 
 pytestmark = pytest.mark.paper
 WORDS = {"verdict_true": " right", "verdict_false": " wrong"}
@@ -130,7 +130,7 @@ def test_token_scores_equal_finite_differences_in_float64(embedded, solutions):
     assert float((scores - torch.tensor(expected)).abs().max() / scores.abs().max()) < 1e-6
 
 
-@pytest.mark.parametrize("max_batch_tokens", [1, 60, 10_000])
+@pytest.mark.parametrize("max_batch_tokens", [1, 60])
 def test_token_scores_do_not_depend_on_batches_padding_or_order(embedded, judge, solutions, max_batch_tokens):
     problems, responses = solutions
     settings = JudgeSettings(template="arithmetic", max_batch_tokens=max_batch_tokens, **WORDS)
@@ -154,20 +154,10 @@ def gemma() -> Gemma3ForCausalLM:
     return Gemma3ForCausalLM(config).eval()
 
 
-def gpt2() -> GPT2LMHeadModel:
-    """It has learned positions."""
-    config = GPT2Config(
-        vocab_size=36, n_positions=64, n_embd=16, n_layer=2, n_head=2, initializer_range=0.3, bos_token_id=1,
-        eos_token_id=1,
-    )  # fmt: skip
-    return GPT2LMHeadModel(config).eval()
-
-
-@pytest.mark.parametrize("make", [gemma, gpt2])
-def test_token_scores_of_other_families_equal_autograd(make, tokenizer, solutions):
+def test_token_scores_of_another_family_equal_autograd(tokenizer, solutions):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        model = make()
+        model = gemma()
     problems, responses = solutions
     found = Judge(model, tokenizer, ARITHMETIC).token_scores(problems, responses)
     for problem, response, scores in zip(problems, responses, found.scores, strict=True):
@@ -187,26 +177,6 @@ def test_prompts_put_in_the_ids_of_the_response_as_they_are(tokenizer):
     odd = [tokenizer.unk_token_id, tokenizer.eos_token_id, 5, 5]  # no text encodes to these
     written = prompts.write(problem.prompt, odd, "unused")
     assert written.ids[written.start : written.start + written.num_tokens] == odd
-
-
-def test_prompts_fill_fields_in_and_leave_braces_in_a_problem_alone(tokenizer, tmp_path):
-    template = template_file(tmp_path, "{criterion} {problem} {response} {{ {criterion} {problem} <sep>\n\n")
-    prompts = JudgePrompts(tokenizer, JudgeSettings(template=template, **WORDS))
-    written = prompts.write("3+{response}=", [7, 8], "maybe")
-    before, after = tokenizer.encode("maybe 3+{response}="), tokenizer.encode("{ maybe 3+{response}= <sep>")
-    assert written.ids == [*before, 7, 8, *after]
-
-
-def test_token_scores_leave_out_special_tokens_at_the_end_and_keep_those_before(judge, tokenizer, solutions):
-    problem, response = solutions[0][0], solutions[1][0]
-    end = tokenizer.eos_token_id
-    plain = judge.token_scores([problem], [response])
-    ended = judge.token_scores([problem], [[*response, end, end]])
-    assert torch.equal(ended.scores[0], plain.scores[0])
-    assert torch.equal(ended.log_odds, plain.log_odds)
-    inside = judge.token_scores([problem], [[response[0], end, *response[1:]]])
-    assert inside.scores[0].shape == (1, len(response) + 1)
-    assert judge.token_scores([problem], [[end]]).scores[0].shape == (1, 0)
 
 
 # Rewards.
@@ -246,20 +216,6 @@ def test_token_rewards_of_one_criterion_share_the_outcome_out(judge, solutions):
     assert bool(((effective > 1) & (effective < lengths[looked])).all())
 
 
-def test_token_rewards_do_not_look_at_responses_without_outcome(embedded, solutions):
-    model = frozen_copy(embedded[0])
-    judge = Judge(model, embedded[1], ARITHMETIC)
-    rows: list[int] = []
-    model.model.register_forward_pre_hook(lambda m, a, k: rows.append(len(k["inputs_embeds"])), with_kwargs=True)
-    found, _ = rewards_of(judge, solutions, [0.0, 1.0, 0.0, 0.0, 1.0, 0.0])
-    assert sum(rows) == 2
-    assert found.rewards[[0, 2, 3, 5]].count_nonzero() == 0
-    rows.clear()
-    found, _ = rewards_of(judge, solutions, [0.0] * 6, [-0.6] * 6)
-    assert rows == []
-    assert found.rewards.sum(-1).tolist() == pytest.approx([-0.6] * 6)
-
-
 def test_token_rewards_share_nothing_to_tokens_outside_the_mask(judge, solutions):
     problems, responses = [solutions[0][0]], [solutions[1][0]]
     mask = torch.ones(1, len(responses[0]), dtype=torch.bool)
@@ -289,106 +245,16 @@ def test_token_rewards_of_a_rubric_follow_its_formula(embedded, solutions, tmp_p
     assert found.effective_tokens.shape == (6, 3)
 
 
-def test_token_rewards_refuse_another_layout(judge, solutions):
-    problems, responses = [solutions[0][0]], [solutions[1][0]]
-    one = torch.ones(1)
-    too_long = torch.ones(1, len(responses[0]) + 1, dtype=torch.bool)
-    with pytest.raises(ValueError, match=rf"after the end of response 0, which has {len(responses[0])}\. .* left"):
-        judge.token_rewards(problems, responses, one, one, too_long)
-    with pytest.raises(ValueError, match="got 1 responses, 2 outcomes and 1 rows"):
-        judge.token_rewards(problems, responses, torch.ones(2), one, too_long[:, 1:])
-
-
 # A frozen judge.
-
-
-def test_frozen_copy_judges_as_before_when_the_policy_has_moved(embedded, solutions):
-    policy = frozen_copy(embedded[0]).requires_grad_(True).train()
-    judge = Judge(frozen_copy(policy), embedded[1], ARITHMETIC)
-    before = judge.token_scores(*solutions)
-    with torch.no_grad():
-        for parameter in policy.parameters():
-            parameter.mul_(1.5)
-    after = judge.token_scores(*solutions)
-    assert all(torch.equal(a, b) for a, b in zip(after.scores, before.scores, strict=True))
-    moved = Judge(policy, embedded[1], ARITHMETIC).token_scores(*solutions)
-    assert not torch.allclose(moved.log_odds, before.log_odds)
-
-
-@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
-def test_token_scores_leave_no_gradients_and_give_modes_back(embedded, solutions, grad):
-    policy = frozen_copy(embedded[0]).requires_grad_(True).train()
-    policy.model.norm.eval()
-    modes = {name: module.training for name, module in policy.named_modules()}
-    with torch.set_grad_enabled(grad):
-        found = Judge(policy, embedded[1], ARITHMETIC).token_scores(*solutions)
-        assert torch.is_grad_enabled() is grad
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in policy.parameters())
-    assert {name: module.training for name, module in policy.named_modules()} == modes
-    assert not found.log_odds.requires_grad
-    assert not any(scores.requires_grad for scores in found.scores)
 
 
 # Refusals.
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"verdict_true": " True"}, r"cannot say ' True': the tokenizer makes it an unknown token"),
-        ({"verdict_false": "  "}, r"cannot say '  ': the tokenizer makes it no token"),
-        ({"verdict_true": "so right", "verdict_false": "so wrong"}, r"begin with the same token, 'so'"),
-        ({"verdict_true": "right", "verdict_false": " right"}, r"begin with the same token, 'right'"),
-    ],
-    ids=["unknown", "nothing", "same first token", "same token"],
-)
-def test_judge_without_its_verdicts_is_refused(embedded, words, message):
-    with pytest.raises(ModelError, match=message):
-        Judge(embedded[0], embedded[1], JudgeSettings(template="arithmetic", **{**WORDS, **words}))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{problem} <sep>", r"exactly one \{response\}, got \{problem\}\."),
-        ("{response} <sep>", r"expected \{problem\} and exactly one \{response\}, got \{response\}\."),
-        ("{problem} {response} {response}", r"got \{problem\} \{response\} \{response\}\."),
-        ("no field", "got no field at all"),
-        ("{problem} {response} {answer}", r"unknown field \{answer\}, expected \{problem\}, \{response\} or"),
-        ("{problem} {} {response}", r"unknown field \{\}"),
-        ("{problem!r} {response}", r"unknown field \{problem!r\}"),
-        ("{problem} {response:>9}", r"unknown field \{response:>9\}"),
-        ("{problem} {response} }", r"Single '\}' encountered .* brace twice"),
-        ("", "got no field at all"),
-    ],
-)
-def test_template_that_cannot_be_filled_in_is_refused(tokenizer, tmp_path, text, message):
-    with pytest.raises(ConfigError, match=message):
-        JudgePrompts(tokenizer, JudgeSettings(template=template_file(tmp_path, text), **WORDS))
-
-
-def test_template_that_does_not_exist_is_refused(tokenizer):
-    with pytest.raises(ConfigError, match=r"no file 'deafult', .* these are arithmetic, default\."):
-        JudgePrompts(tokenizer, JudgeSettings(template="deafult", **WORDS))
-
-
-def test_several_criteria_without_a_place_for_them_are_refused(tokenizer):
-    settings = JudgeSettings(template="arithmetic", criteria=(("a", 1.0), ("b", 1.0)), **WORDS)
-    with pytest.raises(ConfigError, match=r"2 criteria, but template 'arithmetic' has no \{criterion\}"):
-        JudgePrompts(tokenizer, settings)
-
-
-@pytest.mark.parametrize("weights", [[0.0], [-1.0], [1.0, -1.0], [1.0, -2.0]])
-def test_settings_refuse_criteria_whose_weights_sum_to_zero_or_less(weights):
-    with pytest.raises(ValidationError, match="weights of the criteria must have a positive sum"):
-        JudgeSettings(criteria=tuple(("criterion", weight) for weight in weights))
-
-
-def test_judge_refuses_chat_messages_and_prompts_over_its_context(judge):
-    with pytest.raises(ModelError, match="plain text, but a problem is a list of chat messages"):
-        judge.token_scores([[{"role": "user", "content": "3+4="}]], [[5]])
-    with pytest.raises(ModelError, match="a judge prompt has 605 tokens, but the model reads at most 512"):
-        judge.token_scores(["3+4="], [[5] * 600])
+def test_a_template_that_cannot_be_filled_in_is_an_error(tokenizer, tmp_path):
+    for text in ("{problem} <sep>", "{response} <sep>", "{problem} {response} {answer}", "{problem} {response} }", ""):
+        with raises(ConfigError):
+            JudgePrompts(tokenizer, JudgeSettings(template=template_file(tmp_path, text), **WORDS))
 
 
 def test_judge_refuses_a_model_that_reads_its_tokens_twice(embedded):
@@ -401,5 +267,5 @@ def test_judge_refuses_a_model_that_reads_its_tokens_twice(embedded):
         return output
 
     model.model.register_forward_hook(stretch, with_kwargs=True)
-    with pytest.raises(ModelError, match="Qwen3ForCausalLM computes different hidden states from input embeddings"):
+    with raises(ModelError):
         Judge(model, embedded[1], ARITHMETIC)

@@ -13,7 +13,7 @@ from trl import GRPOTrainer
 
 from gar.config import RunConfig, make_config, merge, read_preset
 from gar.data.arithmetic import load_arithmetic
-from gar.errors import ConfigError, DataError
+from gar.errors import DataError
 from gar.integrations.trl import RunParts
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
@@ -24,11 +24,11 @@ from gar.types import Problem
 from gar.verify import Verifier
 from paper.methods.self_distillation_trainer import teacher_arguments, teacher_prompt, teacher_trainer
 from paper.tasks.chains import privileged_prompt
+from tests.support.errors import raises
 
 METHODS = ["sdft", "sdpo"]
 
 pytestmark = pytest.mark.paper
-CHAIN = {"prompt": "3+4=", "answer": "7"}
 
 
 class Watcher(TrainerCallback):
@@ -162,51 +162,8 @@ def test_teacher_prompt_of_a_chat_is_in_the_users_message(tmp_path: Path, verifi
         assert ids == made.tokenizer.apply_chat_template(shown, return_dict=True)["input_ids"]
 
 
-@pytest.mark.parametrize(
-    ("method", "over", "trl", "message"),
-    [
-        ("sdft", {}, {"use_vllm": True}, "trl.use_vllm is True, but sdft samples with transformers"),
-        ("sdpo", {"sdpo": {"teacher_model_kind": "emma"}}, {}, "sdpo.teacher_model_kind: unknown value 'emma'"),
-        ("sdft", {}, {"save_strategy": "steps"}, "trl.save_strategy is .*, expected no: it belongs to sdft"),
-        ("sdft", {"adapter": {"rank": 4}}, {}, "adapter.rank is 4, but sdft trains all weights"),
-        (
-            "sdft",
-            {"sdft": {"distillation_mode": "sampled_token"}},
-            {},
-            "trl.SDFTConfig rejects these settings: .*alpha=1.0",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(method: str, over: dict, trl: dict, message: str, tmp_path: Path):
-    with pytest.raises(ConfigError, match=message):
-        arguments_of(method, tmp_path, over, **trl)
-
-
-@pytest.mark.parametrize(
-    ("method", "section", "message"),
-    [
-        (
-            "sdft",
-            {"teacher_prompt_template": "{prompt}{privileged_context}{x}"},
-            r"cannot be filled in: KeyError\('x'\)",
-        ),
-        ("sdpo", {"reprompt_template": "{prompt}"}, "does not show the expert solution. Expected {prompt} and"),
-    ],
-)
-def test_templates_that_do_not_fit_are_refused(method: str, section: dict, message: str, tmp_path: Path):
-    with pytest.raises(ConfigError, match=message):
-        teacher_prompt(arguments_of(method, tmp_path, {method: section}), load_arithmetic("train")[0])
-
-
-def test_problems_that_do_not_fit_are_refused(tmp_path: Path, verifier: Verifier):
+def test_problems_without_a_solution_or_too_few_are_an_error(tmp_path: Path, verifier: Verifier):
     problems = load_arithmetic("train")[:4]
-    with pytest.raises(DataError, match="problem 'train-1' has no expert solution, and self-distillation needs one"):
-        make_trainer("sdft", tmp_path, verifier, [problems[0], replace(problems[1], anchors=())])
-    with pytest.raises(DataError, match="a batch of 16 responses in groups of 8 asks for 2 problems, got 1 in all"):
-        make_trainer("sdpo", tmp_path, verifier, problems[:1])
-    answered = [{"role": "user", "content": "3+4="}, {"role": "assistant", "content": "<think>"}]
-    with pytest.raises(DataError, match="problem 'train-1' ends with a message that is not the user's"):
-        make_trainer("sdft", tmp_path, verifier, [problems[0], replace(problems[1], prompt=answered)])
-    longer = replace(problems[0].anchors[0], text=problems[0].anchors[0].text * 40)
-    with pytest.raises(DataError, match=r"prompt 1 .* fit: the model's context"):
-        make_trainer("sdft", tmp_path, verifier, [problems[0], replace(problems[1], anchors=(longer,))])
+    for unfit in ([problems[0], replace(problems[1], anchors=())], problems[:1]):
+        with raises(DataError):
+            make_trainer("sdft", tmp_path, verifier, unfit)

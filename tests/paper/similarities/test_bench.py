@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from paper.analyses.similarities.bench import rank_share, run_bench
-from paper.analyses.similarities.questions import NEAREST, Triple
+from paper.analyses.similarities.questions import Triple
 from paper.analyses.similarities.tokens import SolutionTokens
 
 pytestmark = pytest.mark.paper
@@ -43,27 +43,6 @@ def test_run_bench_by_hand():
     assert bench.data["tokens_worse"].to_pylist() == [21, 20, 30, 0, 21]
 
 
-def test_run_bench_counts_anchors_chosen_by_length_under_equal_lengths_alone():
-    def own(kind: str, worse: int) -> Triple:
-        return Triple(question="own", kind=kind, problem_id="p", better=(1, 1), worse=(1, worse))
-
-    bench = run_bench([own("any", 3), own(NEAREST, 2)], SOLUTIONS, {"score": lambda r, a: float(a.text)})
-    assert bench.shares["score"].keys() == {"own: any"}
-    assert (bench.shares["score"]["own: any"].share, bench.shares["score"]["own: any"].num_triples) == (0.5, 1)
-    assert (bench.equal_lengths["score"]["own: any"].share, len(bench.equal_lengths["score"])) == (1.0, 1)
-
-
-def test_run_bench_scores_each_pair_once():
-    seen: list[str] = []
-
-    def counted(response: SolutionTokens, anchor: SolutionTokens) -> float:
-        seen.append(response.text)
-        return 0.0
-
-    run_bench([triple(1, 2), triple(1, 3)], SOLUTIONS, {"counted": counted})
-    assert sorted(seen) == ["1", "3", "3"]
-
-
 def test_rank_share_resamples_problems():
     # two problems of 50 equal triples each: a resample has two, one or none of the good one
     wins, problems = np.repeat([1.0, 0.0], 50), np.repeat(["p", "q"], 50)
@@ -72,9 +51,3 @@ def test_rank_share_resamples_problems():
     many = rank_share(np.tile([1.0, 0.0], (3, 50)), np.arange(100))
     # sd of a share of 100 is 0.05, so that a 95 % interval is 0.4 to 0.6
     assert (many.low, many.high) == pytest.approx((0.4, 0.6), abs=0.02)
-
-
-def test_rank_share_weighs_triples_and_not_problems():
-    wins = np.array([1.0, 1.0, 1.0, 0.0])
-    share = rank_share(np.stack([wins, wins + 1, wins / 2]), np.array(["p", "p", "p", "q"]))
-    assert (share.share, share.mean_better, share.mean_worse) == (0.75, 1.75, 0.375)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gar.data.arithmetic import load_arithmetic
 from gar.types import Problem
 from paper.analyses.similarities.questions import (
     NEAREST,
@@ -11,7 +10,6 @@ from paper.analyses.similarities.questions import (
     ask_chain,
     ask_labeled,
     ask_rated,
-    ask_sampled,
     chain_soundness,
 )
 from paper.analyses.similarities.solutions import LabeledSolution
@@ -55,31 +53,6 @@ def test_ask_labeled_by_hand():
     assert ("own", NEAREST, "anchor", "as long", "same in symbols") in own
 
 
-def test_ask_labeled_without_wordings_asks_at_equal_wording():
-    solutions = [labeled("p", text, method, None) for text, method in (("a", "x"), ("b", "x"), ("c", "y"))]
-    questions = Questions()
-    ask_labeled(questions, solutions, None, lambda s: 1)
-    assert {row[:2] for row in asked(questions)} == {("equal-wording", "y")}
-    assert {row[2:] for row in asked(questions)} == {("b", "c", "a"), ("a", "c", "b")}
-
-
-def test_ask_chain_asks_everything_in_the_words_that_the_anchor_does_not_use():
-    questions = Questions()
-    ask_chain(questions, load_arithmetic("test")[:6])
-
-    def words(text: str) -> bool:
-        return "is" in text.split()
-
-    rows = asked(questions)
-    assert {row[0] for row in rows} == {"equal-wording", "over-wording", "own", "sound"}
-    for question, _, better, worse, common in rows:
-        if question == "own":
-            assert words(better) == words(worse) != words(common)
-        else:
-            assert words(better) != words(common)
-            assert (words(worse) == words(better)) == (question != "over-wording")
-
-
 @pytest.mark.parametrize("name", TASKS)
 def test_ask_chain_has_the_expert_of_each_problem_for_an_anchor(name):
     task, questions = TASKS[name], Questions()
@@ -101,13 +74,6 @@ def test_ask_chain_has_the_expert_of_each_problem_for_an_anchor(name):
     assert ("over-wording", task.methods[2]) in kinds
 
 
-def test_ask_chain_is_the_same_for_the_same_seed():
-    first, again, other = Questions(), Questions(), Questions()
-    for questions, seed in ((first, 0), (again, 0), (other, 1)):
-        ask_chain(questions, load_arithmetic("test")[:6], seed)
-    assert asked(first) == asked(again) != asked(other)
-
-
 @pytest.mark.parametrize(
     ("working", "label"),
     [
@@ -126,24 +92,6 @@ def test_ask_chain_is_the_same_for_the_same_seed():
 )
 def test_chain_soundness_sees_every_step(working, label):
     assert chain_soundness(PROBLEM, f"<think> {working} </think> <answer> 7 </answer>") == label
-
-
-def test_ask_sampled_pairs_sound_with_unsound():
-    problem = load_arithmetic("test")[0]
-    sound, guess = problem.anchors[0].text, "<think> [ ? = 1 ] </think> <answer> 1 </answer>"
-    questions = Questions()
-    ask_sampled(questions, problem, [sound, guess, guess], chain_soundness)
-    assert asked(questions) == [("sampled", "guess", sound, guess, sound)]
-    ask_sampled(questions, problem, [sound, sound], chain_soundness)
-    assert len(questions.triples) == 1
-
-
-def test_ask_sampled_limits_the_pairs_of_a_problem():
-    problem = load_arithmetic("test")[0]
-    right = [f"<think> {i} </think>" for i in range(12)]
-    questions = Questions()
-    ask_sampled(questions, problem, right, lambda _, text: "sound" if "1" in text else "odd", most_pairs=5)
-    assert 3 <= len(questions.triples) <= 5
 
 
 def test_ask_rated_compares_with_the_expert():

@@ -86,8 +86,3 @@ def test_similarities_of_the_initial_policy_use_its_vectors():
     for name in SIMILARITIES:
         assert table[f"{name}, initial"](trained, anchor) == SIMILARITIES[name](ONE, OTHER)
         assert table[name](trained, anchor) == SIMILARITIES[name](trained, anchor) != SIMILARITIES[name](ONE, OTHER)
-
-
-def test_all_similarities_keeps_controls_last():
-    assert list(all_similarities(with_start=False)) == [*SIMILARITIES, *CONTROLS]
-    assert len(all_similarities(with_start=True)) == 2 * len(SIMILARITIES) + len(CONTROLS)

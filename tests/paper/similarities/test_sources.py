@@ -1,22 +1,12 @@
 """Questions from files and from samples, and the check of written calculations."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
-from gar.data.arithmetic import load_arithmetic, write_solution
-from gar.errors import DataError
 from gar.types import Problem
-from paper.analyses.policies import Policy
-from paper.analyses.similarities.questions import Questions
-from paper.analyses.similarities.solutions import read_solutions
 from paper.analyses.similarities.sources import (
     Scope,
-    for_text,
     questions_for,
     read_rated,
-    sample_questions,
     text_soundness,
 )
 from paper.analyses.similarities.tokens import read_solutions_as
@@ -68,71 +58,6 @@ def test_questions_for_rated_solutions(embedded, tmp_path):
     assert {triple.question for triple in questions.triples} == {"own", "sound", "natural"}
 
 
-def test_read_rated_names_the_line_that_lacks_a_column(embedded, tmp_path):
-    path = write_jsonl(tmp_path / "rated.jsonl", [rated("1+1=", "2"), {"ground_truth": "7"}])
-    with pytest.raises(DataError, match=r"rated.jsonl:2: no 'question'"):
-        read_rated(path, embedded)
-
-
-def test_questions_for_labeled_solutions_are_those_of_the_task(embedded, tmp_path):
-    rows = [
-        {"id": p.id, "prompt": p.prompt, "solution": write_solution(p, method, wording), "method": method,
-         "wording": wording}
-        for p in embedded.problems[:3] for method in ("stepwise", "running") for wording in ("symbols", "words")
-    ]  # fmt: skip
-    path = write_jsonl(tmp_path / "labeled.jsonl", rows)
-    labeled = questions_for(embedded, Scope(solutions=path, expert="stepwise"))
-    task = questions_for(embedded, Scope(num_problems=3))
-
-    def asked(questions: Questions) -> set:
-        texts = [solution.text for solution in questions.solutions]
-        return {
-            (t.kind, *(texts[i] for i in (*t.better, *t.worse)))
-            for t in questions.triples
-            if t.question in ("equal-wording", "over-wording") and t.kind == "running"
-        }
-
-    assert asked(labeled) == asked(task)
-    assert asked(task)
-
-
-def with_chat_template(policy: Policy, source: str) -> Policy:
-    tokenizer = type("Tokenizer", (), {"chat_template": "{{ messages }}"})()
-    problems = [replace(problem, source=source) for problem in policy.problems]
-    return replace(policy, tokenizer=tokenizer, problems=problems)
-
-
-def test_for_text_gives_problems_as_a_chat_and_no_tags(embedded):
-    assert for_text(embedded, None) is embedded
-    policy = for_text(with_chat_template(embedded, "file.jsonl"), None)
-    assert policy.problems[0].prompt == [{"role": "user", "content": embedded.problems[0].prompt}]
-    assert policy.signal.span == "response"
-
-
-@pytest.mark.parametrize(("text", "span"), [("7 = 7", "response"), ("<think> 7 </think>", "think")])
-def test_for_text_looks_for_tags_in_the_solutions(embedded, tmp_path, text, span):
-    path = tmp_path / "labeled.jsonl"
-    path.write_text(json.dumps({"prompt": "1+1=", "solution": text, "method": "guess"}) + "\n")
-    assert for_text(embedded, path).signal.span == span
-
-
-def test_sample_questions_of_the_embedded_policy(embedded):
-    questions = Questions()
-    note = sample_questions(questions, embedded, Scope(skip=1, sampled_problems=4))
-    assert note.endswith(f"{len(questions.triples)} pairs of a sound and an unsound one.")
-    assert "of 64 responses to 4 problems are right" in note
-    assert questions.triples
-    allowed = {problem.id for problem in embedded.problems[1:5]}
-    assert {triple.problem_id for triple in questions.triples} <= allowed
-    assert {triple.question for triple in questions.triples} == {"sampled"}
-
-
-def test_sample_questions_without_experts_says_so(embedded):
-    bare = replace(embedded, problems=[replace(problem, anchors=()) for problem in load_arithmetic("test")[:2]])
-    note = sample_questions(Questions(), bare, Scope())
-    assert note == "sampled: no problem with an expert solution."
-
-
 def test_read_solutions_as_agrees_with_a_pass_of_the_whole_model(embedded):
     """Log-probabilities and hidden states of `transformers` itself, one sequence at a time."""
     import torch
@@ -150,10 +75,3 @@ def test_read_solutions_as_agrees_with_a_pass_of_the_whole_model(embedded):
     torch.testing.assert_close(read[1].log_probs, log_probs, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(read[1].hidden, output.hidden_states[-1][0][scored - 1], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(read[1].sizes, read[0].products.square().mean(0).sqrt())
-
-
-def test_read_solutions_names_the_line_that_lacks_a_column(tmp_path):
-    path = tmp_path / "solutions.jsonl"
-    path.write_text('{"prompt": "1+1=", "solution": "2", "method": "guess"}\n{"prompt": "1+1=", "solution": "2"}\n')
-    with pytest.raises(DataError, match=r"solutions.jsonl:2: no 'method'\. Expected prompt, solution and method"):
-        read_solutions(path)

@@ -2,17 +2,13 @@
 
 import json
 import math
-import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from gar.errors import RecordError
@@ -28,7 +24,6 @@ from gar.records import (
     write_atomic,
     write_parquet,
 )
-from gar.records.dotted import differences
 from gar.records.files import whole_objects
 from gar.types import Status
 from tests.rows import rollout
@@ -51,35 +46,16 @@ def run(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def leftovers(folder: Path) -> list[str]:
-    return [path.name for path in folder.rglob("*.partial")]
-
-
-def in_process(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a Python of its own, for limits and identities that must not touch this one."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-
-
 # ------------------------------------------------------------------------------------------------ folders and run.json
 
 
-def test_create_numbers_a_taken_name(tmp_path):
+def test_create_numbers_a_taken_name_and_takes_plain_names_alone(tmp_path):
     paths = [RunFolder.create(tmp_path / "runs", "demo").path.name for _ in range(3)]
     assert paths == ["demo", "demo-2", "demo-3"]
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "/a", "a\0b"])
-def test_create_refuses_a_name_that_is_no_folder_name(tmp_path, name):
-    with pytest.raises(RecordError, match="must be one plain folder name"):
-        RunFolder.create(tmp_path, name)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_create_refuses_a_parent_that_is_a_file(tmp_path):
-    (tmp_path / "runs").write_text("")
-    with pytest.raises(RecordError, match=r"runs/demo: cannot be made: Not a directory \(ENOTDIR\)"):
-        RunFolder.create(tmp_path / "runs", "demo")
+    for name in ("", ".", "..", ".hidden", "a/b", "/a", "a\0b"):
+        with pytest.raises(RecordError, match="must be one plain folder name"):
+            RunFolder.create(tmp_path / "other", name)
+    assert not (tmp_path / "other").exists()
 
 
 def test_open_says_why_a_folder_is_no_run_folder(tmp_path, run):
@@ -104,12 +80,6 @@ def test_write_run_records_how_the_run_came_about(run):
     assert record.versions["numpy"] == np.__version__
     assert record.versions["python"] == sys.version.split()[0]
     assert (run.path / "config.yaml").read_text() == "seed: 7\nreward: {bonus_weight: 0.5}\n"
-
-
-def test_write_run_records_a_package_that_is_not_installed_as_none(run, monkeypatch):
-    monkeypatch.setattr("gar.records.run_record._PACKAGES", ("numpy", "no-such-package"))
-    run.write_run(seed=1, command=["gar"], config={}, config_text="", data_hash=None)
-    assert run.read_run().versions["no-such-package"] is None
 
 
 def test_update_run_changes_only_what_is_given(run):
@@ -148,19 +118,6 @@ def test_append_metrics_writes_one_object_a_line_with_null_for_what_is_no_number
     assert open_run(run.path).metrics == [json.loads(lines[0]), {"step": 2, "loss": None, "reward": 1.0}]
 
 
-@pytest.mark.parametrize("metrics", [{"loss": 1.0}, {"step": 1.0}, {"step": True}, {"step": None}])
-def test_append_metrics_refuses_a_line_without_a_step(run, metrics):
-    with pytest.raises(ValueError, match="whole number under 'step', got "):
-        run.append_metrics(metrics)
-    assert open_run(run.path).metrics == []
-
-
-def test_append_metrics_refuses_what_json_cannot_hold(run):
-    with pytest.raises(TypeError, match="numbers, text, lists and mappings, got object"):
-        run.append_metrics({"step": 1, "what": object()})
-    assert open_run(run.path).metrics == []
-
-
 def test_read_metrics_keeps_every_whole_line_wherever_a_kill_cuts_the_file(run):
     rows = [{"step": step, "loss": step / 8} for step in (1, 2, 3)]
     for row in rows:
@@ -172,12 +129,6 @@ def test_read_metrics_keeps_every_whole_line_wherever_a_kill_cuts_the_file(run):
         assert open_run(run.path).metrics == rows[:kept]
         run.append_metrics({"step": 9})
         assert open_run(run.path).metrics == [*rows[:kept], {"step": 9}]
-
-
-def test_read_metrics_names_a_broken_line_that_no_kill_explains(run):
-    run.metrics_path.write_text('{"step": 1}\n{"step": \n{"step": 3}\n')
-    with pytest.raises(RecordError, match=r"metrics\.jsonl:2: not valid JSON"):
-        open_run(run.path)
 
 
 # ----------------------------------------------------------------------------------------------------------- rollouts
@@ -192,29 +143,10 @@ def test_write_rollouts_gives_back_every_field(run):
         NOT_SCORED,
     ]
     assert run.rollouts_path(12).name == "step-000012.parquet"
-
-
-def test_write_rollouts_keeps_types_where_nothing_was_scored(run):
-    run.write_rollouts(12, [NOT_SCORED])
-    schema = pq.read_schema(run.rollouts_path(12))
-    assert schema.field("alignment").type == pa.float64()
-    assert schema.field("answer").type == pa.string()
-    assert open_run(run.path).rollouts(["alignment"])["alignment"].null_count == 1
     run.write_rollouts(13, [])
     assert open_run(run.path).rollouts(steps=[13]).schema.equals(ROLLOUT_SCHEMA)
-
-
-def test_write_rollouts_twice_gives_the_same_bytes(run):
-    run.write_rollouts(12, [RECORD, NOT_SCORED])
-    first = run.rollouts_path(12).read_bytes()
-    run.write_rollouts(12, [RECORD, NOT_SCORED])
-    assert run.rollouts_path(12).read_bytes() == first
-
-
-def test_write_rollouts_refuses_a_record_of_another_step(run):
     with pytest.raises(ValueError, match="rollouts of step 11 must all say so, got a record of step 12"):
         run.write_rollouts(11, [RECORD])
-    assert open_run(run.path).steps == []
 
 
 def test_record_table_names_the_column_of_a_bad_value():
@@ -226,13 +158,8 @@ def test_record_table_names_the_column_of_a_bad_value():
         record_table([replace(RECORD, alignment="high")])
 
 
-def test_rollout_schema_has_null_only_where_a_value_may_be_missing():
-    assert [field.name for field in ROLLOUT_SCHEMA if field.nullable] == ["answer", "alignment", "signal_norm"]
-    assert ROLLOUT_SCHEMA.field("verified").type == pa.bool_()
-    assert ROLLOUT_SCHEMA.field("step").type == pa.int64()
-
-
 def test_read_rollouts_takes_the_steps_asked_for_in_order(run):
+    assert open_run(run.path).rollouts(["reward"]).schema.names == ["reward"]
     for step in (1, 2, 10):
         run.write_rollouts(step, [replace(RECORD, step=step)])
     assert open_run(run.path).steps == [1, 2, 10]
@@ -242,28 +169,15 @@ def test_read_rollouts_takes_the_steps_asked_for_in_order(run):
         open_run(run.path).rollouts(steps=[3])
 
 
-def test_read_rollouts_of_a_run_without_any_is_an_empty_table(run):
-    assert open_run(run.path).rollouts().num_rows == 0
-    assert open_run(run.path).rollouts(["reward"]).schema.names == ["reward"]
-    with pytest.raises(RecordError, match="no rollouts of step 1; there are none"):
-        open_run(run.path).rollouts(steps=[1])
-
-
 # -------------------------------------------------------------------------------------------------- files in general
-
-
-def test_write_json_makes_folders_and_writes_null_for_what_is_no_number(run):
-    path = run.write_json("evaluation/before.json", {"step": 0, "pass_at": {1: 0.5, 4: math.inf}})
-    assert path == run.path / "evaluation" / "before.json"
-    assert json.loads(run.manifest().read(path)) == {"step": 0, "pass_at": {"1": 0.5, "4": None}}
 
 
 def test_read_jsonl_takes_a_last_line_without_line_end_and_whole_objects_do_not(tmp_path):
     path = tmp_path / "rows.jsonl"
     assert list(whole_objects(path)) == []
-    path.write_text('{"a": 1}\n{"a": 2}')
-    assert read_jsonl(path) == [{"a": 1}, {"a": 2}]
-    assert list(whole_objects(path)) == [{"a": 1}]
+    path.write_text('{"a": "x\u2028y\x85z"}\n{"a": 2}')
+    assert read_jsonl(path) == [{"a": "x\u2028y\x85z"}, {"a": 2}]
+    assert list(whole_objects(path)) == [{"a": "x\u2028y\x85z"}]
     path.write_text("")
     assert read_jsonl(path) == []
 
@@ -276,12 +190,6 @@ def test_read_jsonl_names_the_line(tmp_path, line):
         read_jsonl(path)
     with pytest.raises(RecordError, match=r"rows\.jsonl:2: "):
         list(whole_objects(path))
-
-
-def test_read_jsonl_does_not_split_at_line_separators_inside_text(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"a": "x\u2028y\x85z"}\n')
-    assert read_jsonl(path) == [{"a": "x\u2028y\x85z"}]
 
 
 def test_atomic_file_leaves_the_old_content_when_the_writer_fails(tmp_path):
@@ -305,51 +213,42 @@ def test_write_parquet_of_equal_tables_gives_equal_bytes(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-# ------------------------------------------------------------------------------------- full disk, refusal, kill
-
 LIMITED = """
 import resource, sys
 from dataclasses import replace
 from gar.errors import RecordError
 from gar.records import RolloutRecord, RunFolder, open_run
 run = RunFolder.open(sys.argv[1])
-old = [RolloutRecord(**row) for row in open_run(run.path).rollouts(steps=[1]).to_pylist()]
+old = RolloutRecord(**open_run(run.path).rollouts(steps=[1]).to_pylist()[0])
 # Python ignores SIGXFSZ, so that a write over the limit fails with EFBIG, as one on a full disk does with ENOSPC.
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 noise = "".join(chr(33 + i * i % 90) for i in range(9000))
-writes = {
-    "rollouts-new": lambda: run.write_rollouts(2, [replace(old[0], step=2, response=noise)]),
-    "rollouts-old": lambda: run.write_rollouts(1, [replace(old[0], response=noise)]),
-    "run": lambda: run.update_run(summary={"text": noise}),
-    "json": lambda: run.write_json("evaluation/before.json", {"text": noise}),
-    "metrics": lambda: [run.append_metrics({"step": 100 + i, "text": "x" * 70}) for i in range(100)],
-}
-try:
-    writes[sys.argv[2]]()
-except RecordError as error:
-    print(error.errno, error)
+for write in (
+    lambda: run.write_rollouts(2, [replace(old, step=2, response=noise)]),
+    lambda: run.write_rollouts(1, [replace(old, response=noise)]),
+    lambda: run.update_run(summary={"text": noise}),
+    lambda: run.write_json("evaluation/before.json", {"text": noise}),
+    lambda: [run.append_metrics({"step": 100 + i, "text": "x" * 70}) for i in range(100)],
+):
+    try:
+        write()
+    except RecordError as error:
+        print(error.errno, error)
 """
 
 
-@pytest.mark.parametrize(
-    ("write", "name", "intact"),
-    [
-        ("rollouts-new", "step-000002.parquet", "no part of it was left behind"),
-        ("rollouts-old", "step-000001.parquet", "its earlier content is unchanged"),
-        ("run", "run.json", "its earlier content is unchanged"),
-        ("json", "before.json", "no part of it was left behind"),
-        ("metrics", "metrics.jsonl", "all earlier lines are intact"),
-    ],
-)
-def test_run_folder_on_a_full_disk_keeps_what_was_written(run, write, name, intact):
+def test_run_folder_on_a_full_disk_keeps_what_was_written(run):
     run.append_metrics({"step": 1})
     run.write_rollouts(1, [replace(RECORD, step=1)])
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-
-    said = in_process(LIMITED, run.path, write).stdout
-
-    assert said.startswith("27 ")  # EFBIG
-    assert f"{name}: cannot be written: File too large (EFBIG). Nothing was lost: {intact}. The disk" in said
+    command = [sys.executable, "-c", LIMITED, str(run.path)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    new, old = "no part of it was left behind", "its earlier content is unchanged"
+    lines = "all earlier lines are intact"
+    names = {"000002.parquet": new, "000001.parquet": old, "run.json": old, "before.json": new, "metrics.jsonl": lines}
+    for text, (name, intact) in zip(said, names.items(), strict=True):
+        assert text.startswith("27 ")  # EFBIG
+        assert f"{name}: cannot be written: File too large (EFBIG). Nothing was lost: {intact}. The disk" in text
     after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     metrics = after.pop(run.metrics_path)
     assert metrics.startswith(before.pop(run.metrics_path))
@@ -357,78 +256,4 @@ def test_run_folder_on_a_full_disk_keeps_what_was_written(run, write, name, inta
     assert metrics.endswith(b"\n")
     rows = open_run(run.path).metrics
     assert [row["step"] for row in rows] == [1, *range(100, 99 + len(rows))]
-    assert len(rows) > 20 if write == "metrics" else len(rows) == 1
-
-
-REFUSED = """
-import os, sys
-from gar.errors import RecordError
-from gar.records import RunFolder
-run = RunFolder.open(sys.argv[1])
-os.chdir(run.path)
-here = RunFolder(type(run.path)("."))
-if os.geteuid() == 0:
-    os.setegid(65534)
-    os.seteuid(65534)
-for write in (lambda: here.update_run(status="failed"), lambda: here.append_metrics({"step": 2})):
-    try:
-        write()
-    except RecordError as error:
-        print(error)
-"""
-
-
-def test_run_folder_without_permission_says_so(run):
-    run.append_metrics({"step": 1})
-    run.metrics_path.chmod(0o444)
-    run.path.chmod(0o555)
-    try:
-        said = in_process(REFUSED, run.path).stdout.splitlines()
-    finally:
-        run.path.chmod(0o755)
-    assert said[0].startswith("run.json: cannot be written: Permission denied (EACCES). Nothing was lost: its earlier")
-    assert said[1].startswith("metrics.jsonl: cannot be written: Permission denied (EACCES). Nothing was lost: all")
-    assert said[0].endswith("Does the folder belong to another user, or is it mounted read-only?")
-    assert run.read_run().status == "running"
-    assert open_run(run.path).metrics == [{"step": 1}]
-
-
-WRITE_FOR_EVER = """
-import itertools, sys
-from dataclasses import replace
-from gar.records import RolloutRecord, RunFolder, open_run
-run = RunFolder.open(sys.argv[1])
-row = RolloutRecord(**open_run(run.path).rollouts(steps=[1]).to_pylist()[0])
-rows = [replace(row, response_index=i) for i in range(2000)]
-for step in itertools.count(2):
-    run.append_metrics({"step": step, "text": "x" * 200})
-    run.write_rollouts(step, [replace(row, step=step, response_index=i) for i in range(2000)])
-    run.update_run(summary={"step": step})
-"""
-
-
-@pytest.mark.parametrize("attempt", range(3))
-def test_run_folder_survives_a_kill_in_the_middle_of_a_write(run, attempt):
-    run.write_rollouts(1, [replace(RECORD, step=1)])
-    process = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(run.path)])
-    # Kill while a file is half written: its partial file lies beside it.
-    deadline = time.monotonic() + 30
-    step = run.rollouts_path(3 + attempt)
-    while not (step.exists() and leftovers(run.path)):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-
-    last = open_run(run.path).metrics[-1]["step"]
-    assert [row["step"] for row in open_run(run.path).metrics] == list(range(2, last + 1))
-    assert open_run(run.path).steps in (list(range(1, last)), list(range(1, last + 1)))
-    for written in open_run(run.path).steps[1:]:
-        assert open_run(run.path).rollouts(["step"], [written]).num_rows == 2000
-    assert RunFolder.open(run.path).read_run().summary["step"] in (last - 1, last)
-
-
-def test_differences_are_of_what_the_second_says_alone():
-    there = {"a": {"b": 1, "c": [2]}, "d": 3}
-    assert differences(there, {"a": {"b": 1, "c": (2,)}}) == {}
-    assert differences(there, {"a": {"b": 0}, "e": 4}) == {"a.b": (1, 0), "e": (None, 4)}
+    assert len(rows) > 20

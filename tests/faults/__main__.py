@@ -46,7 +46,7 @@ from tests.faults import jobs
 from tests.faults.lab import Lab, Try, Verdict, run_whole, verdicts
 from tests.faults.plan import PLAN, tries
 
-SAMPLE = {"kill train": 1, "damage, then resume": 1}
+SAMPLE = {"kill train": 1, "damage, then resume": 1, "kill score": 1, "kill eval": 1, "kill compare": 1}
 """Number of tries of each kind in `make test`, evenly spaced."""
 
 
@@ -101,7 +101,7 @@ def _row(kind: str, ended: list[Verdict]) -> str:
 def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
     """Print the sentences of rejected tries, then the table."""
     sentences = Counter((attempt.kind, _plain(verdict)) for attempt, verdict in ended if verdict.outcome == "rejected")
-    print("\nRefused:")
+    print("\nRejected:")
     for (kind, sentence), count in sentences.items():
         print(f"  {count:3} {kind}: {sentence}")
     print("\n| kind | tries | equal | rejected with a sentence | wrong |\n|---|---|---|---|---|")

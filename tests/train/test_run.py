@@ -8,75 +8,29 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from gar.cli.main import main
-from gar.comparison.plan import PlannedRun
-from gar.comparison.result import RunResult, result_of
-from gar.config import dump_config, make_config, read_config, read_preset, with_template
+from gar.config import dump_config, make_config, read_preset, with_template
 from gar.errors import LostRankError, RecordError
 from gar.records import RunFolder, open_run
 from gar.records.lock import writer_lock
 from gar.train.run import _status_of
-
-FAST = [
-    "--preset", "demo", "--trl.max_steps", "6", "--trl.save_steps", "2", "--trl.per_device_train_batch_size", "32",
-    "--evaluate.num-samples", "4", "--evaluate.max-problems", "8", "--preflight.num-problems", "4",
-]  # fmt: skip
-
-
-def start(*arguments: str, folder: Path, **options: Any) -> subprocess.Popen[str]:
-    """`gar train` in a process of its own, writing a run called NAME under `folder`."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "gar", "train", *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
-
-
-def under(folder: Path, name: str) -> list[str]:
-    return ["--records.output_dir", str(folder), "--records.name", name]
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 240
-    while not condition():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            raise AssertionError(process.communicate()[1])
-        time.sleep(0.005)
-
-
-def numbers(rows: Sequence[dict], *, without: tuple[str, ...] = ("time/", "step_time")) -> list[dict]:
-    return [{name: value for name, value in row.items() if not name.startswith(without)} for row in rows]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    folder = tmp_path_factory.mktemp("runs")
-    assert main(["train", *FAST, *under(folder, "whole")]) == 0
-    return RunFolder.open(folder / "whole")
+from tests.train.conftest import FAST, under
 
 
 def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     record = finished.read_run()
     assert record.status == "finished"
     assert record.versions["trl"] is not None
-    assert record.summary["steps"] == 6
-    assert [row["step"] for row in open_run(finished.path).metrics] == [1, 2, 3, 4, 5, 6]
-    assert open_run(finished.path).steps == [1, 2, 3, 4, 5, 6]
-    state = json.loads((finished.path / "checkpoints" / "checkpoint-6" / "trainer_state.json").read_text())
-    assert [row["step"] for row in state["log_history"]] == [6]  # the others are in metrics.jsonl
+    assert record.summary["steps"] == 4
+    assert [row["step"] for row in open_run(finished.path).metrics] == [1, 2, 3, 4]
+    assert open_run(finished.path).steps == [1, 2, 3, 4]
+    state = json.loads((finished.path / "checkpoints" / "checkpoint-4" / "trainer_state.json").read_text())
+    assert [row["step"] for row in state["log_history"]] == [4]  # the others are in metrics.jsonl
     for name in ("before", "after"):
         sets = open_run(finished.path).read_json(f"evaluation/{name}.json")["sets"]
         assert set(sets) == {"test", "harder"}
@@ -91,56 +45,12 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     assert (finished.path / "figures" / "learning-curve.png").stat().st_size > 10_000
 
 
-def test_final_model_loads_like_any_other(finished: RunFolder):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model = AutoModelForCausalLM.from_pretrained(finished.path / "model")
-    tokenizer = AutoTokenizer.from_pretrained(finished.path / "model")
-    written = model.generate(**tokenizer("3+4*7-2=", return_tensors="pt"), max_new_tokens=4, do_sample=False)
-    assert written.shape == (1, len(tokenizer("3+4*7-2=")["input_ids"]) + 4)
-
-
-def compared(folder: RunFolder) -> RunResult:
-    """A run as a row of a comparison."""
-    config = make_config(read_config(folder.path / "config.yaml"))
-    return result_of(PlannedRun(label=config.method, config=config))
-
-
-def test_killed_run_resumes_to_the_result_of_an_uninterrupted_one(finished: RunFolder, tmp_path: Path):
-    process = start(*FAST, *under(tmp_path, "cut"), folder=tmp_path)
-    metrics = tmp_path / "cut" / "metrics.jsonl"
-    wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) >= 3, process)
-    process.send_signal(signal.SIGKILL)  # in the middle of step 4, one step after the checkpoint
-    process.communicate()
-    cut = RunFolder.open(tmp_path / "cut")
-    assert cut.read_run().status == "running"
-
-    resumed = start("--resume", str(cut.path), folder=tmp_path)
-    out, err = resumed.communicate()
-    assert resumed.returncode == 0, err
-    assert "Resuming" in out
-    assert numbers(open_run(cut.path).metrics) == numbers(open_run(finished.path).metrics)
-    for step in range(1, 7):
-        assert pq.read_table(cut.rollouts_path(step)).equals(pq.read_table(finished.rollouts_path(step)))
-    weights = [load_file(folder.path / "model" / "model.safetensors") for folder in (finished, cut)]
-    assert weights[0].keys() == weights[1].keys()
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    after = [
-        open_run(folder.path).read_json("evaluation/after.json")["sets"]["test"]["pass_at"]
-        for folder in (finished, cut)
-    ]
-    assert after[0] == after[1]
-    assert len(cut.read_run().resume_times) == 1
-
-
-def test_finished_run_is_not_resumed(finished: RunFolder, capsys: pytest.CaptureFixture[str]):
-    assert main(["train", "--resume", str(finished.path)]) == 1
-    assert "this run is finished; there is nothing to resume" in capsys.readouterr().err
-
-
 def test_interrupt_says_how_to_go_on_and_keeps_the_checkpoint(tmp_path: Path):
-    process = start(*FAST, *under(tmp_path, "stopped"), folder=tmp_path)
-    wait_for((tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "manifest.jsonl").exists, process)
+    command = [sys.executable, "-m", "gar", "train", *FAST, *under(tmp_path, "stopped")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "manifest.jsonl").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -224,29 +134,6 @@ def test_anchors_beyond_the_context_are_left_out_and_said(tmp_path: Path, capsys
     assert "Left out: 1 expert solutions that with their prompt exceed the model's context, of 1." in out
 
 
-@pytest.mark.slow
-def test_disk_full_ends_with_a_clear_error_and_intact_records(tmp_path: Path):
-    """A limit on file size, small enough for records and too small for a checkpoint."""
-    import resource
-
-    limit = 256 * 1024
-
-    def shrink() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    process = start(*FAST, *under(tmp_path, "full"), folder=tmp_path, preexec_fn=shrink)
-    _, err = process.communicate(timeout=240)
-    assert process.returncode == 1, err
-    assert "File too large" in err
-    assert "Traceback" not in err
-    folder = RunFolder.open(tmp_path / "full")
-    assert folder.read_run().status == "failed"
-    assert [row["step"] for row in open_run(folder.path).metrics] == [1, 2]
-    assert open_run(folder.path).rollouts(steps=[1, 2]).num_rows == 64
-    assert json.loads((folder.path / "run.json").read_text())["end_time"] is not None
-
-
 def test_resume_keeps_out_of_a_folder_that_another_process_writes(tmp_path, capsys):
     config = make_config(read_preset("demo"))
     folder = RunFolder.create(tmp_path, "run")
@@ -286,30 +173,13 @@ def test_a_failed_run_says_why_and_where(tmp_path):
     assert re.search(r"gar/train/run.py:\d+ in _status_of, torch/optim/\w+.py:\d+ in __init__", record.error["place"])
     (sentence,) = open_run(folder.path, strict=False).unfinished
     assert f"(ValueError: Invalid learning rate: -1; {record.error['place']})" in sentence
-    with pytest.raises(KeyboardInterrupt, match="interrupted"), _status_of(folder, print):
-        raise KeyboardInterrupt
-    assert folder.read_run().error["kind"] == "KeyboardInterrupt"
-    folder.update_run(status="running")
-    assert folder.read_run().error is None
-
-
-def test_a_failed_run_with_a_damaged_line_of_metrics_is_failed(tmp_path):
-    folder = RunFolder.create(tmp_path, "run")
-    folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)
-    folder.metrics_path.write_text('{"step": 7}\n{"st\n')
-    with pytest.raises(ValueError, match="no"), _status_of(folder, print):
-        raise ValueError("no")
-    record = folder.read_run()
-    assert (record.status, record.error["after_step"]) == ("failed", 0)  # none of its metrics counts
-
-
-def test_a_run_that_lost_a_rank_is_interrupted_so_that_a_comparison_goes_on_with_it(tmp_path):
-    folder = RunFolder.create(tmp_path, "run")
-    folder.write_run(seed=0, command=["gar"], config={}, config_text="", data_hash=None)
+    folder.metrics_path.write_text('{"step": 7}\n{"st\n')  # none of its metrics counts
     with pytest.raises(LostRankError), _status_of(folder, print):
         raise LostRankError("rank 0 of 2 has lost another rank")
     record = folder.read_run()
-    assert (record.status, record.error["kind"]) == ("interrupted", "LostRankError")
+    assert (record.status, record.error["kind"], record.error["after_step"]) == ("interrupted", "LostRankError", 0)
+    folder.update_run(status="running")
+    assert folder.read_run().error is None
 
 
 def test_train_asks_for_the_format_of_the_responses(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from gar.cli.data import main
 from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, UsageError
+from tests.support.errors import raises
 from tests.tiny import word_tokenizer
 
 
@@ -50,7 +51,7 @@ def test_check_counts_and_names_examples(write_rows, capsys):
     path = write_rows(
         ours(1),
         ours(2, expert_solution=""),
-        ours(3, prompt="[red]Use <think> tags.[/red]"),
+        ours(3, prompt="[red]how many?[/red]"),
         ours(4, answer=""),
         ours(5, prompt="1+1="),
         ours(6, expert_solution="The answer is 8."),
@@ -65,7 +66,6 @@ def test_check_counts_and_names_examples(write_rows, capsys):
         "problems without an anchor (legal, they earn no bonus)": 1,
         "rows dropped: the answer is empty": 1,
         "repeated prompts": 1,
-        "prompts with a format tag in their text (harmless)": 1,
         "expert answers that agree with the gold answer": 3,
         "expert answers that disagree with the gold answer": 1,
         "expert solutions without a readable answer": 2,
@@ -162,36 +162,24 @@ def test_prepare_writes_a_subset_in_our_columns(write_rows, tmp_path, capsys):
     assert out.read_bytes() == first
 
 
-def test_prepare_filters_by_anchor_and_length(write_rows, tmp_path, capsys, tokenizer_folder):
-    path = write_rows(ours(1, expert_solution=None), ours(2, prompt="a b c d e"), ours(3, expert_solution="x"), ours(4))
-    limits = ["--tokenizer", tokenizer_folder, "--max-prompt-tokens", "4", "--max-anchor-tokens", "3"]
-    out = tmp_path / "out.parquet"
-    assert main(["prepare", path, str(out), "--num-problems", "9", *limits]) == 0
+def test_prepare_counts_what_it_leaves_out(write_rows, tmp_path, capsys):
+    path, out = write_rows(ours(1, expert_solution=None), ours(2), ours(3)), tmp_path / "out.parquet"
+    assert main(["prepare", path, str(out), "--num-problems", "9"]) == 0
     output = capsys.readouterr().out
     assert table(output) == {
-        "rows read": 4,
-        "rows dropped: no anchor": 1,
-        "usable problems": 3,
-        "set aside while drawing: prompt longer than 4 tokens": 1,
-        "set aside while drawing: anchor longer than 3 tokens": 1,
-        "problems written": 1,
-    }
+        "rows read": 3, "rows dropped: no expert solution": 1, "usable problems": 2, "problems written": 2,
+    }  # fmt: skip
     assert "Fewer than the 9 requested: the source has no more." in output
-    assert [problem.id for problem in load_problems(str(out)).problems] == ["n-3"]
+    assert {problem.id for problem in load_problems(str(out))} == {"n-2", "n-3"}
 
 
-def test_prepare_refuses_what_it_would_spoil_before_it_reads(write_rows, tmp_path):
+def test_prepare_writes_nothing_over_what_it_would_spoil(write_rows, tmp_path):
     path = write_rows(ours(1), "broken")
     existing = write_rows(ours(1), name="existing.jsonl")
-    for arguments, message in [
-        ([path, existing], r"existing.jsonl exists\. Add --overwrite"),
-        ([path, path, "--overwrite"], r"rows.jsonl is the source itself"),
-        ([path, str(tmp_path / "out.csv")], r"out.csv: expected a name that ends in"),
-        ([path, str(tmp_path / "out.jsonl"), "--max-prompt-tokens", "3"], r"need --tokenizer to count with"),
-    ]:
-        with pytest.raises(ConfigError, match=message):
+    for arguments in ([path, existing], [path, path, "--overwrite"], [path, str(tmp_path / "out.csv")]):
+        with raises(ConfigError):
             main(["prepare", *arguments, "--num-problems", "1"])
-    with pytest.raises(DataError, match=r"rows.jsonl:2: not valid JSON"):
+    with raises(DataError):
         main(["prepare", path, str(tmp_path / "out.jsonl"), "--num-problems", "1"])
     assert not (tmp_path / "out.jsonl").exists()
 

@@ -1,4 +1,3 @@
-import dataclasses
 import re
 
 import pytest
@@ -23,30 +22,17 @@ def test_check_problems_counts_everything_it_finds(write_rows):
         ours(5, prompt=5),
         ours(6, id="n-1"),
         ours(7, prompt=" 1  + 1 ="),
-        ours(8, prompt="Write <think> and 8", expert_solution=["<think> x </think>", "y"]),
     )
     report = check_problems(path)
-    assert (report.column_schema, report.num_problems, report.num_anchors) == ("gar", 5, 5)
+    assert (report.column_schema, report.num_problems, report.num_anchors) == ("gar", 4, 3)
     assert (report.prompt_tokens, report.anchor_tokens) == (None, None)
     assert report.without_anchor.examples == [f"{path}:3: problem 'n-3'"]
     assert {reason: finding.examples for reason, finding in report.dropped.items()} == {
         "the answer is empty": [f"{path}:4"]
     }
     assert report.errors.count == 3
-    assert [re.search(r":(\d+): (.*)", error).groups() for error in report.errors.examples] == [
-        ("2", "not valid JSON: Expecting value at column 1."),
-        ("5", "column 'prompt' must be text, got a number: 5."),
-        ("6", "problem 'n-1': the id was already used by an earlier row"),
-    ]
+    assert [re.search(r":(\d+): ", error)[1] for error in report.errors.examples] == ["2", "5", "6"]
     assert report.repeated_prompts.examples == [f"{path}:7: problem 'n-7'"]
-    assert report.prompts_with_tags.examples == [f"{path}:8: problem 'n-8' has <think>"]
-
-
-def test_check_problems_knows_the_tags_of_both_variants_and_no_comparisons(write_rows):
-    tags = ["<think>", "</think>", "<answer>", "</answer>", "<|think|>", "<|/think|>"]
-    rows = [ours(number, prompt=f"say {tag} now") for number, tag in enumerate(tags)]
-    report = check_problems(write_rows(*rows, ours(7, prompt="Is 1<think and 2>1?")))
-    assert report.prompts_with_tags.count == len(tags)
 
 
 @pytest.mark.parametrize(
@@ -61,20 +47,14 @@ def test_check_problems_knows_the_tags_of_both_variants_and_no_comparisons(write
         [ours(1), {"prompt": "no answer column"}],
     ],
 )
-def test_check_problems_has_errors_exactly_where_load_problems_refuses(write_rows, rows):
-    path = write_rows(*rows)
+def test_check_problems_has_errors_exactly_where_load_problems_raises(write_rows, tmp_path, rows):
+    path = write_rows(*rows) if rows else str(tmp_path / "nowhere.jsonl")
     try:
         load_problems(path)
         rejected = False
     except DataError:
         rejected = True
-    assert (check_problems(path).errors.count > 0) == rejected
-
-
-def test_check_problems_reports_a_source_that_cannot_be_read(tmp_path):
-    errors = dataclasses.asdict(check_problems(str(tmp_path / "nowhere.jsonl")))["errors"]
-    assert errors["count"] == len(errors["examples"]) == 1
-    assert "no such file" in errors["examples"][0]
+    assert bool(check_problems(path).errors.count) == rejected
 
 
 def test_check_problems_measures_tokens_over_several_batches(write_rows, tokenizer):
@@ -96,14 +76,12 @@ def test_check_problems_compares_every_anchor_with_the_gold_answer(write_rows):
 
 def test_check_problems_follows_the_named_fields(write_rows):
     options = SourceSettings(prompt_field="task", anchor_fields=("teacher",))
-    report = check_problems(write_rows({"task": "1+1=", "answer": 2, "teacher": "x"}), options=options)
+    report = check_problems(write_rows({"task": "1+1=", "answer": "2", "teacher": "so 2"}), options=options)
     assert (report.num_problems, report.num_anchors, report.errors.count) == (1, 1, 0)
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "num_problems"), [("gsm8k_train_2000", 2000), ("gsm8k_test", 1319)])
-def test_check_problems_finds_nothing_wrong_with_gsm8k(data_dir, tokenizer, name, num_problems):
-    report = check_problems(str(data_dir / f"{name}.jsonl"), tokenizer=tokenizer)
-    assert (report.num_problems, report.num_anchors, report.errors.count) == (num_problems, num_problems, 0)
-    assert (report.dropped, report.repeated_prompts.count, report.prompts_with_tags.count) == ({}, 0, 0)
-    assert report.prompt_tokens["num_texts"] == report.anchor_tokens["num_texts"] == num_problems
+def test_check_problems_finds_nothing_wrong_with_gsm8k(data_dir):
+    report = check_problems(str(data_dir / "gsm8k_test.jsonl"))
+    assert (report.num_problems, report.num_anchors, report.errors.count) == (1319, 1319, 0)
+    assert (report.dropped, report.repeated_prompts.count) == ({}, 0)

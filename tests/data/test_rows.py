@@ -1,7 +1,6 @@
 import contextlib
 import json
 import re
-from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
@@ -11,56 +10,51 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
 from gar.data.rows import check_hub, iter_rows, row_place, source_name
 from gar.errors import DataError
+from tests.support.errors import raises
 
 
-def test_iter_rows_numbers_jsonl_by_line_and_skips_blank_lines(write_rows):
-    path = write_rows({"a": 1}, "", "   ", {"a": 2})
-    assert list(iter_rows(path)) == [(1, {"a": 1}), (4, {"a": 2})]
-
-
-def test_iter_rows_reads_a_byte_order_mark_and_windows_line_ends(tmp_path):
+def test_iter_rows_numbers_jsonl_by_line(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"a": "\xc3\xa4"}\r\n{"a": 2}')
-    assert list(iter_rows(str(path))) == [(1, {"a": "ä"}), (2, {"a": 2})]
+    path.write_bytes(b'\xef\xbb\xbf{"a": "\xc3\xa4"}\r\n\n   \n{"a": 2}')  # a byte order mark, Windows line ends
+    assert list(iter_rows(str(path))) == [(1, {"a": "ä"}), (4, {"a": 2})]
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "place"),
     [
-        (b'{"a": 1}\n{"a": 1,}\n', r"rows.jsonl:2: not valid JSON: .* at column \d+\."),
-        (b'{"a": 1}\n[1, 2]\n', r"rows.jsonl:2: expected a JSON object with named columns, got an array\."),
-        (b'{"a": 1}\n17\n', r"rows.jsonl:2: expected a JSON object with named columns, got a number\."),
-        (b'{"a": 1}\nnull\n', r"rows.jsonl:2: expected a JSON object with named columns, got null\."),
-        (b'{"a": 1}\n' + b"[" * 100_000, r"rows.jsonl:2: not readable JSON: nested too deeply\."),
-        (b'{"a": 1}\n{"a": "b', r"rows.jsonl:2: not valid JSON: Unterminated .*was the file cut off\?"),
-        (b'[{"a": 1}, 7]', r"rows.jsonl row 2: expected a JSON object with named columns, got a number\."),
-        (b'[\n  {"a": 1},\n', r"rows.jsonl: cannot be read as one JSON array: .* Was the file cut off\?"),
-        (b'{"a": 1}\n{"a": "caf\xe9"}\n', r"rows.jsonl:2: not UTF-8 text \(.* at byte 10 of the line\)"),
+        ("rows.jsonl", b'{"a": 1}\n{"a": 1,}\n', r"rows.jsonl:2: .* at column \d+\."),
+        ("rows.jsonl", b'{"a": 1}\n[1, 2]\n', "rows.jsonl:2: .* an array"),
+        ("rows.jsonl", b'{"a": 1}\nnull\n', "rows.jsonl:2: .* null"),
+        ("rows.jsonl", b'{"a": 1}\n' + b"[" * 100_000, "rows.jsonl:2: "),
+        ("rows.jsonl", b'{"a": 1}\n{"a": "b', "rows.jsonl:2: .* cut off"),
+        ("rows.jsonl", b'[{"a": 1}, 7]', "rows.jsonl row 2: .* a number"),
+        ("rows.jsonl", b'[\n  {"a": 1},\n', "rows.jsonl: .* cut off"),
+        ("rows.jsonl", b'{"a": 1}\n{"a": "caf\xe9"}\n', "rows.jsonl:2: .* at byte 10 of the line"),
+        ("rows.csv", b"a,b\n1\n", "rows.csv row 1: expected 2 values"),
+        ("rows.csv", b"a,b\n1,2\n1,2,3\n", "rows.csv row 2: expected 2 values"),
+        ("rows.csv", b'a,b\n1,"2\n', "rows.csv: .* unexpected end of data"),
+        ("rows.csv", b"a,b\n1,caf\xe9\n", "rows.csv: .* 'utf-8' codec"),
     ],
 )
-def test_iter_rows_names_file_and_line_of_a_bad_line(tmp_path, content, message):
-    (tmp_path / "rows.jsonl").write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        list(iter_rows(str(tmp_path / "rows.jsonl")))
+def test_iter_rows_names_file_and_row_of_what_cannot_be_read(tmp_path, name, content, place):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=place):
+        list(iter_rows(str(tmp_path / name)))
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "rejected"),
     [
-        (None, ""),
-        (OSError("no network"), ""),
-        (HFValidationError("a name"), "no data set 'a/b': .* the Hub has none"),
-        (RepositoryNotFoundError("404", response=mock.Mock()), "the Hub has none"),
+        (None, False),
+        (OSError("no network"), False),
+        (HFValidationError("a name"), True),
+        (RepositoryNotFoundError("404", response=mock.Mock()), True),
     ],
 )
-def test_check_hub_rejects_what_the_hub_does_not_have_and_nothing_else(monkeypatch, error, said):
-    def answer(*arguments: object, **options: object) -> None:
-        if error:
-            raise error
-
+def test_check_hub_rejects_what_the_hub_does_not_have_and_nothing_else(monkeypatch, error, rejected):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", answer)
-    with pytest.raises(DataError, match=said) if said else contextlib.nullcontext():
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", mock.Mock(side_effect=error))
+    with raises(DataError) if rejected else contextlib.nullcontext():
         check_hub("a/b")
 
 
@@ -68,21 +62,12 @@ def test_check_hub_offline_wants_a_copy(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "prepared"))
-    with pytest.raises(DataError, match="HF_HUB_OFFLINE is set, with no copy of it on this machine"):
+    with raises(DataError):
         check_hub("a/b")
     (tmp_path / "datasets--a--b").mkdir()
     check_hub("a/b")
     (tmp_path / "prepared" / "c___d").mkdir(parents=True)
     check_hub("c/D")
-
-
-def test_iter_rows_refuses_a_folder_with_the_name_of_a_file_and_a_file_of_no_known_kind(tmp_path):
-    (tmp_path / "rows.jsonl").mkdir()
-    with pytest.raises(DataError, match=r"rows.jsonl: cannot be read: Is a directory"):
-        list(iter_rows(str(tmp_path / "rows.jsonl")))
-    (tmp_path / "rows.xlsx").write_text("a,b\n")
-    with pytest.raises(DataError, match=r"rows.xlsx: cannot tell what kind of file this is\. Expected \.jsonl"):
-        list(iter_rows(str(tmp_path / "rows.xlsx")))
 
 
 @pytest.mark.parametrize(
@@ -100,36 +85,29 @@ def test_iter_rows_reads_arrays_and_tables(tmp_path, name, content):
     assert list(iter_rows(str(tmp_path / name))) == [(1, {"a": 'x, "y"\nz', "b": "3"}), (2, {"a": "", "b": "4"})]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a,b\n1\n", r"rows.csv row 1: expected 2 values as in the first line\."),
-        (b"a,b\n1,2\n1,2,3\n", r"rows.csv row 2: expected 2 values as in the first line\."),
-        (b'a,b\n1,"2\n', r"rows.csv: cannot be read as CSV: unexpected end of data\."),
-        (b"a,b\n1,caf\xe9\n", r"rows.csv: cannot be read as CSV: 'utf-8' codec can't decode.* Expected UTF-8 text"),
-    ],
-)
-def test_iter_rows_names_file_and_row_of_a_bad_table(tmp_path, content, message):
-    (tmp_path / "rows.csv").write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        list(iter_rows(str(tmp_path / "rows.csv")))
-
-
-def test_iter_rows_refuses_runs(tmp_path):
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "run.json").write_text("{}")
-    with pytest.raises(DataError, match=r"a folder of runs, for example one, not a data set\. .* --resume .*/one$"):
-        list(iter_rows(str(tmp_path)))
-    with pytest.raises(DataError, match=r"/one: a run folder, not a data set\. To resume a run: gar train"):
-        list(iter_rows(str(tmp_path / "one")))
-
-
-def test_iter_rows_refuses_a_folder_of_thousands_of_files(tmp_path):
-    (tmp_path / "inner").mkdir()
+def test_iter_rows_rejects_what_is_no_data_set(tmp_path):
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "run.json").write_text("{}")
+    (tmp_path / "rows.jsonl").mkdir()
+    (tmp_path / "rows.xlsx").write_text("a,b\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "many" / "inner").mkdir(parents=True)
     for number in range(1001):
-        (tmp_path / "inner" / f"{number}.py").touch()
-    with pytest.raises(DataError, match=r"more than 1,000 files \(the first of them: 1,001 x \.py\)\. Which of them"):
-        list(iter_rows(str(tmp_path)))
+        (tmp_path / "many" / "inner" / f"{number}.json").touch()
+    (tmp_path / "anchors.jsonl").touch()
+    for name, words in (
+        ("runs", "--resume .*/one$"),
+        ("runs/one", "--resume .*/one$"),
+        ("rows.jsonl", "Is a directory"),
+        ("rows.xlsx", "what kind of file"),
+        ("empty", "empty folder"),
+        ("many", "more than 1,000 files"),
+        ("anchor.jsonl", r"no such file\. Did you mean '.*/anchors\.jsonl'\?"),
+    ):
+        with pytest.raises(DataError, match=words):
+            list(iter_rows(str(tmp_path / name)))
+    with raises(DataError):
+        list(iter_rows(""))
 
 
 @pytest.mark.parametrize("damage", ["cut off", "in the middle"])
@@ -140,9 +118,7 @@ def test_iter_rows_reports_damage_of_a_parquet_file(tmp_path, damage):
     content = path.read_bytes()
     middle = content[:offset] + b"\xff" * 40 + content[offset + 40 :]
     path.write_bytes(content[:-100] if damage == "cut off" else middle)
-    with pytest.raises(
-        DataError, match=rf"rows.parquet row {1 if damage == 'cut off' else '[0-9]+'}: cannot be read as"
-    ):
+    with pytest.raises(DataError, match=rf"rows.parquet row {1 if damage == 'cut off' else '[0-9]+'}: "):
         list(iter_rows(str(path)))
 
 
@@ -151,14 +127,6 @@ def test_iter_rows_goes_on_after_a_bad_line_where_errors_are_collected(write_row
     path = write_rows("{", {"a": 2}, "nonsense", {"a": 4})
     assert [number for number, _ in iter_rows(path, on_error=errors.append)] == [2, 4]
     assert [re.search(r":(\d+): ", str(error))[1] for error in errors] == ["1", "3"]
-
-
-def test_iter_rows_suggests_the_nearest_file(write_rows):
-    path = write_rows({"a": 1}, name="anchors.jsonl")
-    with pytest.raises(DataError, match=r"anchor.jsonl: no such file\. Did you mean '.*/anchors\.jsonl'\?"):
-        list(iter_rows(str(Path(path).with_name("anchor.jsonl"))))
-    with pytest.raises(DataError, match="the name of the data source is empty"):
-        list(iter_rows(""))
 
 
 def test_iter_rows_numbers_parquet_across_batches(tmp_path):
@@ -173,53 +141,27 @@ def test_iter_rows_streams_a_folder_through_datasets(tmp_path):
         (tmp_path / f"{split}.jsonl").write_text(json.dumps({"a": value}) + "\n")
     assert list(iter_rows(str(tmp_path))) == [(1, {"a": 1})]
     assert list(iter_rows(str(tmp_path), split="test")) == [(1, {"a": 2})]
-
-
-def test_iter_rows_names_the_file_of_a_bad_line_in_a_folder(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"prompt": "1+1="}\n')
-    (tmp_path / "b.jsonl").write_text('{"prompt": "1+1="}\n{"prompt": \n')
-    with pytest.raises(DataError, match=r"b\.jsonl:2: "):
-        list(iter_rows(str(tmp_path)))
-
-
-def test_iter_rows_names_the_splits_a_folder_has(tmp_path):
-    (tmp_path / "train.jsonl").write_text('{"a": 1}\n')
-    with pytest.raises(DataError, match=r"cannot be loaded with split='tset'.*Available splits: \['train'\]"):
+    with pytest.raises(DataError, match=r"split='tset'.*'train'"):
         list(iter_rows(str(tmp_path), split="tset"))
-
-
-def test_iter_rows_refuses_an_empty_folder(tmp_path):
-    with pytest.raises(DataError, match="doesn't contain any data files"):
+    (tmp_path / "train-2.jsonl").write_text('{"a": 1}\n{"a": \n')
+    with pytest.raises(DataError, match=r"train-2\.jsonl:2: "):
         list(iter_rows(str(tmp_path)))
 
 
 def test_iter_rows_says_offline_that_the_hub_cannot_be_reached(monkeypatch):
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    with pytest.raises(DataError, match=r"owner/name: no folder of that name here, and the Hub cannot be reached"):
+    with pytest.raises(DataError, match="the Hub cannot be reached"):
         list(iter_rows("owner/name"))
 
 
 def test_iter_rows_passes_split_subset_and_revision_to_datasets_and_never_trusts_code(monkeypatch):
-    calls = []
-
-    def load_dataset(path, **kwargs):
-        calls.append((path, kwargs))
-        return [{"a": 1}]
-
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    load = mock.Mock(return_value=[{"a": 1}])
+    monkeypatch.setattr("datasets.load_dataset", load)
     assert list(iter_rows("owner/name-1.5", split="test", subset="main", revision="abc")) == [(1, {"a": 1})]
-    settings = {"name": "main", "split": "test", "revision": "abc", "streaming": True}
-    assert calls == [("owner/name-1.5", settings)]
+    load.assert_called_once_with("owner/name-1.5", name="main", split="test", revision="abc", streaming=True)
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [("data/anchors.jsonl", "anchors"), ("AI-MO/NuminaMath-1.5", "NuminaMath-1.5"), ("x/train.parquet", "train")],
-)
-def test_source_name_keeps_a_version_number(source, name):
-    assert source_name(source) == name
-
-
-def test_row_place_reads_like_a_compiler_message_for_lines_only():
-    assert row_place("a.jsonl", 412) == "a.jsonl:412"
-    assert row_place("a.parquet", 412) == "a.parquet row 412"
+def test_names_and_places_of_sources():
+    names = {"data/anchors.jsonl": "anchors", "AI-MO/NuminaMath-1.5": "NuminaMath-1.5", "harder": "harder"}
+    assert {source: source_name(source) for source in names} == names
+    assert (row_place("a.jsonl", 412), row_place("a.parquet", 412)) == ("a.jsonl:412", "a.parquet row 412")

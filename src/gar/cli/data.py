@@ -18,12 +18,12 @@ from gar.cli.arguments import Files, parse
 from gar.cli.guide import GuideArguments, guide
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
-from gar.data.prepare import Subset, draw_subset, length_refusal, write_problems
-from gar.data.problems import ProblemReader, load_problems, prompt_text
+from gar.data.prepare import Subset, draw_subset, write_problems
+from gar.data.problems import iter_problems, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
 from gar.data.slime import write_slime_rows
-from gar.errors import ConfigError, UsageError, did_you_mean
+from gar.errors import UsageError, did_you_mean
 from gar.records.files import json_text, write_atomic
 from gar.settings import SourceSettings, TagSettings
 from gar.types import Problem, Status
@@ -56,18 +56,12 @@ class _CheckArguments(SourceSettings):
 
 
 class _PrepareArguments(Files):
-    num_problems: int
+    num_problems: Annotated[int, Field(ge=1)]
     """Size of the subset."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Seed of the draw."""
     require_anchor: bool = True
     """Leave out problems without an expert solution."""
-    tokenizer: str | None = None
-    """Folder or Hub id of the tokenizer that the length limits count with, or "embedded"."""
-    max_prompt_tokens: int | None = None
-    """Leave out longer prompts, counted without the instruction of a prompt template."""
-    max_anchor_tokens: int | None = None
-    """Leave out problems with a longer expert solution."""
 
 
 class _VerlArguments(Files):
@@ -145,7 +139,7 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
 
     problems = {problem.id: prompt_text(problem.question) for problem in load_benchmark(benchmark).problems}
     rows = (
-        (place, prompt_text(item.prompt)) for place, item in ProblemReader(source, reading) if isinstance(item, Problem)
+        (place, prompt_text(item.prompt)) for place, item in iter_problems(source, reading) if isinstance(item, Problem)
     )
     overlaps = find_overlaps(rows, problems)
     counts = {
@@ -165,17 +159,12 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
 
 def _prepare(options: _PrepareArguments) -> int:
     options.check()
-    limits = {"max_prompt_tokens": options.max_prompt_tokens, "max_anchor_tokens": options.max_anchor_tokens}
-    limited = any(limit is not None for limit in limits.values())
-    if limited and options.tokenizer is None:
-        raise ConfigError("--max-prompt-tokens and --max-anchor-tokens need --tokenizer to count with.")
     subset = draw_subset(
         options.source,
         num_problems=options.num_problems,
         seed=options.seed,
         options=options,
         require_anchor=options.require_anchor,
-        refusal=length_refusal(_load_tokenizer(options.tokenizer), **limits) if limited else None,
     )
     write_problems(subset.problems, options.out)
     _print_subset(subset, options.out, options.num_problems)
@@ -200,7 +189,8 @@ def _rewrite(options: _VerlArguments, suffix: str, write: Callable[..., object])
     console = Console(highlight=False)
     for note in loaded.notes:
         console.print(note, markup=False, soft_wrap=True)
-    counts = {"problems written": len(loaded.problems), "without an expert solution": loaded.num_without_anchor}
+    num_without = sum(not problem.anchors for problem in loaded)
+    counts = {"problems written": len(loaded.problems), "without an expert solution": num_without}
     console.print(_counts_table(str(options.out), counts))
     return DONE
 
@@ -219,7 +209,6 @@ def _print_report(report: DataReport) -> None:
         "problems without an anchor (legal, they earn no bonus)": report.without_anchor,
         **{f"rows dropped: {reason}": finding for reason, finding in report.dropped.items()},
         "repeated prompts": report.repeated_prompts,
-        "prompts with a format tag in their text (harmless)": report.prompts_with_tags,
         **{label: finding for label, finding in compared.items() if finding},
         "errors": report.errors,
     }
@@ -245,10 +234,9 @@ def _print_report(report: DataReport) -> None:
 
 def _print_subset(subset: Subset, out: Path, num_wanted: int) -> None:
     counts = {
-        "rows read": subset.num_rows,
+        "rows read": subset.num_usable + sum(subset.dropped.values()),
         **{f"rows dropped: {reason}": count for reason, count in subset.dropped.items()},
         "usable problems": subset.num_usable,
-        **{f"set aside while drawing: {reason}": count for reason, count in subset.set_aside.items()},
         "problems written": len(subset.problems),
     }
     console = Console(highlight=False)

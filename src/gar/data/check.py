@@ -3,7 +3,6 @@
 One pass in bounded memory: counts, a hash per prompt and id, token lengths, and a few examples of everything found.
 """
 
-import re
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gar.data.problems import ProblemReader, prompt_hash, prompt_text
+from gar.data.problems import iter_problems, prompt_hash, schema_of
 from gar.data.prompts import anchor_lengths, prompt_lengths
 from gar.data.schemas import Dropped
 from gar.errors import DataError
@@ -25,8 +24,6 @@ Usability = Literal["usable", "usable for GRPO only", "not usable"]
 
 NUM_EXAMPLES = 5
 _BATCH_PROBLEMS = 512
-# Both spellings in use: <think> (the default) and <|think|> (the released code's).
-_TAG = re.compile(r"<\|?/?(?:think|answer)\|?>")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -47,7 +44,6 @@ class Occurrences:
 class DataReport:
     """Contents of a source. `load_problems` rejects the `errors`. The user judges the rest.
 
-    `prompts_with_tags` are harmless: spans and formats are looked for in the response's own tokens, never in a prompt.
     `prompt_tokens` and `anchor_tokens` hold the number of texts and quantiles of their lengths.
     `comparisons` counts expert solutions by the status of their own final answer, verified against the gold answer.
     """
@@ -60,7 +56,6 @@ class DataReport:
     dropped: dict[str, Occurrences] = field(default_factory=dict)
     without_anchor: Occurrences = field(default_factory=Occurrences)
     repeated_prompts: Occurrences = field(default_factory=Occurrences)
-    prompts_with_tags: Occurrences = field(default_factory=Occurrences)
     comparisons: dict[str, Occurrences] = field(default_factory=dict)
     prompt_tokens: dict[str, int] | None = None
     anchor_tokens: dict[str, int] | None = None
@@ -102,12 +97,11 @@ def check_problems(
         The report. `errors.count` is 0 exactly where `load_problems` succeeds.
     """
     report = DataReport(source=source)
-    reader = ProblemReader(source, options, on_error=report.errors.add)
     prompt_tokens, anchor_tokens = array("q"), array("q")
     formats: tuple[ResponseFormat, ...] = ("think-answer", "none") if compare_workers else ()
     with ExitStack() as stack:
         verifiers = [stack.enter_context(Verifier(format=format, num_workers=compare_workers)) for format in formats]
-        problems = _counted(reader, report)
+        problems = _counted(source, options, report)
         while batch := list(islice(problems, _BATCH_PROBLEMS)):
             anchors = [(place, problem, anchor) for place, problem in batch for anchor in problem.anchors]
             if tokenizer is not None:
@@ -115,17 +109,16 @@ def check_problems(
                 anchor_tokens.extend(anchor_lengths([anchor for *_, anchor in anchors], tokenizer))
             _compare(anchors, verifiers, report)
     report.prompt_tokens, report.anchor_tokens = _lengths(prompt_tokens), _lengths(anchor_tokens)
-    report.column_schema = reader.column_schema.name if reader.column_schema else ""
     if not report.num_problems and not report.errors.count:
         report.errors.add(f"{source}: no row gives a problem; is this the right schema?")
     return report
 
 
-def _counted(reader: ProblemReader, report: DataReport) -> Iterator[tuple[str, Problem]]:
+def _counted(source: str, options: SourceSettings, report: DataReport) -> Iterator[tuple[str, Problem]]:
     """Yield the problems of a source with their places, and count rows in the report."""
     ids, prompts = set[int](), set[int]()
     try:
-        for place, item in reader:
+        for place, item in iter_problems(source, options, on_error=report.errors.add):
             if isinstance(item, Dropped):
                 report.dropped.setdefault(item.reason, Occurrences()).add(place)
                 continue
@@ -138,9 +131,8 @@ def _counted(reader: ProblemReader, report: DataReport) -> Iterator[tuple[str, P
                 report.errors.add(f"{example}: the id was already used by an earlier row")
             if _seen(prompts, prompt_hash(item.prompt)):
                 report.repeated_prompts.add(example)
-            if tag := _TAG.search(prompt_text(item.prompt)):
-                report.prompts_with_tags.add(f"{example} has {tag[0]}")
             yield place, item
+        report.column_schema = schema_of(source, options).name
     except DataError as error:  # no rows, missing columns, a source that cannot be read: nothing follows
         report.errors.add(error)
 

@@ -1,22 +1,22 @@
-"""Draw a seeded subset of a data source in one pass and bounded memory, and write it in our own columns.
+"""Draw a seeded subset of a data source in one pass, and write problems in our own columns.
 
 Every prompt has a hash that depends only on its text and the seed. The subset is the usable problems with the smallest
 hashes, in the order of their hashes. So it is uniform over distinct prompts, and does not depend on the order of the
-rows, the file format or the reader's chunks. The first 100 problems of a subset of 1,000 are the subset of 100.
+rows or the file format. The first 100 problems of a subset of 1,000 are the subset of 100.
 """
 
 import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from gar.data.problems import ProblemReader, distinct_problems, no_problems, prompt_hash
-from gar.data.prompts import anchor_lengths, prompt_lengths
+from gar.data.problems import distinct_problems, iter_problems, no_problems, prompt_hash
 from gar.data.rows import check_suffix
 from gar.data.schemas import Dropped
 from gar.errors import ConfigError
@@ -24,24 +24,17 @@ from gar.records.files import atomic_file, write_parquet
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Problem
 
-Refusal = Callable[[Problem], str]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subset:
-    """A drawn subset, and the counts of all other rows.
+    """A drawn subset, the number of usable problems with distinct prompts, and the other rows of the source by reason.
 
-    `dropped` counts rows by reason over the whole source. `set_aside` counts problems that were too long or that
-    repeat a prompt, but only among those that could still be drawn: the source may hold more.
-
-    Example: Subset(problems=[...], num_rows=200_000, num_usable=180_000, dropped={"no anchor": 20_000}, set_aside={})
+    Example: Subset(problems=[...], num_usable=180_000, dropped={"no expert solution": 20_000})
     """
 
     problems: list[Problem]
-    num_rows: int
     num_usable: int
-    dropped: dict[str, int]
-    set_aside: dict[str, int]
+    dropped: Mapping[str, int]
 
 
 def draw_subset(
@@ -51,78 +44,42 @@ def draw_subset(
     seed: int,
     options: SourceSettings = DEFAULT_SOURCE,
     require_anchor: bool = True,
-    refusal: Refusal | None = None,
 ) -> Subset:
-    """Draw `num_problems` problems with distinct prompts, uniformly, in one pass over the source.
+    """Draw `num_problems` problems with distinct prompts, uniformly. Memory holds them, and a hash of every prompt.
 
     Args:
         source: A file, a folder or a Hub id, as in `load_problems`.
-        num_problems: Size of the subset; smaller if the source has fewer usable problems.
+        num_problems: Size of the subset, at least 1. Smaller if the source has fewer usable problems.
         seed: Which subset; in [0, 2**64).
         options: Columns, split and revision.
         require_anchor: Drop problems without an expert solution.
-        refusal: A function that says why a problem must not be drawn, or "". It is called only for problems that could
-            still be drawn, so it may be slow. `length_refusal` makes one.
 
     Returns:
         The subset in the order of the draw, which is random, and the counts.
 
     Raises:
-        ConfigError: `num_problems` or `seed` is out of range.
         DataError: A bad row, an id that two drawn problems share, or no usable problem at all.
     """
-    if num_problems < 1 or not 0 <= seed < 2**64:
-        raise ConfigError(f"expected num_problems >= 1 and 0 <= seed < 2**64, got {num_problems} and {seed}.")
-    reader = ProblemReader(source, options)
-    drawn: dict[int, tuple[str, Problem]] = {}
-    worst: list[int] = []  # a heap of the negated hashes of `drawn`: the largest hash is on top
-    dropped, set_aside = Counter[str](), Counter[str]()
-    num_usable = 0
-    for place, item in reader:
-        if isinstance(item, Dropped) or (require_anchor and not item.anchors):
-            dropped[item.reason if isinstance(item, Dropped) else "no anchor"] += 1
-            continue
-        num_usable += 1
-        rank = prompt_hash(item.prompt, seed)
-        if len(worst) == num_problems and rank > -worst[0]:
-            continue
-        reason = "prompt seen before" if rank in drawn else refusal(item) if refusal else ""
-        if reason:
-            set_aside[reason] += 1
-            continue
-        drawn[rank] = (place, item)
-        if len(worst) < num_problems:
-            heapq.heappush(worst, -rank)
-        else:
-            del drawn[-heapq.heappushpop(worst, -rank)]
+    dropped = Counter[str]()
+    ranks = set[int]()
+
+    def usable() -> Iterator[tuple[int, str, Problem]]:
+        for place, item in iter_problems(source, options):
+            if isinstance(item, Dropped):
+                dropped[item.reason] += 1
+            elif require_anchor and not item.anchors:
+                dropped["no expert solution"] += 1
+            elif (rank := prompt_hash(item.prompt, seed)) in ranks:
+                dropped["repeated prompt"] += 1
+            else:
+                ranks.add(rank)
+                yield rank, place, item
+
+    drawn = heapq.nsmallest(num_problems, usable(), key=itemgetter(0))
     if not drawn:
-        raise no_problems(source, reader.column_schema, dropped + set_aside)
-    return Subset(
-        problems=distinct_problems(drawn[rank] for rank in sorted(drawn)),
-        num_rows=num_usable + dropped.total(),
-        num_usable=num_usable,
-        dropped=dict(dropped),
-        set_aside=dict(set_aside),
-    )
-
-
-def length_refusal(tokenizer: Any, *, max_prompt_tokens: int | None, max_anchor_tokens: int | None) -> Refusal:
-    """Make a function that rejects problems whose prompt or longest anchor has too many tokens; None is no limit.
-
-    It measures the prompt of the source, without the instruction that a prompt template adds.
-    """
-
-    def refusal(problem: Problem) -> str:
-        if max_prompt_tokens is not None and prompt_lengths([problem.prompt], tokenizer)[0] > max_prompt_tokens:
-            return f"prompt longer than {max_prompt_tokens} tokens"
-        if (
-            max_anchor_tokens is not None
-            and max(anchor_lengths(problem.anchors, tokenizer), default=0) > max_anchor_tokens
-        ):
-            return f"anchor longer than {max_anchor_tokens} tokens"
-        return ""
-
-    return refusal
+        raise no_problems(source, options, dropped)
+    problems = distinct_problems((place, problem) for _, place, problem in drawn)
+    return Subset(problems=problems, num_usable=len(ranks), dropped=dropped)
 
 
 def write_problems(problems: Sequence[Problem], path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from gar.data.rows import OnError, iter_rows, raise_error, row_place, source_name
+from gar.data.rows import OnError, Row, iter_rows, raise_error, row_place, source_name
 from gar.data.schemas import ColumnSchema, Dropped, choose_schema, read_problem
 from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, SourceSettings
@@ -24,13 +24,10 @@ from gar.types import Problem, Prompt
 class LoadedProblems:
     """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor.
 
-    Example: LoadedProblems(problems=[...], dropped=[Dropped(place="a.jsonl:7", reason="the answer is empty")],
-        column_schema="gar", notes=["anchors.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])
+    Example: LoadedProblems(problems=[...], notes=["a.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])
     """
 
     problems: list[Problem]
-    dropped: list[Dropped]
-    column_schema: str
     notes: list[str]
 
     def __iter__(self) -> Iterator[Problem]:
@@ -41,101 +38,78 @@ class LoadedProblems:
         """Number of problems."""
         return len(self.problems)
 
-    @property
-    def num_without_anchor(self) -> int:
-        """Problems whose responses can earn no bonus."""
-        return sum(not problem.anchors for problem in self.problems)
 
+def iter_problems(
+    source: str, options: SourceSettings = DEFAULT_SOURCE, *, on_error: OnError = raise_error
+) -> Iterator[tuple[str, Problem | Dropped]]:
+    """Read a source in bounded memory. On a terminal a progress bar appears after two seconds.
 
-class ProblemReader:
-    """Iterates over a source in bounded memory and yields `(place, Problem | Dropped)` for each row.
+    Args:
+        source: A file, a folder that `datasets` can load, or a Hub id (`owner/name`), as in `gar.data.rows`.
+        options: Columns, split and revision.
+        on_error: Called with the error for a bad row. If it returns, the row is skipped. Missing columns and an empty
+            or unreadable source always raise an error.
 
-    After the first row `schema` is the column schema that was chosen. If stderr is a terminal, a progress bar appears
-    after two seconds.
+    Yields:
+        The place of a row, and its problem or the reason why it gives none.
+
+    Raises:
+        DataError: The source is empty or cannot be read, required columns are missing, none of the named anchor fields
+            exists, or (unless `on_error` returns) a row is bad.
     """
-
-    def __init__(
-        self, source: str, options: SourceSettings = DEFAULT_SOURCE, *, on_error: OnError = raise_error
-    ) -> None:
-        """Prepare the reader. Nothing is opened before the iteration starts.
-
-        Args:
-            source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id.
-            options: Columns, split and revision.
-            on_error: Called with the error for a bad row. If it returns, the row is skipped. Missing columns and an
-                empty or unreadable source always raise an error.
-        """
-        self.source = source
-        self.options = options
-        self.column_schema: ColumnSchema | None = None
-        self._on_error = on_error
-        self._columns: dict[str, None] = {}  # in order of appearance
-
-    def __iter__(self) -> Iterator[tuple[str, Problem | Dropped]]:
-        """Read the source from its start.
-
-        Yields:
-            The place of a row, and its problem or the reason why it gives none.
-
-        Raises:
-            DataError: The source is empty or cannot be read, required columns are missing, none of the named anchor
-                fields exists, or (unless `on_error` returns) a row is bad.
-        """
-        options, name = self.options, source_name(self.source)
-        rows = iter_rows(
-            self.source,
-            split=options.split,
-            subset=options.subset,
-            revision=options.revision,
-            on_error=self._on_error,
+    name = source_name(source)
+    schema: ColumnSchema | None = None
+    columns: dict[str, None] = {}  # in order of appearance
+    rows = _rows(source, options, on_error)
+    for number, row in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
+        columns.update(dict.fromkeys(row))
+        schema = schema or choose_schema(row, options, source=source)
+        place = row_place(source, number)
+        try:
+            item = read_problem(row, schema, place=place, default_id=f"{name}-{number}", default_source=name)
+        except DataError as error:
+            on_error(error)
+        else:
+            yield place, item
+    if not columns:
+        raise DataError(f"{source}: no rows. Was the file written to the end, and is it the right one?")
+    fields = options.anchor_fields
+    if fields and not any(field in columns for field in fields):
+        raise DataError(
+            f"{source}: no row has a column {' or '.join(map(repr, fields))}, named in anchor_fields "
+            f"(--anchor-fields). Found {', '.join(map(repr, columns))}." + did_you_mean(fields[0], columns)
         )
-        for number, row in tqdm(rows, desc=f"reading {name}", unit=" rows", delay=2, disable=None):
-            self._columns.update(dict.fromkeys(row))
-            self.column_schema = self.column_schema or choose_schema(row, self.options, source=self.source)
-            place = row_place(self.source, number)
-            try:
-                item = read_problem(
-                    row, self.column_schema, place=place, default_id=f"{name}-{number}", default_source=name
-                )
-            except DataError as error:
-                self._on_error(error)
-            else:
-                yield place, item
-        self._check_something_was_read()
 
-    def _check_something_was_read(self) -> None:
-        if not self._columns:
-            raise DataError(f"{self.source}: no rows. Was the file written to the end, and is it the right one?")
-        fields = self.options.anchor_fields
-        if fields and not any(field in self._columns for field in fields):
-            raise DataError(
-                f"{self.source}: no row has a column {' or '.join(map(repr, fields))}, named in anchor_fields "
-                f"(--anchor-fields). Found {', '.join(map(repr, self._columns))}."
-                + did_you_mean(fields[0], self._columns)
-            )
+
+def schema_of(source: str, options: SourceSettings = DEFAULT_SOURCE) -> ColumnSchema:
+    """The column schema of a source that has a row.
+
+    Raises:
+        DataError: As `iter_problems`.
+    """
+    return choose_schema(next(_rows(source, options, lambda error: None))[1], options, source=source)
+
+
+def _rows(source: str, options: SourceSettings, on_error: OnError) -> Iterator[tuple[int, Row]]:
+    return iter_rows(source, split=options.split, subset=options.subset, revision=options.revision, on_error=on_error)
 
 
 def load_problems(
     source: str, *, options: SourceSettings = DEFAULT_SOURCE, max_problems: int | None = None
 ) -> LoadedProblems:
-    """Load every problem of a source into memory. (`ProblemReader` streams them.)
+    """Load every problem of a source into memory. (`iter_problems` streams them.)
 
     Args:
-        source: A `.jsonl` or `.parquet` file, a folder that `datasets` can load, or a Hub id (`owner/name`).
+        source: As in `iter_problems`.
         options: Columns, split and revision. None detects the schema.
-        max_problems: Stop reading after so many problems. None reads all.
-
-    Returns:
-        The problems in the order of the source, at least one. The rows that gave none, and notes for the user.
+        max_problems: Stop after this many problems.
 
     Raises:
-        DataError: A row is bad (malformed, wrong type, an id used twice), columns are missing, the source is empty or
-            gives no problem, or the Hub cannot be reached.
+        DataError: As `iter_problems`, or an id is used twice, or no row gives a problem.
     """
-    reader = ProblemReader(source, options)
     found: list[tuple[str, Problem]] = []
     dropped: list[Dropped] = []
-    for place, item in reader:
+    for place, item in iter_problems(source, options):
         if isinstance(item, Dropped):
             dropped.append(item)
             continue
@@ -143,15 +117,8 @@ def load_problems(
         if len(found) == max_problems:
             break
     if not found:
-        raise no_problems(source, reader.column_schema, Counter(item.reason for item in dropped))
-    problems = distinct_problems(found)
-    notes = _drop_notes(dropped, num_rows=len(problems) + len(dropped)) + _anchor_notes(found)
-    return LoadedProblems(
-        problems=problems,
-        dropped=dropped,
-        column_schema=reader.column_schema.name if reader.column_schema else "",
-        notes=notes,
-    )
+        raise no_problems(source, options, Counter(item.reason for item in dropped))
+    return LoadedProblems(problems=distinct_problems(found), notes=_notes(found, dropped))
 
 
 def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSettings = DEFAULT_SOURCE) -> list[Problem]:
@@ -168,19 +135,17 @@ def problems_of(rows: Iterable[Problem | Mapping[str, Any]], options: SourceSett
     found: list[tuple[str, Problem]] = []
     schema: ColumnSchema | None = None
     for number, row in enumerate(rows, start=1):
-        if isinstance(row, Problem):
-            found.append((f"problem {number}", row))
-            continue
-        if not isinstance(row, Mapping):
+        place, item = f"row {number}", row
+        if isinstance(row, Mapping):
+            schema = schema or choose_schema(row, options, source="the rows")
+            item = read_problem(dict(row), schema, place=place, default_id=place, default_source="")
+        if isinstance(item, Dropped):
+            raise DataError(f"{place}: {item.reason}. Leave out such rows.")
+        if not isinstance(item, Problem):
             raise DataError(
                 f"problem {number} is {type(row).__name__}, expected a gar.types.Problem or a row with the columns "
-                "prompt, answer and expert_solution. For a file: gar.data.problems.load_problems(PATH)."
+                "prompt, answer and expert_solution. For a file: gar.data.load_problems(PATH)."
             )
-        place, row = f"row {number}", dict(row)
-        schema = schema or choose_schema(row, options, source="the rows")
-        item = read_problem(row, schema, place=place, default_id=place, default_source="")
-        if isinstance(item, Dropped):
-            raise DataError(f"{item.place}: {item.reason}. Leave out such rows.")
         found.append((place, item))
     return distinct_problems(found) if schema else [problem for _, problem in found]
 
@@ -204,14 +169,13 @@ def distinct_problems(found: Iterable[tuple[str, Problem]]) -> list[Problem]:
     return problems
 
 
-def no_problems(source: str, schema: ColumnSchema | None, reasons: Counter[str]) -> DataError:
+def no_problems(source: str, options: SourceSettings, reasons: Counter[str]) -> DataError:
     """The error for a source without any problem."""
     counted = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
     return DataError(
-        f"{source}: none of {reasons.total()} rows gives a problem when read as {schema.name if schema else '?'} "
-        f"({counted}). "
-        "Is this the right schema? Choose one with --column-schema, or name the columns with --prompt-field and "
-        "--answer-field."
+        f"{source}: none of {reasons.total()} rows gives a problem when read as {schema_of(source, options).name} "
+        f"({counted}). Is this the right schema? Choose one with --column-schema, or name the columns with "
+        "--prompt-field and --answer-field."
     )
 
 
@@ -223,18 +187,14 @@ def no_expert_solutions(method: str, num_problems: int) -> DataError:
     )
 
 
-def _drop_notes(dropped: list[Dropped], num_rows: int) -> list[str]:
+def _notes(found: list[tuple[str, Problem]], dropped: list[Dropped]) -> list[str]:
+    """What was dropped and what lacks an anchor: the first place of each, and how many."""
     first = {item.reason: item.place for item in reversed(dropped)}
-    counts = Counter(item.reason for item in dropped)
-    return [
-        f"{first[reason]}: dropped, {reason}; {count} of {num_rows} rows like this."
-        for reason, count in counts.most_common()
-    ]
-
-
-def _anchor_notes(found: list[tuple[str, Problem]]) -> list[str]:
+    counts = Counter(item.reason for item in dropped).most_common()
+    num_rows = len(found) + len(dropped)
+    notes = [f"{first[reason]}: dropped, {reason}; {count} of {num_rows} rows like this." for reason, count in counts]
     lacking = [f"{place}: problem {problem.id!r} has" for place, problem in found if not problem.anchors]
-    return [f"{lacking[0]} no anchor; {len(lacking)} of {len(found)} lack one."] if lacking else []
+    return [*notes, f"{lacking[0]} no anchor; {len(lacking)} of {len(found)} lack one."] if lacking else notes
 
 
 def prompt_text(prompt: Prompt) -> str:

@@ -8,7 +8,6 @@ import csv
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -31,11 +30,7 @@ _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def raise_error(error: DataError) -> None:
-    """Stop at the first bad row: the default for every `on_error`.
-
-    Raises:
-        DataError: Always; the error that was passed in.
-    """
+    """Stop at the first bad row: the default of every `on_error`."""
     raise error
 
 
@@ -45,7 +40,10 @@ def row_place(source: str, number: int) -> str:
 
 
 def source_name(source: str) -> str:
-    """The short name of a source: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5."""
+    """The short name of a source, for ids, files and tables.
+
+    Example: `anchors` for data/anchors.jsonl, `NuminaMath-1.5` for AI-MO/NuminaMath-1.5, `harder` for harder.
+    """
     path = Path(source)
     return path.stem if path.suffix in FILE_SUFFIXES else path.name
 
@@ -159,16 +157,11 @@ def _check_folder(path: Path, source: str) -> None:
     if runs:
         kind = "a run folder" if runs[0] == path else f"a folder of runs, for example {runs[0].name}"
         raise DataError(f"{source}: {kind}, not a data set. To resume a run: gar train --resume {runs[0]}")
-    names = list(islice((name for *_, names in os.walk(path) for name in names), _MOST_FILES + 1))
-    kinds = Counter(Path(name).suffix for name in names)
-    if len(names) > _MOST_FILES:
-        most = ", ".join(f"{count:,} x {kind or 'no ending'}" for kind, count in kinds.most_common(3))
-        raise DataError(
-            f"{source}: more than {_MOST_FILES:,} files (the first of them: {most}). Which of them are the data? Name "
-            "one file, or a folder of the data alone."
-        )
-    if not names:
+    num_files = sum(1 for _ in islice((name for *_, names in os.walk(path) for name in names), _MOST_FILES + 1))
+    if not num_files:
         raise DataError(f"{source}: an empty folder. It doesn't contain any data files.")
+    if num_files > _MOST_FILES:
+        raise DataError(f"{source}: more than {_MOST_FILES:,} files. Name one file, or a folder of the data alone.")
 
 
 def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
@@ -178,32 +171,44 @@ def _json_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror}.") from error
     with file:
-        if file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-            yield from _array_rows(path, source, on_error)
-            return
+        is_array = file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
         file.seek(0)
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
+        for number, entry in enumerate(_array(file.read(), source) if is_array else file, start=1):
+            if isinstance(entry, bytes) and not entry.strip():
                 continue
             try:
-                row = _json_object(line, number)
+                row = _parsed(entry, number) if isinstance(entry, bytes) else entry
+                if not isinstance(row, dict):
+                    raise ValueError(f"expected a JSON object with named columns, got {json_type(row)}.")
             except ValueError as error:
-                on_error(DataError(f"{row_place(source, number)}: {error}"))
+                place = f"{source} row {number}" if is_array else row_place(source, number)
+                on_error(DataError(f"{place}: {error}"))
             else:
                 yield number, row
 
 
-def _array_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
+def _array(content: bytes, source: str) -> list[Any]:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{source}: cannot be read as one JSON array: {error}. Was the file cut off?") from error
-    for number, row in enumerate(rows, start=1):
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            kind = json_type(row)
-            on_error(DataError(f"{source} row {number}: expected a JSON object with named columns, got {kind}."))
+
+
+def _parsed(line: bytes, number: int) -> object:
+    """The value of a line of JSON Lines.
+
+    Raises:
+        ValueError: Says why it cannot be read.
+    """
+    hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
+    try:
+        return json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 text ({error.reason} at byte {error.start} of the line).{hint}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error.msg} at column {error.colno}.{hint}") from None
+    except RecursionError:
+        raise ValueError("not readable JSON: nested too deeply.") from None
 
 
 def _csv_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
@@ -222,21 +227,6 @@ def _csv_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int,
         raise DataError(
             f"{source}: cannot be read as CSV: {error}. Expected UTF-8 text under a line of names."
         ) from error
-
-
-def _json_object(line: bytes, number: int) -> Row:
-    hint = "" if line.endswith(b"\n") else " It has no line end: was the file cut off?"
-    try:
-        row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 text ({error.reason} at byte {error.start} of the line).{hint}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error.msg} at column {error.colno}.{hint}") from None
-    except RecursionError:
-        raise ValueError("not readable JSON: nested too deeply.") from None
-    if not isinstance(row, dict):
-        raise ValueError(f"expected a JSON object with named columns, got {json_type(row)}.")
-    return row
 
 
 def _parquet_rows(path: Path, source: str) -> Iterator[tuple[int, Row]]:

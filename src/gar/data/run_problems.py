@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from gar.data.arithmetic import SolutionMethod, Split, load_arithmetic
-from gar.data.problems import LoadedProblems, ProblemReader, load_problems
-from gar.errors import DataError
+from gar.data.problems import LoadedProblems, iter_problems, load_problems
 from gar.settings import EMBEDDED_TASKS, DataSettings
 from gar.types import Problem
 
@@ -22,7 +21,7 @@ def load_run_problems(settings: DataSettings) -> LoadedProblems:
     """
     if settings.source in GENERATED:
         problems = _generated(settings)[: settings.max_problems]
-        return LoadedProblems(problems=problems, dropped=[], column_schema=settings.source, notes=[])
+        return LoadedProblems(problems=problems, notes=[])
     return load_problems(settings.source, options=settings, max_problems=settings.max_problems)
 
 
@@ -38,7 +37,7 @@ def find_run_problems(settings: DataSettings, ids: Collection[str]) -> dict[str,
     by_id: dict[str, Problem] = {}
     if settings.source in GENERATED:
         return {problem.id: problem for problem in _generated(settings) if problem.id in ids}
-    for _, item in ProblemReader(settings.source, settings, on_error=_skip):
+    for _, item in iter_problems(settings.source, settings, on_error=lambda error: None):
         if isinstance(item, Problem) and item.id in ids:
             by_id[item.id] = item
             if len(by_id) == len(ids):
@@ -55,14 +54,5 @@ def evaluation_data(data: DataSettings, source: str) -> DataSettings:
     )
 
 
-def set_name(source: str) -> str:
-    """Short name of a data source, for files and tables."""
-    return Path(source).stem if source.endswith((".jsonl", ".parquet", ".csv", ".json")) else source.rpartition("/")[2]
-
-
 def _generated(settings: DataSettings) -> list[Problem]:
     return load_arithmetic(cast(Split, settings.split), cast("SolutionMethod | None", settings.subset))
-
-
-def _skip(error: DataError) -> None:
-    """The row is not asked for, or is counted as not found."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gar.data.run_problems import GENERATED, evaluation_data, find_run_problems, set_name
+from gar.data.rows import source_name
+from gar.data.run_problems import GENERATED, evaluation_data, find_run_problems
 from gar.errors import DataError
 from gar.records import Run
 from gar.report.options import ReportOptions
@@ -119,7 +120,7 @@ def _data_of(run: Run, name: str | None) -> DataSettings:
     if name is None:
         return run.config.data
     for source in run.config.evaluate.sources:
-        if set_name(source) == name:
+        if source_name(source) == name:
             return evaluation_data(run.config.data, source)
     raise DataError(f"the settings name no evaluation set '{name}'.")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from gar.config import RunConfig
-from gar.data.problems import ProblemReader, no_expert_solutions
+from gar.data.problems import iter_problems, no_expert_solutions
 from gar.data.rows import FILE_SUFFIXES, check_hub, check_source
 from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
 from gar.errors import ConfigError, DataError, GarError, ModelError
@@ -78,7 +78,7 @@ def _problems(settings: DataSettings) -> Iterator[Problem]:
         return
     _check_exists(settings)
     if settings.source.endswith(FILE_SUFFIXES):
-        items = (item for _, item in ProblemReader(settings.source, settings) if isinstance(item, Problem))
+        items = (item for _, item in iter_problems(settings.source, settings) if isinstance(item, Problem))
         yield from islice(items, settings.max_problems)
 
 

@@ -14,7 +14,8 @@ from trl import GRPOConfig
 from gar.config import RunConfig
 from gar.data.problems import LoadedProblems
 from gar.data.prompts import drop_long_prompts, render_problems
-from gar.data.run_problems import evaluation_data, load_run_problems, set_name
+from gar.data.rows import source_name
+from gar.data.run_problems import evaluation_data, load_run_problems
 from gar.errors import ConfigError
 from gar.evaluation.evaluate import Sampling, SetResult, evaluate_policy
 from gar.evaluation.preflight import preflight, render
@@ -68,7 +69,7 @@ class RunInputs:
         self.reader = SequenceReader.from_settings(
             self.tokenizer, signal, config.verify, context=context_length(self.model)
         )
-        self.evaluation_sets = {set_name(source): self._load_set(source) for source in config.evaluate.sources}
+        self.evaluation_sets = {source_name(source): self._load_set(source) for source in config.evaluate.sources}
         self._check_lengths()
 
     def data_hash(self) -> str:

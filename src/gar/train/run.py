@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, ProgressCallback
 
 from gar.config import RunConfig, dump_config, with_template
-from gar.data.run_problems import set_name
+from gar.data.rows import source_name
 from gar.errors import ConfigError, LostRankError, RecordError
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.integrations.trl.callbacks import RunCallback
@@ -156,7 +156,9 @@ class _Run:
 
     def _new_folder(self, command: Sequence[str]) -> Path:
         config = self.config
-        name = config.records.name or f"{config.method}-{set_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        name = (
+            config.records.name or f"{config.method}-{source_name(config.data.source)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        )
         folder = RunFolder.create(config.records.output_dir, name)
         folder.write_run(
             seed=config.seed,

@@ -45,22 +45,14 @@ def test_launch_script_is_a_job_that_verl_and_gar_take():
     assert settings.signal.anchor_keep_fraction == 0.7
 
 
-@pytest.mark.parametrize(
-    ("device", "vendor"), [("cuda", "nvidia"), ("cpu", None)], ids=["NVIDIA", "CPU"]
-)  # verl's own engine keeps the others
-@pytest.mark.parametrize("backend", ["fsdp", "fsdp2"])
-def test_register_puts_our_engine_before_verls(device, vendor, backend, monkeypatch):
-    monkeypatch.setenv("VERL_ENGINE_DEVICE", device)
-    monkeypatch.setenv("VERL_ENGINE_VENDOR", vendor or "cpu")
-    assert EngineRegistry.get_engine_cls("language_model", backend) is GarEngine
-
-
-def test_register_leaves_the_critics_engine_alone(monkeypatch):
+def test_register_puts_our_classes_before_verls(monkeypatch):
+    for device, vendor in (("cuda", "nvidia"), ("cpu", "cpu")):  # verl's own engine keeps the others
+        monkeypatch.setenv("VERL_ENGINE_DEVICE", device)
+        monkeypatch.setenv("VERL_ENGINE_VENDOR", vendor)
+        for backend in ("fsdp", "fsdp2"):
+            assert EngineRegistry.get_engine_cls("language_model", backend) is GarEngine
     monkeypatch.setenv("VERL_ENGINE_DEVICE", "cuda")
     monkeypatch.setenv("VERL_ENGINE_VENDOR", "nvidia")
     assert not issubclass(EngineRegistry.get_engine_cls("value_model", "fsdp2"), GarEngine)
-
-
-def test_register_names_trainer_and_reward_manager():
     assert get_trainer_cls("gar_sync") is GarTrainerSync
     assert get_reward_manager_cls("gar") is GarRewardManager

@@ -18,11 +18,9 @@ import ray
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.import_utils import load_class_from_fqn
 
 from gar.core import group_advantages, reinforce_plus_plus_advantages
-from gar.errors import ConfigError, DataError
 from gar.integrations.verl.exchange import MEANS
 from gar.integrations.verl.reward import GarRewardManager
 from gar.integrations.verl.settings import read_settings, read_shaping
@@ -44,8 +42,6 @@ GROUPS = {
     "mute": [("29", True, True), ("<eos>", True, True), ("3+26", True, True)],
 }
 """Text, right, well formatted. "none" has no anchor; one response of "mute" has no token to score."""
-
-NO_READER: Any = None
 
 TOLERANCE: dict[str, Any] = {"rtol": 0, "atol": 1e-6}
 
@@ -100,11 +96,6 @@ def step(cluster: None, tied: Path) -> Step:
     return Step(trainer, batch, rows, rollouts.keys, padding, metrics)
 
 
-def test_trainer_takes_the_synchronous_replay_buffer(step):
-    assert step.trainer.trainer_mode == "sync"
-    assert type(step.trainer.replay_buffer) is ReplayBuffer
-
-
 def test_step_gives_the_rewards_of_one_process(step, tied):
     """The same rows, with vectors from autograd on the whole model."""
     config: Any = OmegaConf.to_container(step.trainer.config, resolve=True)
@@ -152,24 +143,6 @@ def test_reinforce_plus_plus_is_verls_own_and_agrees_with_the_core(step):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_step_updates_the_policy(step):
-    step.trainer._update_actor(step.batch, step.metrics)
-    assert step.metrics["actor/grad_norm"] > 0
-
-
-def test_read_rows_refuses_responses_without_a_verdict(step):
-    rollouts = Rollouts()
-    rollouts.add("x", [5, 6], [7], anchors=[], score=1.0, verdict={"acc": 1.0})
-    rollouts.put("other")
-    with pytest.raises(ConfigError, match=r"without a verdict, with \['acc'\]: is reward.reward_manager.name=gar"):
-        read_rows(["x_0_0"], "other", step.trainer._reader, max_response_tokens=99)
-
-
-def test_read_rows_refuses_several_outputs_of_a_session():
-    with pytest.raises(DataError, match="several outputs of one session, such as a_0_1"):
-        read_rows(["a_0_0", "a_0_1"], "train", NO_READER, max_response_tokens=99)
-
-
 def answer(tokenizer: Any, text: str, gold: str) -> Any:
     return trajectory(tokenizer.encode("3+4="), tokenizer.encode(text + "<eos>"), gold)
 
@@ -212,14 +185,6 @@ def test_agent_loop_tells_the_reward_manager_what_the_policy_wrote(step, tied):
     manager.loop.run_until_complete(worker._compute_score([output], {"reward_model": {"ground_truth": "7"}}))
     assert output.extra_fields.pop("reward_extra_info")["status"] == "wrong"
     assert output.extra_fields == {}
-
-
-def test_reward_manager_refuses_a_response_without_the_mask(tied):
-    sent = trajectory([5], [6], "7")
-    sent.non_tensor_batch["tool_extra_fields"][0] = {}
-    manager = GarRewardManager(compose_config(tied), AutoTokenizer.from_pretrained(tied), compute_score=None)
-    with pytest.raises(ConfigError, match="without the mask of the policy's own tokens"):
-        manager.loop.run_until_complete(manager.run_single(sent))
 
 
 @pytest.mark.usefixtures("cluster")

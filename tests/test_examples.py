@@ -48,16 +48,6 @@ def load_example(name: str) -> ModuleType:
     return module
 
 
-def test_every_example_states_its_command():
-    scripts = sorted(EXAMPLES.glob("*.py"))
-    assert [path.name for path in scripts] == [
-        "add_an_engine.py", "gar_on_one_page.py", "plain_pytorch_loop.py",
-        "score_a_file.py", "trl_reward_function.py",
-    ]  # fmt: skip
-    for path in scripts:
-        assert f"\n\n    python examples/{path.name} " in path.read_text()
-
-
 def test_the_page_gives_the_rewards_of_the_library():
     """Eight sampled responses to each of 24 problems: autograd through TRL's log-probabilities, and the closed form."""
     path = EXAMPLES / "gar_on_one_page.py"
@@ -113,13 +103,6 @@ def test_an_engine_of_ones_own_gives_what_the_scorer_gives(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["g2rl", "hidden-cosine"])
-def test_an_engine_of_ones_own_runs_what_it_declares(method):
-    steps = printed_steps(run("add_an_engine.py", "--steps", "2", "--method", method))
-    assert len(steps) == 2
-
-
-@pytest.mark.slow
 def test_trl_reward_function_trains_a_stock_trainer():
     steps = printed_steps(run("trl_reward_function.py", "--steps", "2"))
     assert len(steps) == 2
@@ -159,9 +142,6 @@ def test_trl_reward_function_groups_by_problem_id_in_any_order():
         assert max(expected[8:]) > 1.1
         order = random.Random(0).sample(range(16), 16)
         assert rewards([rows[i] for i in order]) == pytest.approx([expected[i] for i in order], abs=1e-5)
-        refusal = rf"problem {problems[1].id} has 7 responses here, expected a multiple of 8\. Does its group lie on"
-        with pytest.raises(ValueError, match=refusal):
-            rewards(rows[:-1])
 
 
 def test_score_a_file_prints_scores_and_shares_that_add_up():
@@ -179,13 +159,3 @@ def test_score_a_file_prints_scores_and_shares_that_add_up():
     shares = [float(share) for share in re.findall(r"[+-]\d+\.\d", heat_map)]
     assert sum(shares) == pytest.approx(100 * best, abs=0.05 * len(shares) + 0.1)  # each is rounded to 0.1
     assert "<think>" in heat_map
-
-
-def test_score_a_file_says_why_there_is_nothing_to_show(tmp_path, monkeypatch, capsys):
-    row = {"id": "p", "prompt": "1+1=", "responses": ["<think> = 3 </think> <answer> 3 </answer>"], "answer": "2"}
-    path = tmp_path / "wrong.jsonl"
-    path.write_text(json.dumps({**row, "expert_solution": "= 2"}) + "\n")
-    monkeypatch.setattr(sys, "argv", ["score_a_file.py", str(path)])
-    with pytest.raises(SystemExit, match="a group needs an anchor and two answers that are right and well formatted"):
-        load_example("score_a_file").main()
-    assert "wrong" in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """Rules that no linter has: few parameters, one name for one thing, and no import of an extra at module level."""
 
 import ast
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -63,29 +62,3 @@ def test_extras_are_imported_only_where_they_are_used():
                 modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
                 loaded |= {(path.name, module.split(".")[0]) for module in modules}
     assert {(file, module) for file, module in loaded if module in names - {"trl"}} == {("cuda.py", "triton")}
-
-
-# Settings, commands, flags and methods that were removed: a page that names one sends its reader to an error.
-GONE = (
-    r"signal\.similarity|signal\.match|signal\.weighting|advantage\.bonus|advantage\.baseline|noise_floor|loss\.kl"
-    r"|loss\.maspo|reward\.novelty\b|reward\.singleton|records\.trackio|--serve|--variant released|\bgar-token\b"
-    r"|\bgar (?:analyze|cost|models)\b|\beval (?:audit|compare|contamination)\b"
-    r"|embedded:(?:which-way|whose-voice)|analysis\.ipynb"
-    r"|reward\.(?:beta|base|penalty|centre)\b|limit_tokens|evaluate\.(?:before|every_steps|ks)\b|records\.folder\b|data\.layout\b"
-    r"|std_floor|reinforce-pp\b|GarScorer|silent_group|only_writer|--override\b|--layout\b"
-)
-
-
-def test_nothing_names_what_is_gone():
-    folders = ("src", "configs", "docs", "examples", "paper", "benchmarks", "scripts")
-    texts = {".py", ".md", ".yaml", ".ipynb", ".sh", ".toml", ".json"}
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in texts]
-    # The log has what was tried. Rows of committed results keep their names, marked.
-    kept = {("docs/log.md", name) for name in re.findall(GONE, (ROOT / "docs/log.md").read_text())}
-    kept |= {(f"paper/comparisons/{name}", "gar-token") for name in ("signals.md", "results.py")}
-    found = {
-        (str(path.relative_to(ROOT)), name)
-        for path in [ROOT / "README.md", *paths]
-        for name in re.findall(GONE, path.read_text())
-    }
-    assert not found - kept

@@ -127,12 +127,6 @@ def test_anchors_and_responses_of_the_same_text_have_the_same_scored_tokens(read
     assert response.scored_ids == anchor.scored_ids == bare.scored_ids
 
 
-def test_no_token_spans_a_word_problem_and_its_solution(tokenizer):
-    for problem in load_word_problems("test"):
-        prompt, text = str(problem.prompt), problem.anchors[0].text
-        assert tokenizer.encode(prompt + text) == tokenizer.encode(prompt) + tokenizer.encode(text)
-
-
 def test_a_system_prompt_and_special_tokens_in_a_prompt_are_encoded_as_the_model_saw_them(tokenizer):
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}]
     ids = encode_prompt(tokenizer, messages)
@@ -141,12 +135,6 @@ def test_a_system_prompt_and_special_tokens_in_a_prompt_are_encoded_as_the_model
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n"
     )
     assert encode_prompt(tokenizer, text) == ids
-
-
-def test_digits_are_tokens_of_their_own(tokenizer):
-    for text in ("2048", "x\n\n50", "a  12"):
-        pieces = [tokenizer.decode([token]) for token in tokenizer.encode(text)]
-        assert [piece for piece in pieces if piece.strip().isdigit()] == [c for c in text if c.isdigit()]
 
 
 # -------------------------------------------------------------------------------------------- training, kill, report

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from gar.errors import ConfigError, RecordError
-from gar.records.resumable import FinishedLines, ResumableOutput, changes_text
+from gar.records.resumable import FinishedLines, ResumableOutput
 
 
 @dataclass
@@ -32,16 +32,10 @@ def output(tmp_path, samples):
 IDENTITY = {"model": {"path": "here", "hash": "12"}, "seed": 0}
 
 
-def test_finished_lines_give_back_what_was_appended(samples):
+def test_finished_lines_of_a_killed_writer_lose_the_torn_line_alone(samples):
     assert list(samples) == []
     samples.append([])
     assert not samples.path.exists()
-    samples.append([FIRST])
-    samples.append([SECOND, SECOND])
-    assert list(samples) == [FIRST, SECOND, SECOND]
-
-
-def test_finished_lines_of_a_killed_writer_lose_the_torn_line_alone(samples):
     samples.append([FIRST, SECOND])
     samples.path.write_bytes(samples.path.read_bytes()[:-3])
     assert list(samples) == [FIRST]
@@ -57,7 +51,10 @@ def test_finished_lines_name_a_line_of_another_kind(samples):
 
 def test_output_is_resumed_by_the_same_run_alone(output, samples):
     assert not output.exists()
-    output.begin(IDENTITY, overwrite=False)
+    problems = output.identity_path.with_name("problems.jsonl")
+    output.begin(IDENTITY, overwrite=False, files={problems: "first\n"})
+    output.begin(IDENTITY, overwrite=False, files={problems: "second\n"})
+    assert problems.read_text() == "first\n"  # it is resumed
     samples.append([FIRST])
     output.results[0].write_text("{}")
     output.begin(IDENTITY | {"model": {"path": "there", "hash": "12"}}, overwrite=False)
@@ -87,18 +84,6 @@ def test_output_whose_identity_is_damaged_is_refused_until_overwritten(output, s
     output.refuse_other(IDENTITY)
 
 
-def test_output_writes_what_belongs_to_the_identity_before_it(output, tmp_path, monkeypatch):
-    problems = tmp_path / "problems.jsonl"
-    output.begin(IDENTITY, overwrite=False, files={problems: "first\n"})
-    output.begin(IDENTITY, overwrite=False, files={problems: "second\n"})
-    assert problems.read_text() == "first\n"  # it is resumed
-    output.remove()
-    written = []
-    monkeypatch.setattr("gar.records.resumable.write_atomic", lambda path, text: written.append(path.name))
-    output.begin(IDENTITY, overwrite=False, files={problems: "third\n"})
-    assert written == ["problems.jsonl", "set.json"]
-
-
 def test_lines_without_an_identity_are_refused_until_overwritten(output, samples):
     samples.append([FIRST])
     for attempt in (output.refuse_other, lambda identity: output.begin(identity, overwrite=False)):
@@ -110,9 +95,3 @@ def test_lines_without_an_identity_are_refused_until_overwritten(output, samples
     output.remove()
     output.remove()
     assert not output.exists()
-
-
-def test_changes_text_says_the_first_eight():
-    before, now = ({f"s{i}": value for i in range(10)} for value in (0, 1))
-    assert changes_text(before, now).endswith("s7 was 0, is 1 and 2 more")
-    assert changes_text(before, before) == ""

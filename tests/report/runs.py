@@ -7,7 +7,7 @@ from typing import Any
 from gar.config import dump_config, make_config
 from gar.data.arithmetic import load_arithmetic
 from gar.records import RolloutRecord, RunFolder
-from gar.records.samples import SampleRecord
+from gar.records.rollouts import SampleRecord
 from gar.types import Status
 from tests import rows
 

@@ -109,7 +109,7 @@ def test_cut_goes_back_to_a_state_and_can_be_repeated(tmp_path):
     folder.append_metrics({"step": 4})
     folder.write_rollouts(4, [wrong(4, 0, 0)])
     for _ in range(2):
-        folder.cut(3, state)
+        folder.cut(state)
         run = open_run(path)
         assert (run.steps, folder.metrics_path.read_bytes()) == ([1, 2, 3], metrics)
         assert run.evaluations["after"]
@@ -119,5 +119,5 @@ def test_cut_goes_back_to_a_state_and_can_be_repeated(tmp_path):
 def test_what_is_no_run_is_an_error(tmp_path):
     with pytest.raises(RecordError, match="no such folder"):
         read_run(tmp_path / "nothing")
-    with pytest.raises(RecordError, match=r"not a run folder: it has no run\.json, metrics\.jsonl or rollouts"):
+    with pytest.raises(RecordError, match=r"not a run folder: it has no run\.json or metrics\.jsonl or rollouts"):
         read_run(tmp_path)

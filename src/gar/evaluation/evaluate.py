@@ -11,7 +11,7 @@ from gar.data.problems import prompt_text
 from gar.errors import DataError
 from gar.evaluation.metrics import mean, pass_at_k
 from gar.records.files import canonical_hash
-from gar.records.samples import SampleRecord
+from gar.records.rollouts import SampleRecord
 from gar.rollouts.generate import Response, encode_prompt, generate_responses
 from gar.rules import check
 from gar.sequences import ends_in_thinking_tag, token_pieces

@@ -20,8 +20,7 @@ def metric_rows(content: bytes, path: Path) -> list[dict[str, Any]]:
         path: The file, for errors.
 
     Raises:
-        RecordError: A line is not a JSON object, its step is missing or smaller than the one before, or a value is a
-            number in one line and something else in another; names the line.
+        RecordError: A line is not a JSON object, or its step is missing or smaller than the one before; names it.
     """
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
@@ -32,13 +31,7 @@ def metric_rows(content: bytes, path: Path) -> list[dict[str, Any]]:
             raise RecordError(f"{place}: 'step' must be a whole number, got {reprlib.repr(step)}.")
         if rows and step < rows[-1]["step"]:
             raise RecordError(f"{place}: step {step} comes after step {rows[-1]['step']}.")
-        rows.append(row)
-    numbers = {name for row in rows for name, value in row.items() if _is_number(value)}
-    for row in rows:
-        for name in [name for name, value in row.items() if value is not None and not _is_number(value)]:
-            value = row.pop(name)
-            if name in numbers:
-                raise RecordError(f"{path}: step {row['step']}: {name!r} must be a number, got {reprlib.repr(value)}.")
+        rows.append({name: value for name, value in row.items() if value is None or _is_number(value)})
     return rows
 
 

@@ -134,20 +134,6 @@ class ResumableOutput:
         return None if self.exists() else next((lines.path for lines in self.lines if lines.path.exists()), None)
 
     def _changes(self, identity: Mapping[str, Any]) -> str:
-        return changes_text(read_json(self.identity_path), identity, ignored=self.ignored) if self.exists() else ""
-
-
-def changes_text(before: Mapping[str, Any], now: Mapping[str, Any], *, ignored: Collection[str] = ()) -> str:
-    """The values that `now` changes, in words; empty where there are none. Names that `now` lacks are not compared.
-
-    Args:
-        before: Nested values.
-        now: Nested values, or as many of them as are known yet.
-        ignored: Dotted names that may differ.
-
-    Example:
-        >>> changes_text({"trl": {"seed": 1}, "dtype": "auto"}, {"trl": {"seed": 2}})
-        'trl.seed was 1, is 2'
-    """
-    changes = differences(before, now)
-    return in_words({name: pair for name, pair in changes.items() if name not in ignored})
+        """The values that `identity` changes, in words; empty where there are none. Names that it lacks may differ."""
+        changes = differences(read_json(self.identity_path), identity) if self.exists() else {}
+        return in_words({name: pair for name, pair in changes.items() if name not in self.ignored})

@@ -1,4 +1,4 @@
-"""One row per response: everything from the rollout to its advantage."""
+"""One row per response: of a training step, or of an evaluation."""
 
 import types
 from collections.abc import Sequence
@@ -65,6 +65,33 @@ class RolloutRecord:
     prompt_tokens: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampleRecord:
+    """One sample of an evaluation: a row of `evaluation/before.parquet` or `after.parquet`.
+
+    Columns with the name of a rollout column have the same meaning.
+
+    Attributes:
+        set_name: The evaluation set.
+        group_index: Position of the problem in its set.
+        response_index: Which sample of the problem.
+    """
+
+    set_name: str
+    problem_id: str
+    group_index: int
+    response_index: int
+    prompt: str
+    response: str
+    gold: str
+    answer: str | None
+    status: Status
+    verified: bool
+    well_formatted: bool
+    num_tokens: int
+    truncated: bool
+
+
 def record_schema(kind: type) -> pa.Schema:
     """Columns that follow from the types of a record, so that an empty column has its type, too."""
     arrow_types = {str: pa.string(), Status: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -78,6 +105,8 @@ def record_schema(kind: type) -> pa.Schema:
 
 ROLLOUT_SCHEMA = record_schema(RolloutRecord)
 """Columns of a rollout file."""
+SAMPLE_SCHEMA = record_schema(SampleRecord)
+"""Columns of a file of samples."""
 
 
 def record_table(records: Sequence[Any], schema: pa.Schema = ROLLOUT_SCHEMA) -> pa.Table:

@@ -22,15 +22,15 @@ from gar.records.evaluations import EvaluatedSet, evaluated_sets
 from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, FaultKind, Manifest
 from gar.records.metrics import METRICS, metric_rows
-from gar.records.rollouts import ROLLOUT_SCHEMA
-from gar.records.run_folder import RUN, RunFolder, rollouts_name, step_of
+from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
+from gar.records.run_folder import RUN, RunFolder, check_run_folder, rollouts_name, step_of
 from gar.records.run_record import read_record, settings_hash, settings_hashes
-from gar.records.samples import SAMPLE_SCHEMA
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOMENTS = ("before", "after")
+_PARTS = (RUN, METRICS, "rollouts")
 _TEXTS = ("prompt", "response")
 """Columns that take most of the memory. They are not kept."""
 
@@ -202,9 +202,8 @@ class Run:
 
 
 def is_run_folder(path: str | Path) -> bool:
-    """Whether a folder holds a run, whole or not: `run.json`, `metrics.jsonl` or rollouts."""
-    path = Path(path)
-    return (path / RUN).is_file() or (path / METRICS).is_file() or (path / "rollouts").is_dir()
+    """Whether a folder holds a run, whole or not."""
+    return any((Path(path) / name).exists() for name in _PARTS)
 
 
 def open_run(path: str | Path, *, strict: bool = True) -> Run:
@@ -218,12 +217,7 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
         RecordError: The folder does not exist, or holds nothing of a run; or, if strict, something is at fault.
     """
     path = Path(path)
-    if not path.is_dir():
-        raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
-    if not is_run_folder(path):
-        raise RecordError(
-            f"{path}: not a run folder: it has no run.json, metrics.jsonl or rollouts. Did you mean a folder inside it?"
-        )
+    check_run_folder(path, *_PARTS)
     run = Run(path=path, strict=strict, manifest=Manifest(path))
     _read_record(run)
     _read_settings(run)

@@ -7,7 +7,7 @@
       manifest.jsonl                every finished file below, with size and checksum; see `gar.records.manifest`
       rollouts/step-000112.parquet  one row per response, see `gar.records.rollouts`
       evaluation/before.json        pass@k; also after.json
-      evaluation/before.parquet     every sample of that evaluation, see `gar.records.samples`; also after.parquet
+      evaluation/before.parquet     every sample of that evaluation, see `gar.records.rollouts`; also after.parquet
       checkpoints/                  see checkpoints.py
       model/                        the final model; with an adapter the merged one, and adapter/ beside it
 
@@ -39,7 +39,7 @@ from gar.records.files import (
 from gar.records.folders import check_name
 from gar.records.manifest import FileFacts, Manifest
 from gar.records.metrics import METRICS
-from gar.records.rollouts import RolloutRecord, record_table
+from gar.records.rollouts import SAMPLE_SCHEMA, RolloutRecord, SampleRecord, record_table
 from gar.records.run_record import (
     RunRecord,
     RunStatus,
@@ -48,10 +48,22 @@ from gar.records.run_record import (
     record_text,
     settings_hashes,
 )
-from gar.records.samples import SAMPLE_SCHEMA, SampleRecord
 
 RUN = "run.json"
 _ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
+
+
+def check_run_folder(path: str | Path, *names: str) -> None:
+    """Raise an error if a folder does not exist, or has none of these files and folders.
+
+    Raises:
+        RecordError: Says which.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
+    if not any((path / name).exists() for name in names):
+        raise RecordError(f"{path}: not a run folder: it has no {' or '.join(names)}. Did you mean a folder inside it?")
 
 
 def rollouts_name(step: int) -> str:
@@ -104,11 +116,8 @@ class RunFolder:
         Raises:
             RecordError: The folder does not exist, or has no readable run.json.
         """
+        check_run_folder(path, RUN)
         folder = cls(Path(path))
-        if not folder.path.is_dir():
-            raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
-        if not folder.run_path.is_file():
-            raise RecordError(f"{path}: not a run folder: it has no run.json. Did you mean a folder inside it?")
         folder.read_run()
         return folder
 

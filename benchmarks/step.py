@@ -5,7 +5,7 @@
 
 A step is a log-prob pass over one group, then forward and backward with checkpointing; 16 responses, 6 of them
 eligible, prompt 200, response 1,024, the last 768 tokens scored, one anchor of 400. Generation is left out; a column
-adds it at a share of 17 %, at which the count is the paper's 8.3 %. The ways to the vectors, interleaved in each round:
+adds it at a share of 17%, at which the count is the paper's 8.3%. The ways to the vectors, interleaved in each round:
 
 * released: as the paper's code, a forward and backward pass for each eligible response and the anchor, all logits;
 * forward: one forward pass over eligible responses and anchor, then the closed form;

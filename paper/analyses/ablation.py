@@ -32,7 +32,7 @@ class Loss:
     Attributes:
         mean: Mean of the row minus that of the best row, over the seeds of the row. It can be above 0 if the row has
             fewer seeds.
-        low: Lower end of the 95 % interval of the paired difference; NaN with fewer than two pairs.
+        low: Lower end of the 95% interval of the paired difference; NaN with fewer than two pairs.
         high: Upper end.
         seeds: The row's value for each seed, relative to the mean of the best row.
         score: The row's mean pass@k.
@@ -137,7 +137,7 @@ def ablation_figure(ablation: Ablation) -> Figure:
         panels[0].set_ylim(len(first) - 0.4, -0.6)
         add_caption(
             figure,
-            f"{ablation.name}: n = number of seeds, in brackets. Dots: seeds. Bars: 95 % intervals of the difference "
+            f"{ablation.name}: n = number of seeds, in brackets. Dots: seeds. Bars: 95% intervals of the difference "
             "to the best row, paired by seed.",
         )
     return figure
@@ -151,7 +151,7 @@ def _draw_losses(axes: Axes, losses: Sequence[Loss], labels: Sequence[str]) -> N
         if np.isfinite(loss.low):
             axes.plot([loss.low, loss.high], [y, y], color=color, linewidth=1.5)
         axes.plot(loss.mean, y, "o", color=color, markersize=4.5)
-        axes.annotate(f"{loss.mean:.0f} %", (1.0, y), (3, 0), xycoords=("axes fraction", "data"),
+        axes.annotate(f"{loss.mean:.0f}%", (1.0, y), (3, 0), xycoords=("axes fraction", "data"),
                       textcoords="offset points", va="center", size=6.5)  # fmt: skip
     axes.set_xlabel("against the best row, %")
     bare_rows(axes)
@@ -173,7 +173,7 @@ def ablation_output(ablation: Ablation) -> Output:
     }
     return Output(
         name="ablation",
-        title=f"{ablation.name}: pass@{ablation.k}, and percent below the best row [95 %, paired by seed]",
+        title=f"{ablation.name}: pass@{ablation.k}, and percent below the best row [95%, paired by seed]",
         headings=("row", "seeds", *(text for name in names for text in (name, "below, %"))),
         rows=list(table.values()),
         data=pa.table(data | {"seeds": [loss.seeds.tolist() for loss in ablation.losses]}),

@@ -210,7 +210,7 @@ def signal_operations(model: ModelShape, group: GroupShape, route: SignalRoute) 
 
 
 def signal_share(model: ModelShape, group: GroupShape, route: SignalRoute, *, generation_share: float = 0.0) -> float:
-    """The signal's operations per operation of the step, as the paper's +8.3 %.
+    """The signal's operations per operation of the step, as the paper's +8.3%.
 
     Args:
         model: The policy.

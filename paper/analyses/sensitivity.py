@@ -145,7 +145,7 @@ def sensitivity_figure(sensitivity: Sensitivity) -> Figure:
             figure,
             f"{sensitivity.name}, around {sensitivity.base}: pass@{sensitivity.k}, n = {seeds} seeds a point."
             + (" " if columns > 1 else "\n")
-            + "Bars: 95 % intervals over seeds.",
+            + "Bars: 95% intervals over seeds.",
         )
     return figure
 

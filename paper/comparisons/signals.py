@@ -69,7 +69,7 @@ def one_family(tasks: Mapping[str, Committed]) -> Family:
 
 
 def steps_to_end(run: RunResult) -> float | None:
-    """The step from which the share of right responses, averaged over ten steps, stays above 90 % of its last value."""
+    """The step from which the share of right responses, averaged over ten steps, stays above 90% of its last value."""
     curve = run.curves.get("gar/eligible_fraction")
     if curve is None:
         return None
@@ -117,7 +117,7 @@ def training_table(name: str, task: Committed) -> tuple[str, pd.DataFrame]:
                 f"{statistics.fmean(tokens) / 1000:.0f}" if tokens else "0",
             ]
         )
-    columns = ["row", "steps to 90 %", "expert's method", "habit", "words", "alignment, first", "last"]
+    columns = ["row", "steps to 90%", "expert's method", "habit", "words", "alignment, first", "last"]
     headings = [*columns, "expert tokens, thousands"]
     return f"{name}, during training", pd.DataFrame(rows, columns=headings)
 

@@ -145,8 +145,8 @@ def test_check_writes_its_report_as_json(write_rows, tmp_path, tokenizer_folder)
 def test_check_prints_token_lengths(write_rows, capsys, tokenizer_folder):
     main(["check", write_rows(ours(1)), "--tokenizer", tokenizer_folder])
     output = capsys.readouterr().out
-    assert "prompt tokens: min 4, median 4, 90 % 4, 99 % 4, max 4\n" in output
-    assert "anchor tokens: min 5, median 5, 90 % 5, 99 % 5, max 5\n" in output
+    assert "prompt tokens: min 4, median 4, 90% 4, 99% 4, max 4\n" in output
+    assert "anchor tokens: min 5, median 5, 90% 5, 99% 5, max 5\n" in output
 
 
 def test_prepare_writes_a_subset_in_our_columns(write_rows, tmp_path, capsys):

@@ -119,13 +119,13 @@ def test_report_writes_every_table_and_figure(made):
     ]  # fmt: skip
     assert all(path.stat().st_size > 100 for path in paths)
     assert "| grpo | 3 of 3 | 0.333 ± 0.144 | 0.833 ± 0.289 |" in paths[0].read_text()
-    assert "| gar-grpo | 3 of 3 | 0.583 ± 0.260 (+75.0 %) | 1.000 ± 0.000 (+20.0 %) |" in paths[0].read_text()
+    assert "| gar-grpo | 3 of 3 | 0.583 ± 0.260 (+75.0%) | 1.000 ± 0.000 (+20.0%) |" in paths[0].read_text()
 
 
 def test_screen_shows_scores_and_tests_in_80_columns(made, plan):
     assert on_screen(comparison_numbers(*made)).splitlines()[:4] == [
         "test pass@1, against grpo",
-        "row       seeds   mean  difference              95 %      p  verdict",
+        "row       seeds   mean  difference               95%      p  verdict",
         "grpo        3/3  0.333           -                 -      -  -",
         "gar-grpo    3/3  0.583      +0.250  +0.083 to +0.417  0.074  no difference shown",
     ]

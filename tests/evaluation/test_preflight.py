@@ -60,13 +60,13 @@ def test_preflight_stops_where_responses_are_cut_off(make_policy, tokenizer, pro
     assert report.facts.truncated_fraction == 1.0
     finding = finding_of(report, "without an end")
     assert finding.severity == "stop"
-    assert finding.what == "100 % of responses reach max_completion_length 10 without an end"
+    assert finding.what == "100% of responses reach max_completion_length 10 without an end"
     assert "Raise --trl.max_completion_length" in finding.advice
     assert "'<eos>'" in finding.cause
     assert "'<think> work work" in finding.example
     assert "cut off before they could" in finding_of(report, "not in the format").cause
     assert "are complete and readable" in finding_of(report, "no response of 128 is correct").cause
-    with pytest.raises(PreflightError, match=r"(?s)128 responses to 16 problems.*100 % of.*--preflight\.mode warn"):
+    with pytest.raises(PreflightError, match=r"(?s)128 responses to 16 problems.*100% of.*--preflight\.mode warn"):
         report.raise_if_stop()
 
 
@@ -86,15 +86,15 @@ def test_preflight_warns_where_some_responses_are_cut_off(make_policy, tokenizer
             "Compare the answers", "gold '7': '<think> work </think> <answer> 3 </answer>'", [],
         ),
         (
-            UNKNOWN_FORMAT, "100 % of responses are not in the format 'think-answer'",
+            UNKNOWN_FORMAT, "100% of responses are not in the format 'think-answer'",
             "The prompt does not ask for this format", "--data.template think-answer", "'7' (", ["stop"],
         ),
         (
-            WITHOUT_THINKING, "no response of 128 is correct", "100 % have the right answer, but in bad format",
+            WITHOUT_THINKING, "no response of 128 is correct", "100% have the right answer, but in bad format",
             "Make the format right first", "'<answer> 7 </answer>'", ["stop", "warn"],
         ),
         (
-            EMPTY, "100 % of responses are not in the format", "Most responses are empty", "chat template", "''",
+            EMPTY, "100% of responses are not in the format", "Most responses are empty", "chat template", "''",
             ["stop"],
         ),
     ],
@@ -152,9 +152,9 @@ class FailingVerifier:
 @pytest.mark.parametrize(
     ("status", "what", "advice"),
     [
-        (Status.ERROR, "verification of {} % of responses ended in error", "is the gold answer unreadable (`gar data"),
-        (Status.TIMEOUT, "verification of {} % of responses ended in timeout", "Raise --verify.timeout_seconds"),
-        (Status.UNPARSED, "{} % of well-formatted responses hold no answer that can be parsed", "give your own grader"),
+        (Status.ERROR, "verification of {}% of responses ended in error", "is the gold answer unreadable (`gar data"),
+        (Status.TIMEOUT, "verification of {}% of responses ended in timeout", "Raise --verify.timeout_seconds"),
+        (Status.UNPARSED, "{}% of well-formatted responses hold no answer that can be parsed", "give your own grader"),
     ],
 )
 def test_preflight_tells_a_failing_verifier_from_wrong_answers(make_policy, tokenizer, problems, status, what, advice):
@@ -174,7 +174,7 @@ def test_preflight_warns_of_groups_all_correct_where_the_method_learns_nothing_f
 ):
     report = look(make_policy(RIGHT), tokenizer, problems, verifier, needs_alignment=needs_alignment)
     assert report.facts.all_correct_fraction == 1.0
-    warnings = [("warn", "in 100 % of groups every response is correct")]
+    warnings = [("warn", "in 100% of groups every response is correct")]
     assert [(f.severity, f.what) for f in report.findings] == ([] if needs_alignment else warnings)
     assert all("--method gar-grpo" in finding.advice for finding in report.findings)
 
@@ -221,7 +221,7 @@ def test_preflight_samples_at_the_temperature_of_training(make_policy, tokenizer
     "sampling", [{"top_k": 1}, {"min_p": 0.9}, {"do_sample": False}, {"suppress_tokens": [3]}], ids=str
 )
 def test_preflight_samples_as_training_does(make_policy, tokenizer, problems, verifier, sampling):
-    """Without these settings 45 % of the responses are right; under each of them every response is empty."""
+    """Without these settings 45% of the responses are right; under each of them every response is empty."""
     assert tokenizer.convert_tokens_to_ids("<think>") == 3
     policy = make_policy({"=": {"<eos>": 0.55, "<think>": 0.45}, **RIGHT})
     look(policy, tokenizer, problems, verifier).raise_if_stop()
@@ -258,8 +258,8 @@ def test_render_shows_fractions_and_findings(make_policy, tokenizer, problems, v
     asked = [Problem(id=f"[red]{i}", prompt="=", answer="7") for i in range(3)]
     text = shown(look(make_policy(WRONG), tokenizer, asked, verifier, num_samples=2))
     assert "Preflight: 3 problems, 2 responses each" in text
-    assert "groups all wrong │ 100 % │" in text
-    assert "verification: wrong │ 100 % │" in text
+    assert "groups all wrong │ 100% │" in text
+    assert "verification: wrong │ 100% │" in text
     assert "WARN: no response of 6 is correct. The problems are too hard" in text
     assert "For example problem '[red]0', gold '7': '<think> work </think> <answer> 3 </answer>'" in text
 

@@ -41,7 +41,7 @@ def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
     assert tags(read["new"]) == ["night", "a"]
     assert new | {"start": ""} == {
         "run": "new", "tags": "night, a", "status": "running", "method": "gar-grpo", "model": "embedded",
-        "problems": "arithmetic", "seed": "0", "steps": "6", "right": "10 % → 60 %", "test pass@1": "0.375 → –",
+        "problems": "arithmetic", "seed": "0", "steps": "6", "right": "10% → 60%", "test pass@1": "0.375 → –",
         "start": "",
     }  # fmt: skip
     assert [bare[name] for name in ("tags", "method", "steps", "right", "test pass@1")] == ["", "–", "0", "–", "–"]

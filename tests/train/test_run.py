@@ -73,7 +73,7 @@ def test_preflight_stops_a_run_without_signal(tmp_path: Path, capsys: pytest.Cap
     assert main(["train", *FAST, "--trl.max_completion_length", "3", *under(tmp_path / "runs", "none")]) == 1
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
-    assert "100 % of responses reach max_completion_length 3" in captured.err
+    assert "100% of responses reach max_completion_length 3" in captured.err
     assert said.count("of responses reach max_completion_length") == 1  # once, with one example
     assert said.count("For example") == 1
     assert not (tmp_path / "runs").exists()

@@ -27,7 +27,7 @@ class Share:
 
     Attributes:
         share: NaN without triples.
-        low: Lower end of the 95 % interval by bootstrap over problems; `high` is the upper end.
+        low: Lower end of the 95% interval by bootstrap over problems; `high` is the upper end.
         mean_better: Mean similarity of the pairs that should rank first, `mean_worse` of the others.
         num_triples: Triples, without those in which a solution has no token.
         num_problems: Problems of these triples.

@@ -130,10 +130,10 @@ def _page(study: SignalStudy) -> str:
     bench = study.bench
     tables = [
         ("Share of pairs ranked correctly", bench.shares, _interval),
-        ("The same, pairs of equal length (within 5 %)", bench.equal_lengths, _interval),
+        ("The same, pairs of equal length (within 5%)", bench.equal_lengths, _interval),
         ("Mean similarity of the better and the worse pairs", bench.shares, _means),
     ]
-    parts = [f"# {study.policy}: signals", "Intervals: 95 %, by bootstrap over problems."]
+    parts = [f"# {study.policy}: signals", "Intervals: 95%, by bootstrap over problems."]
     for title, shares, cell in tables:
         first = next(iter(shares.values()))
         columns = [column for column, share in first.items() if share.num_triples]
@@ -177,7 +177,7 @@ def signals_figure(study: SignalStudy) -> Figure:
             spine.set_visible(False)
         add_caption(
             figure,
-            f"{study.policy}: share of pairs ranked correctly, 95 % intervals over {study.num_problems} problems. "
+            f"{study.policy}: share of pairs ranked correctly, 95% intervals over {study.num_problems} problems. "
             "Bold: at least 0.9 in the whole interval. Below the line: controls.",
         )
     return figure

@@ -149,7 +149,7 @@ def alignment_figure(course: AlignmentCourse) -> Figure:
         add_caption(
             below,
             f"{course.run}: n = {course.num_scored:,} correct responses with an alignment, in {groups:,} groups. "
-            "Band: 95 % interval over groups.",
+            "Band: 95% interval over groups.",
         )
     return figure
 

@@ -30,7 +30,7 @@ from gar.types import Problem, Status
 
 _STATUSES: dict[Usability, int] = {"usable": DONE, "usable for GRPO only": DEGENERATE, "not usable": REFUSED}
 
-_QUANTILES = {"min": "min", "median": "median", "p90": "90 %", "p99": "99 %", "max": "max"}
+_QUANTILES = {"min": "min", "median": "median", "p90": "90%", "p99": "99%", "max": "max"}
 _COMPARED = {
     Status.OK: "expert answers that agree with the gold answer",
     Status.WRONG: "expert answers that disagree with the gold answer",

@@ -186,7 +186,7 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
         f"{metrics['num_samples']} samples each",
         title_justify="left",
     )
-    for heading in ("", "mean", "95 % over problems"):
+    for heading in ("", "mean", "95% over problems"):
         table.add_column(heading, justify="right" if heading else "left")
     for k, value in metrics["pass_at"].items():
         interval = metrics["interval_95"][k]

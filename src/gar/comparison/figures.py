@@ -68,7 +68,7 @@ def curves_figure(methods: ResultsByLabel, stem: str | Path) -> list[Path]:
         )  # fmt: skip
         seeds = sorted({len(results) for results in methods.values()})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        note = f"Mean over {count} {'seed' if seeds == [1] else 'seeds'} and its 95 % interval; dots are seeds."
+        note = f"Mean over {count} {'seed' if seeds == [1] else 'seeds'} and its 95% interval; dots are seeds."
         figure.supxlabel(note, x=0.988, ha="right", size=8, color=MUTED)
     return save_figure(figure, stem)
 
@@ -183,7 +183,7 @@ def _draw_step_times(axes: Axes, costs: Sequence[Cost]) -> None:
             left += width
         words = f"{cost.seconds_per_step['step']:.2f} s"
         if cost.step_ratio is not None and y > 0:
-            words += f"  ({100 * (cost.step_ratio[0] - 1):+.0f} %)"
+            words += f"  ({100 * (cost.step_ratio[0] - 1):+.0f}%)"
         axes.text(left + 0.012 * widest, y, words, va="center", size=8.5)
     axes.set_xlim(0, 1.28 * widest)
     bare_rows(axes)
@@ -197,7 +197,7 @@ def _draw_memory(axes: Axes, costs: Sequence[Cost]) -> None:
     for y, (peak, cost) in enumerate(zip(peaks, costs, strict=True)):
         words = f"{peak:.0f}"
         if cost.memory_ratio is not None and y > 0:
-            words += f"  ({100 * (cost.memory_ratio[0] - 1):+.0f} %)"
+            words += f"  ({100 * (cost.memory_ratio[0] - 1):+.0f}%)"
         axes.text(peak + 0.012 * max(peaks), y, words, va="center", size=8.5)
     axes.set_xlim(0, 1.32 * max(peaks))
     bare_rows(axes)

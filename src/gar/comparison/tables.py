@@ -57,7 +57,7 @@ def on_screen(numbers: ComparisonNumbers) -> str:
     texts = [aligned(*_screen_table(numbers, *column)) for column in numbers.columns]
     if len(numbers.differences):
         texts.append(
-            "difference: from the reference row, paired by seed, with its 95 % bootstrap interval\n"
+            "difference: from the reference row, paired by seed, with its 95% bootstrap interval\n"
             f"p: paired t-test over seeds, Holm-corrected over {numbers.num_tests} comparisons of one set and k"
         )
     return "\n\n".join([*texts, "\n".join(numbers.notes)]).strip()
@@ -87,7 +87,7 @@ def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> tuple[st
             rows.append([*name, test.against, difference, interval, p, verdict])
         if not tests:
             rows.append([*name, *[NONE] * 5])
-    headings = ["row", "seeds", "mean", "against", "difference", "95 %", "p", "verdict"]
+    headings = ["row", "seeds", "mean", "against", "difference", "95%", "p", "verdict"]
     table = pd.DataFrame(rows, columns=headings)
     first = next(iter(numbers.num_finished))
     if set(table["against"]) <= {first, NONE}:  # then the title says it
@@ -117,13 +117,13 @@ def _difference_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
         others = [p_text(row.p_t), p_text(row.p_permutation)]
         rows.append([*name, difference, interval, _relative(row), *others, holm, effect, verdict])
     title = (
-        "Differences, paired by seed: 95 % bootstrap interval over seeds and problems, not corrected; two-sided "
+        "Differences, paired by seed: 95% bootstrap interval over seeds and problems, not corrected; two-sided "
         "paired t-test; sign-flip permutation test; Holm's correction of the t-test over all comparisons of one set "
         f"and k ({numbers.num_tests}); the difference that is detected with 80% power. The verdict is by Holm's "
         "p < 0.05."
     )
     headings = [
-        "on", "method", "against", "seeds", "difference", "95 % interval", "relative", "t-test p", "permutation p",
+        "on", "method", "against", "seeds", "difference", "95% interval", "relative", "t-test p", "permutation p",
         "Holm p", "detectable", "verdict",
     ]  # fmt: skip
     return title, pd.DataFrame(rows, columns=headings)
@@ -178,7 +178,7 @@ def _score(scores: Sequence[Any], tests: Sequence[Any]) -> str:
 
 def _relative(row: Any) -> str:
     """Difference of the means over the reference's mean."""
-    return f"{100 * row.difference / row.reference:+.1f} %" if row.reference else NONE
+    return f"{100 * row.difference / row.reference:+.1f}%" if row.reference else NONE
 
 
 def _ratio(ratio: tuple[float, float, float] | None) -> str:

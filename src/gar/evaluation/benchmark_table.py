@@ -147,16 +147,16 @@ def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
         for measured in places.values()
         for row in measured.values()
     ]
-    title = "Mean over problems, with its 95 % bootstrap interval."
+    title = "Mean over problems, with its 95% bootstrap interval."
     tables = {title: pd.DataFrame(rows, columns=["benchmark", "problems", *table.labels])}
     if len(table.tests):
         title = (
-            f"Differences from {table.labels[0]}, paired by {table.tests['pairs'].iloc[0]}: 95 % bootstrap "
+            f"Differences from {table.labels[0]}, paired by {table.tests['pairs'].iloc[0]}: 95% bootstrap "
             "interval, not corrected; two-sided p, Holm-corrected over models and benchmarks of one measure; MDE: "
             "the difference that these pairs detect with 80% power."
         )
         tests = [[_name(row), row.label, *difference_cells(row)] for row in rows_of(table.tests)]
-        headings = ["benchmark", "model", "difference", "95 %", "p", "MDE", "verdict"]
+        headings = ["benchmark", "model", "difference", "95%", "p", "MDE", "verdict"]
         tables[title] = pd.DataFrame(tests, columns=headings)
     return tables
 

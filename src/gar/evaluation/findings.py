@@ -24,7 +24,7 @@ class Finding:
 
     `fraction` is the number that `what` states. `example` is a response that shows the fault, or empty.
 
-    Example: Finding(severity="stop", fraction=0.97, what="97 % of responses reach max_completion_length 32 without an
+    Example: Finding(severity="stop", fraction=0.97, what="97% of responses reach max_completion_length 32 without an
         end token", cause="...", advice="Raise --trl.max_completion_length.", example="train-3: '<think> 3 + 4 ...'")
     """
 
@@ -105,8 +105,8 @@ def find_faults(
 
 
 def percent(fraction: float) -> str:
-    """A fraction as text: `97 %`."""
-    return f"{100 * fraction:.3g} %"
+    """A fraction as text: `97%`."""
+    return f"{100 * fraction:.3g}%"
 
 
 def _example(facts: RolloutFacts, wanted: Callable[[Response, Verdict], bool]) -> str:

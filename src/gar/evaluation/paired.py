@@ -69,7 +69,7 @@ def contrasts(
     Returns:
         A row for each method, reference, set and measure that can be compared, in this order: `label`, `against`,
         `set_name`, `measure`, `k`; `num_seeds` and `num_problems` that are paired; `pairs`, "seeds" or "problems";
-        `score` and `reference`, the means; `difference` with its 95 % bootstrap interval `low` to `high`; `all_equal`
+        `score` and `reference`, the means; `difference` with its 95% bootstrap interval `low` to `high`; `all_equal`
         if all differences are one number, so that the interval says nothing; `p_t` and `p_permutation` of both tests;
         `p`, the one that decides; `p_corrected`; `detectable`, the true difference found with 80% power; `verdict`.
         NaN stands for a test that was not made.
@@ -92,7 +92,7 @@ def contrasts(
 def scores(counts: pd.DataFrame, *, measures: Measures, intervals: bool = False) -> pd.DataFrame:
     """The mean of every method on every set: `label`, `set_name`, `measure`, `k`, `num_seeds`, `num_problems`, `mean`.
 
-    `sd` is Bessel's over seeds, NaN for one seed. With `intervals`, `low` and `high` are the 95 % bootstrap interval
+    `sd` is Bessel's over seeds, NaN for one seed. With `intervals`, `low` and `high` are the 95% bootstrap interval
     of the mean over seeds and problems, NaN where all rates are equal.
     """
     rows = []

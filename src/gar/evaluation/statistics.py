@@ -97,7 +97,7 @@ def sign_flip_p_value(differences: ArrayLike, *, num_flips: int = 100_000) -> fl
 
 
 def bootstrap_interval(differences: ArrayLike) -> tuple[float, float]:
-    """95 % percentile interval of the mean difference, from 10,000 resamples over seeds and problems at once.
+    """95% percentile interval of the mean difference, from 10,000 resamples over seeds and problems at once.
 
     Every resample draws seeds and problems with replacement, the same problems for all its seeds. With one seed the
     interval covers the choice of problems alone. Few seeds make it too narrow.

@@ -6,7 +6,7 @@ DEFINITIONS = {
     "before": "Measured on the same problems, with the same seed of sampling, before the first step.",
     "after": "Measured after the last step.",
     "difference": "The second value minus the first, as pass@k: +0.100 is ten more problems in a hundred.",
-    "interval": "95 % bootstrap interval of the difference: its range if other problems of the kind, and other seeds "
+    "interval": "95% bootstrap interval of the difference: its range if other problems of the kind, and other seeds "
     "where there are several, had been drawn. With few seeds it is too narrow: the test decides. None if all "
     "differences are equal.",
     "p-value": "Chance of a difference at least as large if there were none: by a paired t-test over seeds, or by "

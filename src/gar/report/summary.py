@@ -157,7 +157,7 @@ def edges(run: Run, metric: str) -> tuple[float | None, float | None]:
 
 
 def _contrast_table(contrasts: pd.DataFrame, *, title: str, caption: str, headings: Sequence[Column]) -> Table:
-    tested = {"difference": "difference", "95 % interval": "interval", "p": "p-value", "detectable": "detectable"}
+    tested = {"difference": "difference", "95% interval": "interval", "p": "p-value", "detectable": "detectable"}
     named = [
         *columns("runs", "set", k="pass@k"),
         *headings,
@@ -207,4 +207,4 @@ def _text(value: float | None, digits: int) -> str:
 
 def percent_text(value: float | None) -> str:
     """A share as a whole number of percent."""
-    return NONE if value is None else f"{100 * value:.0f} %"
+    return NONE if value is None else f"{100 * value:.0f}%"

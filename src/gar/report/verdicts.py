@@ -207,7 +207,7 @@ def _numbers(contrast: Any) -> str:
     interval = (
         "no interval: all differences are equal"
         if contrast.all_equal
-        else f"95 % interval {signed(contrast.low)} to {signed(contrast.high)}"
+        else f"95% interval {signed(contrast.low)} to {signed(contrast.high)}"
     )
     test = "" if math.isnan(contrast.p_corrected) else f", {p_sentence(contrast.p_corrected)}"
     values = (

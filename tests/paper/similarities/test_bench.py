@@ -49,5 +49,5 @@ def test_rank_share_resamples_problems():
     share = rank_share(np.stack([wins, wins, 1 - wins]), problems)
     assert (share.share, share.low, share.high) == (0.5, 0.0, 1.0)
     many = rank_share(np.tile([1.0, 0.0], (3, 50)), np.arange(100))
-    # sd of a share of 100 is 0.05, so that a 95 % interval is 0.4 to 0.6
+    # sd of a share of 100 is 0.05, so that a 95% interval is 0.4 to 0.6
     assert (many.low, many.high) == pytest.approx((0.4, 0.6), abs=0.02)

@@ -1,5 +1,7 @@
 """Every setting of a run changes something. Those of signal, reward and advantage: `tests/methods`."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +55,7 @@ def problems(config: RunConfig) -> Any:
 
 def policy(config: RunConfig) -> Any:
     model, _ = load_policy(config.model)
-    return (
-        model.name_or_path,
-        getattr(model.config, "_commit_hash", None),
-        model.dtype,
-        model.config._attn_implementation,
-    )
+    return model.name_or_path, model.dtype, model.config.max_position_embeddings, model.config._attn_implementation
 
 
 def hub(config: RunConfig) -> Any:
@@ -180,11 +177,13 @@ def config(values: dict[str, Any]) -> RunConfig:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_jsonl(tmp_path / "rows.jsonl", ROWS)
-    for name in ("main", "v1"):  # two revisions in the cache of the Hub
-        for place in ("refs", "snapshots"):
-            (tmp_path / "models--a--b" / place).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "models--a--b" / "refs" / name).write_text(name * 10)
-        (tmp_path / "models--a--b" / "snapshots" / (name * 10)).symlink_to(embedded_path())
+    for name in ("main", "v1"):  # two revisions in the cache of the Hub, with different contexts
+        snapshot = tmp_path / "models--a--b" / "snapshots" / (name * 10)
+        shutil.copytree(embedded_path(), snapshot)
+        (tmp_path / "models--a--b" / "refs").mkdir(exist_ok=True)
+        (tmp_path / "models--a--b" / "refs" / name).write_text(snapshot.name)
+    values = json.loads((snapshot / "config.json").read_text())
+    (snapshot / "config.json").write_text(json.dumps(values | {"max_position_embeddings": 99}))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
 
 

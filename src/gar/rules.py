@@ -86,12 +86,7 @@ def faults(where: str, facts: Facts, *, level: str = "error", more: Iterable[Rul
 
 
 def check(where: str, facts: Facts, *, more: Iterable[Rule] = ()) -> None:
-    """Raise all faults together.
-
-    Args:
-        where: As in `faults`.
-        facts: As in `faults`.
-        more: As in `faults`.
+    """Raise all `faults` together.
 
     Raises:
         ConfigError: Says of each fault what was found, what was expected, and why.

@@ -21,12 +21,11 @@ import torch
 from torch import Tensor
 
 from gar.core import BestAlignment, best_alignment_scores, group_deviations, group_sizes, unit_rows
-from gar.methods import Method, ScoredBatch, ShapedRewards, eligible_responses
+from gar.methods import ScoredBatch, ShapedRewards, eligible_responses
 from gar.methods.plan import Shaping
 from gar.methods.plan import plan_shaping as plan_shaping
 from gar.methods.similarity import SIMILARITIES, random_anchor_vectors
 from gar.sequences import NO_ANCHORS, NO_SEQUENCE, AnchorSequences, SequenceReader, TokenPieces, TokenSequence
-from gar.settings import RewardSettings
 from gar.types import Status, Verdict
 
 
@@ -101,33 +100,6 @@ def read_row(
         truncated=truncated,
     )
     return Row(facts=facts, sequence=sequence, anchors=anchors.usable)
-
-
-def responses_to_score(method: Method, settings: RewardSettings, facts: ScoredBatch, can_score: Tensor) -> Tensor:
-    """Which responses need an alignment or, where the method compares responses, a vector: bool [responses].
-
-    Any other response has a bonus of 0 whatever its alignment, and does not affect the bonuses of its group.
-    `bonus_weight` is not read: with `bonus_weight=0` alignments are still measured and logged.
-
-    Args:
-        method: The method that is trained.
-        settings: `center` decides whether the only candidate of a group may earn a bonus: its centered alignment is 0,
-            its own cosine is not.
-        facts: Verdicts and groups of the responses of all ranks. `alignment` and `vectors` are not read.
-        can_score: Bool [responses]: has tokens to score and, for a method that compares it with anchors alone, an
-            anchor.
-
-    References:
-        GAR, arXiv 2609.03342, eqs. 6 and 9.
-    """
-    if method.alignment is None and not method.compares_responses:
-        return torch.zeros_like(can_score)
-    if method.scores_all or method.compares_responses:
-        return can_score
-    candidates = can_score & eligible_responses(facts, settings)
-    if not settings.center:
-        return candidates
-    return candidates & (group_sizes(facts.group_index, candidates) >= 2)
 
 
 class StepRanks:
@@ -212,11 +184,22 @@ class Step:
 
     @cached_property
     def needed(self) -> Tensor:
-        """Which responses of all ranks need a vector, or the method's substitute for one."""
-        shaping = self.shaping
-        without_anchor = shaping.method.compares_responses or not shaping.method.needs_alignment
+        """Which responses of all ranks need a vector, or the method's substitute for one: bool [responses].
+
+        Any other has a bonus of 0 whatever its alignment, and does not affect the bonuses of its group. The only
+        candidate of a group has a centered alignment of 0. `bonus_weight` is not read: with 0 alignments are still
+        measured and logged [GAR, arXiv 2609.03342, eqs. 6 and 9].
+        """
+        method = self.shaping.method
+        if not (method.needs_alignment or method.compares_responses):
+            return torch.zeros_like(self.group_index, dtype=torch.bool)
+        without_anchor = method.compares_responses
         can_score = [fact.num_scored_tokens > 0 and (without_anchor or fact.num_anchors > 0) for fact in self.facts]
-        return responses_to_score(shaping.method, shaping.reward, self._batch, torch.tensor(can_score).bool())
+        needed = torch.tensor(can_score, dtype=torch.bool)
+        if method.scores_all or method.compares_responses:
+            return needed
+        needed &= self.eligible
+        return needed & (group_sizes(self.group_index, needed) >= 2) if self.shaping.reward.center else needed
 
     @property
     def sequences(self) -> list[TokenSequence]:

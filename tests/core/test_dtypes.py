@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gar import core
-from gar.core.checks import as_given
+from gar.core.arguments import as_given
 
 VALUES = [1, 0, 1, 1]
 GROUPS = torch.zeros(4, dtype=torch.long)

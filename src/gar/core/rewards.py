@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from gar.core.checks import as_given, check_finite, check_shapes
+from gar.core.arguments import as_given, check_finite, check_shapes
 from gar.core.groups import group_deviations
 
 

@@ -1,4 +1,4 @@
-"""Methods: one file each, the dict that names them, and what an engine declares to run them."""
+"""Methods, the dict that names them, and what an engine declares to run them."""
 
 from gar.methods.base import (
     BONUS_SETTINGS,
@@ -9,8 +9,8 @@ from gar.methods.base import (
     eligible_responses,
     outcome_rewards,
 )
-from gar.methods.engine import Engine
 from gar.methods.gar import gradient_aligned_shape
+from gar.methods.plan import Engine
 from gar.methods.registry import METHODS, check_declaration, find_method, register
 from gar.methods.settings import resolve_signal, unread_settings
 

@@ -1,9 +1,21 @@
-"""GAR: correct responses that align better than their group earn a bonus [arXiv 2609.03342, algorithm 1]."""
+"""GAR: correct responses that align better than their group earn a bonus [arXiv 2609.03342, algorithm 1].
+
+The controls have another similarity in the place of the cosine with the anchor. A gain that a control shares is not due
+to the gradient's direction.
+"""
 
 from dataclasses import replace
 
 from gar.core import gradient_aligned_bonuses
-from gar.methods.base import BONUS_SETTINGS, Method, ScoredBatch, ShapedRewards, eligible_responses, outcome_rewards
+from gar.methods.base import (
+    BONUS_SETTINGS,
+    Method,
+    ScoredBatch,
+    ShapedRewards,
+    eligible_responses,
+    format_penalties,
+    outcome_rewards,
+)
 from gar.settings import RewardSettings
 
 
@@ -35,4 +47,34 @@ GAR_REINFORCE_PLUS_PLUS = replace(
     name="gar-reinforce-plus-plus",
     summary="outcome reward plus gradient-aligned bonus, whitened over all tokens of the batch",
     estimator="reinforce-plus-plus",
+)
+
+CONTROLS = tuple(
+    replace(GAR_GRPO, name=name, summary=f"control: {summary}", **changes)
+    for name, summary, changes in (
+        ("anchor-shuffled", "the anchor is another problem's", {"alignment": "shuffled-anchor"}),
+        ("anchor-random", "the anchor is a random vector, one for each problem", {"alignment": "random-anchor"}),
+        ("hidden-cosine", "cosine of mean hidden states", {"signal": {"kind": "hidden"}}),
+        ("text-similarity", "similarity of the texts, a ratio of edits", {"alignment": "text"}),
+        ("length", "closeness in length to the anchor", {"alignment": "length"}),
+    )
+)
+
+
+def alignment_alone(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
+    """The cosine itself as reward, right or wrong, plus the penalty for bad format; no base reward, no gate."""
+    penalties = format_penalties(batch, settings)
+    bonuses = batch.alignment.double().where(batch.scored, 0.0)
+    return ShapedRewards(
+        rewards=bonuses + penalties, outcomes=bonuses.new_zeros(len(bonuses)), bonuses=bonuses, penalties=penalties
+    )
+
+
+ALIGNMENT_ONLY = Method(
+    name="alignment-only",
+    summary="ablation: the cosine alone as reward, for right and wrong responses",
+    shape=alignment_alone,
+    reward=("format_penalty",),
+    alignment="anchor",
+    scores_all=True,
 )

@@ -1,4 +1,4 @@
-"""The plan with which every driver begins: a method on an engine, with the settings in force."""
+"""The plan with which every driver begins: a method on an engine that can run it, with the settings in force."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,15 +6,89 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from gar.config import RunConfig, make_config
 from gar.core import group_advantages, reinforce_plus_plus_advantages
-from gar.methods import METHODS, Engine, Method, find_method
-from gar.methods.base import Estimator
+from gar.errors import ConfigError
+from gar.methods.base import Estimator, Method, Need
+from gar.methods.registry import METHODS, find_method
 from gar.methods.settings import own_rules, resolve_signal, run_facts, warn_of_unread
 from gar.rules import check
-from gar.settings import AdvantageSettings, RewardSettings, Settings, SignalSettings
+from gar.settings import GROUP_DDOF, GROUP_EPS, AdvantageSettings, RewardSettings, Settings, SignalSettings
 
 _WHITENING_EPS = 1e-8
 """Added to the variance over a batch, as verl and slime do."""
+
+
+_WORDS: dict[Need, str] = {
+    "anchor": "compares responses with their problem's anchors",
+    "shuffled-anchor": "compares responses with the anchors of another problem of the data set",
+    "random-anchor": "gives each problem of the data set a random vector",
+    "text": "compares texts with those of anchors",
+    "length": "compares lengths with those of anchors",
+    "compares_responses": "compares the vectors of responses with each other",
+    "gate": "weighs single tokens in the policy loss",
+    "loss": "sets fields of TRL's policy loss",
+    "trainer": "brings a trainer of its own",
+    "initial_policy": "takes vectors of the policy before training",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine's declaration.
+
+    Attributes:
+        name: For messages.
+        can: Which needs of methods it meets (`Method.needs`), and whether it has the policy before training.
+        estimators: The estimators of advantages that it has, each with the engine's own names for it.
+        ddof: Denominator of the group's variance where the run leaves it open.
+        eps: Added to the group's standard deviation where the run leaves it open.
+        sections: The sections of a run's configuration that apply, for an engine that `read`s them.
+    """
+
+    name: str
+    can: frozenset[Need]
+    estimators: Mapping[Estimator, tuple[str, ...]]
+    ddof: int = GROUP_DDOF
+    eps: float = GROUP_EPS
+    sections: tuple[str, ...] = ()
+
+    def methods(self) -> list[str]:
+        """Names of the registered methods that it runs."""
+        return [name for name, method in METHODS.items() if not self.lacks(method, method.estimator)]
+
+    def lacks(self, method: Method, estimator: Estimator) -> str:
+        """Why it does not run a method under an estimator; empty where it does."""
+        lacking = [_WORDS[need] for need in method.needs if need not in self.can]
+        if lacking:
+            return f"the method {' and '.join(lacking)}"
+        return "" if estimator in self.estimators else f"there is no estimator {estimator} here"
+
+    def facts(self, method: Method, estimator: Estimator) -> dict[str, Any]:
+        """What `gar.rules` asks of an engine."""
+        return {
+            "engine": self.name,
+            "engine.methods": ", ".join(self.methods()),
+            "engine.initial_policy": "initial_policy" in self.can,
+            "method.lacks": self.lacks(method, estimator),
+            "estimator": estimator,
+            "the flag of the run's estimator": self.estimators.get(estimator, ()),
+        }
+
+    def read(self, values: Mapping[str, Any], source: str) -> RunConfig:
+        """A run's configuration from the section `gar` of the engine's own, in which only `sections` count.
+
+        Raises:
+            ConfigError: A key or a value is wrong.
+        """
+        known = ("method", "variant", "plugins", *self.sections)
+        for key in values:
+            if key in RunConfig.model_fields and key not in known:
+                raise ConfigError(
+                    f"{source}: 'gar.{key}' has no effect under {self.name}, whose own flags decide it. Known here: "
+                    f"{', '.join(known)}."
+                )
+        return make_config(values, source=source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,14 +194,14 @@ def plan_shaping(
     Raises:
         ConfigError: The method is unknown or declares something that does not exist, or all the rules that are broken.
     """
-    given = {name: values for name, values in (sections or {}).items() if isinstance(values, Settings)}
+    given: dict[str, Any] = {name: part for name, part in (sections or {}).items() if isinstance(part, Settings)}
     chosen = find_method(method)
     shaping = Shaping(
         method=chosen,
         engine=engine,
-        signal=resolve_signal(chosen, _section(given, "signal", SignalSettings)),
-        reward=_section(given, "reward", RewardSettings),
-        advantage=_section(given, "advantage", AdvantageSettings),
+        signal=resolve_signal(chosen, given.get("signal") or SignalSettings()),
+        reward=given.get("reward") or RewardSettings(),
+        advantage=given.get("advantage") or AdvantageSettings(),
     )
     facts = run_facts(chosen, given) | engine.facts(chosen, shaping.estimator)
     facts |= {f"signal.{name}": getattr(shaping.signal, name) for name in SignalSettings.model_fields}
@@ -136,7 +210,3 @@ def plan_shaping(
     if not quiet:
         warn_of_unread(chosen, given, engine=engine.name)
     return shaping
-
-
-def _section(sections: Mapping[str, Any], name: str, kind: Any) -> Any:
-    return sections.get(name) or kind()

@@ -4,22 +4,15 @@ from typing import get_args
 
 from gar.errors import ConfigError
 from gar.methods.base import AlignmentSource, Estimator, Method
-from gar.methods.controls import ALIGNMENT_ONLY, ANCHOR_RANDOM, ANCHOR_SHUFFLED, HIDDEN_COSINE, LENGTH, TEXT_SIMILARITY
 from gar.methods.g2rl import G2RL
-from gar.methods.gar import GAR_GRPO, GAR_REINFORCE_PLUS_PLUS
-from gar.methods.grpo import DAPO, DR_GRPO, GRPO
-from gar.methods.maspo import MASPO
-from gar.methods.reinforce_plus_plus import REINFORCE_PLUS_PLUS, REINFORCE_PLUS_PLUS_BASELINE
+from gar.methods.gar import ALIGNMENT_ONLY, CONTROLS, GAR_GRPO, GAR_REINFORCE_PLUS_PLUS
+from gar.methods.outcome import OUTCOME_METHODS
 from gar.settings import REGISTERED, RewardSettings, SignalSettings
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (
-        GRPO, DR_GRPO, DAPO, REINFORCE_PLUS_PLUS, REINFORCE_PLUS_PLUS_BASELINE, MASPO,
-        GAR_GRPO, GAR_REINFORCE_PLUS_PLUS, G2RL,
-        ANCHOR_SHUFFLED, ANCHOR_RANDOM, HIDDEN_COSINE, TEXT_SIMILARITY, LENGTH, ALIGNMENT_ONLY,
-    )
-}  # fmt: skip
+    for method in (*OUTCOME_METHODS, GAR_GRPO, GAR_REINFORCE_PLUS_PLUS, G2RL, *CONTROLS, ALIGNMENT_ONLY)
+}
 
 
 def register(method: Method) -> Method:

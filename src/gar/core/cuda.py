@@ -1,4 +1,4 @@
-"""Two Triton kernels for the passes around the products with W on a GPU. `head` does the same in torch.
+"""Two Triton kernels for the passes around the products with W on a GPU. `head` and `closed_form` do the same in torch.
 
 Between the products: exponentials without the target, their sum in float32, and storage in bfloat16, with one read and
 one write of the logits. After the products: the closed form, and each response's sum in float64 in a fixed order.
@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gar.core.arguments import Head
-from gar.core.head import SoftmaxSums
+from gar.core.closed_form import SoftmaxSums
 
 BLOCK_COLUMNS, COLUMN_WARPS = 4096, 8
 BLOCK_TOKENS, BLOCK_WIDTH = 16, 128

@@ -30,10 +30,10 @@ from gar.core.arguments import (
     check_arguments,
     check_shapes,
 )
+from gar.core.closed_form import SoftmaxSums
 from gar.core.head import (
     REFERENCE_MARGIN,
     Plan,
-    SoftmaxSums,
     exact_products,
     exponential_sums,
     largest_logits,

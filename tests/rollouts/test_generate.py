@@ -86,15 +86,8 @@ def test_generate_responses_samples_from_the_softmax_at_its_temperature(model, t
     # The checkpoint's own settings would leave one token; training would not see them, so neither do we.
     model.generation_config.update(top_k=1, repetition_penalty=5.0, min_p=0.9, bad_words_ids=[[7]])
     num_samples = 6000
-    [group] = sample(
-        model,
-        tokenizer,
-        prompt_ids[:1],
-        num_samples=num_samples,
-        max_new_tokens=1,
-        temperature=temperature,
-        batch_size=num_samples,
-    )
+    many = {"num_samples": num_samples, "batch_size": num_samples, "max_new_tokens": 1, "temperature": temperature}
+    [group] = sample(model, tokenizer, prompt_ids[:1], **many)
     counts = torch.bincount(torch.tensor([response.ids[0] for response in group]), minlength=model.config.vocab_size)
     with torch.no_grad():
         expected = torch.softmax(model(torch.tensor(prompt_ids[:1])).logits[0, -1] / temperature, dim=-1)
@@ -117,7 +110,13 @@ def test_generate_responses_leaves_model_tokenizer_and_random_state_as_they_were
     own_config, settings = model.generation_config, model.generation_config.to_dict()
     modes = [module.training for module in model.modules()]
     random_state = torch.get_rng_state()
+    widths, graphs = [], []
+    # In train mode gradient checkpointing switches the key-value cache off, which makes generation quadratic.
+    model.model.embed_tokens.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].shape[1]))
+    model.lm_head.register_forward_hook(lambda module, inputs, output: graphs.append(output.requires_grad))
     responses = sample(model, tokenizer, prompt_ids)
+    assert widths == [11] + [1] * 11
+    assert not any(graphs)
     assert torch.equal(torch.get_rng_state(), random_state)
     assert model.generation_config is own_config
     assert own_config.to_dict() == settings
@@ -139,23 +138,6 @@ def test_generate_responses_restores_everything_when_it_fails(model, tokenizer, 
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
-def test_generate_responses_reads_each_new_token_once_even_in_training(model, tokenizer, prompt_ids):
-    # In train mode gradient checkpointing switches the key-value cache off, which makes generation quadratic.
-    model.train()
-    model.gradient_checkpointing_enable()
-    widths = []
-    model.model.embed_tokens.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].shape[1]))
-    sample(model, tokenizer, prompt_ids)
-    assert widths == [11] + [1] * 11
-
-
-def test_generate_responses_builds_no_graph(model, tokenizer, prompt_ids):
-    states = []
-    model.lm_head.register_forward_hook(lambda module, inputs, output: states.append(output.requires_grad))
-    sample(model, tokenizer, prompt_ids)
-    assert not any(states)
-
-
 def test_generate_responses_works_through_peft(model, tokenizer, prompt_ids):
     from peft import LoraConfig, get_peft_model
 
@@ -172,9 +154,6 @@ def test_generate_responses_ends_at_every_end_token_the_model_declares(model, to
     for end in (turn, tokenizer.eos_token_id):
         [[response]] = sample(always_next(model, end), tokenizer, prompt_ids[:1], num_samples=1)
         assert response == Response(ids=(end,), text="", truncated=False)
-
-
-def test_generate_responses_counts_a_response_without_end_as_truncated(model, tokenizer, prompt_ids):
     seven = tokenizer.convert_tokens_to_ids("7")
     [[response]] = sample(always_next(model, seven), tokenizer, prompt_ids[:1], num_samples=1, max_new_tokens=3)
     assert response == Response(ids=(seven,) * 3, text="7 7 7", truncated=True)
@@ -204,37 +183,6 @@ def test_generate_responses_names_a_prompt_that_does_not_fit(model, tokenizer, p
         sample(model, tokenizer, [prompt_ids[0], [*fitting, fitting[0]]])
 
 
-def test_generate_responses_refuses_a_prompt_without_tokens(model, tokenizer, prompt_ids):
-    with pytest.raises(DataError, match=r"prompt 1 \(counted from 0\) has no tokens"):
-        sample(model, tokenizer, [prompt_ids[0], []])
-
-
-def test_generate_responses_refuses_a_tokenizer_without_end_token(model, tokenizer, prompt_ids):
-    tokenizer.eos_token = None
-    with pytest.raises(ModelError, match=r"no end-of-sequence token.*Set tokenizer\.eos_token"):
-        sample(model, tokenizer, prompt_ids)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"num_samples": 0}, "num_samples must be at least 1, got 0"),
-        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
-        ({"batch_size": -1}, "batch_size must be at least 1, got -1"),
-        ({"temperature": 0.0}, r"temperature must be positive .* got 0\.0"),
-        ({"temperature": float("nan")}, "temperature must be positive .* got nan"),
-        ({"top_p": 1.5}, r"top_p in \(0, 1\], got 1\.0 and 1\.5"),
-    ],
-)
-def test_generate_responses_refuses_impossible_numbers(model, tokenizer, prompt_ids, change, message):
-    with pytest.raises(ValueError, match=message):
-        sample(model, tokenizer, prompt_ids, **change)
-
-
-def test_generate_responses_gives_nothing_for_no_prompts(model, tokenizer):
-    assert sample(model, tokenizer, []) == []
-
-
 def test_generate_responses_says_what_to_lower_when_memory_runs_out(model, tokenizer, prompt_ids, monkeypatch):
     def run_out(**arguments):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -245,34 +193,12 @@ def test_generate_responses_says_what_to_lower_when_memory_runs_out(model, token
     assert "7 responses of up to 12 tokens" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize(("is_terminal", "label"), [(True, "look"), (True, None), (False, "look")])
-def test_generate_responses_shows_progress_on_a_terminal_only(
-    model, tokenizer, prompt_ids, monkeypatch, is_terminal, label
-):
-    stream = io.StringIO()
-    stream.isatty = lambda: is_terminal
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(generate, "TERMINAL_SECONDS", 0.0)
-    sample(model, tokenizer, prompt_ids, progress=label)
-    if is_terminal and label:
-        assert "look: 100%" in stream.getvalue()
-        assert "12/12" in stream.getvalue()
-    else:
-        assert stream.getvalue() == ""
-
-
 def trl_prompt_ids(tokenizer, prompts, chat_template_kwargs):
     """What TRL itself makes of prompts, without a trainer around it."""
     from trl import GRPOTrainer
 
-    trainer = SimpleNamespace(
-        processing_class=tokenizer,
-        environment_factories=None,
-        tools=None,
-        chat_template=None,
-        chat_template_kwargs=chat_template_kwargs,
-        _is_vlm=False,
-    )
+    unused = dict.fromkeys(["environment_factories", "tools", "chat_template", "_is_vlm"])
+    trainer = SimpleNamespace(processing_class=tokenizer, chat_template_kwargs=chat_template_kwargs, **unused)
     return GRPOTrainer._tokenize_prompts(trainer, prompts)[0]
 
 
@@ -298,11 +224,6 @@ def test_encode_prompt_gives_the_ids_of_messages_that_trl_trains_on(tokenizer, k
     assert last == (":" if kwargs else "<think>")
 
 
-def test_encode_prompt_refuses_messages_without_a_chat_template(tokenizer):
-    with pytest.raises(ModelError, match=r"no chat template.*as plain text"):
-        encode_prompt(tokenizer, [{"role": "user", "content": "7 ="}])
-
-
 def test_generate_responses_ignores_unset_generation_settings_of_the_checkpoint(model, tokenizer, prompt_ids):
     expected = sample(model, tokenizer, prompt_ids)
     model.generation_config = GenerationConfig(
@@ -312,12 +233,31 @@ def test_generate_responses_ignores_unset_generation_settings_of_the_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("label", "rank", "shows"), [("preflight", "0", True), ("preflight", "1", False), (None, "0", False)]
+    ("label", "rank", "is_terminal", "shows"),
+    [("look", "0", True, True), ("look", "0", False, True), ("look", "1", False, False), (None, "0", True, False)],
 )
-def test_generate_responses_says_what_is_left_without_a_terminal_on_one_rank(
-    model, tokenizer, prompt_ids, monkeypatch, capsys, label, rank, shows
+def test_generate_responses_shows_progress_where_asked_on_one_rank(
+    model, tokenizer, prompt_ids, monkeypatch, label, rank, is_terminal, shows
 ):
-    monkeypatch.setattr(generate, "LINE_SECONDS", 0.0)
+    stream = io.StringIO()
+    stream.isatty = lambda: is_terminal
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(generate, "TERMINAL_SECONDS" if is_terminal else "LINE_SECONDS", 0.0)
     monkeypatch.setenv("RANK", rank)
     sample(model, tokenizer, prompt_ids, progress=label)
-    assert ("preflight: 100%" in capsys.readouterr().err) == shows
+    assert ("look: 100%" in stream.getvalue() and "12/12" in stream.getvalue()) == shows
+    assert shows or stream.getvalue() == ""
+
+
+def test_what_cannot_be_sampled_is_an_error(model, tokenizer, prompt_ids):
+    with pytest.raises(DataError, match="no tokens"):
+        sample(model, tokenizer, [prompt_ids[0], []])
+    with pytest.raises(ModelError, match="template"):
+        encode_prompt(tokenizer, [{"role": "user", "content": "7 ="}])
+    impossible = [{"num_samples": 0}, {"max_new_tokens": 0}, {"batch_size": -1}, {"top_p": 1.5}]
+    for change in (*impossible, {"temperature": 0.0}, {"temperature": float("nan")}):
+        with pytest.raises(ValueError):  # noqa: PT011 - ours and those of transformers
+            sample(model, tokenizer, prompt_ids, **change)
+    tokenizer.eos_token = None
+    with pytest.raises(ModelError, match="end-of-sequence"):
+        sample(model, tokenizer, prompt_ids)

@@ -7,9 +7,9 @@ ignored, except for its end tokens: responses are sampled as in training.
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -95,10 +95,10 @@ def generate_responses(
         model: A causal language model, not wrapped for distributed training.
         tokenizer: Its tokenizer. Its padding side does not matter.
         prompt_ids: Token ids of each prompt, from `encode_prompt`.
-        num_samples: Responses per prompt.
+        num_samples: Responses per prompt, at least 1.
         max_new_tokens: Longest response.
-        temperature: Divides the logits.
-        top_p: Probability mass that is sampled from.
+        temperature: Divides the logits, positive.
+        top_p: Probability mass that is sampled from, in (0, 1].
         batch_size: Responses generated at one time.
         seed: Seed for sampling.
         tags: Markers that stay in the text even where they are special tokens.
@@ -111,15 +111,15 @@ def generate_responses(
         For each prompt, in the order given, `num_samples` responses.
 
     Raises:
-        ValueError: A count or a temperature is not positive, or top_p is outside (0, 1].
+        ValueError: An argument is out of its range.
         DataError: A prompt has no tokens, or does not fit into the model's context with its response.
         ModelError: The tokenizer has no end token, or the model's logits are NaN.
     """
-    for name, value in [("num_samples", num_samples), ("max_new_tokens", max_new_tokens), ("batch_size", batch_size)]:
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-    if not temperature > 0 or not 0 < top_p <= 1:
-        raise ValueError(f"temperature must be positive and top_p in (0, 1], got {temperature} and {top_p}")
+    if min(num_samples, max_new_tokens, batch_size) < 1 or not temperature > 0 or not 0 < top_p <= 1:
+        raise ValueError(
+            "num_samples, max_new_tokens and batch_size must be at least 1, temperature positive and top_p in (0, 1], "
+            f"got {num_samples}, {max_new_tokens}, {batch_size}, {temperature} and {top_p}"
+        )
     overrides = dict(generation_kwargs or {})
     end_ids = _end_ids(model, tokenizer, overrides.get("eos_token_id"))
     max_new_tokens = overrides.get("max_new_tokens", max_new_tokens)
@@ -140,7 +140,8 @@ def generate_responses(
     rows = [i for i in longest_first for _ in range(num_samples)]
     responses: list[list[Response]] = [[] for _ in prompt_ids]
     batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
-    with _Progress(progress, len(batches), max_new_tokens) as shown, generation_state(model, config, seed):
+    shown = _Progress(progress, len(batches), max_new_tokens)
+    with closing(shown.bar), generation_state(model, config, seed):
         for batch in batches:
             written = _generate_batch(model, [prompt_ids[i] for i in batch], config, shown)
             for i, ids in zip(batch, written.tolist(), strict=True):
@@ -156,28 +157,20 @@ class _Progress(LogitsProcessor):
         self._max_new_tokens = max_new_tokens
         delay, interval = (TERMINAL_SECONDS, 0.1) if sys.stderr.isatty() else (LINE_SECONDS, LINE_SECONDS)
         silent = label is None or os.environ.get("RANK", "0") != "0"
-        self._bar = tqdm(
-            total=num_batches * max_new_tokens, desc=label, unit="token", delay=delay, mininterval=interval,
-            disable=silent,
-        )  # fmt: skip
+        options: dict[str, Any] = {"delay": delay, "mininterval": interval, "disable": silent}
+        self.bar = tqdm(total=num_batches * max_new_tokens, desc=label, unit="token", **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """On another rank of a sharded model it counts in silence."""
         return _Progress, (None, 1, self._max_new_tokens)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        self._bar.update()
+        self.bar.update()
         return scores
 
     def end_batch(self) -> None:
         """Count the tokens that a batch did not need."""
-        self._bar.update(-self._bar.n % self._max_new_tokens)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        self.bar.update(-self.bar.n % self._max_new_tokens)
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | None) -> list[int]:
@@ -189,9 +182,8 @@ def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | N
             "the tokenizer has no end-of-sequence token, so no response could ever end. Set tokenizer.eos_token "
             '(in tokenizer_config.json: "eos_token") to the token that the model writes at the end of an answer.'
         )
-    declared = model.generation_config.eos_token_id if model.generation_config else None
-    declared = [] if declared is None else [declared] if isinstance(declared, int) else declared
-    return [tokenizer.eos_token_id, *(token for token in declared if token != tokenizer.eos_token_id)]
+    declared = getattr(model.generation_config, "eos_token_id", None) or []
+    return list(dict.fromkeys([tokenizer.eos_token_id, *([declared] if isinstance(declared, int) else declared)]))
 
 
 def context_length(model: Any) -> int | None:
@@ -225,8 +217,7 @@ def check_prompts(
 def generation_state(model: PreTrainedModel, config: GenerationConfig, seed: int) -> Iterator[None]:
     """Evaluation mode, only our generation settings, and a seeded random stream. All are restored afterwards.
 
-    `generate` completes a config from the model's own, which is therefore replaced. Gradient checkpointing is not an
-    issue: transformers applies it in training mode only.
+    `generate` completes a config from the model's own, which is therefore replaced.
     """
     # Only PEFT's models have it; pyright takes the attribute for a module.
     owner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # pyright: ignore

@@ -23,6 +23,7 @@ from gar.data.rows import check_suffix
 from gar.errors import ConfigError, DataError
 from gar.records.files import atomic_file, json_text, write_atomic
 from gar.records.resumable import FinishedLines, ResumableOutput
+from gar.records.rollouts import record_schema
 from gar.scoring.scores import ResponseScore
 
 OutputRow = dict[str, Any]
@@ -30,43 +31,44 @@ OutputRow = dict[str, Any]
 _ROWS_PER_WRITE = 4096
 
 
-def _columns(nullable: bool, **kinds: pa.DataType) -> list[pa.Field]:
-    return [pa.field(name, kind, nullable=nullable) for name, kind in kinds.items()]
+@dataclass(frozen=True, kw_only=True)
+class ScoreRow:
+    """A row of the output: the origin of a response, then its `ResponseScore`."""
+
+    line: int
+    id: str
+    response_index: int
+    response_field: str
+    gold: str | None
+    status: str | None
+    answer: str | None
+    verified: bool
+    well_formatted: bool
+    eligible: bool
+    signal: str
+    alignment: float | None
+    signal_norm: float | None
+    bonus: float
+    penalty: float
+    reward: float
+    advantage: float
+    num_tokens: int
+    num_scored_tokens: int
+    detail: str
 
 
-_TEXT, _COUNT, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
-
-_SCORE_COLUMNS = [
-    *_columns(False, line=_COUNT, id=_TEXT, response_index=_COUNT, response_field=_TEXT),
-    *_columns(True, gold=_TEXT, status=_TEXT, answer=_TEXT),
-    *_columns(False, verified=_FLAG, well_formatted=_FLAG, eligible=_FLAG, signal=_TEXT),
-    *_columns(True, alignment=_NUMBER, signal_norm=_NUMBER),
-    *_columns(False, bonus=_NUMBER, penalty=_NUMBER, reward=_NUMBER, advantage=_NUMBER),
-    *_columns(False, num_tokens=_COUNT, num_scored_tokens=_COUNT, detail=_TEXT),
-]
-_TOKEN_COLUMNS = _columns(True, tokens=pa.list_(_TEXT), token_shares=pa.list_(_NUMBER))
-
-
-_KINDS: dict[pa.DataType, type] = {_TEXT: str, _COUNT: int, _NUMBER: float, _FLAG: bool}
-_ROW: Any = make_dataclass(
-    "ScoreRow",
-    [(field.name, _KINDS[field.type] | None if field.nullable else _KINDS[field.type]) for field in _SCORE_COLUMNS],
-)
-"""The score columns as a dataclass, to check finished lines."""
-_FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequence[_ROW])])
+_FINISHED_LINE = make_dataclass("FinishedLine", [("line", int), ("rows", Sequence[ScoreRow])])
+_TOKEN_COLUMNS = [pa.field("tokens", pa.list_(pa.string())), pa.field("token_shares", pa.list_(pa.float64()))]
 
 
 def score_schema(*, tokens: bool) -> pa.Schema:
-    """Columns of the output: the origin of a response, then `ResponseScore`; token columns only if asked for."""
-    return pa.schema([*_SCORE_COLUMNS, *(_TOKEN_COLUMNS if tokens else [])])
+    """Columns of the output; token columns only if asked for."""
+    return pa.schema([*record_schema(ScoreRow), *(_TOKEN_COLUMNS if tokens else [])])
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreFiles:
-    """The files that belong to one output.
-
-    Attributes:
-        out: The file with the scores.
+    """The files that belong to the output `out`.
 
     Raises:
         ConfigError: The name of `out` ends in neither .jsonl nor .parquet.
@@ -79,12 +81,12 @@ class ScoreFiles:
 
     @property
     def errors(self) -> Path:
-        """The file with the rows of the input that could not be read."""
+        """Rows of the input that could not be read."""
         return self.out.with_suffix(".errors.jsonl")
 
     @property
     def run(self) -> Path:
-        """The file with input, model, settings and summary."""
+        """Input, model, settings and summary."""
         return self.out.with_suffix(".run.json")
 
     @property
@@ -114,10 +116,8 @@ class ScoreFiles:
         if not errors:
             self.errors.unlink(missing_ok=True)
             return
-        lines = []
-        for error in errors:
-            place, _, text = str(error).partition(": ")
-            lines.append(json_text({"place": place, "error": text}) + "\n")
+        parts = [str(error).partition(": ") for error in errors]
+        lines = [json_text({"place": place, "error": text}) + "\n" for place, _, text in parts]
         write_atomic(self.errors, "".join(lines))
 
 

@@ -25,20 +25,11 @@ class ReadResponse:
     text: str = ""
     sequence: TokenSequence = NO_SEQUENCE
     fault: SignalStatus | None = None
-    outcome: SignalStatus = SignalStatus.SKIPPED
     verdict: Verdict = _NO_VERDICT
     notes: list[str] = field(default_factory=list)
-    tokens: list[str] | None = None
-    shares: list[float | None] | None = None
-
-    def set_shares(self, values: Sequence[float]) -> None:
-        """Take the shares of the scored tokens; the other tokens have none."""
-        by_position = dict(zip(self.sequence.positions, values, strict=True))
-        self.shares = [by_position.get(position) for position in range(len(self.sequence.ids))]
 
 
 def _is_text(prompt: Prompt | Sequence[int]) -> TypeGuard[Prompt]:
-    """Whether a prompt is text or chat messages, not token ids."""
     return isinstance(prompt, str) or (len(prompt) > 0 and isinstance(prompt[0], Mapping))
 
 
@@ -63,16 +54,15 @@ class GroupReader:
         prefilled = self._sequences.prefilled(self._known(prompt_ids))
         rows = []
         for number, response in enumerate(group.responses):
-            row = ReadResponse(group_index=index, response_index=number, prefilled=prefilled)
             if isinstance(response, str):
-                ids = self._tokenizer.encode(response, add_special_tokens=False)
-                row.text = response
+                ids, text = self._tokenizer.encode(response, add_special_tokens=False), response
             else:
                 ids = [int(token) for token in response]
-                row.text = self._sequences.text(self._known(ids))
+                text = self._sequences.text(self._known(ids))
+            row = ReadResponse(group_index=index, response_index=number, prefilled=prefilled, text=text)
             row.sequence = self._sequence(prompt_ids, ids)
             row.fault, note = self._fault(row.sequence)
-            row.notes = [note] if note else []
+            row.notes += [note] * bool(note)
             rows.append(row)
         return rows
 

@@ -1,5 +1,6 @@
 """`GARScorer`: gradient-aligned scores for any causal language model, in any training loop."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -121,27 +122,30 @@ class GARScorer:
             means = signal_means(parts, step.sequences, signal, keep_fractions=step.keep_fractions)
             norms[step.members] = means[: len(step.members)].double().norm(dim=-1).cpu()
         shaped = step.finish(means)
-        if tokens:
-            self._share_tokens(rows, shaped)
-        has_vector = norms.isfinite() & (norms >= NORM_FLOOR)
-        scored = shaped.batch.scored if self._shaping.method.needs_alignment else has_vector
-        _note_outcome(rows, step.needed, scored, norms)
-        if tokens:
-            for row in rows:
-                if row.fault is not SignalStatus.UNKNOWN_TOKENS:
-                    row.tokens = self._reader.pieces(row.sequence.ids)
-        return self._scores(groups, rows, shaped, norms)
+        scores = self._scores(groups, rows, shaped, norms, step.needed)
+        return self._with_tokens(scores, rows, shaped) if tokens else scores
 
-    def _share_tokens(self, rows: Sequence[ReadResponse], shaped: Shaped) -> None:
-        """Set the shares of the tokens of each scored response in its alignment."""
-        if shaped.aligned is None:
-            return
-        scored = shaped.batch.scored.nonzero()[:, 0].tolist()
-        anchors = shaped.aligned.anchors[shaped.aligned.best.anchor_index[scored]]
-        sequences = [rows[i].sequence for i in scored]
-        shares = token_shares(self._parts.gathered(), sequences, anchors, self._shaping.signal)
-        for i, values in zip(scored, shares, strict=True):
-            rows[i].set_shares(values)
+    def _with_tokens(
+        self, scores: list[ResponseScore], rows: Sequence[ReadResponse], shaped: Shaped
+    ) -> list[ResponseScore]:
+        """The scores with the text of each token and, of scored responses, its share in the alignment."""
+        shares: dict[int, list[float | None]] = {}
+        if shaped.aligned is not None:
+            scored = shaped.batch.scored.nonzero()[:, 0].tolist()
+            anchors = shaped.aligned.anchors[shaped.aligned.best.anchor_index[scored]]
+            sequences = [rows[i].sequence for i in scored]
+            values = token_shares(self._parts.gathered(), sequences, anchors, self._shaping.signal)
+            for i, sequence, parts in zip(scored, sequences, values, strict=True):
+                of_position = dict(zip(sequence.positions, parts, strict=True))
+                shares[i] = [of_position.get(position) for position in range(len(sequence.ids))]
+        return [
+            replace(
+                score,
+                tokens=None if row.fault is SignalStatus.UNKNOWN_TOKENS else self._reader.pieces(row.sequence.ids),
+                token_shares=shares.get(i),
+            )
+            for i, (score, row) in enumerate(zip(scores, rows, strict=True))
+        ]
 
     def _verify(self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse]) -> None:
         """Set the verdict of each response, from its group's `eligible` or from the verifier."""
@@ -166,13 +170,22 @@ class GARScorer:
             row.verdict = verdict
 
     def _scores(
-        self, groups: Sequence[ResponseGroup], rows: Sequence[ReadResponse], table: Shaped, norms: Tensor
+        self,
+        groups: Sequence[ResponseGroup],
+        rows: Sequence[ReadResponse],
+        table: Shaped,
+        norms: Tensor,
+        needed: Tensor,
     ) -> list[ResponseScore]:
-        advantages = self._shaping.advantages(table.rewards, table.batch.group_index)
-        shaped, facts, eligible = table.shaped, table.batch, table.eligible.tolist()
+        advantages, eligible = table.advantages(), table.eligible.tolist()
+        shaped, facts = table.shaped, table.batch
+        has_vector = norms.isfinite() & (norms >= NORM_FLOOR)
+        scored = facts.scored if self._shaping.method.needs_alignment else has_vector
         scores = []
         for i, row in enumerate(rows):
             group = groups[row.group_index]
+            outcome, note = row.fault or _outcome(bool(scored[i]), bool(needed[i]), float(norms[i])), row.verdict.detail
+            remarks = [*row.notes, _REMARKS.get(outcome, "") if row.fault is None else "", note]
             scores.append(
                 ResponseScore(
                     id=group.id,
@@ -183,7 +196,7 @@ class GARScorer:
                     verified=row.verdict.verified,
                     well_formatted=row.verdict.well_formatted,
                     eligible=eligible[i],
-                    signal=row.outcome,
+                    signal=outcome,
                     alignment=float(facts.alignment[i]) if facts.scored[i] else None,
                     signal_norm=float(norms[i]) if norms[i].isfinite() else None,
                     bonus=float(shaped.bonuses[i]),
@@ -192,9 +205,7 @@ class GARScorer:
                     advantage=float(advantages[i]),
                     num_tokens=len(row.sequence.ids),
                     num_scored_tokens=len(row.sequence.positions),
-                    detail="; ".join([*row.notes, *([row.verdict.detail] if row.verdict.detail else [])]),
-                    tokens=row.tokens,
-                    token_shares=row.shares,
+                    detail="; ".join(filter(None, remarks)),
                 )
             )
         return scores
@@ -232,19 +243,18 @@ def _step_row(row: ReadResponse, anchors: Sequence[TokenSequence]) -> Row:
     return Row(facts=facts, sequence=row.sequence, anchors=anchors)
 
 
-def _note_outcome(rows: Sequence[ReadResponse], needed: Tensor, scored: Tensor, norms: Tensor) -> None:
-    """Set the signal status of each response. `norms` of mean vectors are NaN where none was computed."""
-    for i, row in enumerate(rows):
-        if row.fault is not None:
-            row.outcome = row.fault
-        elif scored[i]:
-            row.outcome = SignalStatus.SCORED
-        elif needed[i]:
-            if not norms[i].isfinite():
-                row.outcome = SignalStatus.NOT_FINITE
-                row.notes.append("the model gave NaN or infinity for it")
-            elif norms[i] < NORM_FLOOR:
-                row.outcome = SignalStatus.NO_DIRECTION
-            else:
-                row.outcome = SignalStatus.NO_ANCHOR
-                row.notes.append("its anchor has no usable vector")
+_REMARKS = {
+    SignalStatus.NOT_FINITE: "the model gave NaN or infinity for it",
+    SignalStatus.NO_ANCHOR: "its anchor has no usable vector",
+}
+
+
+def _outcome(scored: bool, needed: bool, norm: float) -> SignalStatus:
+    """The status of a response that can be read. `norm` of its mean vector is NaN where none was computed."""
+    if scored:
+        return SignalStatus.SCORED
+    if not needed:
+        return SignalStatus.SKIPPED
+    if not math.isfinite(norm):
+        return SignalStatus.NOT_FINITE
+    return SignalStatus.NO_DIRECTION if norm < NORM_FLOOR else SignalStatus.NO_ANCHOR

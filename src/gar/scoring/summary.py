@@ -33,18 +33,16 @@ class ScoreTally:
         self._alignment = {True: array("d"), False: array("d")}  # by whether it is verified
 
     def counting(self, groups: Iterable[Sequence[OutputRow]]) -> Iterator[Sequence[OutputRow]]:
-        """Pass the groups through and count them."""
+        """Pass the responses to each problem through and count them."""
         for rows in groups:
-            self.add(rows)
+            self._add(rows)
             yield rows
 
-    def add(self, rows: Sequence[OutputRow]) -> None:
-        """Count the responses to one problem."""
+    def _add(self, rows: Sequence[OutputRow]) -> None:
         outcomes = [self._correct_reward * row["eligible"] + row["penalty"] for row in rows]
         zero_std = {"before": len(set(outcomes)) == 1, "after": len({row["advantage"] for row in rows}) == 1}
-        self._sums.update(zero_std | {"groups": 1, "responses": len(rows)})
-        self._sums.update({name: sum(row[name] for row in rows) for name in (*_FLAGS, "reward")})
-        self._sums.update({"outcome": sum(outcomes), "tokens": sum(row["num_tokens"] for row in rows)})
+        self._sums.update(zero_std | {"groups": 1, "responses": len(rows), "outcome": sum(outcomes)})
+        self._sums.update({name: sum(row[name] for row in rows) for name in (*_FLAGS, "reward", "num_tokens")})
         self._statuses.update(row["status"] or GIVEN for row in rows)
         self._signals.update(row["signal"] for row in rows)
         for row in rows:
@@ -57,17 +55,16 @@ class ScoreTally:
         Alignment is given for all scored responses, for the verified ones, and for the others. `outcome_mean` and the
         zero-std groups `before` are those of the outcome, without bonuses.
         """
-        sums = self._sums
-        verified, others = (np.frombuffer(self._alignment[side]) for side in (True, False))
+        sums, verified, others = self._sums, np.array(self._alignment[True]), np.array(self._alignment[False])
         scored = {"scored": np.concatenate([verified, others]), "verified": verified, "others": others}
         return {
-            **{name: sums[name] for name in ("groups", "responses", "tokens")},
+            **{name: sums[name] for name in ("groups", "responses", *_FLAGS)},
+            "tokens": sums["num_tokens"],
             "verification": {name: self._statuses[name] for name in (*Status, GIVEN) if self._statuses[name]},
-            **{name: sums[name] for name in _FLAGS},
             "signal": {name: self._signals[name] for name in SignalStatus if self._signals[name]},
             "alignment": {name: _distribution(values) for name, values in scored.items()},
-            **{f"{name}_mean": _share(sums[name], sums["responses"]) for name in ("outcome", "reward")},
-            "zero_std_group_fraction": {name: _share(sums[name], sums["groups"]) for name in ("before", "after")},
+            **{f"{name}_mean": sums[name] / sums["responses"] for name in ("outcome", "reward")},
+            "zero_std_group_fraction": {name: sums[name] / sums["groups"] for name in ("before", "after")},
         }
 
 
@@ -78,7 +75,3 @@ def _distribution(values: "np.ndarray[Any, np.dtype[np.float64]]") -> dict[str, 
         "mean": float(values.mean()) if len(values) else None,
         "quantiles": {f"{quantile:g}": value for quantile, value in zip(QUANTILES, quantiles, strict=True)},
     }
-
-
-def _share(part: float, whole: int) -> float | None:
-    return part / whole if whole else None

@@ -291,7 +291,7 @@ def screenshots(run: Path) -> None:
             browser.get((Path(folder) / "run.html").as_uri())
             picture = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB")
             path = IMAGES / f"report-{scheme}.png"
-            picture.quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+            picture.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
             print(path)
 
 

@@ -368,3 +368,9 @@ def test_anchor_is_the_sequence_of_a_response_with_the_same_text(words):
     ids = encode(words, text)
     response = TokenSequence(context_ids=prompt, ids=ids, positions=scored_positions(ids, token_pieces(words), rule))
     assert SequenceReader(words, rule).anchor(prompt, text) == response
+
+
+def test_a_sequence_fits_into_a_context_of_exactly_its_length(words):
+    sequence = TokenSequence(context_ids=[1, 2], ids=[3, 4, 5], positions=[0, 1])  # tokens after the last do not count
+    for context, fault in ((4, None), (3, "too long"), (None, None)):
+        assert SequenceReader(words, rule_for(words), context=context).fault(sequence) == fault

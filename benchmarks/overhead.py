@@ -4,8 +4,8 @@
 
 Every method trains the embedded model on the embedded task from the same checkpoint, each time in a process of its own,
 so that peak memory is separate. Rounds alternate A B C A B C; the first of each is dropped as warm-up. Prints
-medians and spreads, writes results/overhead.json and, for more than two methods, draws results/overhead.png and
-.svg. Absolute seconds mean little; shares and ratios to the first method are the result.
+medians and spreads, and writes results/overhead.json. Absolute seconds mean little; shares and ratios to the first
+method are the result.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from gar import GARTrainer
-from gar.comparison import Cost, cost_figure, step_times
+from gar.analysis import step_times
 from gar.data import load_arithmetic
 from gar.methods import METHODS
 from gar.models import load_embedded
@@ -98,20 +98,6 @@ def summary_of(rounds: list[dict[str, Any]], first: list[dict[str, Any]]) -> dic
     }
 
 
-def cost_of(method: str, summary: dict[str, Any], num_rounds: int) -> Cost:
-    """The summary as a record for the figure."""
-    step, memory = (tuple(summary[name][key] for key in ("median", "min", "max")) for name in
-                    ("step_ratio", "memory_ratio"))  # fmt: skip
-    return Cost(
-        label=method,
-        num_seeds=num_rounds,
-        seconds_per_step=summary["seconds"],
-        step_ratio=(step[0], step[1], step[2]),
-        peak_memory_bytes=summary["peak_bytes"],
-        memory_ratio=(memory[0], memory[1], memory[2]),
-    )
-
-
 def print_result(result: dict[str, Any]) -> None:
     methods = result["methods"]
     first = next(iter(methods))
@@ -158,9 +144,6 @@ def main() -> None:
     }  # fmt: skip
     print_result(result)
     write_json(arguments.out, result)
-    if len(methods) > 2:
-        costs = [cost_of(method, summary, arguments.rounds - 1) for method, summary in methods.items()]
-        cost_figure(costs, arguments.out.with_suffix(""))
 
 
 if __name__ == "__main__":

@@ -8,18 +8,19 @@ python -m paper.comparisons lower-rate --collect             # then put the resu
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gar.analysis import save_figure
 from gar.comparison import (
     check_paired,
-    curves_figure,
+    comparison_tables,
     finished_results,
     markdown,
-    numbers_of_results,
     planned_runs,
     read_comparison,
+    result_notes,
+    row_curves,
 )
 from paper.analyses.solution_methods import method_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
@@ -38,8 +39,8 @@ def tables(committed: Committed) -> str:
     against = {marked(committed.name, label): [marked(committed.name, other) for other in others]
                for label, others in committed.against.items()}  # fmt: skip
     results = {(marked(committed.name, label), seed): result for (label, seed), result in committed.results.items()}
-    numbers = numbers_of_results(committed.name, results, against=against, seeds=seeds, ks=ks)
-    return markdown(replace(numbers, notes=[*numbers.notes, *notes([committed.name])]))
+    shown = comparison_tables(results, against=against, seeds=seeds, ks=ks)
+    return markdown(committed.name, shown, [*result_notes(committed.results), *notes([committed.name])])
 
 
 def main() -> None:
@@ -60,9 +61,8 @@ def main() -> None:
     committed = read_results(options.name)
     print(tables(committed))
     if options.figures:
-        curves_figure(
-            {label: [*committed.of_row(label).values()] for label in committed.against}, options.figures / "curves"
-        )
+        results = {(r.label, r.seed): r for label in committed.against for r in committed.of_row(label).values()}
+        save_figure(row_curves(results), options.figures / "curves")
 
 
 if __name__ == "__main__":

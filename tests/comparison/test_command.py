@@ -1,4 +1,4 @@
-"""`gar compare` as it is called: its help, its exit status, its words on a plain stream."""
+"""`gar compare` as it is called: its exit status, its flags, its words on a plain stream."""
 
 from pathlib import Path
 
@@ -6,66 +6,35 @@ import pytest
 
 from gar.cli.main import main
 from gar.comparison import compare
-from gar.comparison.executors import Cluster
-from tests.comparison.finished import result, write_run
+from gar.comparison.executors import LocalPool
+from tests.comparison.finished import result
 
 
 @pytest.fixture
-def comparison(plan, monkeypatch):
-    """A comparison of which no run is ever started."""
+def started(plan, monkeypatch):
+    """A comparison of which no run is ever started; what would be."""
     started = []
     monkeypatch.setattr(
         compare, "run_cells", lambda cells, *_: started.extend(cell for cell in cells if not cell.folder.exists())
     )
-    _, planned = plan(seeds=[0, 1])
-    return planned, started
+    plan(seeds=[0, 1])
+    return started
 
 
-def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(comparison, capsys):
-    planned, started = comparison
-    for run in planned[:3]:
-        result(run, {"test": [1, 2]})
+def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(started, capsys):
+    assert main(["compare", "tiny.yaml", "--dry-run"]) == 0
+    assert "4 of 4 runs to do." in capsys.readouterr().out
+    assert (started, Path("results/tiny/table.md").exists()) == ([], False)
     assert main(["compare", "tiny.yaml"]) == 1
-    assert [run.title for run in started] == ["gar-grpo, seed 1"]
-    result(planned[3], {"test": [1, 2]})
-    assert main(["compare", "tiny.yaml"]) == 0
-    shown = capsys.readouterr().out
-    assert "results/tiny/table.md" in shown
-    assert "test pass@4, against grpo\nrow       seeds   mean" in shown
-
-
-@pytest.mark.usefixtures("comparison")
-def test_compare_names_what_ctrl_c_leaves_open(monkeypatch, capsys):
-    def interrupt(waiting, *_):
-        result(waiting[2], {"test": [1, 2]})
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(compare, "run_cells", interrupt)
-    assert main(["compare", "tiny.yaml"]) == 130
-    printed = capsys.readouterr().out
-    assert "Interrupted: 1 of 4 runs have a result.\nMissing: grpo, seed 0; gar-grpo, seeds 0, 1." in printed
-
-
-def test_compare_report_runs_nothing(comparison, capsys):
-    planned, started = comparison
-    write_run(planned[0].config).update_run(status="failed")
+    for run in started[:3]:
+        result(run, {"test": [1, 2]})
+    (last,) = started[3:]
     assert main(["compare", "tiny.yaml", "--report"]) == 0
-    assert started == []
-    assert "Failed: grpo, seed 0." in Path("results/tiny/table.md").read_text()
-
-
-def test_compare_dry_run_counts_and_estimates(comparison, capsys):
-    planned, started = comparison
-    assert main(["compare", "tiny.yaml", "--dry-run", "--workers", "2"]) == 0
-    assert "4 of 4 runs to do, 2 side by side: no estimate before one has finished." in capsys.readouterr().out
-    result(planned[0], {"test": [1, 2]})
-    assert main(["compare", "tiny.yaml", "--dry-run", "--workers", "2"]) == 0
-    shown = capsys.readouterr().out
-    assert "3 of 4 runs to do, 2 side by side: about 2 min." in shown  # two rounds of 60 s
-    assert "num_samples: 4" in shown
-    assert "1 of 2" in shown
-    assert started == []
-    assert not Path("results/tiny/table.md").exists()
+    assert main(["compare", "tiny.yaml"]) == 1
+    assert [run.title for run in started[4:]] == [last.title] == ["gar-grpo, seed 1"]
+    result(last, {"test": [1, 2]})
+    assert main(["compare", "tiny.yaml"]) == 0
+    assert "results/tiny/table.md" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -76,8 +45,7 @@ def test_compare_dry_run_counts_and_estimates(comparison, capsys):
         (["--seed", "1"], ["grpo, seed 1", "gar-grpo, seed 1"]),
     ],
 )
-def test_compare_only_and_seed_run_their_cells_and_write_no_tables(comparison, flags, titles, capsys):
-    _, started = comparison
+def test_compare_only_and_seed_run_their_cells_and_write_no_tables(started, flags, titles, capsys):
     assert main(["compare", "tiny.yaml", *flags]) == 1
     assert [run.title for run in started] == titles
     for run in started:
@@ -88,64 +56,37 @@ def test_compare_only_and_seed_run_their_cells_and_write_no_tables(comparison, f
     assert not Path("results/tiny/table.md").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
-        (["--only", "gar-gpro"], "tiny has no row 'gar-gpro'. Did you mean 'gar-grpo'?"),
-        (["--seed", "7"], "tiny has no seed 7. Its seeds: 0, 1."),
-    ],
-)
-def test_compare_refuses_a_cell_that_is_not_there(comparison, flags, text, capsys):
+@pytest.mark.usefixtures("started")
+def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch):
+    made = []
+    monkeypatch.setattr("gar.comparison.executors.LocalPool", lambda *values: made.append(values) or LocalPool([None]))
+    monkeypatch.setattr("gar.comparison.executors.ClusterJobs", lambda *values, **named: made.append((values, named)))
+    assert main(["compare", "tiny.yaml", "--workers", "2", "--launch", "torchrun x"]) == 1
+    assert made.pop() == ([None, None], 1, ["torchrun", "x"])
+    flags = ["--executor", "slurm", "--slurm", "partition=gpu", "gpus_per_node=8", "--workers", "4"]
     assert main(["compare", "tiny.yaml", *flags]) == 1
-    assert text in capsys.readouterr().err
-
-
-def test_compare_executor_gives_its_parameters_to_the_cluster(comparison, monkeypatch):
-    _, _ = comparison
-    chosen = []
-    monkeypatch.setattr(compare, "ClusterJobs", lambda cluster, folder: chosen.append(cluster))
-    flags = [
-        "--executor",
-        "slurm",
-        "--slurm",
-        "partition=gpu",
-        "gpus_per_node=8",
-        "--workers",
-        "4",
-        "--launch",
-        "torchrun",
-    ]
-    assert main(["compare", "tiny.yaml", *flags]) == 1
-    assert chosen == [
-        Cluster(executor="slurm", parameters={"partition": "gpu", "gpus_per_node": 8}, parallel=4, launch="torchrun")
-    ]
-
-
-def test_compare_refuses_a_parameter_without_value(comparison, capsys):
-    assert main(["compare", "tiny.yaml", "--executor", "slurm", "--slurm", "gpu"]) == 1
-    assert "--slurm gpu: expected NAME=VALUE, for example partition=gpu." in capsys.readouterr().err
+    values, named = made.pop()
+    assert values == ("slurm", {"partition": "gpu", "gpus_per_node": 8}, Path("runs/compare/jobs"))
+    assert named == {"threads": 1, "launcher": [], "parallel": 4}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("flags", "status", "text"),
     [
-        (["tiny.yaml", "--slurm", "partition=gpu"], "--slurm is for jobs: add --executor slurm"),
-        (["tiny.yaml", "--executor", "slurm", "--gpus", "8"], "Jobs ask for their own: --slurm gpus_per_node=N"),
-        (["tiny.yaml", "--report", "--seed", "1"], "--report covers the whole comparison: leave out --only and --seed"),
-        ([], "CONFIG.yaml"),
-        (["tiny.yaml", "--workers", "0"], "workers"),
-        (["tiny.yaml", "--report", "--dry-run"], "choose one of --report and --dry-run."),
+        (["--only", "gar-gpro"], 1, "tiny has no row 'gar-gpro'. Did you mean 'gar-grpo'?"),
+        (["--seed", "7"], 1, "tiny has no seed 7. Its seeds: 0, 1."),
+        (["--executor", "slurm", "--slurm", "gpu"], 1, "expected NAME=VALUE"),
+        (["--slurm", "partition=gpu"], 2, "add --executor slurm"),
+        (["--executor", "slurm", "--gpus", "8"], 2, "--slurm gpus_per_node=N"),
+        (["--report", "--seed", "1"], 2, "leave out --only and --seed"),
+        (["--report", "--dry-run"], 2, "choose one of --report and --dry-run."),
+        (["--workers", "0"], 2, "workers"),
     ],
 )
-def test_compare_refuses_wrong_usage(arguments, text, capsys):
+@pytest.mark.usefixtures("started")
+def test_compare_rejects_wrong_usage(flags, status, text, capsys):
     try:
-        status = main(["compare", *arguments])
-    except SystemExit as ended:  # of tyro
-        status = ended.code
-    assert status == 2
-    assert text in capsys.readouterr().err
-
-
-def test_compare_explains_a_comparison_that_is_not_there(capsys):
-    assert main(["compare", "nosuch.yaml"]) == 1
-    assert capsys.readouterr().err.startswith("gar compare: nosuch.yaml: cannot read the configuration: ")
+        ended = main(["compare", "tiny.yaml", *flags])
+    except SystemExit as exited:  # of tyro
+        ended = exited.code
+    assert (ended, text in capsys.readouterr().err) == (status, True)

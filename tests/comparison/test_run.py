@@ -7,15 +7,16 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gar.comparison import cell, executors, run
-from gar.comparison.executors import LocalPool, Workers
+from gar.comparison.executors import LocalPool
 from gar.comparison.plan import planned_runs
-from gar.comparison.report import comparison_numbers
-from gar.comparison.result import finished_result
-from gar.comparison.run import finished_results, run_cells
+from gar.comparison.result import finished_result, finished_results
+from gar.comparison.run import run_cells
 from gar.comparison.settings import read_comparison
+from gar.comparison.tables import missing_notes
 from gar.config import dump_config
 from gar.errors import RecordError
 from gar.records.lock import writer_lock
@@ -31,14 +32,13 @@ ORDER = Path("runs/compare/order.txt")
 def stand_in(monkeypatch):
     monkeypatch.setattr(executors, "_CELL", STAND_IN)
     monkeypatch.setattr(run, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.05)
     monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
 
 
-def run_here(planned, *, workers=2, devices=None, say=None) -> list[str]:
+def run_here(planned, *, devices=(None,), say=None) -> list[str]:
     """What is said, without times and counts."""
     seen: list[str] = []
-    run_cells(planned, LocalPool(Workers(devices=devices or [None] * workers)), say or seen.append)
+    run_cells(planned, LocalPool(devices), say or seen.append)
     return [re.sub(r"^\S+ +\S+ ", "", text) for text in seen]
 
 
@@ -48,21 +48,21 @@ def started() -> list[str]:
 
 
 def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
-    comparison, planned = plan(seeds=[0, 13])
-    said = run_here(planned, workers=1)
+    _, planned = plan(seeds=[0, 13])
+    said = run_here(planned)
     assert started() == [f"{name} 1 None" for name in (
         "grpo-seed-0", "gar-grpo-seed-0", "grpo-seed-13", "gar-grpo-seed-13", "grpo-seed-13",
     )]  # fmt: skip
     assert said[0] == "grpo, seed 0: started"
     assert said[1].startswith("grpo, seed 0: finished in 60 s; test pass@1 0.375")
-    tried = [line for line in said if "FAILED" in line]
-    assert [line.splitlines()[0] for line in tried] == [
+    tried = [line.splitlines() for line in said if "FAILED" in line]
+    assert [lines[0] for lines in tried] == [
         "grpo, seed 13: FAILED, exit status 3; tried once more", "grpo, seed 13: FAILED, exit status 3",
     ]  # fmt: skip
-    assert tried[0].splitlines()[1:] == ["    this line and", "    the next one"]
+    assert tried[0][1:] == ["    this line and", "    the next one"]
     results = finished_results(planned)
     assert [*results] == [("grpo", 0), ("gar-grpo", 0), ("gar-grpo", 13)]
-    assert comparison_numbers(comparison, planned, results).notes[0] == "Not run: grpo, seed 13."
+    assert missing_notes(planned, results) == ["Not run: grpo, seed 13."]
 
 
 def test_a_killed_run_is_named_with_its_signal(plan):
@@ -83,7 +83,7 @@ class Interrupted(LocalPool):
 def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
     _, planned = plan(seeds=[15, 16])
     with pytest.raises(KeyboardInterrupt):
-        run_cells(planned, Interrupted(Workers(devices=["0,1", "2,3"])), print)
+        run_cells(planned, Interrupted(["0,1", "2,3"]), print)
     assert sorted(line.split()[2] for line in started()) == ["0,1", "2,3"]
     assert len(list(ORDER.parent.glob("*.interrupted"))) == 2
     assert finished_results(planned) == {}
@@ -92,17 +92,17 @@ def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan)
 def test_results_that_are_not_paired_stop_the_comparison(plan):
     _, planned = plan(seeds=[16, 17])
     with pytest.raises(RecordError, match="of seed 16 were not trained on the same problems"):
-        run_here(planned, workers=1)
+        run_here(planned)
     assert "seed-17" not in ORDER.read_text()
 
 
 def compare_in(folder: Path, said: str) -> None:
     """A `gar compare` in a process of its own."""
     os.chdir(folder)
-    executors._CELL, run._POLL_SECONDS, run._LOOK_SECONDS = STAND_IN, 0.02, 0.05
+    executors._CELL, run._POLL_SECONDS = STAND_IN, 0.02
     os.environ["PYTHONPATH"] = PYTHONPATH
     planned = planned_runs(read_comparison("tiny.yaml"), "tiny.yaml")
-    Path(said).write_text("\n".join(run_here(planned, workers=1)))
+    Path(said).write_text("\n".join(run_here(planned)))
 
 
 def test_two_comparisons_share_the_cells(plan):
@@ -147,16 +147,13 @@ def test_a_cell_ends_with_its_comparison(plan):
     while not asleep.exists() or not asleep.read_text():
         assert comparison.is_alive(), Path("said").read_text()
         time.sleep(0.01)
+    process = psutil.Process(int(asleep.read_text()))
     comparison.kill()
     comparison.join()
     deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline and "stat" in os.listdir(f"/proc/{asleep.read_text()}"):
-        with open(f"/proc/{asleep.read_text()}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] == "Z":
-                break
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "the cell still runs"
         time.sleep(0.02)
-    else:
-        pytest.fail("the cell still runs")
 
 
 @pytest.fixture

@@ -1,16 +1,16 @@
-"""What a comparison may say, what it means when it says little, and how it is rejected."""
+"""What a comparison may say, what goes over what, and what is rejected before it costs time."""
+
+from pathlib import Path
 
 import pytest
 
 from gar.comparison.plan import planned_runs
 from gar.comparison.settings import comparison_names, read_comparison
+from gar.config import make_config, read_preset, with_template
 from gar.errors import ConfigError
+from gar.records import canonical_hash
 
-
-def refusal(plan, **changes) -> str:
-    with pytest.raises(ConfigError) as caught:
-        plan(**changes)
-    return str(caught.value)
+HALF = {"method": "gar-grpo", "label": "half"}
 
 
 @pytest.mark.parametrize("name", comparison_names())
@@ -21,24 +21,55 @@ def test_every_comparison_that_ships_can_be_planned(name):
     assert len(planned) == len(comparison.runs) * len(comparison.seeds)
 
 
-def test_a_row_is_a_method_or_a_mapping(plan):
-    rows = [
-        "grpo",
-        {"method": "gar-grpo"},
-        {"label": "half", "method": "gar-grpo", "settings": {"reward": {"bonus_weight": 1}}},
-    ]
-    comparison, _ = plan(runs=rows)
-    assert [(row.label, row.method) for row in comparison.runs] == [
-        ("grpo", "grpo"), ("gar-grpo", "gar-grpo"), ("half", "gar-grpo"),
+def test_rows_are_methods_or_mappings_and_stand_against_the_first_unless_they_say_otherwise(plan):
+    comparison, planned = plan(runs=["grpo", {"method": "gar-grpo"}, HALF | {"against": ["grpo", "gar-grpo"]}])
+    assert [(row.label, row.method, comparison.against(row)) for row in comparison.runs] == [
+        ("grpo", "grpo", ()), ("gar-grpo", "gar-grpo", ("grpo",)), ("half", "gar-grpo", ("grpo", "gar-grpo")),
     ]  # fmt: skip
+    assert [run.title for run in planned[:4]] == ["grpo, seed 0", "gar-grpo, seed 0", "half, seed 0", "grpo, seed 1"]
+    first, second = planned[0].settings, planned[1].settings
+    assert {name for name in first if first[name] != second[name]} == {"method"}
+    comparison, _ = plan(runs=["grpo", HALF | {"against": []}])
+    assert comparison.against(comparison.runs[1]) == ()
 
 
-def test_a_row_stands_against_the_first_unless_it_says_otherwise(plan):
-    half = {"label": "half", "method": "gar-grpo"}
-    comparison, _ = plan(runs=["grpo", "gar-grpo", half | {"against": ["grpo", "gar-grpo"]}])
-    assert [comparison.against(row) for row in comparison.runs] == [(), ("grpo",), ("grpo", "gar-grpo")]
-    comparison, _ = plan(runs=["grpo", "gar-grpo", half | {"against": []}])
-    assert comparison.against(comparison.runs[2]) == ()
+def test_a_row_goes_over_the_comparison_and_that_over_the_base(plan):
+    row = {"method": "gar-grpo", "settings": {"reward": {"bonus_weight": 0.25}}}
+    _, planned = plan(
+        settings={"reward": {"bonus_weight": 2.0, "correct_reward": 3.0}, "trl": {"num_iterations": 2}},
+        runs=["grpo", row],
+    )
+    grpo, gar = planned[0].config, planned[1].config
+    assert (grpo.reward.bonus_weight, gar.reward.bonus_weight, gar.reward.correct_reward) == (2.0, 0.25, 3.0)
+    assert gar.trl == {"max_steps": 4, "num_iterations": 2}
+    assert gar.evaluate.num_samples == 4
+
+
+def test_planned_run_has_the_template_that_its_run_folder_will_hold(plan):
+    """`gar train` writes down what auto stands for; if the plan said otherwise, no killed run would go on."""
+    base = {"evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [1]}}
+    _, planned = plan(base=base, runs=["grpo", {"method": "gar-grpo", "settings": {"model": {"path": "other"}}}])
+    assert planned[0].config.data.template == "plain"
+    assert all(run.config == with_template(run.config) for run in planned)
+
+
+def test_equal_cells_of_two_comparisons_have_one_folder(plan):
+    _, planned = plan(seeds=[0])
+    assert planned[1].folder == Path(f"runs/compare/gar-grpo-seed-0-{canonical_hash(planned[1].settings)[:12]}")
+    assert planned[1].config_path == Path(f"{planned[1].folder}.yaml")
+    _, others = plan(name="other", seeds=[0], runs=["gar-grpo", {"label": "mine", "method": "grpo"}])
+    assert [run.folder for run in others] == [run.folder for run in reversed(planned)]
+    _, (changed,) = plan(seeds=[0], runs=["grpo"], settings={"trl": {"learning_rate": 1e-4}})
+    assert changed.folder != planned[0].folder
+
+
+def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan):
+    _, planned = plan(base="bench")
+    assert planned[0].config.trl == make_config(read_preset("bench")).trl
+    Path("mine.yaml").write_text("evaluate: {sources: [harder]}\nrecords: {output_dir: big/disk}\n")
+    _, planned = plan(base="mine.yaml")
+    assert planned[0].config.evaluate.sources == ("harder",)
+    assert planned[0].folder.parent == Path("big/disk/compare")
 
 
 @pytest.mark.parametrize(
@@ -52,31 +83,32 @@ def test_a_row_stands_against_the_first_unless_it_says_otherwise(plan):
         ({"sedes": [1]}, "unknown key 'sedes'. Did you mean 'seeds'?"),
         ({"runs": [{"method": "grpo", "setings": {}}]}, "unknown key 'runs.0.setings'. Did you mean 'settings'?"),
         ({"runs": [{"label": "a/b", "method": "grpo"}]}, "runs.0.label: String should match pattern"),
-        (
-            {"runs": ["grpo", {"method": "gar-grpo", "against": "grp"}]},
-            "tested against 'grp': Did you mean 'grpo'?",
-        ),
+        ({"runs": ["grpo", HALF | {"against": "grp"}]}, "tested against 'grp': Did you mean 'grpo'?"),
         ({"runs": [{"method": "grpo", "against": "grpo"}]}, "is to be tested against 'grpo': that is the row itself"),
         ({"workers": 0}, "workers must be greater than or equal to 1, got 0"),
+        ({"base": "bensh"}, "tiny.yaml: base: there is no file bensh and no preset 'bensh', only bench, "),
+        ({"base": {"evaluate": {"sources": []}}}, "run 'grpo': evaluate.sources is empty"),
+        ({"settings": {"evaluate": {"pass_at_k": [8]}}}, "pass@8 needs as many samples"),
+        ({"settings": {"seed": 1}}, "tiny.yaml: settings.seed is decided by seeds"),
+        ({"runs": [{"method": "grpo", "settings": {"method": "gar-grpo"}}]}, "run 'grpo': settings.method is decided"),
+        ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),
+        ({"base": {"records": 3}}, "base.records: expected a mapping of settings, got int"),
     ],
 )
-def test_read_comparison_refuses_and_says_why(plan, changes, text):
-    assert text in refusal(plan, **changes)
+def test_a_wrong_comparison_is_an_error_that_says_where(plan, changes, text):
+    with pytest.raises(ConfigError) as caught:
+        plan(**changes)
+    assert text in str(caught.value)
 
 
-def test_read_comparison_suggests_the_nearest_that_ships():
-    with pytest.raises(ConfigError, match=r"^demmo: no such file\. Did you mean 'demo'\?$"):
-        read_comparison("demmo")
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("name: c\nruns: [grpo]\n", r"c\.yaml: base is missing\.\n.*c\.yaml: seeds is missing\."),
-        ("- grpo\n", "expected a mapping with name, base, runs and seeds, got list"),
-    ],
-)
-def test_read_comparison_names_what_is_missing_or_no_mapping(tmp_path, content, text):
-    (tmp_path / "c.yaml").write_text(content)
-    with pytest.raises(ConfigError, match=text):
-        read_comparison(str(tmp_path / "c.yaml"))
+def test_a_file_that_is_no_comparison_is_an_error(tmp_path):
+    for source, content, text in (
+        ("demmo", None, "demmo: no such file. Did you mean 'demo'?"),
+        (tmp_path / "a.yaml", "name: c\nruns: [grpo]\n", "seeds is missing."),
+        (tmp_path / "b.yaml", "- grpo\n", "expected a mapping with name, base, runs and seeds, got list"),
+    ):
+        if content:
+            source.write_text(content)
+        with pytest.raises(ConfigError) as caught:
+            read_comparison(str(source))
+        assert text in str(caught.value)

@@ -32,7 +32,7 @@ import transformers.models.qwen3.modeling_qwen3  # noqa: F401  every fork loads 
 import typeguard  # noqa: F401  every fork imports it
 
 import gar.analysis.alignment
-import gar.analysis.learning_curve
+import gar.analysis.curves
 import gar.analysis.summary
 import gar.cli.eval
 import gar.comparison.compare

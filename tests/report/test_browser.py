@@ -68,15 +68,11 @@ def page(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def one_run(tmp_path_factory) -> Path:
-    """A run with evaluation samples, tags, and a figure with a hostile name."""
+    """A run with evaluation samples and tags."""
     run = make_run(tmp_path_factory.mktemp("one"), settings={"records": {"tags": (HOSTILE, "night")}})
     wrong_before = {"status": Status.WRONG, "verified": False, "response": "2+2=5"}
     RunFolder(run).write_samples("before", [sample(p, i, **wrong_before) for p in (0, 1) for i in (0, 1)])
     RunFolder(run).write_samples("after", [sample(p, i) for p in (0, 1) for i in (0, 1)])
-    (run / "figures").mkdir()
-    (run / "figures" / (HOSTILE.replace("/", "|")[:80] + ".svg")).write_text(
-        "<svg xmlns='http://www.w3.org/2000/svg' width='400' height='300'><rect width='400' height='300'/></svg>"
-    )
     return run
 
 
@@ -156,51 +152,27 @@ def test_every_tab_shows_its_panel_alone(opened):
 
 def test_every_filter_filters(opened):
     go(opened, "rollouts")
-    assert count(opened) == 244
-    choose(opened, "step", "2")
-    assert count(opened) == 120
-    choose(opened, "verdict", "wrong")
-    assert count(opened) == 60
-    choose(opened, "step", "")
-    assert count(opened) == 122
-    choose(opened, "verdict", "")
-    choose(opened, "low", "0.5")
-    assert count(opened) == 1
-    choose(opened, "low", "-1")
-    choose(opened, "high", "0")
-    assert count(opened) == 1
-    assert response_text(opened) == LONG
-    choose(opened, "high", "1")
-    assert count(opened) == 122
-    choose(opened, "query", "WORD WORD")
-    assert count(opened) == 1
-    choose(opened, "query", "nowhere to be found")
-    assert "No rollout matches these filters." in opened.find_element(By.ID, "panel-rollouts").text
-    choose(opened, "query", " ")
-    choose(opened, "run", "1")
-    assert count(opened) == 0
-
-
-def test_orders_sort_by_alignment(opened):
-    go(opened, "rollouts")
-    choose(opened, "order", "high")
-    assert "0.9" in items(opened)[0].text
-    choose(opened, "order", "low")
-    assert "−0.5" in items(opened)[0].text
-
-
-def test_the_list_gives_more_when_asked(opened):
-    go(opened, "rollouts")
-    assert len(items(opened)) == 100
+    assert (count(opened), len(items(opened))) == (244, 100)
     opened.find_element(By.CSS_SELECTOR, ".more").click()
     assert len(items(opened)) == 200
+    for name, value, expected in (
+        ("order", "low", 244), ("step", "2", 120), ("verdict", "wrong", 60), ("step", "", 122), ("verdict", "", 244),
+        ("low", "0.5", 1), ("low", "-1", 122), ("high", "0", 1), ("high", "1", 122), ("query", "WORD WORD", 1),
+        ("query", "nowhere to be found", 0), ("query", " ", 122), ("run", "1", 0),
+    ):  # fmt: skip
+        choose(opened, name, value)
+        assert count(opened) == expected, (name, value)
+        if (name, value) == ("high", "0"):
+            assert response_text(opened) == LONG
+            assert "−0.5" in items(opened)[0].text
+    assert "No rollout matches these filters." in opened.find_element(By.ID, "panel-rollouts").text
 
 
-@pytest.mark.parametrize(("index", "text"), [(0, HOSTILE), (1, LONG), (2, RIGHT_TO_LEFT), (3, FORMULAS)])
-def test_odd_responses_are_shown_as_text(opened, index, text):
+def test_odd_responses_are_shown_as_text(opened):
     go(opened, "rollouts")
-    items(opened)[index].click()
-    assert response_text(opened) == text
+    for index, text in enumerate((HOSTILE, LONG, RIGHT_TO_LEFT, FORMULAS)):
+        items(opened)[index].click()
+        assert response_text(opened) == text
     assert not opened.find_elements(By.CSS_SELECTOR, "#panel-rollouts img, #panel-rollouts script")
 
 
@@ -268,15 +240,6 @@ def test_definitions_appear_on_focus_and_on_hover_and_leave_with_escape(opened):
     assert tip.is_displayed()
 
 
-def test_charts_are_read_with_the_arrow_keys(opened):
-    chart = go(opened, "curves").find_element(By.CSS_SELECTOR, ".chart")
-    opened.execute_script("arguments[0].focus()", chart.find_element(By.TAG_NAME, "svg"))
-    opened.switch_to.active_element.send_keys(Keys.HOME)
-    assert chart.find_element(By.CSS_SELECTOR, ".read").text.startswith("step 1: ")
-    opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    assert chart.find_element(By.CSS_SELECTOR, ".read").text.startswith("step 2: ")
-
-
 def test_dark_follows_the_system_and_the_button(opened, page):
     for scheme, dark in (("dark", True), ("light", False)):
         features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
@@ -323,11 +286,6 @@ def drag(browser, element: Any, start: float, end: float) -> None:
     actions.move_to_element_with_offset(element, int((end - 0.5) * width), 0).release().perform()
 
 
-def test_the_first_page_has_the_curve(opened_one):
-    assert chart(opened_one).find_element(By.CSS_SELECTOR, ".line").is_displayed()
-    assert opened_one.find_element(By.CSS_SELECTOR, ".tags").text.split("\n") == [HOSTILE, "night"]
-
-
 def test_curves_share_a_cursor_zoom_and_lead_to_rollouts(opened_one):
     go(opened_one, "curves")
     picture = chart(opened_one).find_element(By.TAG_NAME, "svg")
@@ -370,12 +328,6 @@ def test_a_link_opens_one_rollout_with_its_filters(opened_one, one_page):
     assert "not among those drawn for this page" in opened_one.find_element(By.CSS_SELECTOR, ".detail").text
 
 
-def test_a_step_that_is_not_here_stands_for_the_nearest(opened_one, one_page):
-    visit(opened_one, f"{one_page}#rollouts?step=99")
-    assert opened_one.find_element(By.ID, "step-note").text.endswith("shown is step 6.")
-    assert count(opened_one) == 4
-
-
 def test_evaluation_samples_face_each_other_before_and_after(opened_one):
     go(opened_one, "rollouts")
     choose(opened_one, "from", "test, after")
@@ -401,7 +353,7 @@ def test_figures_open_large(opened_one):
     opened_one.find_elements(By.CSS_SELECTOR, ".pictures button")[-1].click()
     dialog = opened_one.find_element(By.CSS_SELECTOR, "dialog[open]")
     assert dialog.find_element(By.TAG_NAME, "img").size["width"] > 800
-    assert "onerror" in dialog.text
+    assert "From all recorded rollouts." in dialog.text
     dialog.send_keys(Keys.ESCAPE)
     assert not opened_one.find_elements(By.CSS_SELECTOR, "dialog[open]")
 

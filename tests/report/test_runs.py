@@ -1,10 +1,11 @@
-"""Runs below a folder, and the table of them."""
+"""Runs below a folder, the table of them, and prompts as the page shows them."""
 
 import pytest
 
 from gar.errors import ConfigError, RecordError
 from gar.records import open_run
 from gar.report.runs import find_runs, runs_table, tags
+from gar.report.texts import readable_prompt, recorded_prompt
 from tests.report.runs import make_run
 
 
@@ -12,20 +13,14 @@ def test_find_runs_takes_runs_and_folders_of_them(tmp_path):
     one, deep = make_run(tmp_path / "a", "one", steps=0), make_run(tmp_path / "b" / "c" / "d", "deep", steps=0)
     make_run(tmp_path / ".hidden", "no", steps=0)
     make_run(one, "inside", steps=0)  # a checkpoint may look like a run
-    make_run(tmp_path / "b" / "1" / "2" / "3" / "4", "too-deep", steps=0)
     assert find_runs([one, tmp_path / "b"]) == {"one": one, "c/d/deep": deep}
     assert list(find_runs([tmp_path])) == ["a/one", "b/c/d/deep"]
-
-
-def test_find_runs_refuses_what_holds_none_and_a_run_twice(tmp_path):
-    one = make_run(tmp_path / "a", "one", steps=0)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(RecordError, match="neither a run folder nor a folder with run folders up to 4 levels"):
-        find_runs([tmp_path / "empty"])
-    with pytest.raises(RecordError, match="no such folder"):
-        find_runs([tmp_path / "nowhere"])
     with pytest.raises(ConfigError, match="a run is named twice"):
         find_runs([one, tmp_path / "a"])
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "nowhere"):
+        with pytest.raises(RecordError, match=name):
+            find_runs([tmp_path / name])
 
 
 def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
@@ -45,3 +40,11 @@ def test_runs_table_says_where_a_run_is_and_how_good_it_was(tmp_path):
         "start": "",
     }  # fmt: skip
     assert [bare[name] for name in ("tags", "method", "steps", "right", "test pass@1")] == ["", "–", "0", "–", "–"]
+
+
+def test_recorded_prompt_gives_chat_messages_back_and_leaves_other_texts_as_they_are():
+    messages = [{"role": "user", "content": "3+4=\n'"}]
+    assert recorded_prompt(str(messages)) == messages
+    assert readable_prompt(str(messages)) == "user:\n3+4=\n'"
+    for prompt in ("3+4=", "[{'role': 'user'", "[{'x': 1}]", "[{'role': open('x')}]"):
+        assert recorded_prompt(prompt) == readable_prompt(prompt) == prompt

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from gar.analysis.curves import learning_curve_figure
     from gar.analysis.intervals import ClusteredMean, clustered_mean
-    from gar.analysis.learning_curve import learning_curve_figure
+    from gar.analysis.step_times import step_times
     from gar.analysis.style import (
         COLORS,
         INK,
@@ -34,12 +35,14 @@ __all__ = [
     "method_color",
     "paper_figure",
     "save_figure",
+    "step_times",
 ]
 __getattr__ = lazy_names(
     __name__,
     {
         "gar.analysis.intervals": "ClusteredMean clustered_mean",
-        "gar.analysis.learning_curve": "learning_curve_figure",
+        "gar.analysis.curves": "learning_curve_figure",
+        "gar.analysis.step_times": "step_times",
         "gar.analysis.style": "COLORS INK MUTED PAGE_WIDTH STYLE add_caption bare_rows "
         "method_color paper_figure save_figure",
     },

@@ -4,6 +4,25 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_DIGITS = 5
+
+
+def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds of an optimizer step and of its parts, and each part's share: medians over `generation_times`.
+
+    Returns:
+        Seconds by part, "step" the whole; shares by part.
+    """
+    generations = generation_times(metrics)
+    parts = {part: [row[part] for row in generations] for part in (generations[0] if generations else ())}
+    seconds = {part: round(statistics.median(values), _DIGITS) for part, values in parts.items()}
+    shares = {
+        part: round(statistics.median(a / b for a, b in zip(values, parts["step"], strict=True)), _DIGITS)
+        for part, values in parts.items()
+        if part != "step"
+    }
+    return seconds, shares
+
 
 def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """Seconds of each generation's optimizer steps, "step" and every recorded part, averaged over its updates.
@@ -19,13 +38,7 @@ def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, flo
             generations.append([])
         generations[-1].append(row)
     warm = generations[1:] or generations
-    names = sorted({name for rows in warm for row in rows for name in row if _is_time(name)})
-    return [{_part(name): statistics.fmean(row.get(name) or 0.0 for row in rows) for name in names} for rows in warm]
-
-
-def _is_time(name: str) -> bool:
-    return name.startswith("time/") and name.endswith("_seconds")
-
-
-def _part(name: str) -> str:
-    return name.removeprefix("time/").removesuffix("_seconds")
+    names = {name for rows in warm for row in rows for name in row}
+    parts = {name: name[5:-8] for name in sorted(names) if name.startswith("time/") and name.endswith("_seconds")}
+    return [{part: statistics.fmean(row.get(name) or 0.0 for row in rows) for name, part in parts.items()}
+            for rows in warm]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`gar compare`: several methods over several seeds under equal conditions, with tables, tests and figures."""
+"""`gar compare`: several methods over several seeds under equal conditions, with tables, tests and curves."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -6,18 +6,19 @@ import tyro
 from pydantic import Field
 
 from gar.cli.arguments import parse
-from gar.comparison.settings import ComparisonSettings, comparison_names
+from gar.comparison.settings import comparison_names
 from gar.errors import ConfigError, UsageError
 from gar.settings import Settings
 
 if TYPE_CHECKING:
-    from gar.comparison.executors import Cluster, Workers
+    from gar.comparison.compare import Comparison
+    from gar.comparison.executors import Executor
 
 # Blank lines and indentation as tyro lays them out.
 _DESCRIPTION = """Train every method with every seed on the same problems, and test differences:
   gar compare CONFIG.yaml [--ARGUMENT VALUE ...]
 
-Each run has its own process. Tables and figures are written to results/NAME/.
+Each run has its own process. Tables and curves are written to results/NAME/.
 
 If it is killed, run the same command again: it continues with missing runs.
 
@@ -48,9 +49,9 @@ class _Arguments(Settings):
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
     """Parameters of the jobs: partition=gpu gpus_per_node=8 timeout_min=600. By default a day."""
     report: bool = False
-    """Only write tables and figures of the results so far."""
+    """Only write tables and curves of the results so far."""
     dry_run: bool = False
-    """Show what would run and how long it takes, and stop."""
+    """Show what would run, and stop."""
 
 
 def main(arguments: list[str]) -> int:
@@ -61,16 +62,11 @@ def main(arguments: list[str]) -> int:
     comparison = Comparison(options.source, only=options.only, seed=options.seed)
     if options.report:
         comparison.report()
-        return 0
-    if options.dry_run:
-        comparison.show_plan(_workers(options, comparison.settings))
-        return 0
-    run_by = _cluster if options.executor else _workers
-    try:
-        return 0 if comparison.run(run_by(options, comparison.settings)) else 1
-    except KeyboardInterrupt:
-        comparison.show_missing()
-        raise
+    elif options.dry_run:
+        comparison.show_plan()
+    else:
+        return 0 if comparison.run(_executor(options, comparison)) else 1
+    return 0
 
 
 def _parsed(arguments: list[str]) -> _Arguments:
@@ -86,26 +82,19 @@ def _parsed(arguments: list[str]) -> _Arguments:
     return options
 
 
-def _workers(options: _Arguments, settings: ComparisonSettings) -> "Workers":
-    from gar.comparison.executors import local_workers
-
-    return local_workers(
-        number=options.workers or settings.workers, gpus=options.gpus, threads=settings.threads, launch=options.launch
-    )
-
-
-def _cluster(options: _Arguments, settings: ComparisonSettings) -> "Cluster":
-    from gar.comparison.executors import Cluster
+def _executor(options: _Arguments, comparison: "Comparison") -> "Executor":
+    from gar.comparison.executors import ClusterJobs, LocalPool, launcher_words, local_devices
     from gar.config import parse_yaml
 
-    assert options.executor is not None
+    settings, launcher = comparison.settings, launcher_words(options.launch)
+    if not options.executor:
+        devices = local_devices(options.workers or settings.workers, options.gpus, launch=bool(launcher))
+        return LocalPool(devices, settings.threads, launcher)
     parameters = {}
     for parameter in options.slurm:
         name, equals, value = parameter.partition("=")
         if not equals:
             raise ConfigError(f"--slurm {parameter}: expected NAME=VALUE, for example partition=gpu.")
         parameters[name] = parse_yaml(value, f"--slurm {name}")
-    limit = {"parallel": options.workers} if options.workers else {}
-    return Cluster(
-        executor=options.executor, parameters=parameters, threads=settings.threads, launch=options.launch, **limit
-    )
+    jobs, limit = comparison.chosen[0].folder.parent / "jobs", {"parallel": options.workers} if options.workers else {}
+    return ClusterJobs(options.executor, parameters, jobs, threads=settings.threads, launcher=launcher, **limit)

@@ -116,12 +116,21 @@ def _launch(command: Sequence[str]) -> None:
         raise RecordError(f"{' '.join(command)} ended with status {status}; its output is above.")
 
 
-def _was_finished(cell: PlannedRun) -> bool:
-    """Whether the run is finished and sound. Writes the result, without its cost, if a kill prevented that."""
+def _run_with(cell: PlannedRun, *statuses: str) -> RunFolder | None:
+    """The run folder of the cell, if it has these settings and one of these states, and is sound."""
     try:
         folder = RunFolder.open(cell.folder)
-        if folder.read_run().status != "finished" or read_resumption(folder).config != cell.config:
-            return False
+        same = folder.read_run().status in statuses and read_resumption(folder).config == cell.config
+    except GarError:
+        return None
+    return folder if same else None
+
+
+def _was_finished(cell: PlannedRun) -> bool:
+    """Whether the run is finished and sound. Writes the result, without its cost, if a kill prevented that."""
+    if not _run_with(cell, "finished"):
+        return False
+    try:
         write_result(cell, None)
     except GarError:
         return False
@@ -129,13 +138,11 @@ def _was_finished(cell: PlannedRun) -> bool:
 
 
 def _can_resume(cell: PlannedRun, launcher: Sequence[str]) -> bool:
-    """Whether an interrupted run has the same settings and a whole checkpoint. A failed run would fail again."""
+    """Whether an interrupted run has a whole checkpoint. A failed run would fail again."""
+    folder = _run_with(cell, "running", "interrupted")
+    if folder is None or METHODS[cell.config.method].cannot_resume:
+        return False
     try:
-        folder = RunFolder.open(cell.folder)
-        if METHODS[cell.config.method].cannot_resume or folder.read_run().status not in ("running", "interrupted"):
-            return False
-        if read_resumption(folder).config != cell.config:
-            return False
         return find_checkpoint(folder, num_ranks=None if launcher else 1).path is not None
     except GarError:
         return False

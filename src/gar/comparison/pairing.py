@@ -1,12 +1,9 @@
 """Results of a comparison are of the same problems, in training and in evaluation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from gar.comparison.result import RunResult, SetCounts
+from gar.comparison.result import Results, RunResult, SetCounts
 from gar.errors import RecordError
-
-Results = Mapping[tuple[str, int], RunResult]
-"""By label and seed."""
 
 
 def check_paired(results: Results) -> None:

@@ -10,7 +10,7 @@ from gar.config import RunConfig, make_config, merge, preset_names, read_config,
 from gar.errors import ConfigError
 from gar.records import canonical_hash
 
-_HASH_DIGITS, _LAST_LINES = 12, 15
+_HASH_DIGITS = 12
 _DECIDED = {
     "method": "the method of a row",
     "seed": "seeds",
@@ -58,11 +58,6 @@ class PlannedRun:
         """What its process printed, beside the run folder."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
-    def last_lines(self) -> list[str]:
-        """The last lines of the log that are not blank."""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.is_file() else ""
-        return [line.rstrip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
-
     @property
     def settings(self) -> dict[str, Any]:
         """All settings that decide the numbers, as plain values, so without `records`."""
@@ -80,22 +75,26 @@ def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun
         ConfigError: A setting of the base run or of a row is wrong, or is decided by the comparison.
     """
     base = _base(comparison, source)
-    folder = _mapping(base.get("records", {}), source, "base.records").get("output_dir", "runs")
+    folder = _mapping(base.get("records", {}), f"{source}: base.records").get("output_dir", "runs")
     return [
-        _planned_run(comparison, row, seed, base, f"{folder}/compare", source)
+        _planned_run(row, seed, base, f"{folder}/compare", f"{source}: run '{row.label}'")
         for seed in comparison.seeds
         for row in comparison.runs
     ]
 
 
-def _planned_run(
-    comparison: ComparisonSettings, row: RowSettings, seed: int, base: Mapping[str, Any], folder: str, source: str
-) -> PlannedRun:
-    _refuse_decided(row.settings, f"{source}: run '{row.label}'")
-    decided = {"method": row.method, "seed": seed}
-    where = f"{source}: run '{row.label}'"
-    config = with_template(make_config(merge(base, row.settings) | decided | {"records": {}}, source=where))
-    _refuse_unmeasured(config, where)
+def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], folder: str, where: str) -> PlannedRun:
+    _check_undecided(row.settings, where)
+    decided = {"method": row.method, "seed": seed, "records": {}}
+    config = with_template(make_config(merge(base, row.settings) | decided, source=where))
+    evaluate = config.evaluate
+    if not evaluate.sources:
+        raise ConfigError(f"{where}: evaluate.sources is empty, so there is nothing to compare. Name at least one.")
+    if max(evaluate.pass_at_k, default=0) > evaluate.num_samples:
+        raise ConfigError(
+            f"{where}: pass@{max(evaluate.pass_at_k)} needs as many samples per problem, got evaluate.num_samples "
+            f"{evaluate.num_samples}."
+        )
     name = f"{row.method}-seed-{seed}-{canonical_hash(_settings(config))[:_HASH_DIGITS]}"
     records = config.records.model_copy(update={"output_dir": folder, "name": name})
     return PlannedRun(label=row.label, config=config.model_copy(update={"records": records}))
@@ -108,38 +107,23 @@ def _settings(config: RunConfig) -> dict[str, Any]:
 def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
     base = comparison.base
     if isinstance(base, str):
-        if base in preset_names():
-            values, where = read_preset(base), f"preset {base}"
-        else:
-            where = str(Path(source).parent / base)
-            if not Path(where).is_file():
-                known = ", ".join(preset_names())
-                raise ConfigError(f"{source}: base: there is no file {where} and no preset '{base}', only {known}")
-            values = read_config(where)
-        base = _mapping(values or {}, source, f"base {where}")
-    _refuse_decided(comparison.settings, source)
+        path = Path(source).parent / base
+        if base not in preset_names() and not path.is_file():
+            known = ", ".join(preset_names())
+            raise ConfigError(f"{source}: base: there is no file {path} and no preset '{base}', only {known}")
+        values = read_preset(base) if base in preset_names() else read_config(path)
+        base = _mapping(values or {}, f"{source}: base {base}")
+    _check_undecided(comparison.settings, source)
     return merge(base, comparison.settings)
 
 
-def _mapping(values: Any, source: str, where: str) -> Mapping[str, Any]:
+def _mapping(values: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{source}: {where}: expected a mapping of settings, got {type(values).__name__}")
+        raise ConfigError(f"{where}: expected a mapping of settings, got {type(values).__name__}")
     return values
 
 
-def _refuse_decided(settings: Mapping[str, Any], source: str) -> None:
+def _check_undecided(settings: Mapping[str, Any], where: str) -> None:
     for name in settings:
         if name in _DECIDED:
-            raise ConfigError(f"{source}: settings.{name} is decided by {_DECIDED[name]}; leave it out")
-
-
-def _refuse_unmeasured(config: RunConfig, source: str) -> None:
-    """Reject settings of the evaluation that would fail only after training."""
-    evaluate = config.evaluate
-    if not evaluate.sources:
-        raise ConfigError(f"{source}: evaluate.sources is empty, so there is nothing to compare; name at least one")
-    if max(evaluate.pass_at_k, default=0) > evaluate.num_samples:
-        raise ConfigError(
-            f"{source}: evaluate.pass_at_k asks for pass@{max(evaluate.pass_at_k)}, which needs as many samples per "
-            f"problem; evaluate.num_samples is {evaluate.num_samples}"
-        )
+            raise ConfigError(f"{where}: settings.{name} is decided by {_DECIDED[name]}. Leave it out.")

@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gar.analysis.step_times import generation_times
+from gar.analysis.step_times import step_times
 from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
 from gar.methods import find_method
 from gar.records import Run, RunFolder, canonical_hash, open_run
 from gar.records.checked import checked
-from gar.records.evaluations import EvaluatedSet
 from gar.records.files import json_object, json_text, write_atomic
 from gar.records.manifest import DamageError, Manifest
 
@@ -40,9 +39,9 @@ _DIGITS = 5
 class Usage:
     """Time and memory of the process of a run."""
 
-    wall_seconds: float
-    cpu_seconds: float
-    peak_memory_bytes: int
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +134,20 @@ class RunResult:
         return result
 
 
+Results = Mapping[tuple[str, int], RunResult]
+"""By label and seed."""
+
+
+def finished_results(cells: Sequence[PlannedRun]) -> dict[tuple[str, int], RunResult]:
+    """All results so far, by label and seed.
+
+    Raises:
+        RecordError: A result is not what was written.
+    """
+    found = ((cell, finished_result(cell)) for cell in cells)
+    return {(cell.label, cell.seed): result for cell, result in found if result}
+
+
 def finished_result(cell: PlannedRun) -> RunResult | None:
     """The result of a cell; None if it is not finished.
 
@@ -185,7 +198,15 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
         raise RecordError(f"{contents.path}: no evaluation after training: a comparison needs evaluate.sources.")
     metrics = contents.metrics
     seconds, shares = step_times(metrics)
-    sets = {name: _counts(part) for name, part in evaluated.items()}
+    sets = {
+        name: SetCounts(
+            num_samples=part.num_samples,
+            problem_ids=[*part.num_correct],
+            num_correct=[*part.num_correct.values()],
+            problems_hash=part.problems_hash,
+        )
+        for name, part in evaluated.items()
+    }
     return RunResult(
         label=planned.label,
         seed=planned.seed,
@@ -196,11 +217,9 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
         cpu_count=run.cpu_count,
         start_time=run.start_time,
         resumed=bool(run.resume_times) or usage is None,
-        wall_seconds=usage.wall_seconds if usage else 0.0,
-        cpu_seconds=usage.cpu_seconds if usage else 0.0,
-        peak_memory_bytes=usage.peak_memory_bytes if usage else 0,
+        **asdict(usage or Usage()),
         data_hash=run.data_hash,
-        prompts_hash="" if has_supervised_steps(planned) else prompts_hash(contents),
+        prompts_hash=prompts_hash(contents) if find_method(planned.config.method).samples else "",
         steps=metrics[-1]["step"],
         seconds_per_step=seconds,
         shares_of_step=shares,
@@ -211,11 +230,6 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
         },
         curves={name: curve for name in CURVES if (curve := thinned(metrics, name))},
     )
-
-
-def has_supervised_steps(planned: PlannedRun) -> bool:
-    """Whether some optimizer steps have no rollouts to pair."""
-    return not find_method(planned.config.method).samples
 
 
 def prompts_hash(run: Run) -> str:
@@ -230,23 +244,6 @@ def prompts_hash(run: Run) -> str:
     for row in run.rollouts(["step", "problem_id"]).to_pylist():
         ids[row["step"]].append(row["problem_id"])
     return canonical_hash([[step, problems] for step, problems in ids.items()])
-
-
-def step_times(metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds of an optimizer step and of its parts, and each part's share: medians over `generation_times`.
-
-    Returns:
-        Seconds by part, "step" the whole; shares by part.
-    """
-    generations = generation_times(metrics)
-    parts = {part: [row[part] for row in generations] for part in (generations[0] if generations else ())}
-    seconds = {part: round(statistics.median(values), _DIGITS) for part, values in parts.items()}
-    shares = {
-        part: round(statistics.median(a / b for a, b in zip(values, parts["step"], strict=True)), _DIGITS)
-        for part, values in parts.items()
-        if part != "step"
-    }
-    return seconds, shares
 
 
 def thinned(
@@ -270,12 +267,3 @@ def thinned(
         "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
         "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
     }
-
-
-def _counts(part: EvaluatedSet) -> SetCounts:
-    return SetCounts(
-        num_samples=part.num_samples,
-        problem_ids=[problem.id for problem in part.problems],
-        num_correct=[problem.num_correct for problem in part.problems],
-        problems_hash=part.problems_hash,
-    )

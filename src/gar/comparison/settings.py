@@ -1,6 +1,6 @@
 """The settings of a comparison: rows, seeds and base run. Importing this imports neither torch nor NumPy."""
 
-import difflib
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from gar.config import in_words, parse_yaml, read_config
-from gar.errors import ConfigError
+from gar.errors import ConfigError, did_you_mean
 from gar.plugins import load_plugins
 from gar.settings import REGISTERED, MethodName, Settings
 
@@ -42,7 +42,7 @@ class RowSettings(Settings):
     def _check_method(cls, method: str) -> str:
         known = [*get_args(MethodName), *REGISTERED]
         if method not in known:
-            raise ValueError(f"unknown method. {_near(method, known)}")
+            raise ValueError(f"unknown method.{near(method, known)}")
         return method
 
     @field_validator("against", mode="before")
@@ -81,8 +81,8 @@ class ComparisonSettings(Settings):
         for row in self.runs:
             for other in row.against or ():
                 if other not in labels or other == row.label:
-                    hint = "that is the row itself" if other == row.label else _near(other, labels)
-                    raise ValueError(f"run {row.label!r} is to be tested against {other!r}: {hint}")
+                    hint = " that is the row itself" if other == row.label else near(other, labels)
+                    raise ValueError(f"run {row.label!r} is to be tested against {other!r}:{hint}")
         return self
 
     def against(self, row: RowSettings) -> tuple[str, ...]:
@@ -90,18 +90,6 @@ class ComparisonSettings(Settings):
         if row.against is not None:
             return row.against
         return () if row is self.runs[0] else (self.runs[0].label,)
-
-    def check_cell(self, label: str | None, seed: int | None) -> None:
-        """Reject a row or seed that does not exist. None means all of them.
-
-        Raises:
-            ConfigError: Names the nearest label, or the seeds.
-        """
-        labels = [row.label for row in self.runs]
-        if label is not None and label not in labels:
-            raise ConfigError(f"{self.name} has no row {label!r}. {_near(label, labels)}")
-        if seed is not None and seed not in self.seeds:
-            raise ConfigError(f"{self.name} has no seed {seed}. Its seeds: {', '.join(map(str, self.seeds))}.")
 
     @property
     def results_folder(self) -> Path:
@@ -125,7 +113,7 @@ def read_comparison(source: str) -> ComparisonSettings:
         file = resources.files("gar") / "configs" / "compare" / f"{source}.yaml"
         values = parse_yaml(file.read_text(encoding="utf-8"), source)
     elif not source.endswith((".yaml", ".yml")) and not Path(source).exists():
-        raise ConfigError(f"{source}: no such file. {_near(source, comparison_names())}")
+        raise ConfigError(f"{source}: no such file.{near(source, comparison_names())}")
     else:
         values = read_config(source)
     if not isinstance(values, dict):
@@ -144,14 +132,13 @@ def _explain(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         section = RowSettings if "runs" in error["loc"][:-1] else ComparisonSettings
-        return f"unknown key '{where}'. {_near(str(error['loc'][-1]), section.model_fields)}"
+        return f"unknown key '{where}'.{near(str(error['loc'][-1]), section.model_fields)}"
     if error["type"] == "missing":
         return f"{where} is missing."
-    if not where:
-        return error["msg"].removeprefix("Value error, ")
-    return f"{in_words(where, error['msg'].removeprefix('Value error, '))}, got {error['input']!r}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{in_words(where, message)}, got {error['input']!r}" if where else message
 
 
-def _near(word: str, known: Any) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known)}."
+def near(word: str, known: Iterable[str]) -> str:
+    """The nearest known word, or all of them, for an error text."""
+    return did_you_mean(word, known) or f" Known: {', '.join(known)}."

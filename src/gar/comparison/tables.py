@@ -1,117 +1,172 @@
-"""Tables of a comparison as GitHub Markdown, and for a terminal."""
+"""From results to tables and curves. Nothing is run, and nothing missing is filled in."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
+from gar.analysis.curves import curves_figure
+from gar.comparison.plan import PlannedRun
+from gar.comparison.result import Results
+from gar.errors import RecordError
+from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
 from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, number_text, p_text, rows_of
+from gar.records import RunFolder
+
+_ON_SCREEN = ["on", "method", "against", "difference", "95% interval", "Holm p", "verdict"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cost:
-    """Seconds and memory of a method. Ratios are to the first row of the same seed: median, smallest, largest."""
+def comparison_tables(
+    results: Results, *, against: Mapping[str, Sequence[str]], seeds: Sequence[int], ks: Sequence[int]
+) -> dict[str, pd.DataFrame]:
+    """Scores, differences and costs from the counts of right responses, as texts: tables by title, none empty.
 
-    label: str
-    num_seeds: int
-    seconds_per_step: Mapping[str, float]
-    step_ratio: tuple[float, float, float] | None
-    peak_memory_bytes: float
-    memory_ratio: tuple[float, float, float] | None
+    p-values are corrected for the planned comparisons of one set and k.
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ComparisonNumbers:
-    """Everything the tables show.
-
-    Attributes:
-        name: Name of the comparison.
-        num_seeds: Planned seeds.
-        num_finished: By label, in the order of the rows. 0 is "not run".
-        columns: (set, k) in the order of the columns.
-        num_tests: Comparisons of one set and k that Holm's correction counts, those not run included.
-        scores: As `gar.evaluation.paired.scores`.
-        differences: As `gar.evaluation.paired.contrasts`.
-        notes: Sentences below the tables.
+    Args:
+        results: Results by label and seed.
+        against: The rows in their order, each with the rows that it is tested against.
+        seeds: Planned seeds.
+        ks: The k of pass@k.
     """
+    sets = next(iter(results.values())).sets if results else {}
+    measures: Measures = {set_name: [("pass", k) for k in ks] for set_name in sets}
+    counts = problem_counts(
+        (label, seed, set_name, problem, part.num_samples, num_correct, ())
+        for label in against
+        for seed in seeds
+        if (label, seed) in results
+        for set_name, part in results[label, seed].sets.items()
+        for problem, num_correct in zip(part.problem_ids, part.num_correct, strict=True)
+    )
+    num_tests = sum(map(len, against.values()))
+    family = ("set_name", "k")
+    differences = contrasts(
+        counts, against=against, measures=measures, pair_by="seed", family=family, num_tests=num_tests
+    )
+    columns = [(set_name, k) for set_name in sets for k in ks]
+    finished = {label: sum(label == name for name, _ in results) for label in against}
+    tables = [
+        _score_table(finished, len(seeds), columns, scores(counts, measures=measures), differences),
+        _difference_table(differences, columns, num_tests),
+        _cost_table([*against], results),
+    ]
+    return {title: table for title, table in tables if len(table)}
 
-    name: str
-    num_seeds: int
-    num_finished: Mapping[str, int]
-    columns: Sequence[tuple[str, int]]
-    num_tests: int
-    scores: pd.DataFrame
-    differences: pd.DataFrame
-    costs: Sequence[Cost]
-    notes: Sequence[str]
+
+def markdown(name: str, tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> str:
+    """The tables of a comparison as GitHub Markdown, with the notes below."""
+    return markdown_text(tables, notes, heading=(f"# {name}", ""))
 
 
-def markdown(numbers: ComparisonNumbers) -> str:
-    """All tables as GitHub Markdown, with the notes below."""
-    return markdown_text(_tables(numbers), numbers.notes, heading=(f"# {numbers.name}", ""))
+def on_screen(tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> str:
+    """Scores and tests for a terminal, with the notes below."""
+    texts = [
+        aligned(title, table.filter(_ON_SCREEN) if "verdict" in table else table)
+        for title, table in tables.items()
+        if "peak memory" not in table
+    ]
+    return "\n\n".join([*texts, "\n".join(notes)]).strip()
 
 
-def on_screen(numbers: ComparisonNumbers) -> str:
-    """Scores and tests, a table for each set and k, narrow enough for a terminal; the notes below."""
-    texts = [aligned(*_screen_table(numbers, *column)) for column in numbers.columns]
-    if len(numbers.differences):
-        texts.append(
-            "difference: from the reference row, paired by seed, with its 95% bootstrap interval\n"
-            f"p: paired t-test over seeds, Holm-corrected over {numbers.num_tests} comparisons of one set and k"
+def row_curves(results: Results) -> Figure:
+    """Training curves and final pass@1 of every row with a result, of which there is at least one."""
+    rows: dict[str, list[Any]] = {}
+    for (label, _), result in results.items():
+        rows.setdefault(label, []).append(result)
+    rates = {
+        label: {name: [statistics.fmean(result.sets[name].pass_at(1)) for result in row] for name in row[0].sets}
+        for label, row in rows.items()
+    }
+    curves = {label: [result.curves for result in row] for label, row in rows.items()}
+    return curves_figure(curves, rates, title="pass@1 after training")
+
+
+def missing_notes(planned: Sequence[PlannedRun], results: Results) -> list[str]:
+    """Which runs have no result, and why."""
+    missing: dict[str, list[PlannedRun]] = {"Failed": [], "Interrupted": [], "Not run": []}
+    for run in planned:
+        if (run.label, run.seed) not in results:
+            missing[_state(run)].append(run)
+    return [f"{word}: {_by_label(runs)}." for word, runs in missing.items() if runs]
+
+
+def result_notes(results: Results) -> list[str]:
+    """What a reader must know beside the numbers: resumed runs, mixed versions, machines and time."""
+    notes = []
+    resumed = [f"{result.label} seed {result.seed}" for result in results.values() if result.resumed]
+    if resumed:
+        notes.append(f"Interrupted and resumed, so without a cost: {', '.join(resumed)}.")
+    for name in sorted({name for result in results.values() for name in result.versions}):
+        versions = sorted({str(result.versions.get(name)) for result in results.values()})
+        if len(versions) > 1:
+            notes.append(f"The runs come from different versions of {name}: {', '.join(versions)}.")
+    machines = sorted({f"{result.platform}, {result.cpu_count} cores" for result in results.values()})
+    if machines:
+        wall, cpu = ([getattr(result, f"{kind}_seconds") for result in results.values()] for kind in ("wall", "cpu"))
+        notes.append(
+            f"{len(results)} runs of {statistics.median(wall):.0f} s each ({statistics.median(cpu):.0f} s of processor "
+            f"time; medians), {sum(wall) / 3600:.2f} hours in sum, on {'; '.join(machines)}."
         )
-    return "\n\n".join([*texts, "\n".join(numbers.notes)]).strip()
+    return notes
 
 
-# ------------------------------------------------------------------------------------------------------------- tables
+def _state(run: PlannedRun) -> str:
+    if not run.folder.exists():
+        return "Not run"
+    try:
+        return "Failed" if RunFolder.open(run.folder).read_run().status == "failed" else "Interrupted"
+    except RecordError:
+        return "Interrupted"
 
 
-def _tables(numbers: ComparisonNumbers) -> dict[str, pd.DataFrame]:
-    """By title."""
-    tables = [_score_table(numbers)]
-    if len(numbers.differences):
-        tables.append(_difference_table(numbers))
-    if numbers.costs:
-        tables.append(_cost_table(numbers))
-    return dict(tables)
+def _by_label(runs: Sequence[PlannedRun]) -> str:
+    """Runs in words: `grpo, seed 0; gar-grpo, seeds 1, 2`."""
+    labels = dict.fromkeys(run.label for run in runs)
+    return "; ".join(
+        f"{label}, {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
+        for label in labels
+        if (seeds := [str(run.seed) for run in runs if run.label == label])
+    )
 
 
-def _screen_table(numbers: ComparisonNumbers, set_name: str, k: int) -> tuple[str, pd.DataFrame]:
-    scores, rows = _by_key(numbers.scores), []
-    for label, count in numbers.num_finished.items():
-        score = scores.get((label, set_name, k), [])
-        name = [label, f"{count}/{numbers.num_seeds}", number_text(score[0].mean if score else None)]
-        tests = _by_key(numbers.differences).get((label, set_name, k), [])
-        for test in tests:
-            difference, interval, p, _, verdict = difference_cells(test)
-            rows.append([*name, test.against, difference, interval, p, verdict])
-        if not tests:
-            rows.append([*name, *[NONE] * 5])
-    headings = ["row", "seeds", "mean", "against", "difference", "95%", "p", "verdict"]
-    table = pd.DataFrame(rows, columns=headings)
-    first = next(iter(numbers.num_finished))
-    if set(table["against"]) <= {first, NONE}:  # then the title says it
-        return f"{set_name} pass@{k}, against {first}", table.drop(columns="against")
-    return f"{set_name} pass@{k}", table
-
-
-def _score_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
-    scores, tests, rows = _by_key(numbers.scores), _by_key(numbers.differences), []
-    for label, count in numbers.num_finished.items():
-        keys = [(label, set_name, k) for set_name, k in numbers.columns]
-        seeds = f"{count} of {numbers.num_seeds}" if count else "not run"
-        rows.append([label, seeds, *(_score(scores.get(key, ()), tests.get(key, ())) for key in keys)])
+def _score_table(
+    finished: Mapping[str, int],
+    num_seeds: int,
+    columns: Sequence[tuple[str, int]],
+    scores: pd.DataFrame,
+    differences: pd.DataFrame,
+) -> tuple[str, pd.DataFrame]:
+    cells = {
+        (row.label, row.set_name, row.k): f"{row.mean:.3f}" + ("" if pd.isna(row.sd) else f" ± {row.sd:.3f}")
+        for row in rows_of(scores)
+    }
+    first_tests = differences.drop_duplicates(["label", "set_name", "k"])
+    for row in rows_of(first_tests):
+        cells[row.label, row.set_name, row.k] += f" ({_relative(row)})" if row.reference else ""
+    rows = [
+        [
+            label,
+            f"{count} of {num_seeds}" if count else "not run",
+            *(cells.get((label, *column), NONE) for column in columns),
+        ]
+        for label, count in finished.items()
+    ]
     title = (
         "pass@k after training: mean ± standard deviation over seeds; in brackets the difference to the method "
         "that it stands against, relative to that."
     )
-    headings = ["method", "seeds", *(f"{set_name} pass@{k}" for set_name, k in numbers.columns)]
+    headings = ["method", "seeds", *(f"{set_name} pass@{k}" for set_name, k in columns)]
     return title, pd.DataFrame(rows, columns=headings)
 
 
-def _difference_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
+def _difference_table(
+    differences: pd.DataFrame, columns: Sequence[tuple[str, int]], num_tests: int
+) -> tuple[str, pd.DataFrame]:
     rows = []
-    for row in sorted(rows_of(numbers.differences), key=lambda row: numbers.columns.index((row.set_name, row.k))):
+    for row in sorted(rows_of(differences), key=lambda row: columns.index((row.set_name, row.k))):
         difference, interval, holm, effect, verdict = difference_cells(row)
         name = [f"{row.set_name} pass@{row.k}", row.label, row.against, row.num_seeds]
         others = [p_text(row.p_t), p_text(row.p_permutation)]
@@ -119,8 +174,7 @@ def _difference_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
     title = (
         "Differences, paired by seed: 95% bootstrap interval over seeds and problems, not corrected; two-sided "
         "paired t-test; sign-flip permutation test; Holm's correction of the t-test over all comparisons of one set "
-        f"and k ({numbers.num_tests}); the difference that is detected with 80% power. The verdict is by Holm's "
-        "p < 0.05."
+        f"and k ({num_tests}); the difference that is detected with 80% power. The verdict is by Holm's p < 0.05."
     )
     headings = [
         "on", "method", "against", "seeds", "difference", "95% interval", "relative", "t-test p", "permutation p",
@@ -129,51 +183,38 @@ def _difference_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
     return title, pd.DataFrame(rows, columns=headings)
 
 
-def _cost_table(numbers: ComparisonNumbers) -> tuple[str, pd.DataFrame]:
-    first = next(iter(numbers.num_finished))
-    parts = _parts(numbers.costs)
-    rows = [
-        [
-            cost.label,
-            cost.num_seeds,
-            *(number_text(cost.seconds_per_step.get(part)) for part in parts),
-            _ratio(cost.step_ratio),
-            f"{cost.peak_memory_bytes / 2**20:.0f} MiB",
-            _ratio(cost.memory_ratio),
-        ]
-        for cost in numbers.costs
-    ]
+def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFrame]:
+    """The cost of each method that ran. Resumed runs are left out: only the cost of their last part is known."""
+    whole = {key: result for key, result in results.items() if not result.resumed}
+    parts = sorted({part for result in whole.values() for part in result.seconds_per_step})
+    parts = sorted(parts, key=lambda part: part != "step")
+    rows = []
+    for label in labels:
+        runs = [result for (name, _), result in whole.items() if name == label]
+        pairs = [(result, first) for result in runs if (first := whole.get((labels[0], result.seed)))]
+        if runs:
+            rows.append(
+                [
+                    label,
+                    len(runs),
+                    *(_median_text([result.seconds_per_step.get(part) for result in runs]) for part in parts),
+                    _ratio([a.seconds_per_step["step"] / b.seconds_per_step["step"] for a, b in pairs]),
+                    f"{statistics.median(result.peak_memory_bytes for result in runs) / 2**20:.0f} MiB",
+                    _ratio([a.peak_memory_bytes / b.peak_memory_bytes for a, b in pairs]),
+                ]
+            )
     title = (
         "Cost: seconds per optimizer step and by part, medians over generations and then over seeds; largest "
-        f"resident memory; ratios to {first} of the same seed, median (smallest to largest)."
+        f"resident memory; ratios to {labels[0]} of the same seed, median (smallest to largest)."
     )
-    headings = ["method", "seeds", *parts, f"step against {first}", "peak memory", f"memory against {first}"]
+    headings = ["method", "seeds", *parts, f"step against {labels[0]}", "peak memory", f"memory against {labels[0]}"]
     return title, pd.DataFrame(rows, columns=headings)
 
 
-def _parts(costs: Iterable[Cost]) -> list[str]:
-    """Parts of a step that any method has, the whole first."""
-    parts = {part for cost in costs for part in cost.seconds_per_step}
-    return sorted(parts, key=lambda part: (part != "step", part))
-
-
-# -------------------------------------------------------------------------------------------------------------- cells
-
-
-def _by_key(table: pd.DataFrame) -> dict[tuple[str, str, int], list[Any]]:
-    """Rows by label, set and k."""
-    by_key: dict[tuple[str, str, int], list[Any]] = {}
-    for row in rows_of(table):
-        by_key.setdefault((row.label, row.set_name, row.k), []).append(row)
-    return by_key
-
-
-def _score(scores: Sequence[Any], tests: Sequence[Any]) -> str:
-    if not scores:
-        return NONE
-    mean, sd = scores[0].mean, number_text(scores[0].sd)
-    relative = "" if not tests else f" ({_relative(tests[0])})"
-    return f"{mean:.3f}{'' if sd == NONE else f' ± {sd}'}" + ("" if relative == f" ({NONE})" else relative)
+def _median_text(values: Sequence[float | None]) -> str:
+    """The median; a part that some runs did not have took no time in them."""
+    known = any(value is not None for value in values)
+    return number_text(statistics.median(value or 0.0 for value in values)) if known else NONE
 
 
 def _relative(row: Any) -> str:
@@ -181,8 +222,6 @@ def _relative(row: Any) -> str:
     return f"{100 * row.difference / row.reference:+.1f}%" if row.reference else NONE
 
 
-def _ratio(ratio: tuple[float, float, float] | None) -> str:
-    if ratio is None:
-        return NONE
-    middle, low, high = ratio
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+def _ratio(ratios: Sequence[float]) -> str:
+    """Median, smallest and largest."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else NONE

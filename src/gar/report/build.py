@@ -91,10 +91,7 @@ def make_report(runs: Sequence[Run], options: ReportOptions) -> Report:
     """The content of the page."""
     groups = group_runs(runs)
     runs = [run for group in groups for run in group.runs]
-    notes: list[str] = []
-    drawn = pictures(groups, notes, options.histogram_steps)
-    report = _summary_report(groups)
-    report = replace(report, notes=[*report.notes, *notes], pictures=drawn)
+    report = replace(_summary_report(groups), pictures=pictures(groups, options.histogram_steps))
     room = MAX_BYTES - _SPARE_BYTES - len(page(report))
     if room < 0:
         raise ConfigError(

@@ -1,35 +1,27 @@
-"""Charts of the metrics over the training steps, one line per group with a band; and figures as images.
-
-The images are drawn from the rollouts, or are read from the run folders.
-"""
+"""Charts of the metrics over the training steps, one line per group with a band; and figures as images."""
 
 import base64
-import contextlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from gar.analysis.learning_curve import running_mean
+from gar.analysis.curves import window_size
 from gar.analysis.style import STYLE
-from gar.errors import RecordError
 from gar.records import Run
 from gar.report.groups import RunGroup
 from gar.report.page import Chart, Picture, Series
-
-Floats = NDArray[np.float64]
 
 _POINTS_OF_ALL_LINES = 8000
 """Points of one chart: enough to zoom into, few enough for forty lines."""
 _MAX_POINTS = (160, 1000)
 """Limit of points per line: with many lines, and with few."""
 _DIGITS = 5
-_MAX_BYTES = 600_000
-_MAX_BYTES_IN_ALL = 1_500_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,26 +97,24 @@ def _chart(groups: Sequence[RunGroup], plan: _Plan) -> Chart:
 
 
 def _series(group: RunGroup, metric: str, window: int, *, dashed: bool) -> Series | None:
-    lines = [line for run in group.runs if (line := _line(run, metric, window)) is not None]
+    lines = [line for run in group.runs if len(line := _line(run, metric, window))]
     if not lines:
         return None
-    if len(lines) == 1:
-        steps, values, low, high = lines[0]
-    else:
-        steps = sorted(set.intersection(*(set(line[0]) for line in lines)))
-        stack = np.array([[dict(zip(line[0], line[1], strict=True))[step] for step in steps] for line in lines])
-        known = np.isfinite(stack).all(axis=0)
-        values, low, high = (np.where(known, line, np.nan) for line in (stack.mean(0), stack.min(0), stack.max(0)))
-    if not len(steps):
+    line: Any = lines[0]
+    if len(lines) > 1:
+        means = pd.concat([line["values"] for line in lines], axis=1, join="inner").sort_index()
+        line = pd.DataFrame({"values": means.mean(axis=1), "low": means.min(axis=1), "high": means.max(axis=1)})
+        line[means.isna().any(axis=1)] = np.nan
+    if not len(line):
         return None
     return Series(
         label=group.label if len(group.runs) == 1 else f"{group.label}, {len(lines)} seeds",
         color=group.color,
         dashed=dashed,
-        steps=[int(step) for step in steps],
-        values=_plain(values),
-        low=[] if dashed else _plain(low),
-        high=[] if dashed else _plain(high),
+        steps=[*map(int, line.index)],
+        values=_plain(line["values"]),
+        low=[] if dashed else _plain(line["low"]),
+        high=[] if dashed else _plain(line["high"]),
     )
 
 
@@ -138,92 +128,47 @@ def _thinned(line: Series, num_points: int) -> Series:
     return replace(line, **parts)
 
 
-def _line(run: Run, metric: str, window: int) -> tuple[Sequence[int], Floats, Floats, Floats] | None:
-    """Steps, running mean, and smallest and largest value of each window."""
-    rows = [row for row in run.metrics if metric in row]
-    values = np.array([_number(row, metric) for row in rows])
-    if not np.isfinite(values).any():
-        return None
-    half = window // 2
-    low, high = np.full(len(values), np.nan), np.full(len(values), np.nan)
-    for i in range(len(values)):
-        near = values[max(0, i - half) : i + half + 1]
-        near = near[np.isfinite(near)]
-        if len(near):
-            low[i], high[i] = near.min(), near.max()
-    return [row["step"] for row in rows], running_mean(values, window), low, high
-
-
-def _number(row: Mapping[str, object], metric: str) -> float:
-    value = row[metric]
-    return float(value) if isinstance(value, int | float) else np.nan
+def _line(run: Run, metric: str, window: int) -> pd.DataFrame:
+    """Running mean, and smallest and largest value of each window, by step; empty if nothing is known."""
+    logged = {row["step"]: row[metric] for row in run.metrics if metric in row}
+    values: Any = pd.Series([v if isinstance(v, int | float) else np.nan for v in logged.values()], [*logged], float)
+    if not values.notna().any():
+        return pd.DataFrame()
+    near = values.rolling(window, center=True, min_periods=1)
+    return pd.DataFrame({"values": near.mean(), "low": near.min(), "high": near.max()})
 
 
 def _window(runs: Sequence[Run]) -> int:
-    """Width of the running mean: odd, about a tenth of the longest run."""
-    return 2 * (max((len(run.metrics) for run in runs), default=0) // 20) + 1
+    """Width of the running mean, for the longest run."""
+    return window_size(max((len(run.metrics) for run in runs), default=0))
 
 
-def _plain(values: Floats) -> list[float | None]:
+def _plain(values: Any) -> list[float | None]:
     return [round(float(value), _DIGITS) if np.isfinite(value) else None for value in values]
 
 
-def pictures(groups: Sequence[RunGroup], notes: list[str], steps: Sequence[int] = ()) -> list[Picture]:
-    """Alignment and zero-std groups of the first run of each group, then every SVG in `figures` and `analysis`.
-
-    An SVG inside an image cannot run scripts or load anything.
+def pictures(groups: Sequence[RunGroup], steps: Sequence[int] = ()) -> list[Picture]:
+    """Alignment and zero-std groups of the first run of each group, as its rollouts allow.
 
     Args:
         groups: The groups.
-        notes: Receives which figures were left out.
         steps: First steps of the histograms of alignment; empty: four, evenly over the run.
     """
-    shown, used, left_out = [], 0, []
-    for title, caption, content in _candidates(groups, steps):
-        if len(content) > _MAX_BYTES or used + len(content) > _MAX_BYTES_IN_ALL:
-            left_out.append(caption)
-            continue
-        used += len(content)
-        source = "data:image/svg+xml;base64," + base64.b64encode(content).decode("ascii")
-        shown.append(Picture(title=title, caption=caption, source=source))
-    if left_out:
-        notes.append(f"Figures left out, to keep the file small: {', '.join(left_out)}.")
+    from gar.analysis.alignment import alignment_figure
+    from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure  # loads torch
+
+    shown = []
+    for run in (group.runs[0] for group in groups if group.runs[0].num_rows):
+        if figure := alignment_figure(run, steps):
+            shown.append(_picture(f"Alignment of correct responses, {run.name}", figure))
+        shown.append(_picture(f"Groups of {run.name}", zero_std_groups_figure(run.name, zero_std_groups(run))))
     return shown
 
 
-def _candidates(groups: Sequence[RunGroup], steps: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
-    """Title, caption and SVG of each figure."""
-    drawn = set()
-    for group in groups:
-        for name, title, figure in _figures(group.runs[0], steps):
-            drawn.add((group.runs[0].name, name))
-            yield title, f"{title}. From all recorded rollouts.", _svg(figure)
-    for run in (run for group in groups for run in group.runs):
-        folder = run.path
-        for path in (*sorted(folder.glob("figures/*.svg")), *sorted(folder.glob("analysis/*/*.svg"))):
-            if (run.name, path.stem) not in drawn:
-                name = path.relative_to(folder).as_posix()
-                yield path.stem.replace("-", " "), f"{run.name}/{name}", path.read_bytes()
-
-
-def _figures(run: Run, steps: Sequence[int]) -> Iterator[tuple[str, str, Figure]]:
-    """Name, title and figure of what the rollouts of a run allow. The summary already says what is missing."""
-    from gar.analysis.alignment import alignment_course, alignment_figure
-    from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure  # these load torch
-
-    with contextlib.suppress(RecordError):
-        course = alignment_course(run, at_steps=steps or None)
-        if course.num_scored:
-            title = f"Alignment of correct responses, {course.run}: n = {course.num_scored:,}"
-            yield "alignment", title, alignment_figure(course)
-    with contextlib.suppress(RecordError):
-        groups = zero_std_groups(run)
-        title = f"Groups of {groups.run}: n = {groups.num_groups:,} of {groups.group_size} responses"
-        yield "zero-std-groups", title, zero_std_groups_figure(groups)
-
-
-def _svg(figure: Figure) -> bytes:
+def _picture(title: str, figure: Figure) -> Picture:
+    """An SVG inside an image cannot run scripts or load anything."""
     file = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()
+    source = "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+    return Picture(title=title, caption=f"{title}. From all recorded rollouts.", source=source)

@@ -208,23 +208,20 @@ class Report:
 
 
 def page(report: Report) -> bytes:
-    """The whole file."""
-    head = f"<title>{html.escape(report.title)}</title>\n{runs_mark([run.name for run in report.runs])}"
-    return _document(head, embedded_json(report))
+    """The whole file.
 
-
-def runs_mark(names: Sequence[str]) -> str:
-    """The element in the head of a page that names its runs."""
-    return f'<meta name="gar-report" content="{html.escape(" / ".join(names))}">'
-
-
-def _document(head: str, data: str) -> bytes:
+    Raises:
+        ValueError: A number is not finite.
+    """
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
+    data = content_json(report)
+    for character, escape in _ESCAPES.items():  # no character that HTML could read as markup
+        data = data.replace(character, escape)
     text = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -233,7 +230,8 @@ def _document(head: str, data: str) -> bytes:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
-{head}
+<title>{html.escape(report.title)}</title>
+{runs_mark([run.name for run in report.runs])}
 <style>{style}</style>
 </head>
 <body>
@@ -246,16 +244,9 @@ def _document(head: str, data: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def embedded_json(report: Report) -> str:
-    """The report as JSON without a character that HTML could read as markup.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
-    text = content_json(report)
-    for character, escape in _ESCAPES.items():
-        text = text.replace(character, escape)
-    return text
+def runs_mark(names: Sequence[str]) -> str:
+    """The element in the head of a page that names its runs."""
+    return f'<meta name="gar-report" content="{html.escape(" / ".join(names))}">'
 
 
 def _asset(name: str) -> str:
@@ -272,8 +263,8 @@ def content_json(content: object) -> str:
     Raises:
         ValueError: A number is not finite.
     """
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_fields)
 
 
-def _plain(record: Any) -> dict[str, Any]:
+def _fields(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}

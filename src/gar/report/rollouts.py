@@ -27,7 +27,7 @@ from gar.report.sample import (
     verdict_word,
 )
 from gar.report.shares import add_shares
-from gar.report.texts import readable_prompt, shown_text
+from gar.report.texts import readable_prompt
 from gar.settings import DataSettings
 from gar.types import Problem
 
@@ -35,7 +35,7 @@ NUMBERS = (
     "alignment", "bonus", "penalty", "reward", "advantage", "num_tokens", "num_scored_tokens", "signal_norm",
 )  # fmt: skip
 """Columns of a rollout that the page shows as numbers."""
-MAX_TEXT_CHARACTERS = 120_000
+_MAX_CHARACTERS = 120_000
 _SHARE_BYTES = 24
 """Upper bound for a token and its share."""
 _DIGITS = 5
@@ -50,7 +50,7 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
         max_bytes: Limit for the groups as JSON.
     """
     most = options.max_rollouts // max(1, sum(bool(run.num_rows) for run in runs))
-    drawn = [group for number, run in enumerate(runs) if run.num_rows for group in draw_groups(run, number, most)]
+    drawn = [group for number, run in enumerate(runs) for group in draw_groups(run, number, most)]
     notes: list[str] = []
     num_samples = 0
     for number, run in enumerate(runs):
@@ -72,9 +72,6 @@ def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int
 
 def _num_rows(groups: Sequence[DrawnGroup], *, evaluated: bool = False) -> int:
     return sum(len(group.rows) for group in groups if (group.moment is not None) == evaluated)
-
-
-# Expert solutions.
 
 
 def _expert_problems(
@@ -132,9 +129,6 @@ def _find_problems(data: DataSettings, ids: set[str], problems: str | None) -> d
     return find_run_problems(data.model_copy(update={"source": source}), ids)
 
 
-# What is shown of them.
-
-
 def _fitting(
     drawn: Sequence[DrawnGroup], experts: Experts, max_bytes: int, *, with_shares: bool
 ) -> dict[int, ShownGroup]:
@@ -143,18 +137,16 @@ def _fitting(
     The result is keyed by the position in `drawn`, in its order.
 
     Args:
-        drawn: Whole groups. Texts longer than `MAX_TEXT_CHARACTERS` are cut, and marked as cut.
+        drawn: Whole groups. Texts longer than 120,000 characters are cut, and marked as cut.
         experts: Problems with their expert solutions.
         max_bytes: Limit for the groups as JSON.
         with_shares: Leave room for token shares.
     """
     keys = [group.problem if group.moment else place for place, group in enumerate(drawn)]
     ranks = dict.fromkeys(keys)
-    shuffled = random.Random(SEED).sample(range(len(ranks)), len(ranks))
-    rank_of = dict(zip(ranks, shuffled, strict=True))
-    order = sorted(range(len(drawn)), key=lambda place: rank_of[keys[place]])
+    rank_of = dict(zip(ranks, random.Random(SEED).sample(range(len(ranks)), len(ranks)), strict=True))
     shown: dict[int, ShownGroup] = {}
-    for place in order:
+    for place in sorted(range(len(drawn)), key=lambda place: rank_of[keys[place]]):
         group = _shown(drawn[place], experts)
         max_bytes -= len(content_json(group).encode("utf-8", "replace"))
         if with_shares:
@@ -167,12 +159,11 @@ def _fitting(
 
 
 def _shown(drawn: DrawnGroup, experts: Experts) -> ShownGroup:
-    first = drawn.first
-    problem = experts.get(drawn.problem)
+    first, problem = drawn.first, experts.get(drawn.problem)
     anchors = "\n\n".join(anchor.text for anchor in problem.anchors) if problem else ""
 
     def text(value: str) -> ShownText:
-        return shown_text(value, max_characters=MAX_TEXT_CHARACTERS)
+        return ShownText(text=value[:_MAX_CHARACTERS], num_cut=max(0, len(value) - _MAX_CHARACTERS))
 
     return ShownGroup(
         run=drawn.run,

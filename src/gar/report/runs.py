@@ -11,11 +11,9 @@ from gar.records.run import MOMENTS
 from gar.report.page import Table, columns
 from gar.report.summary import NONE, edges, percent_text
 
-_MAX_DEPTH = 4
-
 
 def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
-    """Run folders by name: the given ones, and those up to four levels below a given folder that is not a run folder.
+    """Run folders by name: the given ones, and those below a given folder that is not a run folder.
 
     Raises:
         ConfigError: A run is named twice.
@@ -23,14 +21,11 @@ def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
     """
     by_name: dict[str, Path] = {}
     for path in map(Path, paths):
-        inside = [path] if is_run_folder(path) else [*_below(path, _MAX_DEPTH)]
         if not path.is_dir():
             raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")
+        inside = [*_below(path)]
         if not inside:
-            raise RecordError(
-                f"{path}: neither a run folder nor a folder with run folders up to {_MAX_DEPTH} levels deep: there is "
-                "no run.json, metrics.jsonl or rollouts."
-            )
+            raise RecordError(f"{path}: no run in this folder: there is no run.json, metrics.jsonl or rollouts.")
         for run in inside:
             name = run.relative_to(path).as_posix() if run != path else run.resolve().name
             by_name[name if name not in by_name else str(run)] = run
@@ -39,16 +34,13 @@ def find_runs(paths: Sequence[str | Path]) -> dict[str, Path]:
     return by_name
 
 
-def _below(folder: Path, depth: int) -> Iterator[Path]:
-    try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return  # this user may not read the folder
-    for path in (folder / name for name in names if not name.startswith(".")):
-        if is_run_folder(path):
-            yield path
-        elif depth > 1:
-            yield from _below(path, depth - 1)
+def _below(folder: Path) -> Iterator[Path]:
+    """Run folders in a folder, itself included. What lies inside a run folder is not searched."""
+    for place, names, _ in os.walk(folder):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        if is_run_folder(Path(place)):
+            names.clear()
+            yield Path(place)
 
 
 def runs_table(runs: Mapping[str, Run]) -> Table:
@@ -66,12 +58,17 @@ def runs_table(runs: Mapping[str, Run]) -> Table:
         ],
         rows=[
             [
-                *_origin(name, run),
-                NONE if run.seed is None else str(run.seed),
+                name,
+                ", ".join(tags(run)),
+                _text(run.record.get("status")),
+                _text(run.settings.get("method")),
+                _text(section_of(run, "model").get("path")),
+                _text(section_of(run, "data").get("source")),
+                _text(run.seed),
                 f"{run.last_step:,}",
                 _pair(*map(percent_text, edges(run, "gar/eligible_fraction"))),
                 *(_pair(*rates[name].get(column, (NONE, NONE))) for column in measured),
-                str(run.record.get("start_time", NONE))[:16].replace("T", " "),
+                _text(run.record.get("start_time"))[:16].replace("T", " "),
             ]
             for name, run in runs.items()
         ],
@@ -82,12 +79,6 @@ def tags(run: Run) -> list[str]:
     """Tags of a run, from its settings."""
     values = section_of(run, "records").get("tags")
     return [str(tag) for tag in values] if isinstance(values, list | tuple) else []
-
-
-def _origin(name: str, run: Run) -> list[str]:
-    model, data = section_of(run, "model").get("path"), section_of(run, "data").get("source")
-    values = (run.record.get("status"), run.settings.get("method"), model, data)
-    return [name, ", ".join(tags(run)), *(NONE if value is None else str(value) for value in values)]
 
 
 def section_of(run: Run, name: str) -> Mapping[str, Any]:
@@ -104,6 +95,10 @@ def _pass_rates(run: Run) -> dict[tuple[str, int], tuple[str, str]]:
             for k, rate in sorted(part.known_rates.items())[:1]:
                 rates.setdefault((name, k), {})[moment] = f"{rate:.3f}"
     return {column: (row.get("before", NONE), row.get("after", NONE)) for column, row in rates.items()}
+
+
+def _text(value: Any) -> str:
+    return NONE if value is None else str(value)
 
 
 def _pair(first: str, last: str) -> str:

@@ -1,11 +1,11 @@
 """The draw of rollouts and evaluation samples for the page: whole groups, without regard to their verdicts."""
 
 import random
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,15 +31,15 @@ class DrawnGroup:
 
     Attributes:
         run: Position of the run in the report.
-        step: Training step; None for an evaluation.
         rows: The rows.
+        step: Training step; None for an evaluation.
         set_name: Evaluation set; None for training.
         moment: When it was evaluated; None for training.
     """
 
     run: int
-    step: int | None
     rows: Sequence[Mapping[str, Any]]
+    step: int | None = None
     set_name: str | None = None
     moment: Moment | None = None
 
@@ -62,19 +62,20 @@ def draw_groups(run: Run, number: int, most: int) -> list[DrawnGroup]:
         number: Its position in the report.
         most: About how many rollouts to draw; at least one group is drawn if there is any.
     """
-    steps = list(run.num_rows)
+    steps = [*run.num_rows]
+    if not steps:
+        return []
+    num_groups = max(1, most * len(_groups(run, number, steps[0])) // run.num_rows[steps[0]])
+    chosen = np.linspace(len(steps) - 1, 0, min(_MAX_STEPS, num_groups, len(steps))).round().astype(int)[::-1]
     if sum(run.num_rows.values()) <= most:
         return [group for step in steps for group in _groups(run, number, step)]
     drawn: list[DrawnGroup] = []
-    first = _groups(run, number, steps[0])
-    num_groups = max(1, most * len(first) // max(1, run.num_rows[steps[0]]))
-    chosen = _spread(steps, min(_MAX_STEPS, num_groups))
-    for position, step in enumerate(chosen):
+    for position, step in enumerate(steps[i] for i in chosen):
         share = (position + 1) * num_groups // len(chosen) - position * num_groups // len(chosen)
         groups = _groups(run, number, step)
         picked = random.Random(f"{SEED}-{step}").sample(range(len(groups)), min(share, len(groups)))
         drawn += [groups[i] for i in sorted(picked)]
-    return sorted(drawn, key=lambda group: group.step or 0)
+    return drawn
 
 
 def draw_samples(run: Run, number: int, most: int, notes: list[str]) -> tuple[list[DrawnGroup], int]:
@@ -95,43 +96,38 @@ def draw_samples(run: Run, number: int, most: int, notes: list[str]) -> tuple[li
         for moment in MOMENTS
         if run.evaluations[moment] and not len(tables[moment])
     ]
-    names = dict.fromkeys(name for table in tables.values() for name in table["set_name"].to_pylist())
-    drawn: list[DrawnGroup] = []
+    keys = {key for table in tables.values() for key in zip(*_lists(table, "set_name", "problem_id"), strict=True)}
+    names = sorted({name for name, _ in keys})
+    total, drawn = sum(map(len, tables.values())), []
     for name in names:
-        parts: dict[Moment, pa.Table] = {
-            moment: table.filter(pc.field("set_name") == name) for moment, table in tables.items()
-        }
-        ids = list(dict.fromkeys(key for part in parts.values() for key in part["problem_id"].to_pylist()))
+        ids = sorted(key for set_name, key in keys if set_name == name)
+        parts: dict[Moment, pa.Table] = {m: table.filter(pc.field("set_name") == name) for m, table in tables.items()}
         per_problem = sum(map(len, parts.values())) / len(ids)
         count = min(len(ids), max(1, int(most / len(names) / per_problem)))
         picked = random.Random(f"{SEED}-{name}").sample(ids, count)
-        for moment, part in parts.items():
-            groups = defaultdict(list)
-            for row in part.filter(pc.field("problem_id").isin(picked)).to_pylist():
-                groups[row["group_index"]].append(row | {"eligible": row["verified"] and row["well_formatted"]})
-            drawn += [
-                DrawnGroup(run=number, step=None, rows=rows, set_name=name, moment=moment) for rows in groups.values()
-            ]
-    return drawn, sum(map(len, tables.values()))
+        drawn += [
+            DrawnGroup(run=number, rows=rows, set_name=name, moment=moment)
+            for moment, part in parts.items()
+            for rows in _by_group(part.filter(pc.field("problem_id").isin(picked)))
+        ]
+    return drawn, total
+
+
+def _lists(table: pa.Table, *names: str) -> list[list[Any]]:
+    return [table[name].to_pylist() for name in names]
+
+
+def _by_group(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    """Rows of each group, in the order of groups and responses."""
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for row in table.sort_by([("group_index", "ascending"), ("response_index", "ascending")]).to_pylist():
+        sampled = {"eligible": row["verified"] and row["well_formatted"]}
+        groups.setdefault(row["group_index"], []).append(sampled | row)
+    yield from groups.values()
 
 
 def _groups(run: Run, number: int, step: int) -> list[DrawnGroup]:
-    groups: dict[int, list[dict[str, Any]]] = {}
-    for row in run.rollouts(steps=[step]).to_pylist():
-        groups.setdefault(row["group_index"], []).append(row)
-    return [
-        DrawnGroup(run=number, step=step, rows=sorted(rows, key=lambda row: row["response_index"]))
-        for _, rows in sorted(groups.items())
-    ]
-
-
-def _spread(steps: Sequence[int], count: int) -> list[int]:
-    """`count` of the steps, spread evenly, with the first and the last."""
-    if count >= len(steps):
-        return list(steps)
-    if count == 1:
-        return [steps[-1]]
-    return [steps[round(i * (len(steps) - 1) / (count - 1))] for i in range(count)]
+    return [DrawnGroup(run=number, step=step, rows=rows) for rows in _by_group(run.rollouts(steps=[step]))]
 
 
 def drawing_words(runs: Sequence[Run], num_shown: int, num_drawn: int) -> str:

@@ -4,7 +4,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -37,9 +36,20 @@ def summary_tables(
         contests: Every group against the first.
     """
     runs = [run for group in groups for run in group.runs]
+    first, labels = groups[0].label, [*dict.fromkeys(contests["label"])]
     tables = [
-        _contest_table(contests, groups[0].label) if len(contests) else None,
-        _change_table(changes) if len(changes) else None,
+        _contrast_table(
+            contests,
+            f"{labels[0]} against {first}" if len(labels) == 1 else f"Against {first}",
+            "After training, paired by seed.",
+            [*columns(**{first: "pass@k"}), *columns(**{"these runs": "pass@k"})],
+        ),
+        _contrast_table(
+            changes,
+            "Before and after training",
+            "The same runs before the first step and after the last.",
+            columns(before="before", after="after"),
+        ),
         _recorded_table(groups, changes),
         _course_table(runs) if len(runs) > 1 else None,
         _status_table(runs, counts),
@@ -68,27 +78,6 @@ def verdict_counts(run: Run) -> Counter[str]:
     for row in run.rollouts(columns).group_by(columns).aggregate([([], "count_all")]).to_pylist():
         counts[verdict_word(row)] += row["count_all"]
     return counts
-
-
-def _change_table(contrasts: pd.DataFrame) -> Table:
-    """Before against after, as tested."""
-    return _contrast_table(
-        contrasts,
-        title="Before and after training",
-        caption="The same runs before the first step and after the last.",
-        headings=columns(before="before", after="after"),
-    )
-
-
-def _contest_table(contrasts: pd.DataFrame, reference: str) -> Table:
-    """Every group against the first, as tested."""
-    labels = [*dict.fromkeys(contrasts["label"])]
-    return _contrast_table(
-        contrasts,
-        title=f"{labels[0]} against {reference}" if len(labels) == 1 else f"Against {reference}",
-        caption="After training, paired by seed.",
-        headings=[*columns(**{reference: "pass@k"}), *columns(**{"these runs": "pass@k"})],
-    )
 
 
 def _recorded_table(groups: Sequence[RunGroup], tested: pd.DataFrame) -> Table | None:
@@ -156,7 +145,10 @@ def edges(run: Run, metric: str) -> tuple[float | None, float | None]:
     return _mean_of(rows[:size]), _mean_of(rows[-size:])
 
 
-def _contrast_table(contrasts: pd.DataFrame, *, title: str, caption: str, headings: Sequence[Column]) -> Table:
+def _contrast_table(contrasts: pd.DataFrame, title: str, caption: str, headings: Sequence[Column]) -> Table | None:
+    """The contrasts as tested; None without any."""
+    if contrasts.empty:
+        return None
     tested = {"difference": "difference", "95% interval": "interval", "p": "p-value", "detectable": "detectable"}
     named = [
         *columns("runs", "set", k="pass@k"),
@@ -164,27 +156,26 @@ def _contrast_table(contrasts: pd.DataFrame, *, title: str, caption: str, headin
         *columns(**tested, seeds="seeds", problems="problems"),
         Column(heading="verdict", term="verdict", kind="verdict"),
     ]
-    rows = [[contrast.label, *_contrast_cells(contrast)] for contrast in rows_of(contrasts)]
+    rows = [
+        [
+            contrast.label,
+            contrast.set_name,
+            str(contrast.k),
+            f"{contrast.reference:.3f}",
+            f"{contrast.score:.3f}",
+            signed(contrast.difference),
+            NONE if contrast.all_equal else f"{signed(contrast.low)} to {signed(contrast.high)}",
+            NONE if math.isnan(contrast.p_corrected) else p_text(contrast.p_corrected),
+            "> 1" if contrast.detectable > 1 else _text(contrast.detectable, 2),
+            str(contrast.num_seeds),
+            str(contrast.num_problems),
+            contrast.verdict,
+        ]
+        for contrast in rows_of(contrasts)
+    ]
     if len({*contrasts["label"]}) == 1:  # the title names the group
         named, rows = named[1:], [row[1:] for row in rows]
     return Table(title=title, caption=caption, columns=named, rows=rows)
-
-
-def _contrast_cells(contrast: Any) -> list[str]:
-    detectable = contrast.detectable
-    return [
-        contrast.set_name,
-        str(contrast.k),
-        f"{contrast.reference:.3f}",
-        f"{contrast.score:.3f}",
-        signed(contrast.difference),
-        NONE if contrast.all_equal else f"{signed(contrast.low)} to {signed(contrast.high)}",
-        NONE if math.isnan(contrast.p_corrected) else p_text(contrast.p_corrected),
-        NONE if math.isnan(detectable) else "> 1" if detectable > 1 else _text(detectable, 2),
-        str(contrast.num_seeds),
-        str(contrast.num_problems),
-        contrast.verdict,
-    ]
 
 
 def _logged(run: Run, metric: str) -> list[float]:
@@ -202,7 +193,7 @@ def _arrow(pair: Sequence[float | None], *, percent: bool = False) -> str:
 
 
 def _text(value: float | None, digits: int) -> str:
-    return NONE if value is None else f"{value:.{digits}f}".replace("-", "−")
+    return NONE if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
 
 def percent_text(value: float | None) -> str:

@@ -1,14 +1,8 @@
-"""Texts of models for the page. No text is lost."""
+"""Texts of models for the page."""
 
 import ast
 
-from gar.report.page import ShownText
 from gar.types import Prompt
-
-
-def shown_text(text: str, *, max_characters: int) -> ShownText:
-    """The beginning of a text, and how many characters are left out."""
-    return ShownText(text=text[:max_characters], num_cut=max(0, len(text) - max_characters))
 
 
 def recorded_prompt(prompt: str) -> Prompt:

@@ -76,26 +76,36 @@ def headline(
     groups: Sequence[RunGroup], changes: pd.DataFrame, contests: pd.DataFrame, reasons: Sequence[str] = ()
 ) -> str:
     """The verdict in one sentence, or the first reason why there is none."""
-    if len(groups) > 1:
-        return _contest_headline(groups, contests, reasons)
-    by_set = _by_set(changes)
-    if not by_set:
+    tested = contests if len(groups) > 1 else changes
+    verdicts, by_set = {*tested["verdict"]}, _by_set(changes)
+    if not verdicts and len(groups) > 1:
+        return f"No verdict: {reasons[0] if reasons else 'these runs have no measurement in common'}."
+    if not verdicts:
         return "No verdict: there is no measurement before and after training to compare."
+    if verdicts == {NO_TEST}:
+        return "No test: with one seed each, nothing can be said of the methods."
+    if len(groups) > 1 and verdicts == {NOT_SHOWN}:
+        return "No difference between these groups of runs is shown."
+    if len(groups) > 1:
+        pairs = {group.label: _by_set(contests, group.label) for group in groups[1:]}
+        clauses = [f"{label} against {groups[0].label}: {_clauses(sets)}" for label, sets in pairs.items() if sets]
+        return f"{'. '.join(clauses)}."
     if all(contrast.verdict == NOT_SHOWN for contrast in by_set.values()):
-        return f"No difference between before and after training is shown on {_listed(list(by_set))}."
+        return f"No difference between before and after training is shown on {_listed([*by_set])}."
     return f"After training the model is {_clauses(by_set)}."
 
 
 def sentences(groups: Sequence[RunGroup], changes: pd.DataFrame, contests: pd.DataFrame) -> list[str]:
     """The numbers behind the headline, and their scope."""
     if len(groups) == 1:
-        return [f"On {_numbers(contrast)}" for contrast in _by_set(changes).values()] + _reach(groups[0], changes)
+        numbers = [f"On {_numbers(contrast)}" for contrast in _by_set(changes).values()]
+        return numbers + _reach(changes, groups[0].label)
     lines = [
         f"{group.label} against {groups[0].label} on {_numbers(contrast)}"
         for group in groups[1:]
         for contrast in _by_set(contests, group.label).values()
     ]
-    return lines + _contest_reach(contests)
+    return lines + _reach(contests, None)
 
 
 def p_sentence(value: float) -> str:
@@ -174,21 +184,6 @@ def _by_set(contrasts: pd.DataFrame, label: str | None = None) -> Mapping[str, A
     return smallest
 
 
-def _contest_headline(groups: Sequence[RunGroup], contests: pd.DataFrame, reasons: Sequence[str]) -> str:
-    verdicts = {*contests["verdict"]}
-    if not verdicts:
-        return f"No verdict: {reasons[0] if reasons else 'these runs have no measurement in common'}."
-    if verdicts == {NOT_SHOWN}:
-        return "No difference between these groups of runs is shown."
-    if verdicts == {NO_TEST}:
-        return "No test: with one seed each, nothing can be said of the methods."
-    return ". ".join(
-        f"{group.label} against {groups[0].label}: {_clauses(by_set)}"
-        for group in groups[1:]
-        if (by_set := _by_set(contests, group.label))
-    ) + "."  # fmt: skip
-
-
 def _clauses(by_set: Mapping[str, Any]) -> str:
     """`better on test and harder; on hard no difference is shown`."""
     clauses = []
@@ -229,31 +224,26 @@ def _numbers(contrast: Any) -> str:
     return text
 
 
-def _reach(group: RunGroup, changes: pd.DataFrame) -> list[str]:
-    if not len(changes):
+def _reach(contrasts: pd.DataFrame, label: str | None) -> list[str]:
+    """The scope of the tests: of one group before and after, with its label, or of several against each other."""
+    if not len(contrasts):
         return []
-    most = max(changes["num_seeds"])
-    if most == 1:
+    most = max(contrasts["num_seeds"])
+    if label and most == 1:
         return [
             "This is one run: the test is over its problems and compares this one model before and after. Another "
             "seed may give another result, and a method is judged by comparing it with another."
         ]
-    return [
-        f"The pairs of the test are {most} seeds of {group.label}. That training changes a model says nothing about "
-        "this method compared with another."
-    ]
-
-
-def _contest_reach(contests: pd.DataFrame) -> list[str]:
-    if not len(contests):
-        return []
-    most = max(contests["num_seeds"])
+    if label:
+        return [
+            f"The pairs of the test are {most} seeds of {label}. That training changes a model says nothing about "
+            "this method compared with another."
+        ]
     if most == 1:
         return [
             "One seed each: the interval covers the choice of problems but not that of the seed, which may reverse "
             "the difference. For a test, train several seeds of both (gar compare)."
         ]
-    lines = [f"Paired by seed, {most} seeds at most; p-values are corrected for all sets and groups of one k (Holm)."]
-    if NOT_SHOWN in [*contests["verdict"]]:
-        lines.append("No difference shown does not mean that there is none.")
-    return lines
+    words = f"Paired by seed, {most} seeds at most; p-values are corrected for all sets and groups of one k (Holm)."
+    equal = NOT_SHOWN in [*contrasts["verdict"]]
+    return [words, *(["No difference shown does not mean that there is none."] if equal else [])]

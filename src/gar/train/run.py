@@ -290,11 +290,11 @@ class _Run:
             self.say(f"Adapter: {trained:,} of {total:,} parameters are trained ({trained / total:.1%}).")
 
     def _summarize(self, folder: RunFolder) -> None:
-        from gar.analysis.learning_curve import learning_curve
+        from gar.analysis import learning_curve_figure, save_figure
         from gar.analysis.summary import render_summary, summarize
 
         summary = summarize(folder.path)
-        figures = learning_curve(folder.path, folder.path / "figures" / "learning-curve")
+        figures = save_figure(learning_curve_figure(folder.path), folder.path / "figures" / "learning-curve")
         folder.update_run(status="finished", summary=summary)
         self.say(render_summary(summary))
         self.say(f"Run folder      {folder.path}")

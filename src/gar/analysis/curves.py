@@ -1,0 +1,213 @@
+"""Curves over training and pass@k: of one run, or of several rows with bands over their seeds."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from gar.analysis.intervals import clustered_mean
+from gar.analysis.style import COLORS, INK, MUTED, STYLE, bare_rows, say_not_recorded
+from gar.records import open_run
+
+Curves = Mapping[str, Mapping[str, Sequence[float | None]]]
+"""The curves of one run by metric, each with its "step" and "value"."""
+Rates = Mapping[str, Mapping[str, Sequence[float]]]
+"""A share of problems for every seed, by row and then by evaluation set."""
+
+# The first row, the reference, is dark and neutral. The other colors are Okabe and Ito's, then Tol's.
+_PALETTE = (INK, *COLORS, "#882255", "#999933", "#44AA99", "#332288")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Panel:
+    """The largest possible value is 1. The reference is drawn dashed if there is one row."""
+
+    metric: str
+    title: str
+    unit: str
+    smallest: float = 0.0
+    reference: str | None = None
+    reference_title: str = ""
+
+
+_PANELS = (
+    _Panel(
+        metric="gar/eligible_fraction",
+        title="Correct responses in the right format",
+        unit="share of responses",
+        reference="reward",
+        reference_title="reward",
+    ),
+    _Panel(
+        metric="gar/alignment_mean",
+        title="Alignment of correct responses",
+        unit="cosine with the expert solution",
+        smallest=-1.0,
+    ),
+    _Panel(
+        metric="gar/zero_std_group_fraction_shaped",
+        title="Zero-std groups",
+        unit="share of groups",
+        reference="gar/zero_std_group_fraction_outcome",
+        reference_title="by outcome alone",
+    ),
+)
+
+
+def learning_curve_figure(run: str | Path) -> Figure:
+    """Reward, alignment and zero-std groups of a run over its steps, and pass@k before and after training.
+
+    Args:
+        run: A run folder.
+
+    Raises:
+        RecordError: The folder does not exist, or one of its files is damaged.
+    """
+    opened = open_run(run)
+    names = [name for panel in _PANELS for name in (panel.metric, panel.reference) if name]
+    logged = {name: [(row["step"], row[name]) for row in opened.metrics if name in row] for name in names}
+    curves = {
+        name: {"step": [step for step, _ in rows], "value": [value for _, value in rows]}
+        for name, rows in logged.items()
+    }
+    rates = {
+        moment: {
+            f"{name} pass@{k}": [rate] for name, part in sets.items() for k, rate in sorted(part.known_rates.items())
+        }
+        for moment, sets in opened.evaluations.items()
+        if sets
+    }
+    return curves_figure({opened.name: [curves]}, rates, title="pass@k before and after training")
+
+
+def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title: str) -> Figure:
+    """Curves of every row and its pass@k.
+
+    Lines are means over seeds of a running mean over steps. Bands and bars are 95% intervals of the mean, by Student's
+    t. Dots are seeds.
+
+    Args:
+        curves: The curves of every seed, by row.
+        rates: pass@k. Rows and sets in the order to show.
+        title: Title of the panel of `rates`.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.4, 7.2))
+        figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
+        axes = figure.subplots(2, 2)
+        for panel, place in zip(_PANELS, axes.flat, strict=False):
+            _draw_curves(place, panel, [*curves.values()])
+        _draw_rates(axes[1, 1], rates, title)
+        key = [
+            Line2D([], [], color=_color(i), linestyle=_dashes(i), linewidth=2.4, label=label)
+            for i, label in enumerate(curves)
+        ]
+        figure.legend(
+            handles=key, loc="outside upper left", ncols=min(len(key), 7), frameon=False, handlelength=1.7,
+            columnspacing=1.4, handletextpad=0.6,
+        )  # fmt: skip
+        seeds = sorted({len(runs) for runs in curves.values()})
+        if seeds[-1] > 1:
+            count = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
+            note = f"Mean over {count} seeds and its 95% interval; dots are seeds."
+            figure.supxlabel(note, x=0.988, ha="right", size=8, color=MUTED)
+    return figure
+
+
+def _draw_curves(axes: Axes, panel: _Panel, rows: Sequence[Sequence[Curves]]) -> None:
+    """Draw means with bands, cut to the metric's range: with few seeds an interval may be wider than that."""
+    tables = [_table(seeds, panel.metric) for seeds in rows]
+    title = panel.title
+    if len(rows) == 1 and panel.reference and len(other := _table(rows[0], panel.reference)):
+        title += f" (dashed: {panel.reference_title})"
+        axes.plot(other.index, other.mean(axis=1), color=_color(0), linestyle="--", linewidth=1.6)
+    axes.set_title(title)
+    if not any(len(table) for table in tables):
+        say_not_recorded(axes)
+        return
+    for i, table in enumerate(tables):
+        means = [clustered_mean(values) for values in table.to_numpy()]
+        low, high = np.clip(np.array([(mean.low, mean.high) for mean in means]).reshape(-1, 2), panel.smallest, 1).T
+        axes.fill_between(table.index, low, high, color=_color(i), alpha=0.14, linewidth=0)
+        axes.plot(
+            table.index,
+            [mean.mean for mean in means],
+            color=_color(i),
+            linestyle=_dashes(i),
+            linewidth=2.0,
+            marker="o" if len(table) == 1 else None,
+            zorder=2.5 if i else 2.2,
+        )
+    axes.set_xlabel("training step")
+    axes.set_ylabel(panel.unit)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
+    axes.margins(x=0.015)
+    if panel.metric.endswith("_fraction_shaped"):
+        axes.set_ylim(bottom=0)
+
+
+def _table(seeds: Sequence[Curves], metric: str) -> Any:
+    """Running means of a metric, a row for each step and a column for each seed; empty if nothing is known."""
+    columns = [
+        pd.Series(curve["value"], index=curve["step"], dtype=float)
+        for curves in seeds
+        if (curve := curves.get(metric)) and curve["step"]
+    ]
+    table = pd.concat(columns, axis=1).sort_index() if columns else pd.DataFrame()
+    if not table.notna().any(axis=None):
+        return pd.DataFrame()
+    return table.rolling(window_size(len(table)), center=True, min_periods=1).mean()
+
+
+def window_size(num_steps: int) -> int:
+    """Steps in the centered window of a running mean: odd, about a tenth of the run."""
+    return 2 * (num_steps // 20) + 1
+
+
+def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:
+    """Draw a line for each row, with its sets below each other: the first filled, the others hollow."""
+    axes.set_title(title)
+    names = list(dict.fromkeys(name for sets in rates.values() for name in sets))
+    if not names:
+        say_not_recorded(axes)
+        return
+    gap = 0.72 / len(names)
+    for y, sets in enumerate(rates.values()):
+        for j, name in enumerate(names):
+            values, height = sets.get(name, ()), y + (j - (len(names) - 1) / 2) * gap
+            if not values:
+                continue
+            mean = clustered_mean(values)
+            axes.plot(values, np.full(len(values), height), "o", color=_color(y), markersize=5,
+                      markeredgecolor="white", markeredgewidth=0.8, zorder=2.5)  # fmt: skip
+            ends = np.clip([mean.low, mean.high], 0, 1)
+            axes.plot(ends, [height] * 2, color=_color(y), linestyle=_dashes(y), linewidth=1.8)
+            axes.plot(mean.mean, height, "o" if j == 0 else "D", color=_color(y), markersize=7.5 if j == 0 else 6.5,
+                      markerfacecolor=_color(y) if j == 0 else "white", markeredgewidth=1.6, zorder=3)  # fmt: skip
+            if y == 0:
+                axes.annotate(name, (statistics.fmean(values), height), (0, 7), textcoords="offset points",
+                              ha="center", va="bottom", color=MUTED, size=8)  # fmt: skip
+    axes.set_yticks(range(len(rates)), list(rates))
+    for i, tick in enumerate(axes.get_yticklabels()):
+        tick.set_color(_color(i))
+    axes.set_ylim(len(rates) - 0.35, -0.85)
+    axes.set_xlabel("mean over problems")
+    bare_rows(axes)
+
+
+def _color(number: int) -> str:
+    return _PALETTE[number % len(_PALETTE)]
+
+
+def _dashes(number: int) -> Any:
+    """Solid; dashed where the colors repeat."""
+    return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))

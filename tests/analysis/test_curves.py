@@ -1,0 +1,95 @@
+"""The learning curve shows what was recorded, says what was not, and gives the same files for the same run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gar.analysis.curves import curves_figure, learning_curve_figure
+from gar.analysis.style import save_figure
+from gar.errors import RecordError
+from gar.records import RunFolder
+
+RIGHT, ALIGNMENT, ZERO_STD, RATES = range(4)
+
+
+def make_run(parent: Path, steps: int = 40, **changed: float | None) -> Path:
+    """A run that has recorded everything, with some metrics at other values."""
+    run = RunFolder.create(parent, "cost$x$_{1}")
+    run.write_run(seed=0, command=["gar"], config={}, config_text="{}", data_hash=None)
+    for step in range(1, steps + 1):
+        row = {
+            "step": step,
+            "reward": step / 100 - 0.1,
+            "gar/eligible_fraction": step / 100,
+            "gar/alignment_mean": 0.3 + step / 1000,
+            "gar/zero_std_group_fraction_outcome": 0.5,
+            "gar/zero_std_group_fraction_shaped": 0.125,
+        }
+        run.append_metrics(row | changed)
+    for moment, rate in (("before", 0.31), ("after", 0.63)):
+        part = {"num_samples": 4, "problems": [], "pass_at": {"1": rate, "4": None}}
+        run.write_json(f"evaluation/{moment}.json", {"step": 0, "sets": {"test": part}})
+    return run.path
+
+
+def words(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_figure_draws_the_recorded_numbers_of_a_run(tmp_path):
+    axes = learning_curve_figure(make_run(tmp_path)).axes
+    reward, right = axes[RIGHT].lines
+    np.testing.assert_array_equal(right.get_xdata(), np.arange(1, 41))
+    assert (right.get_ydata()[20], reward.get_ydata()[20]) == pytest.approx((0.21, 0.11))  # 5 steps of a straight line
+    assert right.get_ydata()[0] == pytest.approx(0.02)  # the mean of three steps
+    assert axes[RIGHT].get_title(loc="left") == "Correct responses in the right format (dashed: reward)"
+    outcome, shaped = axes[ZERO_STD].lines
+    assert ({*outcome.get_ydata()}, {*shaped.get_ydata()}) == ({0.5}, {0.125})
+    assert [label.get_text() for label in axes[RATES].get_yticklabels()] == ["before", "after"]
+    assert {float(line.get_xdata()[0]) for line in axes[RATES].lines if line.get_marker() == "o"} == {0.31, 0.63}
+    assert words(axes[RATES]) == ["test pass@1"]
+
+
+def test_figure_of_seeds_shows_their_mean_with_its_interval_and_cuts_it_to_the_range():
+    seeds = [{"gar/eligible_fraction": {"step": [1, 2], "value": values}} for values in ([0.5, 0.9], [0.7, None])]
+    figure = curves_figure({"a": seeds, "b": seeds}, {"a": {"test": [0.1, 0.3]}, "b": {}}, title="pass@1")
+    line, _ = figure.axes[RIGHT].lines
+    np.testing.assert_allclose(line.get_ydata(), [0.6, 0.9])
+    band = np.concatenate([path.vertices for path in figure.axes[RIGHT].collections[0].get_paths()])
+    # Student's t with one degree of freedom is wider than the range.
+    assert (np.nanmin(band[:, 1]), np.nanmax(band[:, 1])) == (0, 1)
+    assert figure.get_supxlabel() == "Mean over 2 seeds and its 95% interval; dots are seeds."
+
+
+def test_figure_says_not_recorded_where_a_metric_is_null_throughout_or_missing(tmp_path):
+    axes = learning_curve_figure(make_run(tmp_path, **{"gar/alignment_mean": None})).axes
+    assert [words(panel) == ["not recorded"] for panel in axes] == [False, True, False, False]
+    empty = curves_figure({"run": [{}]}, {}, title="pass@1")
+    assert all(words(panel) == ["not recorded"] for panel in empty.axes)
+
+
+def test_figures_of_equal_runs_are_equal_files_and_load_neither_pyplot_nor_torch(tmp_path):
+    code = (
+        "import sys; from gar.analysis import learning_curve_figure, save_figure; "
+        "save_figure(learning_curve_figure(sys.argv[1]), sys.argv[2]); "
+        "print({'matplotlib.pyplot', 'torch'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code, str(make_run(tmp_path / "a", steps=1)), str(tmp_path / "first")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
+    paths = save_figure(learning_curve_figure(make_run(tmp_path / "b", steps=1)), tmp_path / "second")
+    assert [path.name for path in paths] == ["second.png", "second.svg"]
+    for path in paths:
+        assert path.read_bytes() == path.with_stem("first").read_bytes()
+    with pytest.raises(RecordError, match=r"curve\.png: cannot be written"):
+        save_figure(learning_curve_figure(tmp_path / "b" / "cost$x$_{1}"), paths[0] / "curve")
+
+
+def test_figure_of_a_damaged_run_is_an_error(tmp_path):
+    run = make_run(tmp_path)
+    (run / "evaluation" / "after.json").write_text("{")
+    with pytest.raises(RecordError) as caught:
+        learning_curve_figure(run)
+    assert "after.json" in str(caught.value)

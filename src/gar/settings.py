@@ -78,7 +78,7 @@ class SourceSettings(Settings):
     solutions, by default stepwise. Others are running and guess."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set. Pin it: the newest may change."""
-    column_schema: Literal["gar", "numina-1.5", "numina-cot", "gsm8k", "gsm8k-annotated"] | None = None
+    column_schema: Literal["gar", "numina-1.5", "numina-cot", "gsm8k"] | None = None
     """Column schema. None detects it from the columns of the first row."""
     prompt_field: str | None = None
     """Column of the problem's text, instead of the schema's."""

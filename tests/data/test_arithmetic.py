@@ -26,6 +26,7 @@ from paper.tasks.chains import (
     parse_solution,
     write_solution,
 )
+from tests.support.errors import raises
 
 PROBLEM = Problem(id="p", prompt="3+4*7-2=", answer="7")
 SPLITS = tuple(NUM_PROBLEMS)
@@ -47,34 +48,18 @@ def evaluate_left_to_right(chain: str) -> int:
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("split", SPLITS)
-def test_load_task_answers_follow_from_the_chain(task, split):
-    for problem in load_task(task, split):
-        assert int(problem.answer) == evaluate_left_to_right(problem.prompt)
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("split", SPLITS)
-def test_load_task_has_the_stated_sizes_and_ids(task, split):
-    problems = load_task(task, split)
-    load_task(task, split).clear()  # each caller has a list of its own
-    assert len(load_task(task, split)) == NUM_PROBLEMS[split]
-    assert [p.id for p in problems] == [f"{split}-{index}" for index in range(NUM_PROBLEMS[split])]
-    lengths = {sum(prompt.count(operator) for operator in "+-*") for prompt in (p.prompt for p in problems)}
-    assert lengths == set(NUM_OPERATIONS[split])
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_load_task_shares_no_problem_between_or_within_splits(task):
-    prompts = [p.prompt for split in SPLITS for p in load_task(task, split)]
-    assert len(prompts) == len(set(prompts)) == sum(NUM_PROBLEMS.values())
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_load_task_is_the_same_in_every_version(task):
+def test_load_task_has_right_answers_and_the_stated_sizes_and_repeats_nothing(task):
+    prompts = set()
+    for split in SPLITS:
+        load_task(task, split).clear()  # each caller has a list of its own
+        problems = load_task(task, split)
+        assert [p.id for p in problems] == [f"{split}-{index}" for index in range(NUM_PROBLEMS[split])]
+        assert {sum(map(p.prompt.count, "+-*")) for p in problems} == set(NUM_OPERATIONS[split])
+        assert all(int(p.answer) == evaluate_left_to_right(p.prompt) for p in problems)
+        prompts |= {p.prompt for p in problems}
+    assert len(prompts) == sum(NUM_PROBLEMS.values())
     # The committed checkpoint was trained away from exactly these test problems: a change here leaks them.
     assert [load_task(task, split)[0].prompt for split in SPLITS] == GOLDEN_FIRST_PROMPTS[task]
-    assert load_arithmetic("test") == load_task("arithmetic", "test")
 
 
 def test_role_of_inverts_method_of():
@@ -86,6 +71,17 @@ def test_role_of_inverts_method_of():
     assert ARITHMETIC.role_of(None, PROBLEM) is None
 
 
+def test_load_arithmetic_has_right_stepwise_experts_in_both_wordings_and_no_answer_worth_guessing():
+    problems = load_arithmetic("train")
+    assert problems == load_task("arithmetic", "train")
+    parsed = [parse_solution(problem.anchors[0].text) for problem in problems]
+    assert {one.method for one in parsed} == {"stepwise"}
+    assert [(one.values, one.answer) for one in parsed] == [(running_values(p), p.answer) for p in problems]
+    wordings, answers = Counter(one.wording for one in parsed), Counter(p.answer for p in problems)
+    assert min(wordings[wording] for wording in WORDINGS) > 900  # 2,000 fair coins: six standard deviations are 134
+    assert max(answers.values()) < 260  # 2,000 uniform digits: 200 each, standard deviation 13
+
+
 @pytest.mark.parametrize("expert", ["running", "guess"])
 def test_load_arithmetic_changes_the_experts_method_and_nothing_else(expert):
     for usual, other in zip(load_arithmetic("harder"), load_arithmetic("harder", expert), strict=True):
@@ -95,32 +91,20 @@ def test_load_arithmetic_changes_the_experts_method_and_nothing_else(expert):
         assert replace(other, anchors=usual.anchors) == usual
 
 
-def test_load_arithmetic_has_one_right_stepwise_expert_in_both_wordings():
-    wordings = Counter()
-    for problem in load_arithmetic("train"):
-        (anchor,) = problem.anchors
-        parsed = parse_solution(anchor.text)
-        assert parsed.method == "stepwise"
-        assert parsed.values == running_values(problem)
-        assert parsed.answer == problem.answer
-        wordings[parsed.wording] += 1
-    assert min(wordings[wording] for wording in WORDINGS) > 900  # 2,000 fair coins: six standard deviations are 134
-
-
-def test_load_arithmetic_has_no_answer_worth_guessing():
-    counts = Counter(p.answer for p in load_arithmetic("train"))
-    assert max(counts.values()) < 260  # 2,000 uniform digits: 200 each, standard deviation 13
-
-
-def test_load_arithmetic_refuses_an_unknown_split_or_expert():
-    with pytest.raises(DataError, match="no split 'dev', expected one of train, test, harder"):
-        load_arithmetic("dev")
-    with pytest.raises(DataError, match="no expert 'wild', expected one of stepwise, running, guess"):
-        load_arithmetic("test", "wild")
-    with pytest.raises(DataError, match="which-way task has no expert 'running', expected one of stepwise, prefix"):
-        load_task("which-way", "test", "running")
-    with pytest.raises(DataError, match="no task 'which', expected one of arithmetic, which-way, whose-voice"):
-        load_task("which", "test")
+def test_unknown_splits_experts_tasks_and_prompts_are_errors():
+    for load, *arguments in (
+        (load_arithmetic, "dev"),
+        (load_arithmetic, "test", "wild"),
+        (load_task, "which-way", "test", "running"),
+        (load_task, "which", "test"),
+    ):
+        with raises(DataError):
+            load(*arguments)
+    for prompt in ("3+4*7-2", "3+14=", "What is 3+4?", "7=", [{"role": "user", "content": "3+4="}]):
+        with raises(DataError):
+            running_values(replace(PROBLEM, prompt=prompt))
+    with raises(DataError):
+        write_solution(PROBLEM, "running", "words", values=(7, 9))
 
 
 @pytest.mark.parametrize("method", arithmetic.METHODS)
@@ -131,60 +115,36 @@ def test_the_package_writes_and_reads_its_three_methods_alone(method):
     assert arithmetic.parse_solution("[ + 3 4 = 7 ]").method is None
 
 
-def test_running_values_worked_example():
+def test_worked_examples():
     assert running_values(PROBLEM) == (7, 9, 7)
     assert running_values(replace(PROBLEM, prompt="2-5*3=")) == (7, 1)
-
-
-@pytest.mark.parametrize("prompt", ["3+4*7-2", "3+14=", "What is 3+4?", "7=", [{"role": "user", "content": "3+4="}]])
-def test_running_values_other_prompts_are_refused(prompt):
-    with pytest.raises(DataError, match="problem 'p': expected a prompt such as"):
-        running_values(replace(PROBLEM, prompt=prompt))
-
-
-def test_write_solution_worked_examples():
-    def working(method, wording):
-        return write_solution(PROBLEM, method, wording).split("<think> ")[1].split(" </think>")[0]
-
-    assert working("stepwise", "symbols") == "[ 3 + 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]"
-    assert working("stepwise", "words") == "ok 3 plus 4 is 7 then 7 times 7 is 9 then 9 minus 2 is 7 so"
-    assert working("running", "symbols") == "[ = 7 ; = 9 ; = 7 ]"
-    assert working("guess", "words") == "ok maybe is 7 so"
-    assert working("prefix", "words") == "ok plus 3 4 is 7 then times 7 7 is 9 then minus 9 2 is 7 so"
-    assert working("padded", "words") == "ok is 7 hm hm hm then is 9 hm hm hm then is 7 hm hm hm so"
-    assert working("padded-guess", "symbols") == "[ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]"
-    assert write_solution(PROBLEM, "guess", "symbols") == "<think> [ ? = 7 ] </think> <answer> 7 </answer>"
-
-
-def test_write_solution_carries_a_wrong_value_into_the_next_step():
-    text = write_solution(PROBLEM, "stepwise", "symbols", values=(8, 6, 4))
-    assert text == "<think> [ 3 + 4 = 8 ; 8 * 7 = 6 ; 6 - 2 = 4 ] </think> <answer> 4 </answer>"
-
-
-def test_write_solution_wrong_number_of_values_is_refused():
-    with pytest.raises(DataError, match="'p' has 3 operations, got 2 values"):
-        write_solution(PROBLEM, "running", "words", values=(7, 9))
+    for method, wording, working in (
+        ("stepwise", "symbols", "[ 3 + 4 = 7 ; 7 * 7 = 9 ; 9 - 2 = 7 ]"),
+        ("stepwise", "words", "ok 3 plus 4 is 7 then 7 times 7 is 9 then 9 minus 2 is 7 so"),
+        ("running", "symbols", "[ = 7 ; = 9 ; = 7 ]"),
+        ("guess", "words", "ok maybe is 7 so"),
+        ("prefix", "words", "ok plus 3 4 is 7 then times 7 7 is 9 then minus 9 2 is 7 so"),
+        ("padded", "words", "ok is 7 hm hm hm then is 9 hm hm hm then is 7 hm hm hm so"),
+        ("padded-guess", "symbols", "[ ? ? ? = ? ; ? ? ? = ? ; ? ? ? = 7 ]"),
+    ):
+        assert write_solution(PROBLEM, method, wording) == f"<think> {working} </think> <answer> 7 </answer>"
+    wrong = write_solution(PROBLEM, "stepwise", "symbols", values=(8, 6, 4))  # goes on from the wrong value
+    assert wrong == "<think> [ 3 + 4 = 8 ; 8 * 7 = 6 ; 6 - 2 = 4 ] </think> <answer> 4 </answer>"
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
-@pytest.mark.parametrize("wording", WORDINGS)
-def test_parse_solution_inverts_write_solution(method, wording):
+def test_parse_solution_inverts_write_solution(method):
     rng = random.Random(7)
-    for num_operations in (2, 3, 4, 5, 6):
-        problem = draw_problem(rng, num_operations)
-        values, _ = draw_values(problem, rng, slip_fraction=0.5)
-        parsed = parse_solution(write_solution(problem, method, wording, values=values))
-        shown = values[-1:] if method in ("guess", "padded-guess") else values
-        assert parsed == ParsedSolution(method=method, wording=wording, values=shown, answer=str(values[-1]))
-
-
-@pytest.mark.parametrize("method", ALL_METHODS)
-def test_write_solution_wordings_differ_token_by_token_and_share_tokens_across_methods(method):
-    symbols = write_solution(PROBLEM, method, "symbols").split()
-    words = write_solution(PROBLEM, method, "words").split()
+    for wording in WORDINGS:
+        for num_operations in (2, 3, 4, 5, 6):
+            problem = draw_problem(rng, num_operations)
+            values, _ = draw_values(problem, rng, slip_fraction=0.5)
+            parsed = parse_solution(write_solution(problem, method, wording, values=values))
+            shown = values[-1:] if method in ("guess", "padded-guess") else values
+            assert parsed == ParsedSolution(method=method, wording=wording, values=shown, answer=str(values[-1]))
+    symbols, words = (write_solution(PROBLEM, method, wording).split() for wording in ("symbols", "words"))
     assert [NOTATION.words.get(token, token) for token in symbols] == words
     assert {"[", "=", "]"} <= set(symbols)
-    assert {"ok", "is", "so"} <= set(words)
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,6 @@ def read(row: dict, **columns: object) -> ResponseRow:
     return read_response_row(row, ResponseColumns.model_validate(columns), source="rows.jsonl", line=5)
 
 
-def rejected(row: dict, **columns: object) -> str:
-    with pytest.raises(DataError) as error:
-        read(row, **columns)
-    assert str(error.value).startswith("rows.jsonl:5: ")
-    return str(error.value).removeprefix("rows.jsonl:5: ")
-
-
 def test_read_response_row_takes_our_columns():
     assert read(ROW) == ResponseRow(
         line=5,
@@ -42,25 +35,17 @@ def test_read_response_row_takes_our_columns():
         response_fields=("responses", "responses"),
         answer="7",
         anchors=("3+4 is 7",),
-        eligible=None,
     )
 
 
-def test_read_response_row_keeps_the_white_space_of_prompt_and_responses():
-    row = read(ROW | {"prompt": " 3+4=\n\n", "responses": [" 7 \n"]})
-    assert (row.prompt, row.responses) == (" 3+4=\n\n", (" 7 \n",))
-
-
-def test_read_response_row_takes_chat_messages_numbers_and_several_anchors():
+def test_read_response_row_takes_text_messages_numbers_and_token_ids():
     messages = [{"role": "user", "content": "3+4="}]
     row = read(ROW | {"id": 17, "prompt": messages, "answer": 7.0, "expert_solution": ["a", "", "b"]})
     assert (row.id, row.prompt, row.answer, row.anchors) == ("17", messages, "7", ("a", "b"))
-
-
-def test_read_response_row_takes_token_ids():
+    row = read(ROW | {"prompt": " 3+4=\n\n", "responses": [" 7 \n"]})
+    assert (row.prompt, row.responses) == (" 3+4=\n\n", (" 7 \n",))
     row = read(ROW | {"prompt": [5, 6], "responses": [[7, 8], [], "text"]})
-    assert row.prompt == (5, 6)
-    assert row.responses == ((7, 8), (), "text")
+    assert (row.prompt, row.responses) == ((5, 6), ((7, 8), (), "text"))
 
 
 def test_read_response_row_reaches_into_objects_and_several_columns():
@@ -77,52 +62,35 @@ def test_read_response_row_takes_the_first_anchor_column_that_is_not_empty():
     assert read(row, anchor_fields=["human.text", "nowhere", "teacher"]).anchors == ("from the teacher",)
 
 
-def test_read_response_row_takes_eligible_in_place_of_an_answer():
-    row = {name: value for name, value in ROW.items() if name != "answer"}
-    found = read(row | {"right": [True, False]}, eligible_fields=["right"])
-    assert (found.eligible, found.answer) == ((True, False), None)
-    assert found.anchors == ("3+4 is 7",)
-    assert read(ROW | {"ok": True, "responses": "7"}, eligible_fields=["ok"], anchor_fields=["answer"]).anchors == (
-        "7",
-    )
-    assert read(row | {"a": {"ok": True}, "b": False}, eligible_fields=["a.ok", "b"]).eligible == (True, False)
-
-
 @pytest.mark.parametrize(
-    ("changes", "columns", "reason"),
+    ("changes", "columns", "named"),
     [
-        ({"answer": None}, {}, "the answer is empty."),
-        ({"prompt": "  "}, {}, "the prompt is empty."),
-        ({"prompt": []}, {}, "the prompt is empty."),
-        ({"prompt": 3}, {}, "column 'prompt' must be text, got a number: 3."),
-        ({"prompt": [1, "2"]}, {}, "column 'prompt' is an array, so each entry must be a chat message"),
-        ({"prompt": [True, False]}, {}, "column 'prompt' is an array, so each entry must be a chat message"),
-        ({"responses": []}, {}, "no responses in 'responses'."),
-        ({"responses": None}, {}, "column 'responses' must hold responses, each text or a list of token ids; got null"),
-        ({"responses": ["7", None]}, {}, "column 'responses' must hold responses, each text or a list of token ids;"),
-        ({"responses": [[1, "2"]]}, {}, "column 'responses' must hold responses, each text or a list of token ids;"),
-        (
-            {"responses": [7, 8]},
-            {},
-            "column 'responses' must hold responses, each text or a list of token ids; got a n",
-        ),
-        ({"responses": [["7"]]}, {}, "column 'responses' must hold responses, each text or a list of token ids;"),
-        ({"responses": {"a": "7"}}, {}, "column 'responses' must hold responses, each text or a list of token ids;"),
-        ({"responses": ["\ud800"]}, {}, "column 'responses' holds half a surrogate pair, which no tokenizer"),
-        ({"expert_solution": 7}, {}, "column 'expert_solution' must be text, got a number: 7."),
-        ({}, {"prompt_field": "q"}, "no column 'q' in this row; it has 'prompt', 'responses', 'answer', 'expert_sol"),
-        ({}, {"answer_field": "gold"}, "no column 'gold' in this row; it has"),
-        ({}, {"responses_fields": ["responses", "b.c"]}, "no column 'b.c' in this row; it has"),
-        ({"b": {"d": "7"}}, {"responses_fields": ["b.c"]}, "no column 'b.c' in this row; it has"),
-        ({"b": "7"}, {"responses_fields": ["b.c"]}, "no column 'b.c' in this row; it has"),
-        ({}, {"eligible_fields": ["ok"]}, "no column 'ok' in this row; it has"),
-        ({"ok": [True]}, {"eligible_fields": ["ok"]}, "2 responses, but ok has 1 values."),
-        ({"ok": [1, 0]}, {"eligible_fields": ["ok"]}, "column 'ok' must hold true or false, got a number."),
-        ({"answer": "So 7."}, {"answer_in_solution": True}, "the solution states no answer (\\boxed{}, or a line that"),
+        ({"answer": None}, {}, "the answer is empty"),
+        ({"prompt": "  "}, {}, "the prompt is empty"),
+        ({"prompt": []}, {}, "the prompt is empty"),
+        ({"prompt": 3}, {}, "'prompt'"),
+        ({"prompt": [1, "2"]}, {}, "'prompt'"),
+        ({"prompt": [True, False]}, {}, "'prompt'"),
+        ({"responses": []}, {}, "no responses"),
+        ({"responses": None}, {}, "'responses'"),
+        ({"responses": ["7", None]}, {}, "'responses'"),
+        ({"responses": [[1, "2"]]}, {}, "'responses'"),
+        ({"responses": [7, 8]}, {}, "'responses'"),
+        ({"responses": [["7"]]}, {}, "'responses'"),
+        ({"responses": {"a": "7"}}, {}, "'responses'"),
+        ({"responses": ["\ud800"]}, {}, "'responses' holds half a surrogate pair"),
+        ({"expert_solution": 7}, {}, "'expert_solution'"),
+        ({}, {"prompt_field": "q"}, "no column 'q'"),
+        ({}, {"answer_field": "gold"}, "no column 'gold'"),
+        ({}, {"responses_fields": ["responses", "b.c"]}, "no column 'b.c'"),
+        ({"b": {"d": "7"}}, {"responses_fields": ["b.c"]}, "no column 'b.c'"),
+        ({"b": "7"}, {"responses_fields": ["b.c"]}, "no column 'b.c'"),
+        ({"answer": "So 7."}, {"answer_in_solution": True}, "the solution states no answer"),
     ],
 )
-def test_read_response_row_names_what_is_wrong(changes, columns, reason):
-    assert rejected(ROW | changes, **columns).startswith(reason)
+def test_read_response_row_names_what_is_wrong(changes, columns, named):
+    with pytest.raises(DataError, match=f"^rows.jsonl:5: .*{named}"):
+        read(ROW | changes, **columns)
 
 
 @pytest.mark.parametrize(
@@ -174,4 +142,4 @@ def test_survey_rows_counts_rows_responses_anchors_and_repeats():
     ]
     survey = survey_rows(rows)
     assert (survey.num_rows, survey.num_responses, survey.num_anchored, survey.num_repeated) == (6, 9, 4, 2)
-    assert survey.errors == (rows[2],)
+    assert survey.errors == [rows[2]]

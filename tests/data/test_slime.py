@@ -14,28 +14,14 @@ PROBLEM = Problem(id="n-1", prompt="3+4=", answer="7", anchors=(Anchor(text="3+4
 TALK = [{"role": "user", "content": "3+4="}]
 
 
-def test_slime_row_asks_for_the_format_and_keeps_the_anchor():
+def test_slime_row_asks_for_the_format_and_keeps_the_anchors():
     row = slime_row(PROBLEM, "think-answer", chat=True, tags=Tags(think_open="<t>", think_close="</t>"))
-    assert row["prompt"][0]["role"] == "user"
     assert row["prompt"][0]["content"].startswith("3+4=\n\nFirst work the problem out between <t> and </t>.")
-    assert row["label"] == "7"
-    assert row["metadata"] == {"id": "n-1", "anchors": ["3+4 is 7"]}
-
-
-def test_slime_row_is_messages_for_a_chat_template_even_where_nothing_is_asked_for():
+    assert (row["label"], row["metadata"]) == ("7", {"id": "n-1", "anchors": ["3+4 is 7"]})
     assert slime_row(PROBLEM, "plain", chat=True)["prompt"] == TALK
     assert slime_row(PROBLEM, "plain", chat=False)["prompt"] == "3+4="
-
-
-def test_slime_row_without_an_anchor_says_so():
-    problem = Problem(id="n-2", prompt="3+4=", answer="7")
-    assert slime_row(problem, "plain", chat=False)["metadata"] == {"id": "n-2", "anchors": []}
-
-
-def test_slime_row_refuses_messages_as_text():
-    problem = Problem(id="n-3", prompt=TALK, answer="7")
-    with pytest.raises(DataError, match="problem 'n-3' is chat messages, which only a chat template makes text of"):
-        slime_row(problem, "plain", chat=False)
+    with pytest.raises(DataError, match="'n-3'"):  # only a chat template makes text of messages
+        slime_row(Problem(id="n-3", prompt=TALK, answer="7"), "plain", chat=False)
 
 
 def test_gar_data_slime_writes_every_problem(tmp_path, capsys):

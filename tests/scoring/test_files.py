@@ -162,15 +162,6 @@ def test_score_file_reads_the_answer_out_of_a_solution(write, score):
     assert "the solution states no answer" in scored.files.errors.read_text()
 
 
-def test_score_file_takes_eligible_columns_in_place_of_a_verifier(write, score):
-    row = {name: value for name, value in rows_of(1)[0].items() if name != "answer"}
-    scored = score(write(row | {"ok": [True] * 3 + [False] * (RESPONSES - 3)}), eligible_fields=("ok",))
-    found = read(scored)
-    assert [row["eligible"] for row in found] == [True] * 3 + [False] * (RESPONSES - 3)
-    assert {row["status"] for row in found} == {row["gold"] for row in found} == {None}
-    assert scored.summary["verification"] == {"given": RESPONSES}
-
-
 def test_score_file_of_eligible_responses_only_gives_the_same_rewards(write, score):
     file = write(*rows_of(2))
     everything, eligible = read(score(file)), read(score(file, out="eligible.jsonl", eligible_only=True))

@@ -69,7 +69,7 @@ def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
         total=summary["responses"],
         format=job.verify.format,
         well_formatted=summary["well_formatted"],
-        statuses={} if job.eligible_fields else summary["verification"],
+        statuses=summary["verification"],
         aligned=summary["alignment"]["scored"]["count"],
         unknown_fraction=summary["unknown_token_fraction"],
     )

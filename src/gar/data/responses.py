@@ -10,8 +10,8 @@ r"""Rows that hold a problem and the responses to it: their columns, and how to 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from pydantic import Field
 
@@ -20,14 +20,12 @@ from gar.data.rows import Row, iter_rows, json_type, row_place, source_name
 from gar.data.schemas import ColumnSchema, Dropped, checked_text, column_value, read_problem
 from gar.errors import DataError
 from gar.settings import Settings
-from gar.types import Problem, Prompt
+from gar.types import Prompt
 from gar.verify import answer_line, last_boxed
 
 Ids = tuple[int, ...]
 
 _NOT_STATED = "the solution states no answer (\\boxed{}, or a line that starts with #### or A:)"
-_NO_ANSWER = "(no answer needed)"
-"""Stands for the column and the value of the answer where the row itself says which responses are right."""
 
 
 class ResponseColumns(Settings):
@@ -43,8 +41,6 @@ class ResponseColumns(Settings):
     """The answer column holds a solution: take its last \\boxed{}, or its last line that starts with #### or A:"""
     anchor_fields: tuple[str, ...] = ("expert_solution",)
     """Columns of the expert solution in order of preference; the first that is not empty wins."""
-    eligible_fields: tuple[str, ...] = ()
-    """Columns that hold true or false for each response, in the order of the responses. Then no answer is needed."""
     id_field: str = "id"
     """Column of the problem's id. A problem without one is named by file and line."""
 
@@ -60,9 +56,8 @@ class ResponseRow:
         prompt: The prompt that was answered.
         responses: The responses to it.
         response_fields: The column of each response.
-        answer: The gold answer. None if `eligible` takes its place.
+        answer: The gold answer.
         anchors: Expert solutions. Possibly none.
-        eligible: Whether each response is eligible, according to the row itself. None leaves that to a verifier.
 
     Example: ResponseRow(line=7, id="rows-7", prompt="3+4=", responses=("so 7", "so 8"), answer="7", ...)
     """
@@ -73,12 +68,11 @@ class ResponseRow:
     prompt: Prompt | Ids
     responses: tuple[str | Ids, ...]
     response_fields: tuple[str, ...]
-    answer: str | None
+    answer: str
     anchors: tuple[str, ...]
-    eligible: tuple[bool, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class ResponseSurvey:
     """Counts over a file of responses.
 
@@ -90,33 +84,28 @@ class ResponseSurvey:
         errors: Errors of the rows that cannot be read.
     """
 
-    num_rows: int
-    num_responses: int
-    num_anchored: int
-    num_repeated: int
-    errors: tuple[DataError, ...]
+    num_rows: int = 0
+    num_responses: int = 0
+    num_anchored: int = 0
+    num_repeated: int = 0
+    errors: list[DataError] = field(default_factory=list)
 
 
 def survey_rows(rows: Iterable[ResponseRow | DataError]) -> ResponseSurvey:
     """Count the rows of `iter_response_rows`."""
-    errors: list[DataError] = []
-    prompts: set[int] = set()
-    num_rows = num_responses = num_anchored = 0
+    survey = ResponseSurvey()
+    prompts = set[int]()
     for row in rows:
-        num_rows += 1
+        survey.num_rows += 1
         if isinstance(row, DataError):
-            errors.append(row)
+            survey.errors.append(row)
             continue
-        num_responses += len(row.responses)
-        num_anchored += bool(row.anchors)
-        prompts.add(prompt_hash(str(row.prompt) if isinstance(row.prompt, tuple) else row.prompt))
-    return ResponseSurvey(
-        num_rows=num_rows,
-        num_responses=num_responses,
-        num_anchored=num_anchored,
-        num_repeated=num_rows - len(errors) - len(prompts),
-        errors=tuple(errors),
-    )
+        survey.num_responses += len(row.responses)
+        survey.num_anchored += bool(row.anchors)
+        prompt = prompt_hash(str(row.prompt) if isinstance(row.prompt, tuple) else row.prompt)
+        survey.num_repeated += prompt in prompts
+        prompts.add(prompt)
+    return survey
 
 
 def iter_response_rows(source: str, columns: ResponseColumns) -> Iterator[ResponseRow | DataError]:
@@ -141,26 +130,29 @@ def iter_response_rows(source: str, columns: ResponseColumns) -> Iterator[Respon
 
 
 def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: int) -> ResponseRow:
-    """Turn one row into a problem and its responses.
-
-    Args:
-        row: One row of the source.
-        columns: The names of the columns.
-        source: Path of the source.
-        line: Number of the row in the source.
+    """Turn row number `line` of `source` into a problem and its responses.
 
     Raises:
         DataError: A column is missing or empty, holds the wrong type, or states no answer.
     """
     place = row_place(source, line)
     prompt = column_value(row, columns.prompt_field, place)
-    problem = _problem(row, columns, prompt, place=place, default_id=f"{source_name(source)}-{line}")
+    schema = ColumnSchema(
+        name="responses",
+        prompt=columns.prompt_field,
+        answer=columns.answer_field,
+        anchors=columns.anchor_fields,
+        id=columns.id_field,
+        source="",
+    )
+    if columns.answer_in_solution:
+        schema = replace(schema, answer_of=stated_answer, no_answer=_NOT_STATED)
+    stand_in = {columns.prompt_field: "token ids"} if _is_ids(prompt) else {}
+    default_id = f"{source_name(source)}-{line}"
+    problem = read_problem(row | stand_in, schema, place=place, default_id=default_id, default_source="")
+    if isinstance(problem, Dropped):
+        raise DataError(f"{place}: {problem.reason}.")
     responses, fields = _responses(row, columns, place)
-    eligible = _eligible(row, columns, place) if columns.eligible_fields else None
-    if eligible is not None and len(eligible) != len(responses):
-        raise DataError(
-            f"{place}: {len(responses)} responses, but {', '.join(columns.eligible_fields)} has {len(eligible)} values."
-        )
     return ResponseRow(
         line=line,
         place=place,
@@ -168,9 +160,8 @@ def read_response_row(row: Row, columns: ResponseColumns, *, source: str, line: 
         prompt=tuple(prompt) if _is_ids(prompt) else problem.prompt,
         responses=responses,
         response_fields=fields,
-        answer=None if eligible is not None else problem.answer,
+        answer=problem.answer,
         anchors=tuple(anchor.text for anchor in problem.anchors),
-        eligible=eligible,
     )
 
 
@@ -187,63 +178,27 @@ def stated_answer(solution: str) -> str:
     return last_boxed(solution) or answer_line(solution).rstrip("*")
 
 
-def _problem(row: Row, columns: ResponseColumns, prompt: Any, *, place: str, default_id: str) -> Problem:
-    """Read a row without its responses, like any row of problems."""
-    schema = ColumnSchema(
-        name="responses",
-        prompt=columns.prompt_field,
-        answer=columns.answer_field,
-        anchors=columns.anchor_fields,
-        id=columns.id_field,
-        source="",
-    )
-    stand_ins = {columns.prompt_field: "token ids"} if _is_ids(prompt) else {}
-    if columns.eligible_fields:
-        schema = replace(schema, answer=_NO_ANSWER)
-        stand_ins[_NO_ANSWER] = _NO_ANSWER
-    elif columns.answer_in_solution:
-        schema = replace(schema, answer_of=stated_answer, no_answer=_NOT_STATED)
-    problem = read_problem(row | stand_ins, schema, place=place, default_id=default_id, default_source="")
-    if isinstance(problem, Dropped):
-        raise DataError(f"{place}: {problem.reason}.")
-    return problem
-
-
 def _responses(row: Row, columns: ResponseColumns, place: str) -> tuple[tuple[str | Ids, ...], tuple[str, ...]]:
-    responses: list[str | Ids] = []
-    fields: list[str] = []
-    for field in columns.responses_fields:
-        value = column_value(row, field, place)
+    """The responses, and the column of each."""
+    found: list[tuple[str | Ids, str]] = []
+    for name in columns.responses_fields:
+        value = column_value(row, name, place)
         # Each of several columns may hold the token ids of one response. In a single column [7, 8] would be a mistake.
         is_list = isinstance(value, list) and (len(columns.responses_fields) == 1 or not _is_ids(value))
         for response in value if is_list else [value]:
-            responses.append(_response(response, place, field))
-            fields.append(field)
-    if not responses:
+            if isinstance(response, list) and (not response or _is_ids(response)):
+                found.append((tuple(response), name))
+            elif isinstance(response, str):
+                found.append((checked_text(response, place, name), name))
+            else:
+                raise DataError(
+                    f"{place}: column {name!r} must hold responses, each text or a list of token ids; got "
+                    f"{json_type(response)}: {str(response)[:60]}."
+                )
+    if not found:
         raise DataError(f"{place}: no responses in {', '.join(map(repr, columns.responses_fields))}.")
-    return tuple(responses), tuple(fields)
-
-
-def _response(value: object, place: str, field: str) -> str | Ids:
-    if isinstance(value, list) and (not value or _is_ids(value)):
-        return tuple(value)
-    if not isinstance(value, str):
-        raise DataError(
-            f"{place}: column {field!r} must hold responses, each text or a list of token ids; got "
-            f"{json_type(value)}: {str(value)[:60]}."
-        )
-    return checked_text(value, place, field)
-
-
-def _eligible(row: Row, columns: ResponseColumns, place: str) -> tuple[bool, ...]:
-    eligible: list[bool] = []
-    for field in columns.eligible_fields:
-        value = column_value(row, field, place)
-        for entry in value if isinstance(value, list) else [value]:
-            if not isinstance(entry, bool):
-                raise DataError(f"{place}: column {field!r} must hold true or false, got {json_type(entry)}.")
-            eligible.append(entry)
-    return tuple(eligible)
+    responses, names = zip(*found, strict=True)
+    return responses, names
 
 
 def _is_ids(value: object) -> bool:

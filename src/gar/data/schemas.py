@@ -1,12 +1,11 @@
 r"""The column schemas that problems come in, as one small table, and how a row becomes a `Problem`.
 
-| schema            | columns                                            | answer                    | expert solution |
-|-------------------|----------------------------------------------------|---------------------------|-----------------|
-| `gar` (our own)   | prompt, answer; expert_solution                    | answer                    | expert_solution |
-| `numina-1.5`      | problem, solution, answer; question_type, validity | answer                    | solution        |
-| `numina-cot`      | problem, solution; messages (not read)             | last \boxed{} of solution | solution        |
-| `gsm8k`           | question, answer                                   | after ####                | before ####     |
-| `gsm8k-annotated` | the same, never chosen by itself                   | the same                  | with <<...>>    |
+| schema          | columns                                            | answer                    | expert solution |
+|-----------------|----------------------------------------------------|---------------------------|-----------------|
+| `gar` (our own) | prompt, answer; expert_solution                    | answer                    | expert_solution |
+| `numina-1.5`    | problem, solution, answer; question_type, validity | answer                    | solution        |
+| `numina-cot`    | problem, solution; messages (not read)             | last \boxed{} of solution | solution        |
+| `gsm8k`         | question, answer                                   | after ####                | before ####     |
 
 Columns after the semicolon are optional, and so are `id` and `source` everywhere. The validity columns of
 NuminaMath-1.5 are `problem_is_valid` and `solution_is_valid`. MATH and its relatives (problem, solution) are read as
@@ -40,7 +39,7 @@ class ColumnSchema:
         source: Column of the name of the problem's source; it may be missing.
         answer_of: Extracts the answer from the column's text. A row whose answer is "" is dropped.
         anchor_of: Extracts the expert solution from the column's text.
-        refusal: Why a row is unusable according to its own data set, or "".
+        unusable: Why a row is unusable according to its own data set, or "".
         no_answer: The reason that is counted for a dropped row without an answer.
 
     Example: ColumnSchema(name="gsm8k", prompt="question", answer="answer", anchors=("answer",), ...)
@@ -54,7 +53,7 @@ class ColumnSchema:
     source: str = "source"
     answer_of: Callable[[str], str] = str.strip
     anchor_of: Callable[[str], str] = str.strip
-    refusal: Callable[[Row], str] = lambda row: ""
+    unusable: Callable[[Row], str] = lambda row: ""
     no_answer: str = "the answer is empty"
 
     @property
@@ -80,13 +79,9 @@ def _after_hashes(text: str) -> str:
 
 
 def _before_hashes(text: str) -> str:
-    return text.rpartition("####")[0].strip() if "####" in text else text.strip()
-
-
-def _before_hashes_unannotated(text: str) -> str:
     # "48/2 = <<48/2=24>>24": the annotation called a calculator while the text was generated. It is not part of the
     # working, and no policy would write it.
-    return re.sub(r"<<[^<>]*>>", "", _before_hashes(text))
+    return re.sub(r"<<[^<>]*>>", "", text.rpartition("####")[0] if "####" in text else text).strip()
 
 
 def _last_box(text: str) -> str:
@@ -97,22 +92,12 @@ def _checkable_answer(text: str) -> str:
     return "" if text.strip().lower() in ("proof", "notfound") else text.strip()
 
 
-def _numina_refusal(row: Row) -> str:
+def _numina_unusable(row: Row) -> str:
     for column in ("problem_is_valid", "solution_is_valid"):
         if column in row and row[column] not in ("Yes", True):
             return f"{column} is not Yes"
     return "question_type is proof" if row.get("question_type") == "proof" else ""
 
-
-_GSM8K = ColumnSchema(
-    name="gsm8k",
-    prompt="question",
-    answer="answer",
-    anchors=("answer",),
-    answer_of=_after_hashes,
-    anchor_of=_before_hashes_unannotated,
-    no_answer="nothing after #### in the answer",
-)
 
 # The first schema whose required columns all exist is chosen, so narrower schemas come before wider ones.
 SCHEMAS = (
@@ -123,7 +108,7 @@ SCHEMAS = (
         answer="answer",
         anchors=("solution",),
         answer_of=_checkable_answer,
-        refusal=_numina_refusal,
+        unusable=_numina_unusable,
         no_answer="the answer is empty, 'proof' or 'notfound'",
     ),
     ColumnSchema(
@@ -134,8 +119,15 @@ SCHEMAS = (
         answer_of=_last_box,
         no_answer="no \\boxed{} in the solution",
     ),
-    _GSM8K,
-    dataclasses.replace(_GSM8K, name="gsm8k-annotated", anchor_of=_before_hashes),
+    ColumnSchema(
+        name="gsm8k",
+        prompt="question",
+        answer="answer",
+        anchors=("answer",),
+        answer_of=_after_hashes,
+        anchor_of=_before_hashes,
+        no_answer="nothing after #### in the answer",
+    ),
 )
 
 
@@ -179,8 +171,7 @@ def _missing_columns(schema: ColumnSchema, columns: Collection[str], source: str
         + (f" Name it with {flags[column]}." if column in flags else "")
         for column in _missing(schema, columns)
     )
-    listed = (known for known in SCHEMAS if known.name != "gsm8k-annotated")
-    names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in listed)
+    names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in SCHEMAS)
     return DataError(
         f"{source}:{advice} Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."
     )
@@ -203,7 +194,7 @@ def read_problem(
     """
     prompt = column_value(row, schema.prompt, place)
     answer = column_value(row, schema.answer, place) if schema.answer else None
-    if reason := schema.refusal(row):
+    if reason := schema.unusable(row):
         return Dropped(place=place, reason=reason)
     prompt = _prompt(prompt, place, schema.prompt)
     if not prompt:

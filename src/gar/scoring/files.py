@@ -209,7 +209,6 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
                 responses=row.responses,
                 anchors=row.anchors,
                 answer=row.answer,
-                eligible=row.eligible,
                 id=row.id,
             ),
         )

@@ -14,9 +14,6 @@ from gar.types import Status
 _FLAGS = ("verified", "well_formatted", "eligible")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
-GIVEN = "given"
-"""Status of a response whose correctness is given in the input row."""
-
 
 class ScoreTally:
     """Counts output rows. Keeps one number per scored response in memory.
@@ -43,7 +40,7 @@ class ScoreTally:
         zero_std = {"before": len(set(outcomes)) == 1, "after": len({row["advantage"] for row in rows}) == 1}
         self._sums.update(zero_std | {"groups": 1, "responses": len(rows), "outcome": sum(outcomes)})
         self._sums.update({name: sum(row[name] for row in rows) for name in (*_FLAGS, "reward", "num_tokens")})
-        self._statuses.update(row["status"] or GIVEN for row in rows)
+        self._statuses.update(row["status"] for row in rows)
         self._signals.update(row["signal"] for row in rows)
         for row in rows:
             if row["alignment"] is not None:
@@ -60,7 +57,7 @@ class ScoreTally:
         return {
             **{name: sums[name] for name in ("groups", "responses", *_FLAGS)},
             "tokens": sums["num_tokens"],
-            "verification": {name: self._statuses[name] for name in (*Status, GIVEN) if self._statuses[name]},
+            "verification": {name: self._statuses[name] for name in Status if self._statuses[name]},
             "signal": {name: self._signals[name] for name in SignalStatus if self._signals[name]},
             "alignment": {name: _distribution(values) for name, values in scored.items()},
             **{f"{name}_mean": sums[name] / sums["responses"] for name in ("outcome", "reward")},

@@ -118,7 +118,7 @@ MUTATIONS = (
     # what is read and shown
     Mutation("data/schemas.py", '.strip().replace(",", "") if', ".strip() if",
              "data/test_schemas.py data/test_problems.py"),
-    Mutation("report/page.py", "text = text.replace(character, escape)", "pass", "report/test_build.py"),
+    Mutation("report/page.py", "data = data.replace(character, escape)", "pass", "report/test_build.py"),
     Mutation("comparison/result.py", "(cell.seed, canonical_hash(cell.settings))", "(cell.seed, result.settings_hash)",
              "comparison"),
 )  # fmt: skip

@@ -1,0 +1,140 @@
+"""What errors say. Other tests assert type and code; the words stand in golden/messages.txt alone.
+
+Rewrite that file with `GAR_REWRITE_GOLDEN=1 pytest tests/test_messages.py`, and read the difference.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gar.cli.main import main
+from gar.comparison import read_comparison
+from gar.config import make_config, read_config
+from gar.data import load_problems
+from gar.errors import GarError
+from gar.evaluation.benchmarks.load import load_benchmark
+from gar.records import RunFolder, open_run
+from gar.records.lock import writer_lock
+from gar.records.manifest import Manifest
+from gar.settings import SourceSettings
+from gar.train.checks import check_before_loading
+from gar.verify import Verifier
+
+GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
+ROW = {"prompt": "1+1=", "answer": "2"}
+
+
+def rows(*values: Any, **options: Any) -> Callable[[], object]:
+    """Load problems from rows, or from lines as they stand."""
+
+    def load() -> object:
+        lines = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        Path("rows.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return load_problems("rows.jsonl", options=SourceSettings(**options))
+
+    return load
+
+
+def checked(values: dict[str, Any]) -> None:
+    """The checks before anything is loaded."""
+    check_before_loading(make_config(values))
+
+
+def written(name: str, text: str, read: Callable[[str], object]) -> None:
+    Path(name).write_text(text)
+    read(name)
+
+
+def damaged(change: Callable[[Path], object]) -> None:
+    """Read a file that the manifest lists, after a change."""
+    folder = Path("run")
+    folder.mkdir(exist_ok=True)
+    (folder / "manifest.jsonl").unlink(missing_ok=True)
+    (folder / "a.json").write_text("{}")
+    Manifest(folder, settings=["1"]).add("a.json")
+    change(folder / "a.json")
+    Manifest(folder, settings=["1"]).read("a.json")
+
+
+def locked() -> None:
+    with writer_lock(Path.cwd()), writer_lock(Path.cwd()):
+        pass
+
+
+def command(*words: str) -> None:
+    """A command whose error is printed, and not raised."""
+    with redirect_stderr(StringIO()) as said:
+        status = main([*words])
+    raise GarError(f"status {status}: {said.getvalue().strip()}")
+
+
+TRIGGERS: dict[str, Callable[[], object]] = {
+    # settings
+    "an unknown section": partial(make_config, {"rewards": {}}),
+    "an unknown key": partial(make_config, {"reward": {"bonus_wieght": 1}}),
+    "a value of the wrong kind": partial(make_config, {"reward": {"bonus_weight": "much"}}),
+    "a value out of range": partial(make_config, {"advantage": {"min_std": -1}}),
+    "an unknown method": partial(make_config, {"method": "gar-gpro"}),
+    "an unknown field of TRL": partial(checked, {"trl": {"lerning_rate": 1}}),
+    "settings that do not go together": partial(checked, {"method": "grpo", "adapter": {"dropout": 0.5}}),
+    "a group of one": partial(checked, {"trl": {"num_generations": 1}}),
+    "no configuration file": partial(read_config, "missing.yaml"),
+    "a key twice": partial(written, "twice.yaml", "seed: 1\nseed: 2\n", read_config),
+    "a plugin that is not there": partial(make_config, {"plugins": ["no.such.module"]}),
+    # data
+    "no file": partial(load_problems, "missing.jsonl"),
+    "an empty file": rows(),
+    "a line that is no JSON": rows(ROW, "{"),
+    "a line that is no object": rows(ROW, "3"),
+    "missing columns": rows({"question": "1+1="}),
+    "an id twice": rows({**ROW, "id": "a"}, {**ROW, "id": "a"}),
+    "no row with an answer": rows({**ROW, "answer": ""}),
+    "no column of that name": rows(ROW, anchor_fields=("solution",)),
+    # graders
+    "no grader": partial(Verifier, custom="nowhere:grade"),
+    "a grader without a module": partial(Verifier, custom="grade"),
+    # records
+    "no run": partial(open_run, "missing"),
+    "no run folder": partial(RunFolder.open, "missing"),
+    "a run with a name of several parts": partial(RunFolder.create, ".", "a/b"),
+    "a file that was changed": partial(damaged, lambda path: path.write_text("[]")),
+    "a file that is gone": partial(damaged, Path.unlink),
+    "a file of other settings": partial(damaged, lambda path: Manifest(path.parent, settings=["2"]).add(path)),
+    "a folder that is being written": locked,
+    # evaluation and comparison
+    "no benchmark": partial(load_benchmark, "aime26"),
+    "no comparison": partial(read_comparison, "missing.yaml"),
+    "a comparison without rows": partial(written, "rows.yaml", "{name: a, base: bench, runs: []}", read_comparison),
+    "a comparison with an unknown method": partial(
+        written, "method.yaml", "{name: a, base: bench, runs: [gpro], seeds: [0]}", read_comparison
+    ),
+    # commands
+    "an unknown command": partial(command, "trian"),
+    "no folder to report": partial(command, "report", "missing", "--out", "page.html"),
+    "no file to score": partial(command, "score", "embedded", "missing.jsonl"),
+}
+
+
+def messages() -> Iterator[str]:
+    """Each trigger's type, code and text."""
+    for name, trigger in TRIGGERS.items():
+        with pytest.raises(GarError) as caught:
+            trigger()
+        text = re.sub(r"process \d+ on \S+, since [^.]+", "process 1 on here, since now", str(caught.value))
+        yield f"# {name}\n{type(caught.value).__name__} {caught.value.code}\n{text}\n"
+
+
+def test_messages_are_those_of_the_golden_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = "\n".join(messages()).replace(str(tmp_path), "HERE")
+    if os.environ.get("GAR_REWRITE_GOLDEN"):
+        GOLDEN.write_text(found, encoding="utf-8")
+    assert found == GOLDEN.read_text(encoding="utf-8")

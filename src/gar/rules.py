@@ -182,7 +182,6 @@ def _makes_log_probs(_: Any, facts: Facts) -> bool:
 
 _RUNS = Condition("one that {engine} runs ({engine.methods})", lambda _, facts: not facts.get("method.lacks"))
 _REPEATS = Condition("two or more", lambda _, facts: not facts["on policy"])
-_REPORTERS = Condition("reporters that are installed", lambda _, facts: not facts.get("missing reporters"))
 _AT_GENERATIONS = Condition(
     "a multiple of {generation_steps}, the steps between two generations",
     lambda value, facts: not value % facts["generation_steps"],
@@ -276,7 +275,6 @@ _TRAIN = (
     Rule("trl.min_p trl.top_entropy_quantile", bounds(">= 0 and <= 1")),
     Rule("trl.max_steps trl.top_k", bounds(">= -1")),
     Rule("trl.num_generations", bounds(">= 2")),
-    Rule("trl.report_to", _REPORTERS, "pip install {missing reporters}"),
     *(
         Rule(name, _OFF, f"{module} is not installed: {install_command(needed)}", {f"no {module}": (True,)})
         for name, (module, needed) in PACKAGES.items()

@@ -45,8 +45,6 @@ def rows(tmp_path: Path) -> str:
             {"loss_type": "dr-grpo"},
             "trl.loss_type is dr-grpo, expected grpo, dr_grpo, dapo, bnpo, ",
         ),
-        ({"report_to": "wandbb"}, "Did you mean 'wandb'?"),
-        ({"report_to": ["none", "nix"]}, "trl.report_to is nix, expected none or some of azure_ml, "),
         ({"lerning_rate": 1}, "trl.GRPOConfig has no such field. Did you mean 'trl.learning_rate'?"),
         ({"seed": 1}, "trl.seed is 1, expected left out: use seed"),
     ],
@@ -63,8 +61,7 @@ def test_check_before_loading_accepts_what_trl_does():
 def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     find, there = importlib.util.find_spec, ("trl", "transformers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
-    text = mistakes({"trl": {"report_to": "wandb", "use_vllm": True}, "adapter": {"rank": 8}})
-    assert "trl.report_to is wandb, expected reporters that are installed: pip install wandb" in text
+    text = mistakes({"trl": {"use_vllm": True}, "adapter": {"rank": 8}})
     assert "adapter.rank is 8, expected False: peft is not installed: pip install peft" in text
     assert "pip install 'trl[vllm]'" in mistakes({"trl": {"use_vllm": True}})
 

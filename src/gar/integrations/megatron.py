@@ -16,11 +16,9 @@ class HeadInputs:
     """What the head was given in one micro-batch."""
 
     token_ids: Tensor
-    """int64 [tokens]: what this context rank passed through the model, packed and padded as the engine does it; on a
-    pipeline stage that is not the first, whatever the engine passes there."""
+    """int64 [tokens]: what this context rank passed through the model, packed and padded as the engine does it."""
     hidden: Tensor
-    """[tokens, hidden], on the model's device or in host memory; under sequence parallelism this tensor rank's part of
-    the tokens."""
+    """[tokens, hidden], on the model's device or in host memory; under sequence parallelism a part of the tokens."""
     weight: Tensor
     """[rows, hidden], this rank's rows of the head; the embedding's where they are tied."""
     bias: Tensor | None
@@ -99,11 +97,9 @@ def check_head(chunks: list[Any]) -> None:
 def head_means(
     inputs: HeadInputs,
     rows: Tensor,
-    target_ids: Tensor,
-    response_index: Tensor,
-    *,
-    num_responses: int,
+    targets: tuple[Tensor, Tensor, int],
     signal: Signal,
+    *,
     temperature: float,
     vocab_size: int | None,
 ) -> Tensor:
@@ -114,9 +110,7 @@ def head_means(
     Args:
         inputs: What the head was given.
         rows: Which of this context rank's tokens predict a scored one.
-        target_ids: What they predict.
-        response_index: The response of each.
-        num_responses: Rows of the result.
+        targets: What they predict, the response of each, and the number of responses.
         signal: Which vectors.
         temperature: Divides the logits.
         vocab_size: Rows of the head from here on are padding; None for no padding.
@@ -132,7 +126,7 @@ def head_means(
     )
     context = mpu.get_context_parallel_group() if mpu.get_context_parallel_world_size() > 1 else None
     return response_means(
-        ScoredTokens(inputs.whole_hidden(group)[rows].float(), target_ids, response_index, num_responses),
+        ScoredTokens(inputs.whole_hidden(group)[rows].float(), *targets),
         Head(inputs.weight, inputs.bias, temperature),
         signal,
         ranks=Ranks(shard, context),

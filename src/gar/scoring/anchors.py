@@ -64,7 +64,7 @@ class AnchorReader:
         reader: A reader of this tokenizer.
         source: "shuffled-anchor" takes another problem's anchors; all others take the problem's own.
         seed: Seed of the shuffle.
-        chat_template_kwargs: As in `encode_prompt`, for the prompt of the other problem under "shuffled-anchor".
+        chat_template_kwargs: As in `encode_prompt`.
     """
 
     def __init__(

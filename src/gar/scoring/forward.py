@@ -58,14 +58,10 @@ def signal_means(
     """
     means = torch.zeros(len(sequences), parts.weight.shape[1], device=parts.weight.device)
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
-        means[members] = means_from_hidden(
-            parts,
-            hidden,
-            [sequences[i] for i in members],
-            [len(sequences[i].context_ids) for i in members],
-            settings,
-            keep_fractions=None if keep_fractions is None else [keep_fractions[i] for i in members],
-        )
+        batch = [sequences[i] for i in members]
+        keep = None if keep_fractions is None else [keep_fractions[i] for i in members]
+        starts = [len(sequence.context_ids) for sequence in batch]
+        means[members] = means_from_hidden(parts, hidden, batch, starts, settings, keep_fractions=keep)
     return means
 
 
@@ -76,22 +72,19 @@ def token_shares(
     """Share of each scored token in the alignment of its sequence, in the order of its positions.
 
     Args:
-        parts: From `gar.models.families.find_parts`.
+        parts: As for `signal_means`, with `sequences` and `settings`.
         sequences: The scored sequences.
         anchors: [sequences, hidden], unit rows: row i is the anchor of sequence i.
-        settings: As for `signal_means`.
-
-    Raises:
-        ValueError: As `signal_means`.
+        settings: Of the run.
     """
     shares: list[list[float]] = [[] for _ in sequences]
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
         batch = [sequences[i] for i in members]
         values = alignment_shares(
             _scored_tokens(hidden, batch, [len(sequence.context_ids) for sequence in batch]),
-            head_of(parts, settings),
+            _head(parts, settings),
             anchors[members],
-            signal_of(settings),
+            _signal(settings),
             _budget(settings),
         ).split([len(sequence.positions) for sequence in batch])
         for i, part in zip(members, values, strict=True):
@@ -141,12 +134,8 @@ def means_from_hidden(
     """
     _check_predecessors(sequences, starts)
     keep_fraction = 1.0 if keep_fractions is None else torch.tensor(keep_fractions, device=hidden.device)
-    return response_means(
-        _scored_tokens(hidden, sequences, starts),
-        head_of(parts, settings),
-        signal_of(settings, keep_fraction),
-        budget=_budget(settings),
-    )
+    tokens, head = _scored_tokens(hidden, sequences, starts), _head(parts, settings)
+    return response_means(tokens, head, _signal(settings, keep_fraction), budget=_budget(settings))
 
 
 def _scored_tokens(hidden: Tensor, sequences: Sequence[TokenSequence], starts: Sequence[int]) -> ScoredTokens:
@@ -159,13 +148,11 @@ def _scored_tokens(hidden: Tensor, sequences: Sequence[TokenSequence], starts: S
     return ScoredTokens(hidden[index, columns], targets, index, len(sequences))
 
 
-def head_of(parts: ModelParts, settings: SignalSettings) -> Head:
-    """The policy's head as the core takes it."""
+def _head(parts: ModelParts, settings: SignalSettings) -> Head:
     return Head(parts.weight, parts.bias, settings.temperature, parts.logit_scale, parts.logit_softcap)
 
 
-def signal_of(settings: SignalSettings, keep_fraction: float | Tensor = 1.0) -> Signal:
-    """The settings that decide u_t and its mean, as the core takes them."""
+def _signal(settings: SignalSettings, keep_fraction: float | Tensor = 1.0) -> Signal:
     return Signal(settings.kind, settings.activation_threshold, keep_fraction)
 
 

@@ -49,7 +49,7 @@ def _check_rules(config: RunConfig) -> None:
         "responses_per_batch": size,
         "trl.num_generations": group,
     }
-    check_fields(config.trl, facts | missing_packages(config.trl))
+    check_fields(config.trl, facts | missing_packages())
 
 
 def _check_training_data(config: RunConfig) -> None:

@@ -31,41 +31,35 @@ class _HeldInputs(list[HeadInputs]):
         super().append(dataclasses.replace(inputs, hidden=hidden))
 
 
-class _LogProbPass:
-    """Captures from `start` until `take`. slime trains only after that, so that training is never captured."""
-
-    def __init__(self) -> None:
-        self._seen = _HeldInputs()
-        self._stop: Callable[[], None] | None = None
-
-    def start(self, chunks: list[Any]) -> None:
-        if self._stop is not None:
-            self._stop()
-        self._seen = _HeldInputs()
-        self._stop = watch_head(chunks, self._seen)
-
-    def take(self) -> list[HeadInputs]:
-        """The micro-batches of slime's pass since the last call, in slime's order. None before the last pipeline stage.
-
-        Raises:
-            ConfigError: slime has made no such pass.
-        """
-        if self._stop is None:
-            raise ConfigError(
-                "gar.capture is 'logprob', but slime has made no log-probability pass of the policy before this step: "
-                "it skips that pass where one update per rollout lets the loss compute the log-probabilities. Make two "
-                "or more updates (--num-steps-per-rollout 2), or set gar.capture to own."
-            )
-        self._stop()
-        seen, self._seen, self._stop = self._seen, _HeldInputs(), None
-        return seen
+_seen = _HeldInputs()
+_stop: Callable[[], None] | None = None
 
 
-_log_prob_pass = _LogProbPass()
-captured_pass = _log_prob_pass.take
+def captured_pass() -> list[HeadInputs]:
+    """The micro-batches of slime's pass since the last call, in slime's order. None before the last pipeline stage.
+
+    slime trains only after this, so that training is never captured.
+
+    Raises:
+        ConfigError: slime has made no such pass.
+    """
+    global _seen, _stop
+    if _stop is None:
+        raise ConfigError(
+            "gar.capture is 'logprob', but slime has made no log-probability pass of the policy before this step: "
+            "it skips that pass where one update per rollout lets the loss compute the log-probabilities. Make two "
+            "or more updates (--num-steps-per-rollout 2), or set gar.capture to own."
+        )
+    _stop()
+    seen, _seen, _stop = _seen, _HeldInputs(), None
+    return seen
 
 
 def before_log_prob(args: Any, model: Any, store_prefix: str) -> None:
     """With `capture: logprob`, capture the pass that slime is about to make, if it is the policy's."""
+    global _seen, _stop
     if store_prefix == _POLICY_PASS and capture_of(args) == "logprob":
-        _log_prob_pass.start(model)
+        if _stop is not None:
+            _stop()
+        _seen = _HeldInputs()
+        _stop = watch_head(model, _seen)

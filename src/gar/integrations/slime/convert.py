@@ -67,15 +67,14 @@ class SampleReader:
         """A verdict for each sample, on the text that the policy wrote. A kept verdict is used again."""
         known = [(sample.metadata or {}).get(_VERDICT) for sample in samples]
         missing = [sample for sample, verdict in zip(samples, known, strict=True) if verdict is None]
-        new = iter(
-            self._verifier.verify(
-                [self._sequences.text(_response_ids(sample), sample.loss_mask) for sample in missing],
-                [str(sample.label) for sample in missing],
-                prefilled_think=[self._sequences.prefilled(_prompt_ids(sample)) for sample in missing],
-                prompts=[self._tokenizer.decode(_prompt_ids(sample)) for sample in missing],
-            )
+        new = self._verifier.verify(
+            [self._sequences.text(_response_ids(sample), sample.loss_mask) for sample in missing],
+            [str(sample.label) for sample in missing],
+            prefilled_think=[self._sequences.prefilled(_prompt_ids(sample)) for sample in missing],
+            prompts=[self._tokenizer.decode(_prompt_ids(sample)) for sample in missing],
         )
-        return [next(new) if verdict is None else verdict for verdict in known]
+        verdicts = iter(new)
+        return [next(verdicts) if verdict is None else verdict for verdict in known]
 
     def payloads(self, samples: Sequence[Any]) -> list[Row]:
         """The row of each sample without its tokens. A sample that slime removes from the loss is not scored.
@@ -104,18 +103,10 @@ class SampleReader:
         anchors: AnchorSequences = NO_ANCHORS,
     ) -> Row:
         """A sample's row; without its sequence and anchors, as far as an outcome reward needs it."""
-        sequence = sequence or TokenSequence(
-            context_ids=(), ids=_response_ids(sample), positions=(), mask=sample.loss_mask
-        )
+        sequence = sequence or replace(NO_SEQUENCE, ids=_response_ids(sample), mask=sample.loss_mask)
         status = getattr(sample, "status", None)
-        return read_row(
-            self._sequences,
-            verdict,
-            sequence,
-            anchors,
-            group_index=sample.group_index or 0,
-            truncated=getattr(status, "value", status) == "truncated",
-        )
+        truncated, group = getattr(status, "value", status) == "truncated", sample.group_index or 0
+        return read_row(self._sequences, verdict, sequence, anchors, group_index=group, truncated=truncated)
 
 
 def sample_reader(args: Any) -> SampleReader:

@@ -34,7 +34,7 @@ class ScoredSequence:
 
     @classmethod
     def cut(cls, sequence: TokenSequence, device: Any, *, keep_fraction: float = 1.0) -> "ScoredSequence":
-        """A sequence cut after its last scored token: the model is causal, so later tokens change no vector."""
+        """A sequence up to its last scored token: the model is causal, so later tokens change no vector."""
         cut = replace(sequence, ids=sequence.ids[: sequence.positions[-1] + 1])
         return cls.whole(cut, device, keep_fraction=keep_fraction)
 
@@ -71,10 +71,10 @@ def sequence_means(
     batches = pack([len(sequence.tokens) for sequence in sequences], _capacity(args, mpu, signal))
     num_batches = _common_number(len(batches), chunks, mpu, device)
     order = [i for batch in batches for i in batch]
-    num_dummies = num_batches - len(batches)
-    in_order = [sequences[i] for i in order] + [_dummy(device)] * num_dummies
-    starts = iter(range(len(in_order)))
-    schedule = [[next(starts) for _ in batch] for batch in [*batches, *([0] for _ in range(num_dummies))]]
+    in_order = [sequences[i] for i in order] + [_dummy(device)] * (num_batches - len(batches))
+    places = iter(range(len(in_order)))
+    sizes = [len(batch) for batch in batches] + [1] * (num_batches - len(batches))
+    schedule = [[next(places) for _ in range(size)] for size in sizes]
     data = {
         "tokens": [sequence.tokens for sequence in in_order],
         "total_lengths": [len(sequence.tokens) for sequence in in_order],
@@ -82,7 +82,7 @@ def sequence_means(
         "loss_masks": [torch.ones_like(sequence.tokens[sequence.prompt_length :]) for sequence in in_order],
     }
     latest: deque[HeadInputs] = deque(maxlen=1)
-    scheduled = iter([[in_order[i] for i in batch] for batch in schedule])
+    scheduled = ([in_order[i] for i in batch] for batch in schedule)
 
     def read(logits: Tensor, *, args: Any, **_: Any) -> tuple[Tensor, dict[str, list[Tensor]]]:
         """slime calls it after each micro-batch, in order, on the last pipeline stage."""
@@ -104,7 +104,7 @@ def sequence_means(
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Pack sequences into micro-batches of at most `capacity` tokens, first-fit by decreasing length. Returns indices.
+    """Pack sequences into micro-batches of at most `capacity` tokens, longest first. Returns indices.
 
     A longer sequence gets a batch of its own.
 
@@ -113,15 +113,10 @@ def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         [[1], [2, 0], [3]]
     """
     batches: list[list[int]] = []
-    room: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        fitting = next((b for b, left in enumerate(room) if lengths[i] <= left), None)
-        if fitting is None:
-            batches.append([i])
-            room.append(capacity - lengths[i])
-        else:
-            batches[fitting].append(i)
-            room[fitting] -= lengths[i]
+        fitting = (batch for batch in batches if sum(lengths[k] for k in batch) + lengths[i] <= capacity)
+        batch = next(fitting, None)
+        batches.append([i]) if batch is None else batch.append(i)
     return batches
 
 
@@ -134,12 +129,8 @@ def captured_means(
 ) -> Tensor:
     """Mean vector of each sequence, float32 [sequences, hidden], from a captured pass, 0 without a scored token.
 
-    Args:
-        args: slime's.
-        seen: From `captured_pass`, on the last pipeline stage.
-        schedule: slime's micro-batches: the indices of the sequences in each.
-        sequences: All sequences of the pass, in full. Those that need no vector have no positions.
-        signal: Of the run.
+    `seen` comes from `captured_pass`, `schedule` from slime: the indices of the sequences of each micro-batch.
+    `sequences` are all of the pass, in full. Those that need no vector have no positions.
 
     Raises:
         ModelError: The pass was not over these sequences in these micro-batches.
@@ -176,10 +167,8 @@ def _micro_batch_means(
     return head_means(
         inputs,
         torch.cat(rows),
-        torch.cat(targets),
-        torch.cat(index),
-        num_responses=len(batch),
-        signal=Signal(signal.kind, signal.activation_threshold, keep),
+        (torch.cat(targets), torch.cat(index), len(batch)),
+        Signal(signal.kind, signal.activation_threshold, keep),
         temperature=signal.temperature,
         vocab_size=args.vocab_size,
     )
@@ -190,8 +179,8 @@ def _response_rows(
 ) -> Iterator[tuple[ScoredSequence, Tensor, Tensor]]:
     """Each sequence of a micro-batch, the rows on this rank that predict its response, and the predicted positions.
 
-    slime's function assigns rows of logits to responses, for packed sequences and under context parallelism. Here it
-    gets row numbers in place of logits, which float32 holds exactly up to 2^24, and positions in place of tokens.
+    slime's own function assigns them, given row numbers in place of logits, which float32 holds exactly up to 2^24, and
+    positions in place of tokens.
     """
     from slime.backends.megatron_utils.loss import get_responses
 
@@ -241,10 +230,11 @@ def _dummy(device: Any) -> ScoredSequence:
 def _without_routing_replay() -> Iterator[None]:
     """Route tokens to experts afresh in our passes, and leave slime's recorded routing unchanged."""
     stage = os.environ.get(_REPLAY_STAGE)
-    if stage is not None:
-        os.environ[_REPLAY_STAGE] = "fallthrough"
+    if stage is None:
+        yield
+        return
+    os.environ[_REPLAY_STAGE] = "fallthrough"
     try:
         yield
     finally:
-        if stage is not None:
-            os.environ[_REPLAY_STAGE] = stage
+        os.environ[_REPLAY_STAGE] = stage

@@ -1,6 +1,7 @@
 """The policy as slime's Megatron holds it: its chunks, caught as they are built."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -14,43 +15,42 @@ from gar.integrations.slime.settings import read_shaping
 class _Watch:
     """Collects the chunks that Megatron wraps for data parallelism, from `start` until they are first used."""
 
-    def __init__(self) -> None:
-        self._chunks: list[nn.Module] = []
-        self._hook: Any = None
+    seen: Sequence[Any] = ()
+    hook: Any = None
 
     def start(self, wrapper: type) -> None:
         self.stop()
-        self._chunks = []
+        self.seen = seen = []
 
         def keep(module: nn.Module, name: str, _: nn.Module | None) -> None:
             if name == "module" and isinstance(module, wrapper):
-                self._chunks.append(module)
+                seen.append(module)
 
-        self._hook = register_module_module_registration_hook(keep)
+        self.hook = register_module_module_registration_hook(keep)
 
     def stop(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
-
-    def chunks(self) -> list[Any]:
-        """The policy's chunks on this rank, one per virtual pipeline stage, in order.
-
-        Raises:
-            ModelError: None was caught.
-        """
-        self.stop()
-        if not self._chunks:
-            raise ModelError(
-                "Megatron has wrapped no model in its DistributedDataParallel since "
-                "gar.integrations.slime.on_megatron_init ran. Is the hook set by --custom-megatron-init-path, and is "
-                "the model sharded by Megatron's own means, not by FSDP?"
-            )
-        return self._chunks
+        if self.hook is not None:
+            self.hook.remove()
+            self.hook = None
 
 
 _watch = _Watch()
-policy_chunks = _watch.chunks
+
+
+def policy_chunks() -> list[Any]:
+    """The policy's chunks on this rank, one per virtual pipeline stage, in order.
+
+    Raises:
+        ModelError: None was caught.
+    """
+    _watch.stop()
+    if not _watch.seen:
+        raise ModelError(
+            "Megatron has wrapped no model in its DistributedDataParallel since "
+            "gar.integrations.slime.on_megatron_init ran. Is the hook set by --custom-megatron-init-path, and is "
+            "the model sharded by Megatron's own means, not by FSDP?"
+        )
+    return list(_watch.seen)
 
 
 def on_megatron_init(args: Any) -> None:

@@ -75,8 +75,8 @@ def slime_rewards(args: Any, shaping: Shaping, rewards: Tensor, group_index: Ten
 @lru_cache(maxsize=1)
 def _watchdog(mode: Any, steps: int) -> Watchdog:
     """The watchdog of the job. It sees the same on all ranks: rank 0 warns, and with mode stop all of them stop."""
-    settings = WatchdogSettings(mode=mode, steps=steps)
-    return Watchdog(settings, warn if dist.get_rank() == 0 else lambda collapse: None)
+    tell = warn if dist.get_rank() == 0 else lambda collapse: None
+    return Watchdog(WatchdogSettings(mode=mode, steps=steps), tell)
 
 
 class _DataParallel(StepRanks):

@@ -22,11 +22,6 @@ from gar.methods import METHODS, Method
 from gar.step import plan_shaping
 
 
-def _device_defaults() -> dict[str, Any]:
-    """Without an accelerator: float32 on the CPU, where TRL's default of bfloat16 would be rejected."""
-    return {} if torch.accelerator.is_available() else {"use_cpu": True, "bf16": False}
-
-
 def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
     """TRL's configuration for a run: `DEFAULTS`, then the user's fields, then the method's.
 
@@ -56,18 +51,17 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
         ConfigError: TRL rejects the combination, with its own words.
     """
     known = {field.name for field in dataclasses.fields(kind)}
-    named = {"run_name": Path(output_dir).parent.name}
-    values = DEFAULTS | _device_defaults() | _model_defaults(config) | named | config.trl | fields
+    values: dict[str, Any] = DEFAULTS | {"run_name": Path(output_dir).parent.name}
+    if not torch.accelerator.is_available():
+        values |= {"use_cpu": True, "bf16": False}  # TRL's default of bfloat16 would be rejected
+    if config.model.path == "embedded":
+        values["max_completion_length"] = 64  # TRL's default fills the model's whole context
+    values |= config.trl | fields
     values |= {"output_dir": str(output_dir), "seed": config.seed}
     try:
         return kind(**{name: value for name, value in values.items() if name in known})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"trl.{kind.__name__} rejects these settings: {error}") from error
-
-
-def _model_defaults(config: RunConfig) -> dict[str, Any]:
-    """TRL's default length fills the whole context of the embedded model."""
-    return {"max_completion_length": 64} if config.model.path == "embedded" else {}
 
 
 def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | None = None) -> GRPOConfig:
@@ -86,13 +80,10 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
     if chosen is None:
         defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
         chosen = [name for name in method.trl if getattr(args, name) != defaults[name]]
-    different = {
-        name: value for name, value in method.trl.items() if name not in chosen and getattr(args, name) != value
-    }
-    if different:
+    different = {name: value for name, value in method.trl.items() if name not in chosen}
+    if any(getattr(args, name) != value for name, value in different.items()):
         args = copy.copy(args)
-        for name, value in different.items():
-            setattr(args, name, value)
+        vars(args).update(different)
     return args
 
 
@@ -106,9 +97,4 @@ def sampling_of(args: GRPOConfig) -> dict[str, Any]:
     if args.use_vllm:
         known = GenerationConfig().to_dict()
         further = {name: value for name, value in further.items() if name in known}
-    return {
-        "top_k": args.top_k,
-        "min_p": args.min_p,
-        "repetition_penalty": args.repetition_penalty,
-        **further,
-    }
+    return {name: getattr(args, name) for name in ("top_k", "min_p", "repetition_penalty")} | further

@@ -91,12 +91,9 @@ class RunCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the bar where the run stands."""
         if state.is_world_process_zero:
+            silent = not sys.stderr.isatty()
             self._bar = tqdm(
-                total=state.max_steps,
-                initial=state.global_step,
-                desc="train",
-                unit="step",
-                disable=not sys.stderr.isatty(),
+                total=state.max_steps, initial=state.global_step, desc="train", unit="step", disable=silent
             )
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

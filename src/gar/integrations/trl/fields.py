@@ -29,14 +29,6 @@ DEFAULTS: dict[str, Any] = {
 }
 """Where `gar train` differs from TRL's defaults. `GARTrainer` does not touch them."""
 
-REPORTERS = {
-    "azure_ml": ("azureml",), "clearml": ("clearml",), "codecarbon": ("codecarbon",), "comet_ml": ("comet_ml",),
-    "dagshub": ("dagshub",), "dvclive": ("dvclive",), "flyte": ("flytekit",), "kubeflow": (), "mlflow": ("mlflow",),
-    "neptune": ("neptune",), "swanlab": ("swanlab",), "tensorboard": ("tensorboard", "tensorboardX"),
-    "trackio": ("trackio",), "wandb": ("wandb",),
-}  # fmt: skip
-"""Values of `report_to`, each with the packages of which it needs one."""
-
 _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "bool": (bool, "true or false")}
 
 
@@ -55,21 +47,14 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
     """
     types = field_types()
     wrong = [text for name, value in values.items() if (text := _type_fault(name, value, types))]
-    for name in _reporters(values):
-        if name not in REPORTERS:
-            hint = did_you_mean(str(name), REPORTERS)
-            wrong.append(f"trl.report_to is {name}, expected none or some of {', '.join(REPORTERS)}.{hint}")
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     facts["the optimizers of transformers"] = _optimizers()
     rules.raise_all([*wrong, *(text for _, text in rules.faults("gar train", facts))])
 
 
-def missing_packages(values: Mapping[str, Any]) -> dict[str, Any]:
+def missing_packages() -> dict[str, Any]:
     """For the rules of `gar train`: which packages are not installed."""
-    wanted = [REPORTERS.get(name, ()) for name in _reporters(values)]
-    reporters = [modules[0] for modules in wanted if modules and not any(map(importlib.util.find_spec, modules))]
-    missing = [module for module, _ in rules.PACKAGES.values() if importlib.util.find_spec(module) is None]
-    return {f"no {module}": True for module in missing} | {"missing reporters": " ".join(reporters)}
+    return {f"no {module}": True for module, _ in rules.PACKAGES.values() if importlib.util.find_spec(module) is None}
 
 
 def batch_of(values: Mapping[str, Any]) -> tuple[int, int]:
@@ -92,7 +77,7 @@ def check_num_problems(size: int, group: int, num_problems: int) -> None:
         num_problems: Problems in all.
 
     Raises:
-        DataError: Says how many there must be.
+        DataError: There are fewer.
     """
     if num_problems < size // group:
         raise DataError(
@@ -186,8 +171,3 @@ def _type_fault(name: str, value: Any, types: Mapping[str, str]) -> str:
         if isinstance(value, allowed) and (kind == "bool" or not isinstance(value, bool)):
             return ""
     return f"trl.{name} is {value!r}, expected {' or '.join(_PLAIN[kind][1] for kind in kinds if kind in _PLAIN)}"
-
-
-def _reporters(values: Mapping[str, Any]) -> list[Any]:
-    value = values.get("report_to")
-    return [] if value in (None, "none", "all") else value if isinstance(value, list) else [value]

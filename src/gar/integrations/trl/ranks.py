@@ -41,11 +41,7 @@ def is_main() -> bool:
 
 
 def on_main(work: Callable[[], Result]) -> Result:
-    """The result of `work` on all ranks, done by the main process while the others wait.
-
-    Raises:
-        SystemExit: On the other ranks, where it failed on the main process, which says why.
-    """
+    """The result of `work` on all ranks, done by the main process. Where it fails, the other ranks exit with 1."""
     if PartialState().num_processes == 1:
         return work()
     outcome: list[Any] = [None, False]
@@ -61,11 +57,7 @@ def on_main(work: Callable[[], Result]) -> Result:
 
 @contextmanager
 def lost_rank_named() -> Iterator[None]:
-    """Turn what a backend raises once another rank is gone into one sentence.
-
-    Raises:
-        LostRankError: A collective failed on several ranks.
-    """
+    """Raise a `LostRankError` for what a backend raises once another rank is gone."""
     try:
         yield
     except RuntimeError as error:
@@ -93,9 +85,9 @@ def check_ranks(args: Any) -> None:
     """
     if args.n_gpu > 1:
         raise ConfigError(
-            f"one process sees {args.n_gpu} GPUs, and would train on copies of the model (torch.nn.DataParallel), "
-            f"whose hidden states GAR does not read. Start one for each: accelerate launch --multi_gpu --num_processes "
-            f"{args.n_gpu} -m gar train ..., or show it one: CUDA_VISIBLE_DEVICES=0 gar train ..."
+            f"one process sees {args.n_gpu} GPUs, and would train on copies of the model, whose hidden states GAR does "
+            f"not read. Start one for each: accelerate launch --multi_gpu --num_processes {args.n_gpu} -m gar train "
+            "..., or show it one: CUDA_VISIBLE_DEVICES=0 gar train ..."
         )
     announced = int(os.environ.get("WORLD_SIZE", "1"))
     if announced != PartialState().num_processes:
@@ -106,11 +98,7 @@ def check_ranks(args: Any) -> None:
 
 
 def refuse_sharded_adapter(args: Any) -> None:
-    """Reject training an adapter on shards: at the end one process writes it, and merges it with the whole model.
-
-    Raises:
-        ConfigError: Ranks hold shards of the model.
-    """
+    """Reject training an adapter on shards: at the end one process writes it, and merges it with the whole model."""
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
     if fsdp or is_deepspeed_zero3_enabled():
         raise ConfigError(
@@ -120,11 +108,7 @@ def refuse_sharded_adapter(args: Any) -> None:
 
 
 def check_saves_whole_model(accelerator: Any) -> None:
-    """Reject ZeRO-3 where the final model would be DeepSpeed's shards, which nothing else can load.
-
-    Raises:
-        ConfigError: Says what to set.
-    """
+    """Reject ZeRO-3 where the final model would be DeepSpeed's shards, which nothing else can load."""
     name = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     plugin = accelerator.state.deepspeed_plugin
     if plugin is not None and plugin.zero_stage == 3 and not plugin.hf_ds_config.is_true(name):

@@ -70,11 +70,6 @@ class RolloutBatch:
         """Where this rank's responses stand among those of all ranks."""
         return self.step.here
 
-    @property
-    def needed(self) -> Tensor:
-        """Which responses of this rank need a vector, or whatever else the method takes for their alignment."""
-        return self.step.needed[self.here]
-
     def read(
         self,
         reader: SequenceReader,
@@ -86,12 +81,8 @@ class RolloutBatch:
     ) -> None:
         """Take in the tokens as they are: texts, scored positions, and which responses were cut off.
 
-        Args:
-            reader: A reader of the policy's tokenizer.
-            prompt_ids: As the model read them.
-            completion_ids: As the model wrote them.
-            token_mask: Per response, as in `gar.sequences.policy_turns`. None where the policy wrote all tokens.
-            endings: Tokens that end a response. One that ends otherwise was cut.
+        `token_mask` is per response, as in `gar.sequences.policy_turns`, or None. A response that ends in none of
+        `endings` was cut.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             self.prefilled.append(reader.prefilled(prompt))
@@ -103,18 +94,12 @@ class RolloutBatch:
     def add_fields(self, fields: dict[str, Any]) -> None:
         """Add what a rollout function returned to the rows, as TRL does before it calls reward functions."""
         for name, values in fields.items():
-            for row, value in zip(
-                self.rows, values if isinstance(values, list) else [values] * len(self), strict=False
-            ):
+            values = values if isinstance(values, list) else [values] * len(self)
+            for row, value in zip(self.rows, values, strict=False):
                 row[name] = value
 
     def judge(self, verifier: ResponseVerifier | None, values: Sequence[float]) -> None:
-        """Take in verdicts, the verifier's if there is one.
-
-        Args:
-            verifier: As in `GARTrainer`.
-            values: What the first reward function gave these responses. NaN is TRL's for None: not scored.
-        """
+        """Take in verdicts: the verifier's, or from the `values` of the first reward function, NaN for None."""
         if verifier is not None:
             self.verdicts = verifier.verify(
                 self.texts,
@@ -129,13 +114,7 @@ class RolloutBatch:
                 self.sequences[i] = replace(self.sequences[i], positions=[])
 
     def fill_column(self, column: int, weights: Tensor, *, adds: bool) -> None:
-        """Put the shaped rewards into their column.
-
-        Args:
-            column: Its number.
-            weights: One for each column.
-            adds: Take what the method adds to the outcome alone, which the first function has paid.
-        """
+        """Put the shaped rewards into their column; with `adds` less the outcome, which the first function has paid."""
         own = self.shaped.rewards
         if adds:
             own = own - self.shaped.shaped.outcomes
@@ -149,16 +128,19 @@ class RolloutBatch:
         """The responses with their verdicts and, where a reader of anchors is given, their problems' anchors."""
         of_group: dict[int, AnchorSequences] = {}
         rows = []
-        for verdict, sequence, group, problem, truncated in zip(
-            self.verdicts, self.sequences, self.group_index, self.problems, self.truncated, strict=True
-        ):
+        for i, (group, sequence) in enumerate(zip(self.group_index, self.sequences, strict=True)):
             if anchors is not None and group not in of_group:
                 of_group[group] = AnchorSequences(tuple(anchors.sequences(group, sequence.context_ids)))
-            count = len(problem.anchors) if anchors is None else None
-            beside = of_group.get(group, NO_ANCHORS)
-            rows.append(
-                read_row(reader, verdict, sequence, beside, group_index=group, num_anchors=count, truncated=truncated)
+            row = read_row(
+                reader,
+                self.verdicts[i],
+                sequence,
+                of_group.get(group, NO_ANCHORS),
+                group_index=group,
+                num_anchors=len(self.problems[i].anchors) if anchors is None else None,
+                truncated=self.truncated[i],
             )
+            rows.append(row)
         return rows
 
     def prepare_means(self, parts: ModelParts) -> None:
@@ -184,7 +166,7 @@ class RolloutBatch:
 
         Responses that are not `attended` (None: all are) are left to `compute_missing`.
         """
-        first, needed = self.num_passed, self.needed.tolist()
+        first, needed = self.num_passed, self.step.needed[self.here].tolist()
         self.num_passed += len(hidden)
         members = [i for i in range(first, self.num_passed) if needed[i] and (attended is None or attended[i])]
         if members:
@@ -195,29 +177,18 @@ class RolloutBatch:
             self.has_means[members] = True
 
     def compute_missing(self, parts: ModelParts, settings: SignalSettings, most: Callable[[int], int]) -> Tensor:
-        """Run the forward passes that are still needed: responses without a mean, and the anchors, in one list.
+        """Run the forward passes that are still needed. Returns the means of `step.sequences`, [sequences, hidden].
 
-        All ranks make as many as the one with the most: where the model is sharded, each pass needs all of them.
-
-        Args:
-            parts: With the head gathered.
-            settings: Signal kind and thresholds.
-            most: Largest of the ranks' numbers.
-
-        Returns:
-            The means of `step.sequences`, [sequences, hidden].
+        All ranks make as many as the one with the most (`most` of the ranks' numbers): where the model is sharded, each
+        pass needs all of them.
         """
         anchors = self.step.anchors
         missing = [i for i in self.step.members if not self.has_means[i]]
         sequences = [*(self.sequences[i] for i in missing), *anchors]
+        keep_fractions = [1.0] * len(missing) + [settings.anchor_keep_fraction] * len(anchors)
         count = num_forwards(sequences, settings.max_batch_tokens)
         num_idle = most(count) - count
-        means = signal_means(
-            parts,
-            sequences,
-            settings,
-            keep_fractions=[1.0] * len(missing) + [settings.anchor_keep_fraction] * len(anchors),
-        )
+        means = signal_means(parts, sequences, settings, keep_fractions=keep_fractions)
         _run_idle_forwards(parts, num_idle)
         self.means[missing] = means[: len(missing)]
         self.has_means[missing] = True
@@ -228,11 +199,9 @@ class RolloutBatch:
         table, rewards = self.shaped, self.shaped.shaped
         norms = self.means.norm(dim=-1).tolist()
         rows = []
-        for i, (problem, sequence, verdict) in enumerate(
-            zip(self.problems, self.sequences, self.verdicts, strict=True)
-        ):
+        for i, problem in enumerate(self.problems):
+            sequence, verdict, group = self.sequences[i], self.verdicts[i], self.group_index[i]
             place = self.here.start + i
-            group = self.group_index[i]
             rows.append(
                 RolloutRecord(
                     step=step,
@@ -279,13 +248,7 @@ def mean_advantages(advantages: Tensor, in_loss: Tensor) -> list[float]:
 
 
 def gated_advantages(gate: Gate, log_probs: Tensor, inputs: dict[str, Any]) -> Tensor:
-    """Advantages with a method's gate, which TRL's loss does not have, [responses, tokens].
-
-    Args:
-        gate: From `Method.gate`.
-        log_probs: Of the pass under way, [responses, tokens].
-        inputs: TRL's tensors of the micro-batch.
-    """
+    """Advantages with a method's gate, which TRL's loss does not have, like `log_probs` [responses, tokens]."""
     advantages = inputs["advantages"]
     advantages = advantages[:, None] if advantages.dim() == 1 else advantages
     now = log_probs.detach()

@@ -22,15 +22,12 @@ from gar.rollouts.generate import generation_state
 
 
 def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None) -> Result:
-    """`on_main` for work that calls `model.generate`.
+    """`on_main` for work that uses the model's forward pass through `generate` alone.
 
     Args:
-        work: Done by the main process. The model's forward pass is used through `generate` alone.
+        work: Done by the main process.
         model: The policy without its wrapper.
         trainer: The Trainer that has wrapped it. None before training.
-
-    Raises:
-        SystemExit: As `on_main`.
     """
     is_fsdp = trainer is not None and DistributedBackend(trainer.accelerator).is_fsdp
     if PartialState().num_processes == 1 or not (is_fsdp or is_sharded(model) or is_deepspeed_zero3_enabled()):
@@ -76,7 +73,9 @@ def _lead(work: Callable[[], Result], model: Any) -> Result:
 
     def generate_on_all(**inputs: Any) -> Any:
         nonlocal others_wait
-        _tell("generate", (send_to_device(inputs, "cpu"), _random_state(model.device)))
+        device = model.device
+        random_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+        broadcast_object_list([("generate", (send_to_device(inputs, "cpu"), random_state))])
         try:
             return generate(**inputs, synced_gpus=True)
         except BaseException as error:
@@ -90,7 +89,7 @@ def _lead(work: Callable[[], Result], model: Any) -> Result:
     finally:
         del model.generate
         if others_wait:
-            _tell(*outcome)
+            broadcast_object_list([outcome])
     return result
 
 
@@ -109,17 +108,7 @@ def _follow(model: Any) -> Any:
             generation_state(model, inputs["generation_config"], seed=0),
             suppress(ModelError),  # NaN: the main process finds the same and says so
         ):
-            _set_random_state(random_state, device)
+            torch.cuda.set_rng_state(random_state, device) if device.type == "cuda" else torch.set_rng_state(
+                random_state
+            )
             model.generate(**send_to_device(inputs, device), synced_gpus=True)
-
-
-def _tell(event: str, content: Any) -> None:
-    broadcast_object_list([(event, content)])
-
-
-def _random_state(device: torch.device) -> torch.Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def _set_random_state(state: torch.Tensor, device: torch.device) -> None:
-    torch.cuda.set_rng_state(state, device) if device.type == "cuda" else torch.set_rng_state(state)

@@ -146,16 +146,11 @@ class GARTrainer(ResumableTrainer):
         """
         settings = parts.settings
         arguments: dict[str, Any] = {
-            "model": parts.model,
-            "train_dataset": parts.problems,
-            "verifier": parts.verifier,
-            "args": parts.arguments,
-            "processing_class": parts.tokenizer,
-            "on_rollouts": parts.on_rollouts,
-            "callbacks": parts.callbacks,
-            "peft_config": parts.adapter,
-            **{name: getattr(settings, name) for name in ("method", "signal", "reward", "advantage")},
-        }
+            "model": parts.model, "train_dataset": parts.problems, "verifier": parts.verifier, "args": parts.arguments,
+            "processing_class": parts.tokenizer, "on_rollouts": parts.on_rollouts, "callbacks": parts.callbacks,
+            "peft_config": parts.adapter, "method": settings.method, "signal": settings.signal,
+            "reward": settings.reward, "advantage": settings.advantage,
+        }  # fmt: skip
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Not read by")  # the run has printed it
             return cls(**(arguments | changes))
@@ -184,7 +179,7 @@ class GARTrainer(ResumableTrainer):
         return loss
 
     def _append_column(self) -> int:
-        """Add a column for what the method adds to the user's functions, as TRL adds that of an environment."""
+        """Add a column for what the method adds to the user's functions."""
         self.reward_funcs.append(gar)
         self.reward_func_names.append(gar.__name__)
         cast(list, self.reward_processing_classes).append(None)
@@ -296,13 +291,9 @@ class GARTrainer(ResumableTrainer):
                 self._loss_inputs["advantages"] = gated_advantages(self._method.gate, result[0], self._loss_inputs)
             return result
         batch = self._batch
-        if (
-            batch is None
-            or torch.is_grad_enabled()
-            or not self._wants_vectors(batch)
-            or batch.num_passed
-            or not self._states.come_from_pass(model)
-        ):
+        if batch is None or batch.num_passed or torch.is_grad_enabled() or not self._states.come_from_pass(model):
+            return compute()
+        if not self._wants_vectors(batch):
             return compute()
         parts, first_column = self._states.policy.gathered(), input_ids.shape[1] - logits_to_keep
         take = partial(batch.take_hidden, parts, self.shaping.signal, first_column)
@@ -338,10 +329,8 @@ class GARTrainer(ResumableTrainer):
         scale = "std" if self._config.scale_rewards == "group" else "none"
         counts = self._gather(in_loss.sum(1))
         groups = batch.shaped.batch.group_index
-        advantages = torch.zeros_like(rewards)
-        advantages[counted] = self.shaping.advantages(
-            rewards[counted], groups[counted], token_counts=counts[counted], scale=scale
-        )
+        advantages, of = torch.zeros_like(rewards), self.shaping.advantages
+        advantages[counted] = of(rewards[counted], groups[counted], token_counts=counts[counted], scale=scale)
         return advantages[batch.here]
 
     def _report(self, batch: RolloutBatch) -> None:

@@ -100,10 +100,8 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
         return head_means(
             inputs,
             rows,
-            targets[rows],
-            owners[rows] - 1,
-            num_responses=len(batch),
-            signal=signal,
+            (targets[rows], owners[rows] - 1, len(batch)),
+            signal,
             temperature=temperature,
             vocab_size=self.model_config.hf_config.get_text_config().vocab_size,
         )

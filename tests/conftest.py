@@ -29,7 +29,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 torch.set_num_threads(1)  # the models here are so small that a second thread costs more than it gives
 

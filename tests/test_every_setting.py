@@ -24,7 +24,7 @@ from gar.step import ResponseFacts, Row, Step, plan_shaping
 from gar.train.inputs import RunInputs
 from gar.train.run import train
 from gar.verify import Verifier
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 MODEL, TOKENIZER = load_embedded()
 ROWS = [

@@ -27,7 +27,7 @@ from paper.tasks.__main__ import write_task
 from paper.tasks.word_problems import load_word_problems
 from tests.docs.pages import ROOT, shown_commands
 from tests.docs.test_notebooks import run_notebook
-from tests.models.autograd import own_means
+from tests.support.autograd import own_means
 
 MODEL = str(Path(os.environ.get("GAR_TEST_MODEL", "smollm2")).absolute())
 pytestmark = [

@@ -26,7 +26,7 @@ from gar.records import (
 )
 from gar.records.files import whole_objects
 from gar.types import Status
-from tests.rows import rollout
+from tests.support.rows import rollout
 
 RECORD = rollout(12, index=3, problem_id="train-17", bonus=0.0625, reward=1.0625, advantage=0.5, signal_norm=0.001)
 NOT_SCORED = replace(RECORD, response_index=4, answer=None, alignment=None, signal_norm=None, status=Status.TIMEOUT)

@@ -17,7 +17,7 @@ from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure
 from gar.config import parse_yaml
 from gar.errors import RecordError
 from gar.records import RolloutRecord, Run, RunFolder, open_run
-from tests.rows import rollout
+from tests.support.rows import rollout
 
 
 @pytest.fixture

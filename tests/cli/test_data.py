@@ -9,7 +9,7 @@ from gar.cli.data import main
 from gar.data.problems import load_problems
 from gar.errors import ConfigError, DataError, UsageError
 from tests.support.errors import raises
-from tests.tiny import word_tokenizer
+from tests.support.tiny import word_tokenizer
 
 
 @pytest.fixture(scope="module")

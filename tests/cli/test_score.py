@@ -18,7 +18,7 @@ from gar.cli.main import main
 from gar.cli.score import _alignment_table
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
 from gar.scoring.job import ScoreJob
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 MODULE = [sys.executable, "-m", "gar"]
 RESPONSES = len(METHODS) * len(WORDINGS)

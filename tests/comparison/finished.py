@@ -22,7 +22,7 @@ from gar.config import RunConfig, dump_config, make_config, read_config
 from gar.errors import LockedError
 from gar.records import RolloutRecord, RunFolder
 from gar.records.lock import writer_lock
-from tests.rows import rollout
+from tests.support.rows import rollout
 
 
 def rollouts(step: int, problem_ids: Sequence[str]) -> list[RolloutRecord]:

@@ -21,7 +21,7 @@ from gar.config import dump_config
 from gar.errors import RecordError
 from gar.records.lock import writer_lock
 from tests.comparison.finished import write_run
-from tests.ranks import FORKSERVER, SECONDS
+from tests.support.ranks import FORKSERVER, SECONDS
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("finished.py")))
 PYTHONPATH = os.pathsep.join(str(Path(__file__).parents[2] / name) for name in ("", "src"))

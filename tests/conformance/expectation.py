@@ -24,7 +24,7 @@ from gar.core import (
 from gar.models.embedded import load_embedded
 from gar.sequences import TokenSequence
 from tests.conformance.groups import encode, make_rollouts
-from tests.rewards import gradient_aligned_rewards
+from tests.support.rewards import gradient_aligned_rewards
 
 RESULTS = Path(__file__).parents[2] / "results" / "conformance"
 RECORD = "GAR_RECORD_CONFORMANCE"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gar.core import group_advantages, group_standard_deviations
-from tests.rewards import gradient_aligned_rewards
+from tests.support.rewards import gradient_aligned_rewards
 
 PAPER = {"scale": "std", "ddof": 0, "eps": 1e-6}
 TRL = {"scale": "std", "ddof": 1, "eps": 1e-4}

@@ -14,7 +14,7 @@ from gar.core import (
     group_advantages,
     reinforce_plus_plus_advantages,
 )
-from tests.rewards import gradient_aligned_rewards
+from tests.support.rewards import gradient_aligned_rewards
 
 
 def f64(*values: float) -> Tensor:

@@ -11,7 +11,7 @@ from gar.core import (
 )
 from gar.methods.similarity import length_similarity, random_anchor_vectors
 from gar.sequences import TokenSequence
-from tests.rewards import gradient_aligned_rewards
+from tests.support.rewards import gradient_aligned_rewards
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -16,7 +16,7 @@ from gar.core import (
     group_advantages,
     unit_rows,
 )
-from tests.rewards import gradient_aligned_rewards
+from tests.support.rewards import gradient_aligned_rewards
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "core.json"
 TOKENS, WIDTH, VOCAB = 30, 6, 17

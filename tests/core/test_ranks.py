@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gar.core import Budget, Head, Ranks, ScoredTokens, Signal, VocabShard, gather_tokens, response_means, unit_rows
 from tests.core.conftest import Case, _make_case
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 

@@ -4,7 +4,7 @@ import pytest
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
-from tests.tiny import word_tokenizer
+from tests.support.tiny import word_tokenizer
 
 
 @pytest.fixture(scope="session")

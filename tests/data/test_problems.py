@@ -10,8 +10,8 @@ from gar.data.problems import iter_problems, load_problems, problems_of, prompt_
 from gar.errors import DataError
 from gar.settings import SourceSettings
 from gar.types import Anchor, Problem
-from tests.files import write_jsonl
 from tests.support.errors import raises
+from tests.support.files import write_jsonl
 
 
 def ours(number: int, **changes: object) -> dict[str, object]:

@@ -16,7 +16,7 @@ from gar.data.responses import (
     survey_rows,
 )
 from gar.errors import DataError
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 ROW = {"prompt": "3+4=", "responses": ["7", "so 8"], "answer": "7", "expert_solution": "3+4 is 7"}
 

@@ -8,7 +8,7 @@ from gar.cli.data import main
 from gar.data.slime import slime_row
 from gar.errors import ConfigError, DataError
 from gar.types import Anchor, Problem, Tags
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 PROBLEM = Problem(id="n-1", prompt="3+4=", answer="7", anchors=(Anchor(text="3+4 is 7"), Anchor(text=" ")))
 TALK = [{"role": "user", "content": "3+4="}]

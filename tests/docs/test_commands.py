@@ -24,7 +24,7 @@ from gar.cli import compare, data, eval, eval_table, report, score
 from gar.cli.arguments import parse
 from gar.cli.main import main
 from tests.docs.pages import PAGES, ROOT, Command, shown_commands
-from tests.paper_methods import registered
+from tests.support.paper_methods import registered
 
 INSTALLERS = ("pip", "apt-get")
 

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from gar.types import Anchor, Problem
 from gar.verify import Verifier
-from tests.tiny import tiny_qwen3, word_tokenizer
+from tests.support.tiny import tiny_qwen3, word_tokenizer
 
 WORDS = ["<pad>", "<eos>", "<unk>", "<think>", "</think>", "<answer>", "</answer>", *"0123456789", "=", "+", "work"]
 Chain = Mapping[str, Mapping[str, float]]

@@ -12,7 +12,7 @@ from gar.evaluation.benchmarks import (
 )
 from gar.evaluation.benchmarks.prompts import policy_prompt
 from gar.settings import EMBEDDED_TASKS
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 OPEN = BenchmarkProblem(id="1", question="What is 1+1?", answer="2")
 CHOICE = BenchmarkProblem(id="2", question="Which?", answer="B", choices=("one", "two"), category="law")

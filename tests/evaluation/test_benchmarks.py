@@ -11,7 +11,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from gar.errors import ConfigError, DataError
 from gar.evaluation.benchmarks import BENCHMARKS, load_benchmark
 from tests.evaluation.published import GPQA, IMO, MATHARENA, MMLU_PRO, ROWS, write_csv
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 GIVEN = {
     "aime-2026": [("1", "2", "Number Theory, Algebra"), ("2", "\\frac{1}{2}", "Algebra")],

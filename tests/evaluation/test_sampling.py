@@ -16,7 +16,7 @@ from gar.evaluation.job import GenerateJob
 from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
 from gar.models.embedded import load_embedded
 from tests.evaluation.published import ROWS
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 JOB = GenerateJob(model="embedded", benchmark=("arithmetic",))
 

@@ -22,7 +22,7 @@ from gar.models.embedded import load_embedded
 from gar.settings import EvaluateSettings
 from tests.integrations.replay import AnswerVerifier
 from tests.models.test_sharded import shard
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 

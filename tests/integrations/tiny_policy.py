@@ -11,7 +11,7 @@ from trl import GRPOConfig
 from gar import GARTrainer
 from gar.records import RolloutRecord
 from tests.integrations.conftest import SMALL
-from tests.tiny import tiny_qwen3, word_tokenizer
+from tests.support.tiny import tiny_qwen3, word_tokenizer
 
 WORDS = ("<unk>", "<eos>", "<pad>", "3+4=", "2+5=", "add", "count", "on", "so", "\\boxed{7}", "\\boxed{8}", "seven")
 ROWS = [

@@ -20,9 +20,9 @@ from gar.models.families import find_parts
 from gar.models.load import load_policy
 from gar.scoring import signal_means
 from gar.settings import AdapterSettings, ModelSettings, SignalSettings
-from tests.models.autograd import largest_distance, own_means
 from tests.models.test_families import SEQUENCES, VOCAB, tiny
 from tests.models.test_load import make_tokenizer
+from tests.support.autograd import largest_distance, own_means
 
 IDS = torch.arange(24).reshape(2, 12)
 WORDS = ["<pad>", "<eos>", "<unk>", *(chr(ord("A") + i) for i in range(VOCAB - 3))]

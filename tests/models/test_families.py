@@ -14,7 +14,7 @@ from gar.errors import ModelError
 from gar.models.families import evaluation_mode, find_parts
 from gar.scoring import signal_means
 from gar.settings import SignalSettings
-from tests.models.autograd import largest_distance, own_means, random_sequences
+from tests.support.autograd import largest_distance, own_means, random_sequences
 
 VOCAB = 53
 SEQUENCES = random_sequences(VOCAB, [(5, 12, range(12)), (9, 17, range(3, 15)), (2, 6, [0, 3, 5])])

@@ -16,9 +16,9 @@ from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.scoring import GARScorer, ResponseGroup, signal_means
 from gar.settings import SignalSettings
-from tests.models.autograd import random_sequences
 from tests.models.test_families import VOCAB, tiny
-from tests.ranks import run_ranks
+from tests.support.autograd import random_sequences
+from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 

@@ -7,7 +7,7 @@ import pytest
 from paper.analyses.policies import Policy, load_policy_of
 from tests.integrations.conftest import make_trainer as make_trainer
 from tests.integrations.conftest import verifier as verifier
-from tests.paper_methods import registered
+from tests.support.paper_methods import registered
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paper.analyses import solution_methods
-from tests.rows import rollout, run_folder
+from tests.support.rows import rollout, run_folder
 
 pytestmark = pytest.mark.paper
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paper.comparisons.word_problems import quarters
-from tests.rows import rollout, run_folder
+from tests.support.rows import rollout, run_folder
 
 pytestmark = pytest.mark.paper
 STEPS = "<think>4 * 6 = 24. 24 - 5 = 19.</think><answer>19</answer>"

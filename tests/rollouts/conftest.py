@@ -5,7 +5,7 @@ from string import ascii_letters
 import pytest
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from tests.tiny import tiny_qwen3, word_tokenizer
+from tests.support.tiny import tiny_qwen3, word_tokenizer
 
 WORDS = ["<pad>", "<eos>", "<turn>", "<unk>", "<think>", "</think>", *"0123456789", *"+-*=.:", *ascii_letters]
 

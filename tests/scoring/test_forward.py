@@ -12,7 +12,7 @@ from gar.models.families import find_parts
 from gar.scoring import batches_by_length, means_from_hidden, signal_means
 from gar.sequences import TokenSequence
 from gar.settings import SignalSettings
-from tests.models.autograd import largest_distance, own_means, random_sequences
+from tests.support.autograd import largest_distance, own_means, random_sequences
 
 VOCAB = 61
 # Context tokens, tokens, scored positions: mixed lengths, a gap, a span in the middle, one token, none.

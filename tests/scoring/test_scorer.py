@@ -28,7 +28,7 @@ from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positi
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
 from gar.types import Problem, Status, Tags
 from gar.verify import Verifier
-from tests.rewards import gradient_aligned_rewards
+from tests.support.rewards import gradient_aligned_rewards
 
 # Two batches of other widths round the last bits of float32 otherwise.
 CLOSE = 2e-6

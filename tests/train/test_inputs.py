@@ -17,7 +17,7 @@ from gar.records import RunFolder
 from gar.settings import PreflightSettings
 from gar.train import inputs as run_inputs
 from gar.train.inputs import RunInputs
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 
 @pytest.mark.parametrize("source", ["arithmetic", "gsm8k.jsonl"])

@@ -23,8 +23,8 @@ from gar.settings import SignalSettings
 from gar.train.inputs import RunInputs
 from gar.train.run import train
 from tests.integrations.replay import replay
-from tests.models.autograd import random_sequences
-from tests.ranks import run_ranks
+from tests.support.autograd import random_sequences
+from tests.support.ranks import run_ranks
 
 pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: make test-engines installs it and runs this")
 pytestmark = pytest.mark.dist

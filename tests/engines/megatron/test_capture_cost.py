@@ -5,12 +5,12 @@ import multiprocessing
 import pytest
 
 from tests.engines.megatron.capture_cost import measured
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
 pytestmark = pytest.mark.dist
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["tests.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
+    ["tests.support.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
 )
 
 

@@ -17,7 +17,7 @@ from gar.integrations.slime.settings import read_shaping
 from gar.rules import LOG_PROB_HOOK
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
 from tests.engines.rollouts import make_arguments, sequences_of, true_rewards
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it")
 pytestmark = pytest.mark.dist

@@ -20,12 +20,12 @@ from tests.conformance.expectation import (
 )
 from tests.conformance.groups import GROUP_SIZE, make_rollouts
 from tests.engines.rollouts import make_arguments
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
 pytestmark = pytest.mark.dist
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["tests.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
+    ["tests.support.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
 )
 
 

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from gar.core import group_advantages, unit_rows
 from tests.engines.rollouts import make_arguments, make_capturing, make_data, sequences_of, true_rewards
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytest.importorskip("megatron.core", reason="Megatron is not installed: make test-engines installs it and runs this")
 pytestmark = pytest.mark.dist
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["tests.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
+    ["tests.support.ranks", "pytest", "megatron.core.models.gpt", "tests.engines.slime_standin"]
 )
 
 LAYOUTS: dict[str, dict[str, Any]] = {

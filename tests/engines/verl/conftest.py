@@ -21,7 +21,9 @@ if importlib.util.find_spec("verl") is not None:
         warnings.simplefilter("ignore")  # verl says which of its engines lack their libraries
         importlib.import_module("verl")  # for its warnings, once and here
     # That takes seconds: ranks are forked from a server that has done it once.
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.ranks", "tests.engines.verl.workers"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(
+        ["tests.support.ranks", "tests.engines.verl.workers"]
+    )
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from gar.integrations.verl.exchange import MEANS, REQUEST
 from gar.integrations.verl.transfer import anchor_batch, read_means, require_means
 from gar.sequences import TokenSequence
 from tests.engines.verl.workers import autograd_mean, make_batch, make_engine, make_sequences
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytestmark = [pytest.mark.usefixtures("group"), pytest.mark.filterwarnings("ignore:::(?!gar).*")]
 

@@ -38,7 +38,7 @@ from gar.sequences import TokenSequence
 from tests.engines.megatron.policy import build_policy, core_means, hidden_states, redirect_cuda
 from tests.engines.rollouts import VOCAB
 from tests.engines.verl.workers import make_batch, make_sequences
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytestmark = [pytest.mark.dist, pytest.mark.filterwarnings("ignore:::(?!gar).*")]
 

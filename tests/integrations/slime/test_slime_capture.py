@@ -11,7 +11,7 @@ from gar.integrations.megatron import HeadInputs
 from gar.integrations.slime import capture
 from tests.engines.rollouts import make_arguments, make_capturing, make_data
 from tests.integrations.slime.test_slime_postprocess import needed_responses, of_two, setting, truth
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 SHAPED = {"rewards_normalization": False}

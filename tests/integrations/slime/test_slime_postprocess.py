@@ -26,7 +26,7 @@ from tests.engines.rollouts import (
     sequences_of,
     true_rewards,
 )
-from tests.ranks import run_ranks
+from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.dist
 HIDDEN = 16

@@ -15,7 +15,7 @@ from gar.models.embedded import load_embedded
 from gar.sequences import SequenceReader
 from gar.settings import SignalSettings
 from gar.step import Row, Shaped, Step
-from tests.rewards import gradient_aligned_rewards
+from tests.support.rewards import gradient_aligned_rewards
 
 _, TOKENIZER = load_embedded()
 PROMPT = TOKENIZER.encode("3+4*7-2=")

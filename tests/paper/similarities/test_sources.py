@@ -10,7 +10,7 @@ from paper.analyses.similarities.sources import (
     text_soundness,
 )
 from paper.analyses.similarities.tokens import read_solutions_as
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 
 pytestmark = pytest.mark.paper
 

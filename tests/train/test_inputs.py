@@ -7,15 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from gar.config import make_config
 from gar.data.arithmetic import load_arithmetic
 from gar.integrations.trl.arguments import grpo_arguments
 from gar.models.embedded import load_embedded
 from gar.records import RunFolder
-from gar.settings import PreflightSettings
-from gar.train import inputs as run_inputs
 from gar.train.inputs import RunInputs
 from tests.support.files import write_jsonl
 
@@ -59,25 +56,3 @@ def test_data_hash_is_that_of_the_data_whatever_the_method_leaves_out(tmp_path):
     grpo, gar = inputs("grpo"), inputs("gar-grpo")
     assert [len(problem.anchors) for problem in (*grpo.problems, *gar.problems)] == [1, 1, 1, 0]
     assert grpo.data_hash() == gar.data_hash()
-
-
-def test_policy_is_sampled_on_the_device_that_trains_it(monkeypatch):
-    """The Trainer moves the policy, but preflight and the first evaluation come before it."""
-    config = make_config({"data": {"template": "plain"}, "evaluate": {"sources": ["test"], "max_problems": 2}})
-    inputs = RunInputs(config, grpo_arguments(config, Path("unused")), lambda text: None)
-    devices: list[torch.device] = []
-
-    def note(model: torch.nn.Module, *_: object, **__: object) -> SimpleNamespace:
-        devices.append(next(model.parameters()).device)
-        return SimpleNamespace(pass_at={})
-
-    monkeypatch.setattr(run_inputs, "preflight", note)
-    monkeypatch.setattr(run_inputs, "evaluate_policy", note)
-    monkeypatch.setattr(run_inputs, "render", lambda *_, **__: "")
-    inputs._arguments = SimpleNamespace(device=torch.device("meta"), temperature=1.0, top_p=1.0)
-    monkeypatch.setattr(run_inputs, "sampling_of", lambda _: {})
-    monkeypatch.setitem(vars(inputs), "config", config.model_copy(update={"preflight": PreflightSettings(mode="warn")}))
-    with inputs.verifier:
-        inputs.run_preflight()
-        inputs.evaluation_metrics()
-    assert [device.type for device in devices] == ["meta"] * 2

@@ -1,7 +1,6 @@
 """The main job as a user runs it: real processes, really killed."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,11 +13,11 @@ import pytest
 import torch
 
 from gar.cli.main import main
-from gar.config import dump_config, make_config, read_preset, with_template
+from gar.config import make_config, read_preset, with_template
 from gar.errors import LostRankError, RecordError
 from gar.records import RunFolder, open_run
-from gar.records.lock import writer_lock
 from gar.train.run import _status_of
+from tests.files import write_jsonl
 from tests.train.conftest import FAST, under
 
 
@@ -79,10 +78,6 @@ def test_preflight_stops_a_run_without_signal(tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "runs").exists()
 
 
-def never_right(response: str, gold: str) -> bool:
-    return False
-
-
 TINY = [
     "--preset", "demo", "--trl.max_steps", "3", "--trl.per_device_train_batch_size", "8", "--trl.save_strategy", "no",
     "--evaluate.sources", "test", "--evaluate.num-samples", "1", "--evaluate.pass_at_k", "1",
@@ -101,62 +96,21 @@ def test_watchdog_stops_a_run_whose_responses_are_all_cut_off(tmp_path: Path, ca
     assert open_run(folder.path).read_json("watchdog.json")["kind"] == "cut off"
 
 
-def test_watchdog_warns_once_where_nothing_is_right_and_trains_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    grader = ["--verify.verifier", "tests.train.test_run:never_right"]
-    assert main(["train", *TINY, *grader, *under(tmp_path, "wrong")]) == 0
+def test_what_exceeds_the_context_is_refused_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = [("1+1=", 3), ("1+1=", 600), ("1+" * 300 + "1=", 1)]
+    made = [{"prompt": prompt, "answer": "2", "expert_solution": "2" * length} for prompt, length in rows]
+    source = ["--dry-run", "--data.source", write_jsonl(tmp_path / "long.jsonl", made)]
+    assert main(["train", *TINY, *source]) == 1
+    assert "1 of 3 prompts are too long. Drop them with --data.max_prompt_tokens" in capsys.readouterr().err
+    source = ["--dry-run", "--data.source", write_jsonl(tmp_path / "long.jsonl", made[:2])]
+    assert main(["train", *TINY, *source]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert out.count("WATCHDOG: For 2 steps (1 to 2) no response was right and well formatted.") == 1
-    folder = RunFolder.open(tmp_path / "wrong")
-    assert folder.read_run().status == "finished"
-    assert open_run(folder.path).read_json("watchdog.json")["first_step"] == 1
+    assert "Left out: 1 expert solutions that with their prompt exceed the model's context" in out
 
 
-def test_prompts_beyond_the_context_are_refused_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    rows = [
-        {"id": str(i), "prompt": "1+" * n + "1=", "answer": "1", "expert_solution": "1"}
-        for i, n in enumerate((3, 300, 400))
-    ]
-    (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(["train", *TINY, "--data.source", str(tmp_path / "long.jsonl"), *under(tmp_path, "long")]) == 1
-    err = capsys.readouterr().err
-    assert "2 of 3 prompts are too long. Drop them with --data.max_prompt_tokens" in err
-    assert not (tmp_path / "long").exists()
-
-
-def test_anchors_beyond_the_context_are_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    rows = [{"id": str(i), "prompt": "1+1=", "answer": "2", "expert_solution": "2" * n} for i, n in enumerate((3, 600))]
-    (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = ["--data.source", str(tmp_path / "long.jsonl"), "--dry-run"]
-    assert main(["train", *TINY, *source, *under(tmp_path, "long")]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "Left out: 1 expert solutions that with their prompt exceed the model's context, of 1." in out
-
-
-def test_resume_keeps_out_of_a_folder_that_another_process_writes(tmp_path, capsys):
-    config = make_config(read_preset("demo"))
-    folder = RunFolder.create(tmp_path, "run")
-    values = config.model_dump(mode="json")
-    folder.write_run(seed=0, command=["gar"], config=values, config_text=dump_config(config), data_hash=None)
-    folder.append_metrics({"step": 1})
-    with writer_lock(folder.path):
-        assert main(["train", "--resume", str(folder.path)]) == 1
-    assert f"{folder.path} is being written by another process: process {os.getpid()} on" in capsys.readouterr().err
-    assert open_run(folder.path).metrics == [{"step": 1}]
-    assert folder.read_run().resume_times == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534",
-        "PytorchStreamWriter failed writing file data/0: file write failed",
-    ],
-)
-def test_a_full_disk_in_torch_save_is_a_sentence(tmp_path, text):
+def test_a_full_disk_in_torch_save_is_a_sentence(tmp_path):
     with pytest.raises(RecordError, match="is the disk full"), _status_of(RunFolder(tmp_path), print):
-        raise RuntimeError(text)
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
     with pytest.raises(RuntimeError, match="another"), _status_of(RunFolder(tmp_path), print):
         raise RuntimeError("another")
 

@@ -37,7 +37,7 @@ def by_name(text: str, gold: str) -> object:
         "tell-pid-and-hang": lambda: (tell(gold, os.getpid(), os.getppid()), hang()),
         "tell-pid-and-hang-once": lambda: Path(gold).exists() or (tell(gold, os.getpid(), os.getppid()), hang()),
         "child-and-hang": lambda: (tell(gold, subprocess.Popen(["sleep", "600"]).pid), hang()),
-        "keeper-pid": lambda: (tell(gold, os.getppid()), True)[1],
+        "tell-pids": lambda: (tell(gold, os.getpid(), os.getppid()), True)[1],
         "heavy-imports": lambda: bool({"torch", "sympy"} & set(sys.modules)),
         "print": lambda: (print("printed by a grader", flush=True), True)[1],
         "nap": lambda: (time.sleep(0.3), True)[1],
@@ -48,7 +48,6 @@ def by_name(text: str, gold: str) -> object:
         "half": lambda: 0.5,
         "one": lambda: 1,
         "numpy": lambda: np.bool_(True),
-        "tell-pid": lambda: (tell(gold, os.getpid()), True)[1],
     }.get(text, lambda: text == gold)()
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gar.types import Status
-from gar.verify.answers import MAX_ANSWER_CHARS, _grade_expression, error_text, grade_answer, grade_exactly
+from gar.verify.answers import MAX_ANSWER_CHARS, _grade_expression, grade_answer, grade_exactly
 
 # gold, answers that are decided without math-verify
 EXACT_RIGHT = [
@@ -216,14 +216,6 @@ def test_grade_exactly_refuses_hostile_answers_unread(answer: str, detail: str) 
     assert detail in graded.detail
 
 
-def test_grade_exactly_compares_long_integers_without_rounding() -> None:
-    gold = "9" * 1999
-    for answer, status in ((gold, Status.OK), (f"+{gold}", Status.OK), (gold[:-1] + "8", Status.WRONG)):
-        graded = grade_exactly(answer, gold)
-        assert graded is not None
-        assert graded.status == status
-
-
 FRACTIONS = [
     "1/2", "-1/2", "3/6", "4/2", "0/3", "007/014", r"\frac{1}{2}", r"\dfrac{2}{4}", r"-\frac{1}{2}", r"\frac{-1}{2}",
     r"-\frac{-1}{2}", r"\frac{1}{-2}", r"\frac{333333}{1000000}", r"\frac{1}{3}", "123456789/246913579", r"\frac{0}{5}",
@@ -250,17 +242,3 @@ def test_grade_answer_gold_that_cannot_be_parsed_is_an_error(gold: str) -> None:
     assert graded.status == Status.ERROR
     assert "gold answer" in graded.detail
     assert "cannot be parsed" in graded.detail
-
-
-def test_grade_answer_empty_gold_is_an_error() -> None:
-    assert grade_answer("7", " ").detail == "the gold answer is empty"
-
-
-def test_error_text_survives_an_error_that_cannot_print_itself() -> None:
-    class SilentError(Exception):
-        def __str__(self) -> str:
-            raise RecursionError
-
-    assert error_text(SilentError()) == "SilentError: (its text cannot be shown)"
-    assert error_text(ValueError("x" * 10_000)).startswith("ValueError: xxx")
-    assert len(error_text(ValueError("x" * 10_000))) == 500

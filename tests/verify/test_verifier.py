@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,9 +31,6 @@ def test_verify_right_and_well_formatted_are_separate_facts(verifier: Verifier) 
     assert facts == [(True, True), (False, True), (True, False), (False, False)]
     assert verdicts[0] == Verdict(status=Status.OK, grade=1.0, verified=True, well_formatted=True, answer="7")
     assert verdicts[2].detail == "0 <think>, expected 1"
-
-
-def test_verify_no_answer_is_unparsed(verifier: Verifier) -> None:
     (verdict,) = verifier.verify(["I cannot say"], ["7"])
     assert (verdict.status, verdict.answer, verdict.verified) == (Status.UNPARSED, None, False)
     assert verdict.detail == "no answer found; 0 <think>, expected 1"
@@ -60,31 +56,6 @@ def test_verify_hostile_answers_have_a_status_and_delay_nobody(verifier: Verifie
     assert timeout.detail == "killed after 2 s"
     counts = {Status.OK: 2, Status.WRONG: 1, Status.UNPARSED: 4, Status.TIMEOUT: 2, Status.ERROR: 0}
     assert count_statuses(verdicts) == counts
-
-
-def test_workers_inherit_what_ordinary_answers_import() -> None:
-    program = """
-import sys
-from gar.verify.answers import WARM_UP, grade_answer
-for item in WARM_UP:
-    grade_answer(*item)
-before = set(sys.modules)
-for answer, gold in [("x^2+y", "y+x^2+1"), (r"\\frac{3}{\\sqrt{7}}", "2"), ("(1, x)", "(x, 1)"), ("1, 2", "2, 3"),
-                     ("[0, 1)", "(0, 1)"), ("x > 3", "x > 2"), (r"\\log 3 + \\pi", "4")]:
-    grade_answer(answer, gold)
-print(len(set(sys.modules) - before))
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert int(ended.stdout) < 5  # of 33 that a polynomial alone would bring
-
-
-def test_verify_equal_answers_are_checked_once(verifier: Verifier) -> None:
-    started = time.monotonic()
-    answers = [response("9^{9^{9^9}}")] * 64 + [response(r"\frac{98}{14}")]
-    verdicts = verifier.verify(answers, ["7^7"] * 64 + ["7"])
-    assert count_statuses(verdicts)[Status.TIMEOUT] == 64
-    assert time.monotonic() - started < 20.0  # else 64 times 2 s, by two workers
-    assert verdicts[-1].status == Status.OK
 
 
 def test_verify_plain_numbers_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,6 @@
 """`gar eval`: the stages on the embedded model and task, processes that are killed, and what the command rejects."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +9,6 @@ import pytest
 import gar.evaluation.sampling
 from gar.cli.main import main
 
-MODULE = [sys.executable, "-m", "gar"]
 SET = ["--benchmark", "arithmetic", "--max-new-tokens", "40"]
 
 
@@ -157,47 +151,6 @@ def test_eval_refuses_to_go_on_with_other_settings(finished, capsys):
     assert main(["eval", "generate", "embedded", *SET, *out, "--temperature", "0.7"]) == 1
     error = capsys.readouterr().err
     assert "begun with other settings, input or model: sampling.temperature was 1.0, is 0.7. Repeat" in error
-
-
-# Processes that are killed.
-
-
-def killed_when(condition, command: list[str]) -> None:
-    """Start a command, and kill it without warning once the condition holds."""
-    process = subprocess.Popen(
-        [*MODULE, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 120
-        while not condition():
-            assert process.poll() is None, "the command ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)  # no handler, no cleaning up
-        process.wait()
-
-
-def test_eval_generate_killed_in_the_middle_loses_and_repeats_no_sample(tmp_path):
-    command = ["eval", "generate", "embedded", *SET, "--samples", "4", "--limit", "20", "--batch-size", "8"]
-    samples = tmp_path / "killed" / "arithmetic" / "samples.jsonl"
-
-    def written() -> int:
-        return samples.read_bytes().count(b"\n") if samples.exists() else 0
-
-    killed_when(lambda: written() >= 16, [*command, "--out", str(tmp_path / "killed")])
-    assert 16 <= written() < 80
-    assert not (tmp_path / "killed" / "arithmetic" / "metrics.json").exists()
-    # A line torn by the kill: half a sample without its line end.
-    torn = samples.read_bytes().splitlines(keepends=True)
-    samples.write_bytes(b"".join(torn[:-1]) + torn[-1][: len(torn[-1]) // 2])
-    for name in ("killed", "whole"):
-        assert main([*command, "--out", str(tmp_path / name)]) == 0
-    whole = tmp_path / "whole" / "arithmetic" / "samples.jsonl"
-    assert samples.read_bytes() == whole.read_bytes()
-    keys = [(row["problem"], row["sample"]) for row in lines_of(samples)]
-    assert len(keys) == len(set(keys)) == 80
 
 
 def test_eval_score_with_half_its_verdicts_goes_on_where_it_stopped(finished, tmp_path):

@@ -1,12 +1,6 @@
 """`gar score`: from a command line to a file of scores, a summary for people, and a process that may be killed."""
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +14,6 @@ from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_soluti
 from gar.scoring.job import ScoreJob
 from tests.support.files import write_jsonl
 
-MODULE = [sys.executable, "-m", "gar"]
 RESPONSES = len(METHODS) * len(WORDINGS)
 
 
@@ -179,46 +172,3 @@ def test_score_says_how_to_go_on_when_interrupted(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(gar.scoring.files, "score_file", interrupt)
     assert main(["score", "embedded", write_jsonl(tmp_path / "rows.jsonl", [row_of(0)])]) == 130
     assert "gar score: interrupted; run the same command again to continue." in capsys.readouterr().err
-
-
-def test_score_killed_in_the_middle_loses_and_repeats_nothing(tmp_path):
-    file = write_jsonl(tmp_path / "rows.jsonl", map(row_of, range(60)))
-    command = ["score", "embedded", file, "--window", str(RESPONSES), "--verify.num-workers", "1"]
-    partial = tmp_path / "killed.partial.jsonl"
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [*MODULE, *command, "--out", str(tmp_path / "killed.jsonl")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 120
-        while not (partial.exists() and partial.read_bytes().count(b"\n") > 3):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)  # no handler, no cleaning up
-        process.wait()
-    assert not (tmp_path / "killed.jsonl").exists()
-    assert partial.read_bytes().count(b"\n") < 60
-    for name in ("killed", "whole"):
-        assert main([*command, "--out", str(tmp_path / f"{name}.jsonl")]) == 0
-    killed, whole = ((tmp_path / f"{name}.jsonl").read_bytes() for name in ("killed", "whole"))
-    assert killed == whole
-    rows = [json.loads(line) for line in whole.splitlines()]
-    expected = [(line, index) for line in range(1, 61) for index in range(RESPONSES)]
-    assert [(row["line"], row["response_index"]) for row in rows] == expected
-
-
-@pytest.mark.slow  # two processes that import torch
-def test_of_two_processes_that_overwrite_one_output_one_is_refused(tmp_path):
-    file = write_jsonl(tmp_path / "rows.jsonl", map(row_of, range(40)))
-    out = tmp_path / "scores.jsonl"
-    command = [*MODULE, "score", "embedded", file, "--window", "1", "--out", str(out), "--overwrite"]
-    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=300)[1] for process in both]
-    assert sorted(process.returncode for process in both) == [0, 1]
-    rejected = said[[process.returncode for process in both].index(1)]
-    assert re.search(r"scores.partial.jsonl is being written by another process: process \d+ on", rejected)
-    assert out.read_bytes().count(b"\n") == 40 * RESPONSES
-    assert not [path for path in tmp_path.iterdir() if "lock" in path.name]

@@ -49,23 +49,6 @@ def folder(tmp_path):
     return path
 
 
-def test_a_killed_comparison_goes_on_in_a_copy_of_its_folder_to_the_same_table(folder, tmp_path):
-    uninterrupted, elsewhere = tmp_path / "uninterrupted", tmp_path / "elsewhere"
-    shutil.copytree(folder, uninterrupted)
-    process = subprocess.Popen(gar_compare(), cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
-    while not [*folder.glob("runs/compare/gar-grpo-seed-0-*/checkpoints/checkpoint-1/manifest.jsonl")]:
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    time.sleep(0.5)  # the kernel ends the run
-    shutil.copytree(folder, elsewhere)
-    assert [path.parent.name[:11] for path in elsewhere.glob("runs/compare/*/result.json")] == ["grpo-seed-0"]
-    whole(elsewhere)
-    whole(uninterrupted)
-    assert numbers(elsewhere) == numbers(uninterrupted)
-
-
 ACCELERATE = (
     f"{shlex.quote(sys.executable)} -m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
     "--main_process_port 0 --mixed_precision no --dynamo_backend no"

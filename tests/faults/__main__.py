@@ -9,11 +9,14 @@ python -m tests.faults --sample             the few tries of `make test`
 
 import argparse
 import os
+import platform
 import re
 import shlex
+import subprocess
 import sys
 import time
 from collections import Counter
+from datetime import date
 from pathlib import Path
 
 from tests.faults.preload import preload
@@ -104,11 +107,12 @@ def _print(ended: list[tuple[Try, Verdict]], seconds: float) -> None:
     print("\nRejected:")
     for (kind, sentence), count in sentences.items():
         print(f"  {count:3} {kind}: {sentence}")
-    print("\n| kind | tries | equal | rejected with a sentence | wrong |\n|---|---|---|---|---|")
+    print("\n| kind | tries | equal | rejected | wrong |\n|---|---|---|---|---|")  # for docs/reliability.md
     for kind in dict.fromkeys(attempt.kind for attempt, _ in ended):
         print(_row(kind, [verdict for attempt, verdict in ended if attempt.kind == kind]))
     print(_row("all", [verdict for _, verdict in ended]))
-    print(f"\n{seconds / 60:.1f} minutes")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    print(f"\nThe table is of commit {commit}, {date.today()}, on {platform.system()}. {seconds / 60:.1f} minutes.")
 
 
 def _plain(verdict: Verdict) -> str:

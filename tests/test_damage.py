@@ -8,8 +8,8 @@ import pytest
 import gar.report.build
 from gar.cli.main import main
 from gar.records import RunFolder
-from tests.damage import damages
 from tests.report.runs import make_run
+from tests.support.damage import damages
 
 FILES = ("run.json", "config.yaml", "metrics.jsonl", "evaluation/after.json", "rollouts/step-000002.parquet")
 

@@ -12,7 +12,7 @@ from gar.errors import RecordError
 from gar.records import RunFolder, open_run
 from gar.records.manifest import Manifest
 from tests.comparison.finished import result, rollouts, write_run
-from tests.damage import damages
+from tests.support.damage import damages
 
 
 def step(seconds: float, generation: float | None = None, gar: float = 0.0) -> dict:

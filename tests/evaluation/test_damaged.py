@@ -9,7 +9,7 @@ import pytest
 from gar.cli.main import main
 from gar.errors import RecordError
 from gar.evaluation.folder import EvaluationFolder
-from tests.damage import damages
+from tests.support.damage import damages
 
 READERS: dict[str, Callable[[EvaluationFolder], Any]] = {
     "set.json": EvaluationFolder.identity,

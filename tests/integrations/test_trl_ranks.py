@@ -29,8 +29,8 @@ from gar.integrations.trl.ranks import (
 )
 from gar.records import RunFolder, open_run
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, is_right, replay
-from tests.runs import assert_equal_runs
 from tests.support.ranks import FORKSERVER, SECONDS, run_ranks
+from tests.support.runs import assert_equal_runs
 
 pytestmark = pytest.mark.dist
 

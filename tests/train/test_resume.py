@@ -15,7 +15,7 @@ from gar.records import RunFolder, open_run
 from gar.records.checkpoints import MANIFEST, seal_checkpoint
 from gar.records.run_record import record_text
 from gar.train.resume import read_resumption
-from tests.runs import assert_equal_runs
+from tests.support.runs import assert_equal_runs
 from tests.train.conftest import FAST, under
 
 

@@ -17,7 +17,7 @@ from gar.config import make_config, read_preset, with_template
 from gar.errors import LostRankError, RecordError
 from gar.records import RunFolder, open_run
 from gar.train.run import _status_of
-from tests.files import write_jsonl
+from tests.support.files import write_jsonl
 from tests.train.conftest import FAST, under
 
 

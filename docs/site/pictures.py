@@ -1,8 +1,8 @@
 """Draws the pictures of README and site, each for a light and a dark page.
 
-python -m docs.site.pictures method        # docs/images/method-light.svg and -dark.svg
-python -m docs.site.pictures evidence [--study shorthand]   # from the committed results of paper/comparisons
-python -m docs.site.pictures report RUN    # screenshots of a run's report, with chromium and selenium
+    python -m docs.site.pictures method        # docs/images/method-light.svg and -dark.svg
+    python -m docs.site.pictures evidence [--study shorthand]   # from the committed results of paper/comparisons
+    python -m docs.site.pictures report RUN    # screenshots of a run's report, with chromium and selenium
 """
 
 import argparse

@@ -3,6 +3,8 @@
     python -m docs.site.pictures method        # docs/images/method-light.svg and -dark.svg
     python -m docs.site.pictures evidence [--study shorthand]   # from the committed results of paper/comparisons
     python -m docs.site.pictures report RUN    # screenshots of a run's report, with chromium and selenium
+
+Run it from a clone.
 """
 
 import argparse

@@ -76,7 +76,7 @@ class CollapseError(GarError, RuntimeError):
 
 
 class PreflightError(GarError, RuntimeError):
-    """The first rollouts carry no training signal; training would waste the budget. Says what to change."""
+    """The first rollouts carry no training signal. Training would waste the budget. Says what to change."""
 
     code = "preflight"
 
@@ -85,7 +85,7 @@ class PreflightError(GarError, RuntimeError):
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "", *, cutoff: float = 0.6) -> str:
-    """` Did you mean 'NAME'?` with the closest known name; "" if none is close."""
+    """` Did you mean 'NAME'?` with the closest known name. "" if none is close."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     return f" Did you mean '{prefix}{near[0]}'?" if near else ""
 

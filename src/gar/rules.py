@@ -38,11 +38,11 @@ class Rule:
 
     Attributes:
         names: Settings or flags, to each of which the row applies, with spaces between them.
-        allowed: Values with which GAR runs; a condition; or the name of a fact that holds the values.
+        allowed: Values with which GAR runs, a condition, or the name of a fact that holds the values.
         why: The reason, and what else to do. `{name}` stands for the value of a fact.
-        when: Other facts with the values under which the row applies; empty means always.
+        when: Other facts with the values under which the row applies. Empty means always.
         where: Name of the engine, "gar train", or "" for all.
-        level: "error" is raised; "unread" is named in a warning, since nothing reads the setting; "resume" is a reason
+        level: "error" is raised. "unread" is named in a warning, since nothing reads the setting. "resume" is a reason
             why a resumed run differs from an uninterrupted one.
     """
 
@@ -76,7 +76,7 @@ def faults(where: str, facts: Facts, *, level: str = "error", more: Iterable[Rul
     """Name and sentence of every fault.
 
     Args:
-        where: Name of an engine; its rows are those with this name and those for all.
+        where: Name of an engine. Its rows are those with this name and those for all.
         facts: What the engine tells.
         level: Which rows.
         more: Rows of the run's method.
@@ -108,7 +108,7 @@ def in_words(values: Iterable[Any]) -> str:
 
 
 def bounds(text: str) -> Condition:
-    """Numbers within bounds such as "> 0 and <= 1"; what is no number is not looked at."""
+    """Numbers within bounds such as "> 0 and <= 1". What is no number is not looked at."""
     parts = [(_COMPARE[sign], float(limit)) for sign, limit in map(str.split, text.split(" and "))]
     return Condition(
         text, lambda value, _: not isinstance(value, (int, float)) or all(fits(value, limit) for fits, limit in parts)

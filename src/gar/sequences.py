@@ -185,7 +185,7 @@ NO_SEQUENCE = TokenSequence(context_ids=(), ids=(), positions=())
 
 
 def context_of(config: Any) -> int | None:
-    """Context length of a model in tokens, from its transformers configuration; None where that sets no limit."""
+    """Context length of a model in tokens, from its transformers configuration. None if that sets no limit."""
     return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 
@@ -247,7 +247,7 @@ class SequenceReader:
     def response(
         self, prompt_ids: Sequence[int], ids: Sequence[int], *, mask: Sequence[int] | None = None
     ) -> TokenSequence:
-        """A response after its prompt; `mask` is that of `policy_turns`."""
+        """A response after its prompt. `mask` is that of `policy_turns`."""
         positions = scored_positions(ids, self.pieces, self.rule, prefilled=self.prefilled(prompt_ids), mask=mask)
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=positions, mask=mask)
 

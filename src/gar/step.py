@@ -264,7 +264,7 @@ class Step:
         return Aligned(best_alignment_scores(vectors, groups, anchors, anchor_index), vectors, anchors)
 
     def _similarities(self) -> Tensor:
-        """Largest similarity of each needed response of this process to an anchor of its problem; NaN elsewhere."""
+        """Largest similarity of each needed response of this process to an anchor of its problem. NaN elsewhere."""
         assert self._pieces is not None, "a method that compares texts needs `pieces`"
         similarity = SIMILARITIES[str(self.shaping.method.alignment)]
         values = torch.full((len(self.rows),), torch.nan, dtype=torch.float64)

@@ -84,7 +84,7 @@ class Tags:
 
 
 class ResponseVerifier(Protocol):
-    """The interface of a verifier for training and evaluation; `gar.verify.Verifier` implements it."""
+    """The interface of a verifier for training and evaluation. `gar.verify.Verifier` implements it."""
 
     format: ResponseFormat
     tags: Tags

@@ -156,7 +156,7 @@ def _draw_curves(axes: Axes, panel: _Panel, rows: Sequence[Sequence[Curves]]) ->
 
 
 def _table(seeds: Sequence[Curves], metric: str) -> Any:
-    """Running means of a metric, a row for each step and a column for each seed; empty if nothing is known."""
+    """Running means of a metric, a row for each step and a column for each seed. Empty if nothing is known."""
     columns = [
         pd.Series(curve["value"], index=curve["step"], dtype=float)
         for curves in seeds
@@ -209,5 +209,5 @@ def _color(number: int) -> str:
 
 
 def _dashes(number: int) -> Any:
-    """Solid; dashed where the colors repeat."""
+    """Solid. Dashed where the colors repeat."""
     return "-" if number < len(_PALETTE) else (0, (2.2, 0.8))

@@ -47,7 +47,7 @@ def summarize(path: str | Path) -> dict[str, Any]:
 
 
 def gar_time_fraction(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """GAR's share of the time of all steps; None where times were not recorded, or no response was ever scored."""
+    """GAR's share of the time of all steps. None if times were not recorded, or no response was ever scored."""
     seconds, gar_seconds = (_values(rows, f"time/{part}_seconds") for part in ("step", "gar"))
     scored = _values(rows, "gar/scored_fraction")
     if not sum(seconds) or not gar_seconds or (scored and not any(scored)):

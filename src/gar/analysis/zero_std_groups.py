@@ -28,7 +28,7 @@ def zero_std_groups(run: Run) -> pd.DataFrame:
 
         * `step`, `size`: of the group
         * `kind`: "all correct", "all wrong", "equal otherwise" (neither, and yet all outcomes are equal) or "mixed"
-          (the outcome alone tells responses apart; an all-wrong group whose responses differ in format is mixed)
+          (the outcome alone tells responses apart, and an all-wrong group whose responses differ in format is mixed)
         * `zero_std`, `reward_std`: with the bonus
         * for each of `MIN_STDS`: the mean absolute advantage, normalized in the group with the run's ddof and eps
 
@@ -68,7 +68,7 @@ def zero_std_groups(run: Run) -> pd.DataFrame:
 
 
 def zero_std_groups_figure(name: str, groups: Any) -> Figure:
-    """Shares over steps; the spread of rewards in rescued groups; what `min_std` does to their advantages.
+    """Shares over steps, the spread of rewards in rescued groups, what `min_std` does to their advantages.
 
     Args:
         name: Name of the run.

@@ -1,4 +1,4 @@
-"""Command lines: tyro reads them all; the aliases of `gar train` are one table."""
+"""Command lines: tyro reads them all. The aliases of `gar train` are one table."""
 
 from collections.abc import Sequence
 from pathlib import Path

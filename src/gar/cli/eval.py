@@ -58,7 +58,7 @@ class _ScoreArguments(ScoreSettings):
 
 
 def main(arguments: list[str]) -> int:
-    """Run one stage. Arguments are parsed first; torch is imported only where a model answers."""
+    """Run one stage. Arguments are parsed first. Torch is imported only where a model answers."""
     stages = {
         "generate": (_generate, _GenerateArguments, _GENERATE),
         "score": (_score, _ScoreArguments, "Grade samples, and write the numbers into metrics.json beside them."),
@@ -131,7 +131,7 @@ def _list(_: Settings) -> None:
 
 
 def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
-    """The complete evaluations of a job; none with --show-prompts."""
+    """The complete evaluations of a job. None with --show-prompts."""
     if not job.specs:
         raise ConfigError("name a benchmark: --benchmark NAME[,NAME]. `gar eval list` shows the known ones.")
     from gar.evaluation.benchmarks.load import find_benchmark

@@ -25,7 +25,7 @@ def degenerate(
     aligned: int | None = None,
     unknown_fraction: float = 0.0,
 ) -> str:
-    """Why a result says nothing, and the flag that helps; "" for an ordinary result.
+    """Why a result says nothing, and the flag that helps. "" for an ordinary result.
 
     Args:
         total: Responses of the result.

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
-    """Print the counts, below a sentence about a degenerate result. Return the sentence; "" for an ordinary result."""
+    """Print the counts, below a sentence about a degenerate result. Return the sentence, "" for an ordinary result."""
     summary = scored.summary
     console = Console(highlight=False)
     fault = degenerate(

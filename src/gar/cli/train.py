@@ -36,7 +36,7 @@ class _Source:
 
 
 def main(arguments: list[str]) -> int:
-    """Parse first, then check; torch is imported only when there is something to run."""
+    """Parse first, then check. Torch is imported only when there is something to run."""
     source, rest = _parse_source(arguments)
     helped = {"-h", "--help", "--help-all"} & set(rest)
     if source.resume and not helped:

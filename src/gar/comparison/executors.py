@@ -22,14 +22,14 @@ _DAY_MINUTES = 24 * 60
 
 
 def local_devices(number: int | None = None, gpus: int | None = None, *, launch: bool = False) -> list[str | None]:
-    """CUDA_VISIBLE_DEVICES of each run at a time on this machine; None leaves the variable unchanged.
+    """CUDA_VISIBLE_DEVICES of each run at a time on this machine. None leaves the variable unchanged.
 
     Without a launcher a run is one process, which trains on one GPU. With one, GPUs are divided evenly. If there are
     fewer GPUs than runs, runs share them.
 
     Args:
         number: Runs at a time. None is one with a launcher, else one per GPU, or one per core where there is no GPU.
-        gpus: How many of the visible GPUs to use; None is all.
+        gpus: How many of the visible GPUs to use. None is all.
         launch: Whether a launcher starts several ranks of a run.
 
     Raises:
@@ -63,7 +63,7 @@ class LocalPool:
     Args:
         devices: CUDA_VISIBLE_DEVICES of each run at a time.
         threads: OMP_NUM_THREADS of every process.
-        launcher: Words of the command that starts the ranks of a run; none for a run of one process.
+        launcher: Words of the command that starts the ranks of a run. None for a run of one process.
     """
 
     def __init__(self, devices: Sequence[str | None], threads: int = 1, launcher: Sequence[str] = ()):
@@ -119,8 +119,8 @@ class ClusterJobs:
     """Cells as jobs of a cluster. Ctrl-C leaves them running.
 
     Args:
-        executor: slurm; or, to try it out, local (processes of this machine) or debug (this process).
-        parameters: Arguments of submitit's `AutoExecutor.update_parameters`; `slurm_` may be left out.
+        executor: slurm, or, to try it out, local (processes of this machine) or debug (this process).
+        parameters: Arguments of submitit's `AutoExecutor.update_parameters`. `slurm_` may be left out.
         folder: Where submitit keeps the files of its jobs.
         parallel: Jobs at a time.
         threads: OMP_NUM_THREADS of every process.

@@ -9,7 +9,7 @@ from gar.errors import RecordError
 def check_paired(results: Results) -> None:
     """Reject results on different problems: in training within a seed or a row, and in evaluation anywhere.
 
-    Rows of a seed saw the same ids in the same order; the seeds of a row saw the same prompts, answers and solutions,
+    Rows of a seed saw the same ids in the same order. The seeds of a row saw the same prompts, answers and solutions,
     as far as one version of gar made their hashes.
 
     Sampled responses cannot be paired: policies differ after the first update, and so do their samples.
@@ -47,5 +47,5 @@ def check_paired(results: Results) -> None:
 
 
 def _measured(counts: SetCounts, *, like: SetCounts) -> tuple[Sequence[str], int, str | None]:
-    """Problems and samples of a set; the hash of the problems where both results have one."""
+    """Problems and samples of a set. The hash of the problems where both results have one."""
     return counts.problem_ids, counts.num_samples, like.problems_hash and counts.problems_hash

@@ -66,25 +66,25 @@ class RunResult:
     """One finished run, `result.json`.
 
     Attributes:
-        label: Row of the table; the method in the file.
+        label: Row of the table. The method in the file.
         seed: Its seed.
         settings_hash: `canonical_hash` of `settings`.
         settings: Every setting that decides the numbers.
-        versions: As in `run.json`; `platform` and `cpu_count` likewise.
+        versions: As in `run.json`. `platform` and `cpu_count` likewise.
         start_time: UTC, ISO 8601.
         resumed: The run was interrupted and resumed, so times and memory are those of its last part.
         wall_seconds: Wall time of the process, 0 where it is unknown, imports and evaluation included.
         cpu_seconds: Processor time of the process, which depends less on the machine's other load.
         peak_memory_bytes: Largest resident set of the process.
         data_hash: Hash of the training problems with their anchors.
-        prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed; "" where some
+        prompts_hash: Hash of the problem ids of all rollouts, in order. Equal in all rows of a seed. "" where some
             optimizer steps have no rollouts.
         steps: Optimizer steps.
         seconds_per_step: Median over generations of the mean optimizer step: in total ("step") and by part.
         shares_of_step: The same for the share of each part.
         sets: Evaluation after training.
         curves: Metrics over steps, as at most 60 means of equally many logged values.
-        pass_at: Means over problems for the k of the settings, for human readers; tables are computed from `sets`.
+        pass_at: Means over problems for the k of the settings, for human readers. Tables are computed from `sets`.
     """
 
     label: str
@@ -149,7 +149,7 @@ def finished_results(cells: Sequence[PlannedRun]) -> dict[tuple[str, int], RunRe
 
 
 def finished_result(cell: PlannedRun) -> RunResult | None:
-    """The result of a cell; None if it is not finished.
+    """The result of a cell. None if it is not finished.
 
     Raises:
         RecordError: The result is not what was written, or of other settings.
@@ -173,7 +173,7 @@ def write_result(cell: PlannedRun, usage: Usage | None) -> None:
 
     Args:
         cell: The cell.
-        usage: What its process used; None if that is unknown, so that the run counts as resumed.
+        usage: What its process used. None if that is unknown, so that the run counts as resumed.
 
     Raises:
         RecordError: As `result_of`, or a file cannot be written.

@@ -60,7 +60,7 @@ class _Cells:
                 self._end(cell, status)
 
     def _start(self, cell: PlannedRun) -> bool:
-        """Whether a cell was started; not if another process runs it."""
+        """Whether a cell was started. Not if another process runs it."""
         try:
             with writer_lock(cell.config_path):
                 write_atomic(cell.config_path, dump_config(cell.config))

@@ -212,7 +212,7 @@ def _cost_table(labels: Sequence[str], results: Results) -> tuple[str, pd.DataFr
 
 
 def _median_text(values: Sequence[float | None]) -> str:
-    """The median; a part that some runs did not have took no time in them."""
+    """The median. A part that some runs did not have took no time in them."""
     known = any(value is not None for value in values)
     return number_text(statistics.median(value or 0.0 for value in values)) if known else NONE
 

@@ -17,7 +17,7 @@ def group_sizes(
     """Number of counted responses in each response's group, int64.
 
     Args:
-        group_index: Group of each response; any integers, in any order.
+        group_index: Group of each response. Any integers, in any order.
         mask: True for counted responses. None counts all.
 
     Example:
@@ -66,7 +66,7 @@ def group_extremes(
     mask: Bool[Tensor, " responses"],
     reduce: Literal["amin", "amax"],
 ) -> Float64[Tensor, " responses"]:
-    """Smallest or largest counted value of each response's group; inf or -inf where none counts.
+    """Smallest or largest counted value of each response's group. It is inf or -inf where none counts.
 
     Example:
         >>> group_extremes(torch.tensor([3.0, 1.0]).double(), torch.tensor([7, 7]), torch.tensor([True, False]), "amin")
@@ -106,11 +106,11 @@ def group_standard_deviations(
 def shuffled_groups(group_index: Int[Tensor, " rows"], generator: torch.Generator) -> Int[Tensor, " rows"]:
     """The group whose anchor a control gives each row: a random cycle through the groups, so that none keeps its own.
 
-    Rows may be responses or anchors; all rows of a group get the same group. Pass only rows of groups with an anchor:
+    Rows may be responses or anchors. All rows of a group get the same group. Pass only rows of groups with an anchor:
     any group may be drawn.
 
     Args:
-        group_index: Which problem a row belongs to; any integers, any order.
+        group_index: Which problem a row belongs to. Any integers, any order.
         generator: On the CPU, used once. The result depends only on its state and the set of groups, not on the number
             or order of rows, and so not on ranks.
 

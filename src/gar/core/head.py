@@ -172,7 +172,7 @@ def _exponentials(
 
 
 def _exp(exponents: Tensor) -> Tensor:
-    """Exponentials in place; on a CPU 0 where they would be denormal, or nearly."""
+    """Exponentials in place. On a CPU 0 where they would be denormal, or nearly."""
     if exponents.dtype != torch.float32 or exponents.device.type != "cpu":
         return exponents.exp_()
     return threshold(exponents.clamp_(min=_LOWEST_EXPONENT - 1).exp_(), exp(_LOWEST_EXPONENT), 0.0, inplace=True)

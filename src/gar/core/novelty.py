@@ -32,12 +32,12 @@ def novelty_scores(
     a right answer is less novel than repeating a wrong one.
 
     Args:
-        vectors: Unit rows of the raw gradient, for all responses, right or wrong; a zero row has no signal.
+        vectors: Unit rows of the raw gradient, for all responses, right or wrong. A zero row has no signal.
         eligible: Verified and well formatted.
-        group_index: Which problem a response answers; any integers, any order.
+        group_index: Which problem a response answers. Any integers, any order.
 
     Returns:
-        float32 in [0, 1], computed in float64; 1 for a response without others to compare with. A response without
+        float32 in [0, 1], computed in float64. 1 for a response without others to compare with. A response without
         signal (no tokens, or a vanished gradient) gets 0 and is not a reference: with a cosine of 0 it would count as
         novel, and make all others more novel. The paper does not cover it.
 
@@ -89,7 +89,7 @@ def novelty_rewards(
         novelty_weight: lambda, not stated in the paper.
 
     Returns:
-        One reward per response in `novelty`'s dtype, torch's default for integers and bool; computed in float64. The
+        One reward per response in `novelty`'s dtype, torch's default for integers and bool. Computed in float64. The
         factor is 1 where nubar is undefined: without a usable vector, and in a group whose novelties are equal to
         within 1e-6 (a group of one, of copies, and always a group of two, whose one cosine serves both).
 
@@ -114,7 +114,7 @@ def novelty_rewards(
 
 
 def _reference_weights(eligible: Tensor) -> Tensor:
-    """w of one group, float64 [responses, responses]; a zero row for a response that is alone."""
+    """w of one group, float64 [responses, responses]. A zero row for a response that is alone."""
     exponentials = torch.where(eligible, 1.0, -1.0).double().exp().expand(len(eligible), -1)
     others = exponentials * ~torch.eye(len(eligible), dtype=torch.bool, device=eligible.device)
     return others / others.sum(-1, keepdim=True).clamp(min=torch.finfo(others.dtype).tiny)

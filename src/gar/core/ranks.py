@@ -38,7 +38,7 @@ class Ranks(NamedTuple):
     context: dist.ProcessGroup | None = None
 
     def own_rows(self, head: Head) -> Head:
-        """The head's rows on this rank without padding; possibly none."""
+        """The head's rows on this rank without padding. Possibly none."""
         if self.vocab is None:
             return head
         rows = max(0, self.vocab.vocab_size - self.vocab.first_id)

@@ -50,7 +50,7 @@ NORM_FLOOR = 1e-8
 def response_means(
     tokens: ScoredTokens, head: Head, signal: Signal, *, ranks: Ranks = Ranks(), budget: Budget = Budget()
 ) -> Float32[Tensor, "responses hidden"]:
-    """Mean gradient-activation vector `s` of each response; `unit_rows` scales them to unit length.
+    """Mean gradient-activation vector `s` of each response. `unit_rows` scales them to unit length.
 
     `u_t = (W^T (p_t - e_{y_{t+1}})) * h_t`, `s = mean over the response's tokens of u_t`. Every engine's way to vectors
     ends here. With `ranks` it is a collective, which all of them call together, and the result is the same on all.
@@ -64,12 +64,12 @@ def response_means(
         budget: Memory, and precision of the products with W.
 
     Returns:
-        float32; zero rows for responses without tokens. Rows that are not finite are returned as they are. Softmax and
-        norms are float32 (float64 for float64 input) whatever the inputs' dtype; sums over tokens are float64.
+        float32. Zero rows for responses without tokens. Rows that are not finite are returned as they are. Softmax and
+        norms are float32 (float64 for float64 input) whatever the inputs' dtype. Sums over tokens are float64.
 
     Raises:
         ValueError: Shapes or devices disagree, an index or a target is out of range, a setting is unknown or out of
-            range, the memory is too little for one token; shards overlap or leave token ids out, or ranks differ in
+            range, the memory is too little for one token. Shards overlap or leave token ids out, or ranks differ in
             tokens or responses. Raised on all ranks, whichever has the fault.
 
     References:
@@ -149,15 +149,15 @@ def gradient_activation_means(
         signal: "gradient-activation", "gradient" (u_t = W^T(p - e), the paper's ablation) or "hidden" (u_t = h_t).
         bias: The head's bias.
         temperature: Divides the logits, after scale and soft-cap.
-        logit_scale: Multiplies W h + bias (Cohere); for Granite, which divides, pass the inverse.
+        logit_scale: Multiplies W h + bias (Cohere). For Granite, which divides, pass the inverse.
         logit_softcap: `cap * tanh(z / cap)` (Gemma 2).
         activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
         keep_fraction: p_f: only this share of a response's tokens, those with the largest `||u_t||`, is averaged.
             One number, or one per response.
         precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
             uses a bfloat16 W as it is, with float32 logits. "auto" is storage for a large bfloat16 head where the
-            device has bfloat16 products (a GPU; a CPU with avx512_bf16 or amx_bf16), else float32.
-        chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses; the result does not depend
+            device has bfloat16 products (a GPU, or a CPU with avx512_bf16 or amx_bf16), else float32.
+        chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses. The result does not depend
             on it.
         memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
 
@@ -182,7 +182,7 @@ def gradient_activation_means(
 
 
 def unit_rows(means: Float[Tensor, "responses hidden"]) -> Float32[Tensor, "responses hidden"]:
-    """Each row scaled to unit length; a zero row where its norm is under 1e-8 or not finite."""
+    """Each row scaled to unit length. A zero row where its norm is under 1e-8 or not finite."""
     rows = means.double()
     norms = rows.norm(dim=-1, keepdim=True)
     usable = norms.isfinite() & (norms >= NORM_FLOOR)
@@ -205,7 +205,7 @@ def alignment_shares(
     Args:
         tokens: The scored tokens of all responses.
         head: The LM head.
-        anchors: Unit rows; row i is the anchor of response i. A zero row has no signal.
+        anchors: Unit rows. Row i is the anchor of response i. A zero row has no signal.
         signal: Which u_t. All tokens count: `keep_fraction` is not read.
         budget: Memory and precision.
 
@@ -213,10 +213,10 @@ def alignment_shares(
         float32, computed with float64 sums. 0 where the response or its anchor has no usable vector.
 
     Raises:
-        ValueError: As `response_means`; or `anchors` have another width, or not one row per response.
+        ValueError: As `response_means`, or `anchors` have another width, or not one row per response.
 
     References:
-        Ours; GAR, arXiv 2609.03342, eqs. 4 and 5.
+        Ours. GAR, arXiv 2609.03342, eqs. 4 and 5.
 
     Example:
         >>> h = torch.tensor([[1.0, 2.0], [3.0, 0.0]])  # u = -p_1 (2, 1) * h = (-0.036, -0.036) and (-0.015, 0)

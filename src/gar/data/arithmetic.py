@@ -130,7 +130,7 @@ def task_problems(task: EmbeddedTask, split: Split, expert: str | None = None) -
     Args:
         task: The task.
         split: `train` (2,000 problems) and `test` (200) have 2 to 4 operations, `harder` (200) has 5 or 6.
-        expert: The method of all expert solutions. None: the task's own; any other makes a worse expert.
+        expert: The method of all expert solutions. None: the task's own. Any other makes a worse expert.
 
     Returns:
         Problems `train-0`, `train-1`, ... with one anchor each: an expert solution, whose random wording does not
@@ -182,7 +182,7 @@ def draw_problem(rng: random.Random, num_operations: int, task: EmbeddedTask = A
 
 
 def running_values(problem: Problem) -> tuple[int, ...]:
-    """The right value after each operation; the last one is the answer.
+    """The right value after each operation. The last one is the answer.
 
     Raises:
         DataError: The prompt is not a chain of digits and operators.
@@ -212,7 +212,7 @@ def write_solution(
         problem: A problem of this task.
         method: The method of the working. A guess shows only the last of `values`.
         wording: Symbols or words.
-        values: One value per operation; the right ones by default. The last one is the answer.
+        values: One value per operation, by default the right ones. The last one is the answer.
         notation: The forms and words of the task's methods.
 
     Returns:

@@ -70,7 +70,7 @@ def guide_problems(
 
 
 def guided_copy(problem: Problem, share: float, wording: str, tags: Tags) -> Problem | None:
-    """The problem with at most this share of its solution in the prompt; None where no step ends early enough."""
+    """The problem with at most this share of its solution in the prompt. None if no step ends early enough."""
     parts = split_solution(problem.anchors[0].text, share, tags) if problem.anchors else None
     if parts is None:
         return None

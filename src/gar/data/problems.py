@@ -1,8 +1,8 @@
 """Load training problems with their expert solutions (anchors) from a file, a folder or the Hub.
 
-A row becomes a `Problem`, or it is `Dropped` for a counted reason (no answer to check against, marked invalid by its
-own data set), or it is an error with a line number (malformed, wrong type, an id used twice). A problem without an
-anchor is legal: its responses earn no bonus.
+A row becomes a `Problem`. A row without an answer, or one that its own data set marks invalid, becomes `Dropped` and is
+counted. A malformed row, a wrong type or an id used twice is an error with a line number. A problem without an anchor
+is legal: its responses earn no bonus.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from gar.types import Problem, Prompt
 class LoadedProblems:
     """The problems of a source, to be iterated like a list. `notes` names what was dropped and what lacks an anchor.
 
-    Example: LoadedProblems(problems=[...], notes=["a.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])
+    Example: `LoadedProblems(problems=[...], notes=["a.jsonl:412: problem 'n-7' has no anchor; 3 of 930 lack one."])`
     """
 
     problems: list[Problem]
@@ -198,7 +198,7 @@ def _notes(found: list[tuple[str, Problem]], dropped: list[Dropped]) -> list[str
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """The text of a prompt; for chat messages their contents, one per line."""
+    """The text of a prompt. For chat messages their contents, one per line."""
     return prompt if isinstance(prompt, str) else "\n".join(message["content"] for message in prompt)
 
 

@@ -17,7 +17,7 @@ PromptTemplate = Literal["plain", "think-answer", "boxed"]
 
 
 def format_instruction(template: PromptTemplate, tags: Tags | None = None) -> str:
-    """The sentence that asks for a response format; "" for plain. The wording is ours, the paper prints none.
+    """The sentence that asks for a response format. "" for plain. The wording is ours, the paper prints none.
 
     Args:
         template: "think-answer" is the strict format of the GAR paper (appendix C.5): one thinking part, then one

@@ -61,13 +61,13 @@ def iter_rows(
     Args:
         source: A `.jsonl`, `.parquet`, `.csv` or `.json` file, a folder that `datasets` can load, or a Hub id
             (`owner/name`).
-        split: Split of a Hub data set or folder; a file has no splits.
+        split: Split of a Hub data set or folder. A file has no splits.
         subset: Configuration of a Hub data set, for example "main" of openai/gsm8k.
         revision: Commit or tag of a Hub data set. None takes the newest, which may change.
         on_error: Called with the error for a line that is not a JSON object. If it returns, the line is skipped.
 
     Yields:
-        The row's number (the line of a JSONL file, else the count of rows; from 1) and the row.
+        The row's number (the line of a JSONL file, else the count of rows, from 1) and the row.
 
     Raises:
         DataError: The source does not exist, cannot be reached, or is not of the kind that its name says.
@@ -88,7 +88,7 @@ def check_source(source: str) -> None:
     """Reject what cannot be a data source by its name and kind, without reading it.
 
     Raises:
-        DataError: An empty name; no such file; a file of an unknown kind; a folder of runs, without data files, or with
+        DataError: An empty name, no such file, a file of an unknown kind, a folder of runs, without data files, or with
             so many files that it is unclear which to read.
     """
     path = Path(source)
@@ -120,7 +120,7 @@ def check_suffix(path: Path, *suffixes: str) -> None:
 
 
 def check_hub(source: str, revision: str | None = None) -> None:
-    """Reject a data set that the Hub does not have. Asks once; anything but a clear no is left to `datasets`.
+    """Reject a data set that the Hub does not have. Asks once. Anything but a clear no is left to `datasets`.
 
     Raises:
         DataError: The Hub has no such data set, or is off (HF_HUB_OFFLINE) and no copy is on this machine.

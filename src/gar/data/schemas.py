@@ -2,12 +2,12 @@ r"""The column schemas that problems come in, as one small table, and how a row 
 
 | schema          | columns                                            | answer                    | expert solution |
 |-----------------|----------------------------------------------------|---------------------------|-----------------|
-| `gar` (our own) | prompt, answer; expert_solution                    | answer                    | expert_solution |
-| `numina-1.5`    | problem, solution, answer; question_type, validity | answer                    | solution        |
-| `numina-cot`    | problem, solution; messages (not read)             | last \boxed{} of solution | solution        |
+| `gar` (our own) | prompt, answer (expert_solution)                   | answer                    | expert_solution |
+| `numina-1.5`    | problem, solution, answer (question_type, validity)| answer                    | solution        |
+| `numina-cot`    | problem, solution (messages, not read)             | last \boxed{} of solution | solution        |
 | `gsm8k`         | question, answer                                   | after ####                | before ####     |
 
-Columns after the semicolon are optional, and so are `id` and `source` everywhere. The validity columns of
+Columns in parentheses are optional, and so are `id` and `source` everywhere. The validity columns of
 NuminaMath-1.5 are `problem_is_valid` and `solution_is_valid`. MATH and its relatives (problem, solution) are read as
 `numina-cot`. Sources: the data set cards of AI-MO/NuminaMath-CoT, AI-MO/NuminaMath-1.5 and openai/grade-school-math.
 """
@@ -33,10 +33,10 @@ class ColumnSchema:
     Attributes:
         name: As `--column-schema` takes it.
         prompt: Column of the prompt.
-        answer: Column of the gold answer, or of a text that states it; "" where nothing reads the answer.
-        anchors: Columns of the expert solution; the first that is not empty counts.
-        id: Column of the problem's id; it may be missing.
-        source: Column of the name of the problem's source; it may be missing.
+        answer: Column of the gold answer, or of a text that states it. "" where nothing reads the answer.
+        anchors: Columns of the expert solution. The first that is not empty counts.
+        id: Column of the problem's id. It may be missing.
+        source: Column of the name of the problem's source. It may be missing.
         answer_of: Extracts the answer from the column's text. A row whose answer is "" is dropped.
         anchor_of: Extracts the expert solution from the column's text.
         unusable: Why a row is unusable according to its own data set, or "".
@@ -136,12 +136,12 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
 
     Args:
         columns: Column names found in the source.
-        options: The schema by name; None detects it, or is `gar`, plain columns, where a prompt or answer is named. And
-            columns instead of the schema's; the answer's may be "" for none.
+        options: The schema by name. None detects it, or is `gar`, plain columns, where a prompt or answer is named. And
+            columns instead of the schema's. The answer's may be "" for none.
         source: What to call the source in an error.
 
     Raises:
-        DataError: A required column is missing; names those found, the nearest, and the flag that helps.
+        DataError: A required column is missing. Names those found, the nearest, and the flag that helps.
     """
     named = options.prompt_field or options.answer_field is not None
     name = options.column_schema or ("gar" if named else None)
@@ -258,7 +258,7 @@ def _prompt(value: object, place: str, column: str) -> Prompt:
 
 
 def _scalar_text(value: object, place: str, column: str) -> str:
-    """Text, or a number as text; "" for null. An answer such as 18 is often stored as a number."""
+    """Text, or a number as text. "" for null. An answer such as 18 is often stored as a number."""
     if value is None:
         return ""
     if isinstance(value, float) and math.isfinite(value):

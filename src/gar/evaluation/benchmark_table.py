@@ -133,7 +133,7 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
 
 
 def text_tables(table: BenchmarkTable) -> dict[str, pd.DataFrame]:
-    """The scores, a column for each model; and the tests, if there are any. By title."""
+    """The scores, a column for each model, and the tests, if there are any, by title."""
     cells = {(row.set_name, row.measure, row.k, row.label): row for row in rows_of(table.scores)}
     places: dict[str, dict[tuple[str, int], Any]] = {}
     for row in rows_of(table.scores):
@@ -189,7 +189,7 @@ def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, in
 
 
 def _counts(models: Sequence[Model]) -> pd.DataFrame:
-    """The counts of all evaluations; the seed is its place among those of the model."""
+    """The counts of all evaluations. The seed is its place among those of the model."""
     return problem_counts(
         (model.label, seed, name, problem.id, evaluation.metrics.num_samples, problem.num_correct, problem.wrong_votes)
         for model in models

@@ -46,7 +46,7 @@ class Sampling:
     def from_settings(
         cls, settings: EvaluateSettings, *, seed: int, max_new_tokens: int, template: Mapping[str, Any] | None = None
     ) -> "Sampling":
-        """How a run's evaluations are drawn; `template` are arguments of the chat template."""
+        """How a run's evaluations are drawn. `template` are arguments of the chat template."""
         return cls(
             max_new_tokens=max_new_tokens,
             temperature=settings.temperature,
@@ -88,12 +88,12 @@ class SetResult:
 
     Attributes:
         groups: Every response, one group per problem, in the order of the problems.
-        pass_at: pass@k for each k, the mean over problems; correct means verified and well formatted.
+        pass_at: pass@k for each k, the mean over problems. Correct means verified and well formatted.
         well_formatted_fraction: Share of responses in the right format.
         truncated_fraction: Share of responses without an end token within the limit.
         mean_response_tokens: Mean length, end tokens included.
         status_counts: Responses by how their verification ended. Those that ended neither ok nor wrong are not correct
-            in `pass_at`; their number says how far it can be trusted.
+            in `pass_at`. Their number says how far it can be trusted.
         seconds: Wall time of sampling and verification.
     """
 
@@ -167,10 +167,10 @@ def evaluate_policy(
     """Sample `settings.num_samples` responses to each problem, verify them, and estimate pass@k.
 
     Args:
-        model: The policy; its mode and the random state of the process are left as they are.
+        model: The policy. Its mode and the random state of the process are left as they are.
         tokenizer: Its tokenizer.
         problems: One set. The first `settings.max_problems` are used.
-        verifier: Gives each response its verdict; its tags tell whether a prompt already opens the thinking part.
+        verifier: Gives each response its verdict. Its tags tell whether a prompt already opens the thinking part.
         settings: The number of samples and the k.
         sampling: How to sample.
         progress: Label of the progress bar.
@@ -215,13 +215,13 @@ def sample_groups(
     """Sample a group of responses to each problem, and verify them.
 
     Args:
-        model: The policy; its mode and the random state of the process are left as they are.
+        model: The policy. Its mode and the random state of the process are left as they are.
         tokenizer: Its tokenizer.
         problems: At least one.
         verifier: Gives each response its verdict.
         sampling: How to sample.
         num_samples: Responses per problem.
-        progress: Label of the progress bar; None shows none.
+        progress: Label of the progress bar. None shows none.
 
     Raises:
         DataError: There are no problems, or a prompt does not fit into the context.

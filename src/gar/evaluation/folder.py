@@ -1,11 +1,13 @@
 """The folder that `gar eval` writes for one model and one benchmark.
 
-evals/MODEL/BENCHMARK/
-  set.json          benchmark, prompt, model and sampling: written first, and never changed
-  problems.jsonl    the problems with their prompts
-  samples.jsonl     one line per sample: text, tokens, stop reason, seed, append-only
-  verdicts.jsonl    one line per sample: status, answer, vote, append-only
-  metrics.json      the numbers, and the counts of each problem
+    evals/MODEL/BENCHMARK/
+      set.json          benchmark, prompt, model and sampling: written first, and never changed
+      problems.jsonl    the problems with their prompts
+      samples.jsonl     one line per sample: text, tokens, stop reason, seed, append-only
+      verdicts.jsonl    one line per sample: status, answer, vote, append-only
+      metrics.json      the numbers, and the counts of each problem
+
+A sample or verdict, once written, stays.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -228,7 +228,7 @@ def equal_answers(pool: WorkerPool, answers: Sequence[Sequence[str]]) -> list[di
 def _votes(
     pool: WorkerPool, window: Sequence[Line], verdicts: Sequence[Verdict], problems: Mapping[str, Line]
 ) -> list[str | None]:
-    """The vote of each sample: a right answer's is the gold answer; that of an incomparable answer is its text."""
+    """The vote of each sample: a right answer's is the gold answer. That of an incomparable answer is its text."""
     wrong: dict[str, list[str]] = {sample["problem"]: [] for sample in window}
     for sample, verdict in zip(window, verdicts, strict=True):
         if _may_vote(verdict) and verdict.status is Status.WRONG and not problems[sample["problem"]]["num_choices"]:

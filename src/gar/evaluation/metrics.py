@@ -20,7 +20,7 @@ Measure = Literal["pass", "majority"]
 
 
 def mean(values: Iterable[float]) -> float:
-    """Mean of at least one number; for truth values, the fraction that is true."""
+    """Mean of at least one number. For truth values, the fraction that is true."""
     numbers = list(values)
     return sum(numbers) / len(numbers)
 
@@ -38,7 +38,7 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
         k: Responses drawn.
 
     Returns:
-        A number in [0, 1]; exactly 0 where none is correct, exactly 1 where every draw of k holds a correct one.
+        A number in [0, 1]. Exactly 0 where none is correct, exactly 1 where every draw of k holds a correct one.
 
     Raises:
         ValueError: k < 1, k > n, c < 0 or c > n.
@@ -72,18 +72,18 @@ def majority_at_k(num_right: int, wrong_votes: Sequence[int], num_abstained: int
 
     Args:
         num_right: Votes for the right answer.
-        wrong_votes: Votes for each other answer; answers of equal value count as one.
+        wrong_votes: Votes for each other answer. Answers of equal value count as one.
         num_abstained: Samples without a vote.
         k: Samples drawn.
 
     Returns:
-        A number in [0, 1]; 0 where no vote is right.
+        A number in [0, 1]. 0 where no vote is right.
 
     Raises:
         ValueError: A count is negative, or k is not in [1, n].
 
     References:
-        Wang et al. 2022, Self-Consistency, arXiv 2203.11171, for the vote; the counting is ours.
+        Wang et al. 2022, Self-Consistency, arXiv 2203.11171, for the vote. The counting is ours.
 
     Example:
         >>> majority_at_k(2, [1], 0, 3), majority_at_k(1, [1], 0, 2)

@@ -45,12 +45,12 @@ def difference_cells(row: Any) -> tuple[str, str, str, str, str]:
 
 
 def p_text(p_value: float | None) -> str:
-    """A p-value with three digits, never as zero: `0.031`, `<0.001`; `-` without a test."""
+    """A p-value with three digits, never as zero: `0.031`, `<0.001`. `-` without a test."""
     return "<0.001" if p_value is not None and p_value < 0.001 else number_text(p_value)
 
 
 def number_text(value: float | None) -> str:
-    """A number with three digits; `-` for None and NaN."""
+    """A number with three digits. `-` for None and NaN."""
     return NONE if value is None or math.isnan(value) else f"{value:.3f}"
 
 

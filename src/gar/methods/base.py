@@ -134,7 +134,7 @@ class Method:
 
 
 def eligible_responses(batch: ScoredBatch, settings: RewardSettings) -> Tensor:
-    """P(x): verified and well formatted; only verified under `format_gate="equation"`. The same for every method."""
+    """P(x): verified and well formatted, or only verified under `format_gate="equation"`. The same for every method."""
     return batch.verified if settings.format_gate == "equation" else batch.verified & batch.well_formatted
 
 

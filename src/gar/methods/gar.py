@@ -62,7 +62,7 @@ CONTROLS = tuple(
 
 
 def alignment_alone(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
-    """The cosine itself as reward, right or wrong, plus the penalty for bad format; no base reward, no gate."""
+    """The cosine itself as reward, right or wrong, plus the penalty for bad format. No base reward, no gate."""
     penalties = format_penalties(batch, settings)
     bonuses = batch.alignment.double().where(batch.scored, 0.0)
     return ShapedRewards(

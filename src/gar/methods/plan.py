@@ -58,7 +58,7 @@ class Engine:
         return [name for name, method in METHODS.items() if not self.lacks(method, method.estimator)]
 
     def lacks(self, method: Method, estimator: Estimator) -> str:
-        """Why it does not run a method under an estimator; empty where it does."""
+        """Why it does not run a method under an estimator. Empty if it does."""
         lacking = [_WORDS[need] for need in method.needs if need not in self.can]
         if lacking:
             return f"the method {' and '.join(lacking)}"
@@ -133,7 +133,7 @@ class Shaping:
         return chosen or self.estimator != "group"
 
     def normalized(self, rewards: Tensor, group_index: Tensor, *, scale: Literal["std", "none"] = "std") -> Tensor:
-        """Rewards minus their group's mean and, with scale "std", divided by its spread; float64 [responses]."""
+        """Rewards minus their group's mean and, with scale "std", divided by its spread, as float64 [responses]."""
         return group_advantages(
             rewards, group_index, scale=scale, ddof=self.ddof, eps=self.eps, min_std=self.advantage.min_std
         )

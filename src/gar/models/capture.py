@@ -53,7 +53,7 @@ class GenerationStates:
             self._columns.append(hidden[:, -1:].clone())  # a view would keep the states of the prompt
 
     def stacked(self, num_rows: int, num_tokens: int) -> Tensor | None:
-        """[rows, tokens, hidden], where column t predicts token t; None where they do not come from one `generate`."""
+        """[rows, tokens, hidden], where column t predicts token t. None if they do not come from one `generate`."""
         shapes = {column.shape for column in self._columns}
         if len(self._columns) != num_tokens or len(shapes) != 1 or self._columns[0].shape[0] != num_rows:
             return None

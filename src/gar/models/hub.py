@@ -71,7 +71,7 @@ def _check_hub(name: str, revision: str | None) -> None:
 
 
 def context_before_loading(name: str, revision: str | None = None) -> int | None:
-    """Context length of a model in tokens, from its config.json on this machine; None where that does not say."""
+    """Context length of a model in tokens, from its config.json on this machine. None if that does not say."""
     folder = Path(model_path(name))
     file: Any = folder / "config.json"
     if not folder.is_dir():
@@ -89,7 +89,7 @@ def context_before_loading(name: str, revision: str | None = None) -> int | None
 
 
 def _nearest(name: str) -> str:
-    """A sentence with the closest name of a model on this machine; "" if none is close."""
+    """A sentence with the closest name of a model on this machine. "" if none is close."""
     parent = Path(name).parent
     beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
     known = ["embedded", *beside, *_cached()]

@@ -28,7 +28,7 @@ class FoundCheckpoint:
     """The checkpoint from which a run resumes.
 
     Attributes:
-        path: Its folder; None where the run starts from its first step.
+        path: Its folder. None if the run starts from its first step.
         step: Number of optimizer steps already made.
         records: State of the run's manifest at that step.
         notes: Sentences for the user: which checkpoints were passed over.
@@ -62,7 +62,7 @@ def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
 
     Args:
         run: The run folder.
-        keep: How many stay, at least one; None or 0 keeps all that are marked.
+        keep: How many stay, at least one. None or 0 keeps all that are marked.
 
     Raises:
         RecordError: A mark cannot be removed.
@@ -85,7 +85,7 @@ def remove_later(run: RunFolder, step: int) -> None:
 
 
 def last_checkpoint(run: RunFolder) -> Path | None:
-    """The newest checkpoint marked as whole, not verified; None without one."""
+    """The newest checkpoint marked as whole, not verified. None without one."""
     return next(reversed(marked_checkpoints(run)), None)
 
 
@@ -99,10 +99,10 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
 
     Args:
         run: The run folder.
-        num_ranks: Processes that will train; None where that is not known yet.
+        num_ranks: Processes that will train. None if that is not known yet.
 
     Raises:
-        RecordError: There are marked checkpoints, but none is whole; says what is wrong with each.
+        RecordError: There are marked checkpoints, but none is whole. Says what is wrong with each.
     """
     notes = []
     marked = marked_checkpoints(run)
@@ -123,7 +123,7 @@ def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint
 
 
 def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> str | None:
-    """The fault of a marked checkpoint, in a few words; None if it has none."""
+    """The fault of a marked checkpoint, in a few words. None if it has none."""
     manifest = _manifest(run, path)
     for fault in manifest.faults():
         return str(fault)
@@ -133,7 +133,7 @@ def checkpoint_fault(run: RunFolder, path: Path, *, num_ranks: int | None) -> st
 
 
 def _missing_state(path: Path, num_ranks: int | None) -> str | None:
-    """State that an exact resume needs and the checkpoint lacks; the trainer would silently continue without it."""
+    """State that an exact resume needs and the checkpoint lacks. The trainer would silently continue without it."""
     names = {file.name for file in path.iterdir()}
     deepspeed = any(name.startswith("global_step") for name in names)  # it keeps optimizer and scheduler there
     if "trainer_state.json" not in names:
@@ -156,7 +156,7 @@ def _missing_state(path: Path, num_ranks: int | None) -> str | None:
 
 
 def _records_fault(run: RunFolder, path: Path) -> str | None:
-    """The fault of the records up to a marked checkpoint's step; None if they have none."""
+    """The fault of the records up to a marked checkpoint's step. None if they have none."""
     try:
         state = _records(run, path)
         manifest = _manifest(run, run.path, size=state.size)

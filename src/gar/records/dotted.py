@@ -32,7 +32,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
 
 
 def in_words(changes: Mapping[str, Sequence[Any]]) -> str:
-    """Old and new values for a person, the first eight of them; empty where there are none.
+    """Old and new values for a person, the first eight of them. Empty if there are none.
 
     Example:
         >>> in_words({"trl.seed": (1, 2), "dtype": ("auto", "float32")})

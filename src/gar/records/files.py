@@ -30,7 +30,7 @@ _HINTS = {
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file to write, which appears under its name complete or not at all.
 
-    Missing parent folders are made. The content goes to `.NAME.partial` beside it first; a killed process may leave
+    Missing parent folders are made. The content goes to `.NAME.partial` beside it first. A killed process may leave
     that file behind, and the next write of the same name replaces it. One writer at a time.
 
     Raises:
@@ -96,7 +96,7 @@ def read_parquet(
 
     Args:
         path: The file.
-        columns: Which columns; None for all.
+        columns: Which columns. None for all.
         schema: The names and types that the file must have.
 
     Raises:
@@ -186,7 +186,7 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     """Read a file with one JSON object a line. The last line may lack its line end.
 
     Raises:
-        RecordError: The file cannot be read, or a line is not a JSON object; names the line.
+        RecordError: The file cannot be read, or a line is not a JSON object. Names the line.
     """
     lines = read_bytes(path).split(b"\n")
     if not lines[-1]:
@@ -195,16 +195,16 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
 
 
 def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, Any]]:
-    """The JSON objects of an append-only file, in bounded memory; none where there is no such file.
+    """The JSON objects of an append-only file, in bounded memory. None if there is no such file.
 
     A last line without its line end comes from a killed writer, and does not count.
 
     Args:
         path: The file.
-        kind: A dataclass with the fields that each object must have; it may have others.
+        kind: A dataclass with the fields that each object must have. It may have others.
 
     Raises:
-        RecordError: The file cannot be read, or a line is not such a JSON object; names the line.
+        RecordError: The file cannot be read, or a line is not such a JSON object. Names the line.
     """
     if not os.path.lexists(path):
         return
@@ -236,7 +236,7 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
     """One JSON object.
 
     Raises:
-        RecordError: It is something else; `place` says where.
+        RecordError: It is something else. `place` says where.
     """
     try:
         value = json.loads(text)

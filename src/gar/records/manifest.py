@@ -86,7 +86,7 @@ class Manifest:
         folder: The folder.
         settings: Hashes of settings. New lines get the first. A file under a hash that is not among them is a fault.
             Empty: lines get none, and any is taken.
-        size: Read the manifest as it was when it had so many bytes; None: as it is.
+        size: Read the manifest as it was when it had so many bytes. None: as it is.
     """
 
     def __init__(self, folder: str | Path, settings: Sequence[str] = (), *, size: int | None = None):
@@ -103,7 +103,7 @@ class Manifest:
 
         Args:
             paths: Files, as paths below the folder or relative to it.
-            grows: Only what the files hold now is listed; more may be appended to them.
+            grows: Only what the files hold now is listed. More may be appended to them.
             facts: What else the line says, as JSON values.
 
         Raises:
@@ -126,7 +126,7 @@ class Manifest:
         return file_facts(self.path)
 
     def state_fault(self, state: FileFacts) -> str | None:
-        """What is wrong if the manifest no longer begins with an earlier `state`; None if nothing is."""
+        """What is wrong if the manifest no longer begins with an earlier `state`. None if nothing is."""
         now = file_facts(self.path, size=state.size) if self.path.exists() else NO_FACTS
         return None if now == state else f"{MANIFEST} no longer begins with the {state.size:,} bytes that it had"
 
@@ -152,7 +152,7 @@ class Manifest:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What else the lines say; later lines win."""
+        """What else the lines say. Later lines win."""
         return self._contents[1]
 
     def read(self, path: str | Path) -> bytes:
@@ -189,7 +189,7 @@ class Manifest:
             self._sound.add(name)
 
     def fault(self, path: str | Path) -> Fault | None:
-        """What is wrong with a file; None if it is what was listed."""
+        """What is wrong with a file. None if it is what was listed."""
         try:
             self.check(path)
         except DamageError as error:
@@ -206,7 +206,7 @@ class Manifest:
         return list(self._contents[2])
 
     def unlisted(self) -> list[str]:
-        """Files below the folder that are not listed; hidden ones do not count."""
+        """Files below the folder that are not listed. Hidden ones do not count."""
         paths = (path for path in self.folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         return sorted({self._name(path) for path in paths} - {*self.entries, MANIFEST})
 
@@ -282,6 +282,6 @@ def _changed(name: str) -> Fault:
 
 
 def _whole_lines(path: Path, size: int | None) -> Iterator[bytes]:
-    """The lines of a file, or of its first `size` bytes, without a torn last one; none where there is no file."""
+    """The lines of a file, or of its first `size` bytes, without a torn last one. None if there is no file."""
     if os.path.lexists(path):
         yield from read_bytes(path)[:size].split(b"\n")[:-1]

@@ -134,6 +134,6 @@ class ResumableOutput:
         return None if self.exists() else next((lines.path for lines in self.lines if lines.path.exists()), None)
 
     def _changes(self, identity: Mapping[str, Any]) -> str:
-        """The values that `identity` changes, in words; empty where there are none. Names that it lacks may differ."""
+        """The values that `identity` changes, in words. Empty if there are none. Names that it lacks may differ."""
         changes = differences(read_json(self.identity_path), identity) if self.exists() else {}
         return in_words({name: pair for name, pair in changes.items() if name not in self.ignored})

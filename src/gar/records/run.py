@@ -43,12 +43,12 @@ class Run:
         path: The folder.
         strict: Whether a fault is an error.
         manifest: Its manifest.
-        record: `run.json`; empty where it is at fault.
-        settings: `config.yaml` as plain values; empty where it is at fault.
-        config: The same, checked; None where that fails.
+        record: `run.json`. Empty if it is at fault.
+        settings: `config.yaml` as plain values. Empty if it is at fault.
+        config: The same, checked. None if that fails.
         config_text: The text of `config.yaml`.
         metrics: One mapping of numbers by name for each logged step, "step" among them.
-        evaluations: Results by set, for "before" and "after" training; empty where there are none.
+        evaluations: Results by set, for "before" and "after" training. Empty if there are none.
         faults: What is missing or damaged. Reading rollouts and samples may add to it.
     """
 
@@ -76,12 +76,12 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        """The run's seed; None if no file tells it."""
+        """The run's seed. None if no file tells it."""
         return self.settings.get("seed", self.record.get("seed"))
 
     @property
     def status(self) -> str | None:
-        """ "running", "finished", "failed" or "interrupted"; None if unknown."""
+        """ "running", "finished", "failed" or "interrupted". None if unknown."""
         return self.record.get("status")
 
     @property
@@ -118,14 +118,14 @@ class Run:
         return [f"{self.name}: {note}." for note in (*self.unfinished, *map(str, self.faults))]
 
     def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
-        """The rollouts of all steps, or of some, one step after the other. A column is read once; texts are not kept.
+        """The rollouts of all steps, or of some, one step after the other. A column is read once. Texts are not kept.
 
         Args:
-            columns: Which columns of `ROLLOUT_SCHEMA`; None for all.
-            steps: Which steps, in which order; None for all.
+            columns: Which columns of `ROLLOUT_SCHEMA`. None for all.
+            steps: Which steps, in which order. None for all.
 
         Raises:
-            RecordError: There is no such step; or, if strict, a file is at fault.
+            RecordError: There is no such step, or, if strict, a file is at fault.
         """
         names = list(columns or ROLLOUT_SCHEMA.names)
         wanted = self.steps if steps is None else list(steps)
@@ -161,7 +161,7 @@ class Run:
         return table.select(names)
 
     def samples(self, moment: str) -> pa.Table:
-        """Every sample of the evaluation "before" or "after" training, in order; no rows where none were written.
+        """Every sample of the evaluation "before" or "after" training, in order. No rows where none were written.
 
         Raises:
             RecordError: If strict, the file is at fault.
@@ -214,7 +214,7 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
         strict: Raise an error at the first fault, before a number is made of it. False: read the rest.
 
     Raises:
-        RecordError: The folder does not exist, or holds nothing of a run; or, if strict, something is at fault.
+        RecordError: The folder does not exist, or holds nothing of a run, or, if strict, something is at fault.
     """
     path = Path(path)
     check_run_folder(path, *_PARTS)

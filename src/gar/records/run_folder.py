@@ -4,12 +4,12 @@
       run.json                      versions, machine, seed, command, hashes, times, status, summary
       config.yaml                   the resolved configuration
       metrics.jsonl                 one object per logged step
-      manifest.jsonl                every finished file below, with size and checksum; see `gar.records.manifest`
+      manifest.jsonl                every finished file below, with size and checksum. See `gar.records.manifest`
       rollouts/step-000112.parquet  one row per response, see `gar.records.rollouts`
-      evaluation/before.json        pass@k; also after.json
-      evaluation/before.parquet     every sample of that evaluation, see `gar.records.rollouts`; also after.parquet
+      evaluation/before.json        pass@k. Also after.json
+      evaluation/before.parquet     every sample of that evaluation, see `gar.records.rollouts`. Also after.parquet
       checkpoints/                  see checkpoints.py
-      model/                        the final model; with an adapter the merged one, and adapter/ beside it
+      model/                        the final model. With an adapter the merged one, and adapter/ beside it
 
 A run folder has one writer at a time.
 """
@@ -72,7 +72,7 @@ def rollouts_name(step: int) -> str:
 
 
 def step_of(name: str) -> int | None:
-    """The step of a file of rollouts, from its path in the run folder; None for another file."""
+    """The step of a file of rollouts, from its path in the run folder. None for another file."""
     found = _ROLLOUTS.fullmatch(name)
     return int(found[1]) if found else None
 
@@ -162,7 +162,7 @@ class RunFolder:
             command: Arguments of the command line, the program first.
             config: The resolved configuration as plain values.
             config_text: The same as YAML.
-            data_hash: Hash of the training problems; None if unknown.
+            data_hash: Hash of the training problems. None if unknown.
         """
         write_atomic(self.path / "config.yaml", config_text)
         self._write_run(
@@ -238,7 +238,7 @@ class RunFolder:
     # ------------------------------------------------------------------------------------------------- metrics
 
     def append_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Add a line to `metrics.jsonl`; it survives a kill as soon as this returns. NaN and infinity become null.
+        """Add a line to `metrics.jsonl`. It survives a kill as soon as this returns. NaN and infinity become null.
 
         Args:
             metrics: Numbers by name, among them the whole number "step".

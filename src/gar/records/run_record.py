@@ -23,7 +23,7 @@ _PACKAGES = ("gar-rl", "torch", "transformers", "trl", "numpy")
 class RunRecord:
     """The content of `run.json`: how a run came about and how it ended.
 
-    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration; `data_hash` comes
+    Times are UTC in ISO 8601. `config_hash` is `canonical_hash` of the resolved configuration. `data_hash` comes
     from the caller. The version of a package that is not installed is None. `summary` holds the results of a finished
     run. `settings` is the resolved configuration. `overrides` has an entry for each
     resume with changes: its time, the step, and the old and new value of everything that changed. `error` says what
@@ -80,7 +80,7 @@ def settings_hashes(record: RunRecord) -> list[str]:
 
 
 def settings_hash(values: Mapping[str, Any]) -> str | None:
-    """`canonical_hash` of settings from a file; None for values that no resolved configuration holds, such as NaN."""
+    """`canonical_hash` of settings from a file. None for values that no resolved configuration holds, such as NaN."""
     try:
         return canonical_hash(values)
     except (TypeError, ValueError):
@@ -114,7 +114,7 @@ def _code_path(path: str) -> str:
 
 
 def package_versions() -> dict[str, str | None]:
-    """Python and the packages that decide a run's numbers, with their versions; None for one not installed."""
+    """Python and the packages that decide a run's numbers, with their versions. None for one not installed."""
     return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
 
 

@@ -25,10 +25,10 @@ def write_report(
     """Write a report about some runs as one HTML file below 8 MB.
 
     Args:
-        paths: Run folders, or folders of them. Runs that differ only in their seed are shown as one; others are
+        paths: Run folders, or folders of them. Runs that differ only in their seed are shown as one. Others are
             compared with the first.
         out: The file. An earlier report about the same runs is replaced.
-        options: Choices; None takes the defaults.
+        options: Choices. None takes the defaults.
         overwrite: Replace whatever is there.
 
     Returns:
@@ -141,7 +141,7 @@ def _by_name(runs: Sequence[Run]) -> dict[str, Run]:
 
 
 def _state(runs: Sequence[Run]) -> str:
-    """How far a single run without a final evaluation has come; empty for others."""
+    """How far a single run without a final evaluation has come. Empty for others."""
     run, status = runs[0], runs[0].record.get("status")
     if len(runs) > 1 or run.evaluations["after"] or status in (None, "finished"):
         return ""

@@ -1,4 +1,4 @@
-"""Charts of the metrics over the training steps, one line per group with a band; and figures as images."""
+"""Charts of the metrics over the training steps, one line per group with a band, and figures as images."""
 
 import base64
 import io
@@ -129,7 +129,7 @@ def _thinned(line: Series, num_points: int) -> Series:
 
 
 def _line(run: Run, metric: str, window: int) -> pd.DataFrame:
-    """Running mean, and smallest and largest value of each window, by step; empty if nothing is known."""
+    """Running mean, and smallest and largest value of each window, by step. Empty if nothing is known."""
     logged = {row["step"]: row[metric] for row in run.metrics if metric in row}
     values: Any = pd.Series([v if isinstance(v, int | float) else np.nan for v in logged.values()], [*logged], float)
     if not values.notna().any():
@@ -152,7 +152,7 @@ def pictures(groups: Sequence[RunGroup], steps: Sequence[int] = ()) -> list[Pict
 
     Args:
         groups: The groups.
-        steps: First steps of the histograms of alignment; empty: four, evenly over the run.
+        steps: First steps of the histograms of alignment. Empty: four, evenly over the run.
     """
     from gar.analysis.alignment import alignment_figure
     from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure  # loads torch

@@ -60,7 +60,7 @@ def run_facts(groups: Sequence[RunGroup]) -> list[RunFacts]:
 
 
 def differences_table(runs: Sequence[Run]) -> Table | None:
-    """Settings that differ between runs; None if there are none."""
+    """Settings that differ between runs. None if there are none."""
     differing = differing_settings(runs)
     if len(runs) < 2 or not differing:
         return None
@@ -83,7 +83,7 @@ def compared_settings(run: Run) -> Iterator[tuple[str, Any]]:
 
 
 def error_of(run: Run) -> Mapping[str, Any]:
-    """The error that ended a run; empty if there was none, or it was not recorded."""
+    """The error that ended a run. Empty if there was none, or it was not recorded."""
     error = run.record.get("error")
     return error if isinstance(error, Mapping) else {}
 

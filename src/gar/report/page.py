@@ -57,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """One line of a chart with its band; None is a missing value."""
+    """One line of a chart with its band. None is a missing value."""
 
     label: str
     color: str
@@ -98,7 +98,7 @@ class ShownText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownShares:
-    """The share of each token in the alignment, under the weights that the report names; None outside the span."""
+    """The share of each token in the alignment, under the weights that the report names. None outside the span."""
 
     tokens: Sequence[str]
     shares: Sequence[float | None]
@@ -107,7 +107,7 @@ class ShownShares:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownResponse:
-    """One response. Numbers are as recorded in training; None where they were not."""
+    """One response. Numbers are as recorded in training. None if they were not."""
 
     index: int
     verdict: str

@@ -190,7 +190,7 @@ def _shown(drawn: DrawnGroup, experts: Experts) -> ShownGroup:
 
 
 def _rounded(value: float | None) -> float | None:
-    """The number rounded; None if it is not finite, since JSON has no such numbers."""
+    """The number rounded. None if it is not finite, since JSON has no such numbers."""
     if value is None or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else round(value, _DIGITS)

@@ -82,7 +82,7 @@ def tags(run: Run) -> list[str]:
 
 
 def section_of(run: Run, name: str) -> Mapping[str, Any]:
-    """A section of a run's settings; empty where it has none."""
+    """A section of a run's settings. Empty if it has none."""
     section = run.settings.get(name)
     return section if isinstance(section, Mapping) else {}
 

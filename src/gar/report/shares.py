@@ -25,14 +25,14 @@ def add_shares(
     weights: Literal["final", "start"],
     notes: list[str],
 ) -> None:
-    """Add token shares to every shown response that has an expert solution; this runs the model of each run.
+    """Add token shares to every shown response that has an expert solution. This runs the model of each run.
 
     Args:
         shown: The shown groups, by their position in `drawn`. They are replaced.
         runs: The runs.
         drawn: The drawn groups.
         experts: Their problems.
-        weights: "final": those in the run's `model` folder; "start": those that it was trained from.
+        weights: "final": those in the run's `model` folder. "start": those that it was trained from.
         notes: Receives which weights were used, and why shares are missing.
     """
     for number, run in enumerate(runs):

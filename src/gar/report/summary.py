@@ -146,7 +146,7 @@ def edges(run: Run, metric: str) -> tuple[float | None, float | None]:
 
 
 def _contrast_table(contrasts: pd.DataFrame, title: str, caption: str, headings: Sequence[Column]) -> Table | None:
-    """The contrasts as tested; None without any."""
+    """The contrasts as tested. None without any."""
     if contrasts.empty:
         return None
     tested = {"difference": "difference", "95% interval": "interval", "p": "p-value", "detectable": "detectable"}

@@ -6,7 +6,7 @@ from gar.types import Prompt
 
 
 def recorded_prompt(prompt: str) -> Prompt:
-    """Parse chat messages, which are recorded as the text of a Python list; any other prompt is returned unchanged."""
+    """Parse chat messages, which are recorded as the text of a Python list. Any other prompt is returned unchanged."""
     if not prompt.startswith("[{'"):
         return prompt
     try:

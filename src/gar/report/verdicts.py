@@ -163,7 +163,7 @@ def _contrasts(
     measured: Mapping[str, set[int]],
     pair_by: Literal["seed", "seed or problem"],
 ) -> pd.DataFrame:
-    """Every method against its references; those of one k are corrected together."""
+    """Every method against its references. Those of one k are corrected together."""
     counts = problem_counts(
         (label, key, name, problem, part.num_samples, num_correct, ())
         for label, key, name, part in compared
@@ -175,7 +175,7 @@ def _contrasts(
 
 
 def _by_set(contrasts: pd.DataFrame, label: str | None = None) -> Mapping[str, Any]:
-    """The contrast at the smallest k of each set, which decides the verdict; only those of `label`, if given."""
+    """The contrast at the smallest k of each set, which decides the verdict. Only those of `label`, if given."""
     smallest: dict[str, Any] = {}
     for contrast in rows_of(contrasts):
         name = contrast.set_name

@@ -151,7 +151,7 @@ def generate_responses(
 
 
 class _Progress(LogitsProcessor):
-    """Counts the tokens of batches: a bar on a terminal; elsewhere, of the first rank, a line now and then."""
+    """Counts the tokens of batches: a bar on a terminal, and elsewhere, of the first rank, a line now and then."""
 
     def __init__(self, label: str | None, num_batches: int, max_new_tokens: int) -> None:
         self._max_new_tokens = max_new_tokens
@@ -187,7 +187,7 @@ def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | N
 
 
 def context_length(model: Any) -> int | None:
-    """Context length of a model in tokens; None where its configuration sets no limit."""
+    """Context length of a model in tokens. None if its configuration sets no limit."""
     return context_of(model.config)
 
 

@@ -1,4 +1,4 @@
-"""Score a file of responses: a row per problem in, a row per response out. Memory is bounded; a killed run resumes."""
+"""Score a file of responses: a row per problem in, a row per response out. Memory is bounded. A killed run resumes."""
 
 import shlex
 import time
@@ -165,7 +165,7 @@ def _score_window(job: ScoreJob, scorer: GARScorer, window: Sequence[tuple[Respo
 
 
 def _unknown_fraction(job: ScoreJob, tokenizer: Any) -> float:
-    """Share of unknown tokens in the first responses that are text; 0 where the tokenizer can write everything."""
+    """Share of unknown tokens in the first responses that are text. 0 where the tokenizer can write everything."""
     readable = (row for row in islice(_rows(job), _FIRST_ROWS) if isinstance(row, ResponseRow))
     texts = [response for row in readable for response in row.responses if isinstance(response, str)]
     if tokenizer.unk_token_id is None or not texts:
@@ -177,7 +177,7 @@ def _unknown_fraction(job: ScoreJob, tokenizer: Any) -> float:
 def _windows(
     groups: Iterable[tuple[ResponseRow, ResponseGroup]], size: int
 ) -> Iterator[list[tuple[ResponseRow, ResponseGroup]]]:
-    """Groups in windows of at most `size` responses; a larger group gets its own window."""
+    """Groups in windows of at most `size` responses. A larger group gets its own window."""
     window: list[tuple[ResponseRow, ResponseGroup]] = []
     count = 0
     for row, group in groups:

@@ -62,7 +62,7 @@ _TOKEN_COLUMNS = [pa.field("tokens", pa.list_(pa.string())), pa.field("token_sha
 
 
 def score_schema(*, tokens: bool) -> pa.Schema:
-    """Columns of the output; token columns only if asked for."""
+    """Columns of the output. Token columns only if asked for."""
     return pa.schema([*record_schema(ScoreRow), *(_TOKEN_COLUMNS if tokens else [])])
 
 
@@ -112,7 +112,7 @@ class ScoreFiles:
             raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
 
     def write_errors(self, errors: Sequence[DataError]) -> None:
-        """Write the rows that could not be read; without any, remove the file of an earlier run."""
+        """Write the rows that could not be read. Without any, remove the file of an earlier run."""
         if not errors:
             self.errors.unlink(missing_ok=True)
             return

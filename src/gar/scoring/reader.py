@@ -113,7 +113,7 @@ class GroupReader:
         return TokenSequence(context_ids=prompt_ids, ids=ids, positions=range(len(ids)))
 
     def _fault(self, sequence: TokenSequence) -> tuple[SignalStatus | None, str]:
-        """Why a sequence cannot be scored, as a status and in words; None where it can."""
+        """Why a sequence cannot be scored, as a status and in words. None if it can."""
         context, ids, positions = sequence.context_ids, sequence.ids, sequence.positions
         if not positions:
             return SignalStatus.NO_TOKENS, "there is no token to score" if ids else "it is empty"

@@ -31,7 +31,7 @@ SCORER = Engine(
 class GARScorer:
     """Scores groups of responses against expert solutions with the gradients of a policy.
 
-    The model is used as it is, on its device and in its dtype, without gradients and in evaluation mode; its modes are
+    The model is used as it is, on its device and in its dtype, without gradients and in evaluation mode. Its modes are
     restored. Each call uses the current weights, so one scorer serves a whole training run. Under PEFT an enabled
     adapter is used: `with model.disable_adapter(): scorer.score(...)` scores the base model. With `signal.policy`
     "initial" the scorer makes a frozen copy of the model and uses the copy.
@@ -44,9 +44,9 @@ class GARScorer:
         verifier: Checks responses against `ResponseGroup.answer`, for example `gar.verify.Verifier()`. None: every
             group states which responses are `eligible`, and the whole response is scored unless `signal.span`
             is "think".
-        signal: Which tokens are scored, and how; `max_batch_tokens` bounds the memory of a forward pass.
+        signal: Which tokens are scored, and how. `max_batch_tokens` bounds the memory of a forward pass.
         reward: How verdicts and alignments become rewards.
-        advantage: Group normalization; unset values are those of the variant `paper`: ddof 0, eps 1e-6.
+        advantage: Group normalization. Unset values are those of the variant `paper`: ddof 0, eps 1e-6.
         score_all: Compute the alignment of every response, even where no bonus is possible. Rewards stay the same.
 
     Raises:

@@ -72,7 +72,7 @@ def _needs_experts(name: str) -> bool:
 
 
 def _problems(settings: DataSettings) -> Iterator[Problem]:
-    """The problems of a generated task or a file; none for another source, which takes `datasets` to read."""
+    """The problems of a generated task or a file. None for another source, which takes `datasets` to read."""
     if settings.source in GENERATED:
         yield from load_run_problems(settings).problems
         return

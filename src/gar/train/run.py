@@ -229,7 +229,7 @@ class _Run:
         on_main(lambda: publish_folder(staged, target))
 
     def _finish(self, folder: RunFolder, *, step: int) -> None:
-        """After training: adapter and merged model, if there is an adapter; evaluation; summary."""
+        """After training: adapter and merged model, if there is an adapter, evaluation, summary."""
         model, tokenizer = self.inputs.model, self.inputs.tokenizer
         if is_adapted(model):
             with atomic_folder(folder.path / "adapter") as staged:

@@ -111,7 +111,7 @@ def grade_answer(answer: str, gold: str, prompt: str = "") -> Graded:
 
 
 def grade_exactly(answer: str, gold: str, prompt: str = "") -> Graded | None:
-    """The verdict of `grade_answer` if it needs no parser, else None. Takes microseconds; safe in any thread."""
+    """The verdict of `grade_answer` if it needs no parser, else None. Takes microseconds. Safe in any thread."""
     if not gold.strip():
         return Graded(status=Status.ERROR, detail="the gold answer is empty")
     if len(answer) > MAX_ANSWER_CHARS:

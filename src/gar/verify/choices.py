@@ -39,7 +39,7 @@ def is_choice(gold: str) -> bool:
 
 
 def chosen_letters(answer: str, prompt: str = "") -> str:
-    r"""The choices that an answer names, as sorted capital letters without repeats; empty if it names none.
+    r"""The choices that an answer names, as sorted capital letters without repeats. Empty if it names none.
 
     The text of the choice may follow its letter: `C) 12 km`. If the prompt does not hold that text, it must not begin
     with a hedge or a denial, and a letter in it counts if it could name another choice: `C, not D` names two.

@@ -1,4 +1,4 @@
-"""The user's grader: checked before training starts; only a valid grade becomes a number."""
+"""The user's grader: checked before training starts. Only a valid grade becomes a number."""
 
 import importlib
 import pickle

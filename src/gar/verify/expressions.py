@@ -87,7 +87,7 @@ def parse(text: str) -> Parsed:
 
 
 def parse_tree(text: str) -> Tree:
-    """The grammar's tree of a text that may hold any expression, unevaluated; None where there is none."""
+    """The grammar's tree of a text that may hold any expression, unevaluated. None if there is none."""
     try:
         latex = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
         return _Converter(None, config=ConversionConfig()).create_parser(latex).math()

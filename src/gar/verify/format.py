@@ -44,9 +44,10 @@ def parse_response(
     * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
       nothing but white space outside. The answer is the last complete answer part, or the last \boxed{} within it.
     * boxed: well formatted is a last complete \boxed{} that is not empty, outside the thinking part. It is the answer.
-    * none: any text but white space is well formatted. The answer is the last \boxed{}, else the last line that starts
-      with ####, A: or Answer:, else the last "answer is ...", else the value that the last line or its last sentence
-      states (`She has 78 left.`, `Each costs 39, so 2 * 39 = 78 dollars.`), else that line or sentence itself, whole.
+    * none: any text but white space is well formatted. The answer is the first that there is of these: the last
+      \boxed{}. The last line that starts with ####, A: or Answer:. The last "answer is ...". The value that the last
+      line or its last sentence states (`She has 78 left.`, `Each costs 39, so 2 * 39 = 78 dollars.`). That line or
+      sentence itself, whole.
 
     Args:
         text: The response without its trailing special tokens.
@@ -73,7 +74,7 @@ def parse_response(
 
 
 def last_boxed(text: str) -> str | None:
-    r"""The content of the last complete \boxed{} or \fbox{}, the innermost of nested ones; None without one.
+    r"""The content of the last complete \boxed{} or \fbox{}, the innermost of nested ones. None without one.
 
     >>> last_boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}}, \boxed{unfinished")
     '\\frac{1}{2}'
@@ -93,7 +94,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def answer_line(text: str) -> str:
-    """The text after ####, A: or Answer: in the last line that starts with one of these; "" without such a line."""
+    """The text after ####, A: or Answer: in the last line that starts with one of these. "" without such a line."""
     for line in reversed(text.splitlines()):
         if match := _ANSWER_LINE.match(line.strip().lstrip("*")):
             return match["answer"].strip()
@@ -101,7 +102,7 @@ def answer_line(text: str) -> str:
 
 
 def _think_answer_fault(text: str, tags: Tags, *, prefilled_think: bool) -> str:
-    """Why `text` is not one thinking part and one answer part; empty if it is."""
+    """Why `text` is not one thinking part and one answer part. Empty if it is."""
     opening = "" if prefilled_think else tags.think_open
     expected = {
         tags.think_open: int(not prefilled_think),
@@ -157,7 +158,7 @@ def _free_answer(text: str, tags: Tags) -> str | None:
 
 
 def _stated_answer(text: str) -> str:
-    """What follows the last "answer is"; the whole clause where it denies or hedges the answer."""
+    """What follows the last "answer is". The whole clause where it denies or hedges the answer."""
     matches = list(_ANSWER_SENTENCE.finditer(text))
     if not matches:
         return ""

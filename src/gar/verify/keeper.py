@@ -1,7 +1,7 @@
 """Fork server for verification workers: a process that forks, kills and reaps workers, and the workers.
 
-Why a keeper between the pool and its workers: the training process has threads and a GPU context, so it must not fork,
-and a fresh interpreter for every worker would spend half a second on imports. The keeper is a fresh interpreter without
+Why a keeper between the pool and its workers? The training process has threads and a GPU context, so it must not fork.
+A fresh interpreter for every worker would spend half a second on imports. The keeper is a fresh interpreter without
 torch and without threads. Forking from it is safe and takes milliseconds. When the pool's process ends, for whatever
 reason, the keeper kills every worker, even one that hangs in C code. Unix only. Tested on Linux.
 """

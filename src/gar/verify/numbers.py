@@ -35,13 +35,13 @@ _UNDONE = re.compile(rf"[0-9)](?:{_SPACING}*{_OPERATOR}.*[0-9]|{_SPACING}+[0-9]|
 
 
 def plain_number(text: str) -> Decimal | None:
-    """The exact value of a text that is a number and nothing else; None for any other text."""
+    """The exact value of a text that is a number and nothing else. None for any other text."""
     match = NUMBER.fullmatch(text)
     return None if match is None else _value(match)
 
 
 def ratio(text: str) -> Fraction | None:
-    """The exact value of a fraction of two integers or a mixed number; None for anything else, or a denominator 0."""
+    """The exact value of a fraction of two integers or a mixed number. None for anything else, or a denominator 0."""
     match = _FRACTION.fullmatch(text)
     if match is None:
         return None
@@ -54,7 +54,7 @@ def ratio(text: str) -> Fraction | None:
 
 
 def equal_rationals(answer: Fraction, gold: Fraction, *, decimal: bool) -> bool:
-    """Whether two values are equal; a decimal may differ a little from a gold answer that is no integer."""
+    """Whether two values are equal. A decimal may differ a little from a gold answer that is no integer."""
     close = abs(answer - gold) <= DECIMAL_TOLERANCE * abs(gold)
     return answer == gold or (decimal and gold.denominator > 1 and close)
 
@@ -109,7 +109,7 @@ def _value(match: re.Match[str], exponent: int = 0) -> Decimal | None:
 
 
 def _value_in_base(digits: str, base: int) -> int | None:
-    """The value of digits in a base; None where the base or a digit does not exist."""
+    """The value of digits in a base. None if the base or a digit does not exist."""
     try:
         return int(digits, base) if base > 1 else None
     except ValueError:

@@ -245,7 +245,7 @@ def sides(node: Tree) -> Iterator[Tree]:
 
 
 def literal(text: str) -> Fraction | None:
-    """The value of digits, perhaps with a point, an exponent or a percent sign; None for any other text."""
+    """The value of digits, perhaps with a point, an exponent or a percent sign. None for any other text."""
     percent = _PERCENT.search(text)
     digits = (text[: percent.start()] if percent else text).replace(",", "")
     if not re.fullmatch(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?", digits):
@@ -319,7 +319,7 @@ def collapsed(tree: Tree) -> Tree:
 
 
 def rule_of(tree: Tree) -> str:
-    """The grammar rule of a node; empty for a token."""
+    """The grammar rule of a node. Empty for a token."""
     return PSParser.ruleNames[tree.getRuleIndex()] if isinstance(tree, ParserRuleContext) else ""
 
 

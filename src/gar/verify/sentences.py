@@ -83,7 +83,7 @@ _LEAVES_OPEN = re.compile(
 
 
 def stated_value(text: str) -> str:
-    """The single value that a text states in words; the text itself if it states none, or several.
+    """The single value that a text states in words. The text itself if it states none, or several.
 
     >>> stated_value("So the final answer is $78$."), stated_value("She has 78 apples left"), stated_value("3 or 7")
     ('78', '78', '3 or 7')
@@ -93,7 +93,7 @@ def stated_value(text: str) -> str:
 
 
 def last_value(sentence: str) -> str:
-    """The last number or formula of a sentence, where a verb or an equals sign states it; else the sentence itself.
+    """The last number or formula of a sentence, where a verb or an equals sign states it. Else the sentence itself.
 
     >>> last_value("2 books cost 2 * 39 = 78 dollars"), last_value("Of 80, not 78"), last_value("Tom has 3 or 78")
     ('78', 'Of 80, not 78', 'Tom has 3 or 78')
@@ -140,7 +140,7 @@ def without_unit(text: str) -> str:
 
 
 def unit_of(text: str) -> list[str]:
-    r"""The unit of a value, in one spelling, as words; empty without one.
+    r"""The unit of a value, in one spelling, as words. Empty without one.
 
     >>> (
     ...     unit_of("78 kilometers"),
@@ -179,7 +179,7 @@ def changes_value(text: str) -> bool:
 
 
 def changing_word(text: str, gold: str) -> str:
-    """The first word that hedges, denies or changes a value; empty without one.
+    """The first word that hedges, denies or changes a value. Empty without one.
 
     Names of functions, kinds of numbers, and words that the gold answer has too do not count.
 
@@ -210,7 +210,7 @@ def plain_words(text: str) -> list[str]:
 
 
 def _one_value(text: str) -> str | None:
-    """The only value in a sentence, either a formula in dollars or a number; None without one."""
+    """The only value in a sentence, either a formula in dollars or a number. None without one."""
     text = TEXT_COMMAND.sub(r" \1 ", text)
     formulas = list(_MATH.finditer(text))
     if len(formulas) == 1 and _is_prose_around(text, formulas[0]):

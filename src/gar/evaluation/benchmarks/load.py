@@ -185,7 +185,7 @@ def _from_hub(
 
 
 def _commit(hub_id: str, revision: str | None) -> str | None:
-    """The commit that a branch or tag stands for now; None where the Hub does not say."""
+    """The commit that a branch or tag stands for now. None if the Hub does not say."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

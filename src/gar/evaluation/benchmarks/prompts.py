@@ -28,7 +28,7 @@ _LETTER = "The final answer is the letter of the right choice alone."
 
 
 def default_form(benchmark: Benchmark) -> PromptForm:
-    """The paper's form; for the embedded task the form that its model was trained on."""
+    """The paper's form. For the embedded task the form that its model was trained on."""
     embedded = benchmark.columns is None and BENCHMARKS.get(benchmark.name) is benchmark
     return "as-is" if embedded else "think-answer"
 

@@ -102,7 +102,7 @@ class SampleReader:
         sequence: TokenSequence | None = None,
         anchors: AnchorSequences = NO_ANCHORS,
     ) -> Row:
-        """A sample's row; without its sequence and anchors, as far as an outcome reward needs it."""
+        """A sample's row. Without its sequence and anchors, as far as an outcome reward needs it."""
         sequence = sequence or replace(NO_SEQUENCE, ids=_response_ids(sample), mask=sample.loss_mask)
         status = getattr(sample, "status", None)
         truncated, group = getattr(status, "value", status) == "truncated", sample.group_index or 0

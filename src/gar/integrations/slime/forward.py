@@ -40,7 +40,7 @@ class ScoredSequence:
 
     @classmethod
     def whole(cls, sequence: TokenSequence, device: Any, *, keep_fraction: float = 1.0) -> "ScoredSequence":
-        """A sequence with all its tokens; of these perhaps none is scored."""
+        """A sequence with all its tokens. Of these perhaps none is scored."""
         prompt_length = len(sequence.context_ids)
         return cls(
             tokens=torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long, device=device),

@@ -111,7 +111,7 @@ def _rows(rollout_data: dict[str, Any], payloads: Sequence[Row]) -> list[Row]:
 
 
 def _means(args: Any, rollout_data: dict[str, Any], step: Step, seen: Sequence[HeadInputs] | None) -> Tensor | None:
-    """Mean vectors of the step's sequences, [sequences, hidden]; None before the last stage.
+    """Mean vectors of the step's sequences, [sequences, hidden]. None before the last stage.
 
     `seen` is slime's own pass over all responses, if the responses' vectors come from it.
     """

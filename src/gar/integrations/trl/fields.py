@@ -99,7 +99,7 @@ def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]
 
 
 def field_types() -> dict[str, str]:
-    """Type of every field of `trl.GRPOConfig` as its source writes it; empty where TRL is arranged otherwise."""
+    """Type of every field of `trl.GRPOConfig` as its source writes it. Empty if TRL is arranged otherwise."""
     return {name: kind for name, (kind, _) in _fields().items()}
 
 
@@ -126,7 +126,7 @@ def _fields() -> dict[str, tuple[str, str]]:
 
 @cache
 def _classes(package: str, file: str) -> dict[str, ast.ClassDef]:
-    """The classes of a source file of a package; none where there is no such file."""
+    """The classes of a source file of a package. None if there is no such file."""
     spec = importlib.util.find_spec(package)
     path = Path(*(spec.submodule_search_locations if spec else None) or ("",)) / file
     nodes = ast.parse(path.read_bytes()).body if path.is_file() else []
@@ -142,7 +142,7 @@ def _optimizers() -> tuple[str | None, ...]:
 
 @cache
 def _source_fields(package: str, file: str, name: str) -> dict[str, tuple[str, str]]:
-    """Type and default of the fields of one dataclass; empty where the package is arranged otherwise."""
+    """Type and default of the fields of one dataclass. Empty if the package is arranged otherwise."""
     classes = _classes(package, file)
     return {field: (kind, default) for field, kind, default in _annotations(classes[name])} if classes else {}
 
@@ -160,7 +160,7 @@ def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, str, str]]:
 
 
 def _type_fault(name: str, value: Any, types: Mapping[str, str]) -> str:
-    """What is wrong with a field's name or type; types that are not made of numbers and truth values are TRL's."""
+    """What is wrong with a field's name or type. Types that are not made of numbers and truth values are TRL's."""
     if types and name not in types and name != "reward_funcs":
         return f"unknown key 'trl.{name}': trl.GRPOConfig has no such field.{did_you_mean(name, types, 'trl.')}"
     kinds = [kind.strip() for kind in types.get(name, "").split("|")]

@@ -73,7 +73,7 @@ def lost_rank_named() -> Iterator[None]:
 
 
 def leave_ranks() -> None:
-    """Close the process group of a job that is done; its threads, left running, may abort the process at its exit."""
+    """Close the process group of a job that is done. Its threads, left running, may abort the process at its exit."""
     PartialState().destroy_process_group()
 
 

@@ -114,7 +114,7 @@ class RolloutBatch:
                 self.sequences[i] = replace(self.sequences[i], positions=[])
 
     def fill_column(self, column: int, weights: Tensor, *, adds: bool) -> None:
-        """Put the shaped rewards into their column; with `adds` less the outcome, which the first function has paid."""
+        """Put the shaped rewards into their column. With `adds` less the outcome, which the first function has paid."""
         own = self.shaped.rewards
         if adds:
             own = own - self.shaped.shaped.outcomes
@@ -149,7 +149,7 @@ class RolloutBatch:
         self.has_means = torch.zeros(len(self), dtype=torch.bool)
 
     def attended(self, attention_mask: Tensor) -> list[bool]:
-        """Which responses a pass over all of them reads whole; TRL may hide truncated ones from attention."""
+        """Which responses a pass over all of them reads whole. TRL may hide truncated ones from attention."""
         lengths = [len(sequence.context_ids) + len(sequence.ids) for sequence in self.sequences]
         return (attention_mask.sum(1).cpu() == torch.tensor(lengths)).tolist()
 
@@ -233,7 +233,7 @@ class RolloutBatch:
 
 
 def _verdict(value: float) -> Verdict:
-    """The verdict of a reward function's value; NaN is TRL's for None."""
+    """The verdict of a reward function's value. NaN is TRL's for None."""
     right = value > 0
     status = Status.UNPARSED if math.isnan(value) else Status.OK if right else Status.WRONG
     return Verdict(status=status, grade=float(right), verified=right, well_formatted=True)

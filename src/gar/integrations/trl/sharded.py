@@ -68,7 +68,7 @@ def _gathered(model: Any) -> Any:
 
 
 def _lead(work: Callable[[], Result], model: Any) -> Result:
-    """Do the work; tell the other ranks of each call of `generate`, and of the end."""
+    """Do the work. Tell the other ranks of each call of `generate`, and of the end."""
     generate, outcome, others_wait = model.generate, ("failed", None), True
 
     def generate_on_all(**inputs: Any) -> Any:
@@ -94,7 +94,7 @@ def _lead(work: Callable[[], Result], model: Any) -> Result:
 
 
 def _follow(model: Any) -> Any:
-    """Make the main process's calls of `generate` with it, until its work has ended; the work's result."""
+    """Make the main process's calls of `generate` with it, until its work has ended. Return its result."""
     device = model.device
     while True:
         message: list[Any] = [None]

@@ -76,7 +76,7 @@ class StateSource:
         return self._initial is None and model is self._trainer.model and self._computes_old_logps()
 
     def _computes_old_logps(self) -> bool:
-        """TRL's own condition for a log-prob pass over the rollouts; then its hidden states are free."""
+        """TRL's own condition for a log-prob pass over the rollouts. Then its hidden states are free."""
         trainer = self._trainer
         with_vllm = trainer.use_vllm and trainer.vllm_importance_sampling_correction
         runs = trainer.args.gradient_accumulation_steps % generation_passes(trainer.args) != 0 or with_vllm

@@ -64,17 +64,17 @@ class GARTrainer(ResumableTrainer):
             ("dapo"), and the paper's is `loss_type="grpo"`.
         train_dataset: A `datasets.Dataset` or a list of rows with the columns `prompt` (text or messages), `answer`
             (not read if a reward function decides) and `expert_solution` (a text or a list of texts), or in another
-            schema of `gar.data.schemas`; or a list of `gar.Problem`. Responses to one row form a group.
+            schema of `gar.data.schemas`, or a list of `gar.Problem`. Responses to one row form a group.
         eval_dataset: As in `GRPOTrainer`, with the columns of `train_dataset`. Measured by the outcome alone.
         processing_class: The tokenizer, padding on the left. None loads the model's.
         verifier: Decides what is right, and what is asked of the format, for example `gar.Verifier()`.
         prompt_field: Other name of the column of the prompt.
         answer_field: Other name of the column of the answer.
-        anchor_fields: Other names of columns of the expert solution; the first that is not empty counts.
+        anchor_fields: Other names of columns of the expert solution. The first that is not empty counts.
         method: Name of a method in `gar.methods.METHODS`, or a method of your own.
         signal: Which tokens are scored, and how.
         reward: From verdicts and alignment to rewards.
-        advantage: From rewards to advantages; unset values leave TRL's own.
+        advantage: From rewards to advantages. Unset values leave TRL's own.
         on_rollouts: Called on the main process with the step and the records of all ranks' responses.
         **kwargs: As in `GRPOTrainer`: callbacks, peft_config, quantization_config, tools, environment_factory, ...
 
@@ -204,7 +204,7 @@ class GARTrainer(ResumableTrainer):
         self.add_callback(self._timer)
 
     def _read_anchors(self, problems: Sequence[Problem]) -> AnchorReader | None:
-        """Leave out anchors that cannot be scored. Return a reader of the others; None if the method reads none."""
+        """Leave out anchors that cannot be scored. Return a reader of the others. None if the method reads none."""
         source, template = self._method.alignment, cast("dict[str, Any]", self.chat_template_kwargs)
         if source is None:
             return None
@@ -312,7 +312,7 @@ class GARTrainer(ResumableTrainer):
     # What happens in between.
 
     def _wants_vectors(self, batch: RolloutBatch) -> bool:
-        """Whether any rank needs a vector; the others then take part."""
+        """Whether any rank needs a vector. The others then take part."""
         return self._is_training() and self._method.reads_vectors and bool(batch.step.needed.any())
 
     def _shape(self, batch: RolloutBatch) -> Shaped:

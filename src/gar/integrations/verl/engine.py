@@ -1,8 +1,8 @@
 """verl's FSDP engine, which on request also returns the mean gradient-activation vector of each sequence.
 
-At the LM head hidden states and the whole weight are at hand at the same moment: a forward hook that runs before FSDP's
-own forms the vectors there, in the pass that verl makes for log-probabilities anyway. Without a request, and in every
-training pass, it does nothing.
+At the LM head hidden states and the whole weight are at hand at the same moment. A forward hook that runs before FSDP's
+own computes the vectors there, in verl's own log-probability pass. Without a request, and in every training pass, it
+does nothing.
 """
 
 # pyright: reportMissingImports=false

@@ -62,7 +62,7 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
     def forward_step(
         self, batch_iter: Any, model: Any, logits_processor_func: Any, postprocess_micro_batch_func: Any
     ) -> Any:
-        """As verl's; where the batch asks for means, `MEANS` is formed between the head and the log-probabilities."""
+        """As verl's. Where the batch asks for means, `MEANS` is formed between the head and the log-probabilities."""
         batch = next(batch_iter)
         asked = not torch.is_grad_enabled() and tu.get_non_tensor_data(batch, REQUEST, None) is not None
         self._seen, self._means, self._raw_logits = deque(maxlen=1) if asked else None, None, None
@@ -86,7 +86,7 @@ class GarMegatronEngine(MegatronEngineWithLMHead):
         return model_output
 
     def _means_of(self, batch: Any, inputs: HeadInputs, labels: Tensor) -> Tensor:
-        """Means of a micro-batch; `labels` are what verl has each row of this context rank predict."""
+        """Means of a micro-batch. `labels` are what verl has each row of this context rank predict."""
         ids = batch["input_ids"]
         scored = scored_rows(ids, batch["loss_mask"], batch[START], batch[END], width=None)
         owners, targets = torch.zeros_like(ids.values()), torch.zeros_like(ids.values())

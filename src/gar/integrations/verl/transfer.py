@@ -53,7 +53,7 @@ def _plain(entry: Any) -> Any:
 
 
 def span_fields(sequences: Sequence[TokenSequence | None]) -> dict[str, Tensor]:
-    """`START` and `END` of each sequence; an empty span for None."""
+    """`START` and `END` of each sequence. An empty span for None."""
     spans = [(0, 0) if sequence is None else _span(sequence) for sequence in sequences]
     return dict(zip((START, END), torch.tensor(spans).T.contiguous(), strict=True))
 
@@ -107,7 +107,7 @@ def read_means(values: Tensor) -> Tensor:
 
 
 def write_rewards(keys: Sequence[str], partition: str, rewards: Tensor) -> None:
-    """Put rewards on the last token of each response, where verl's advantages read them; keep what stood there."""
+    """Put rewards on the last token of each response, where verl's advantages read them. Keep what stood there."""
     before = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["rm_scores"])["rm_scores"]
     shaped = [torch.zeros_like(scores) for scores in before.unbind(0)]
     for scores, reward in zip(shaped, rewards.tolist(), strict=True):

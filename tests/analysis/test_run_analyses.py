@@ -10,7 +10,7 @@ from scipy import stats
 
 from gar.analysis.alignment import alignment_figure
 from gar.analysis.intervals import clustered_mean
-from gar.analysis.step_times import generation_times
+from gar.analysis.metrics import generation_times
 from gar.analysis.style import add_caption, paper_figure
 from gar.analysis.summary import render_summary, summarize
 from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure

@@ -16,7 +16,7 @@ from gar.comparison.plan import planned_runs
 from gar.comparison.result import finished_result, finished_results
 from gar.comparison.run import run_cells
 from gar.comparison.settings import read_comparison
-from gar.comparison.tables import missing_notes
+from gar.comparison.tables import missing_note
 from gar.config import dump_config
 from gar.errors import RecordError
 from gar.records.lock import writer_lock
@@ -62,7 +62,7 @@ def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
     assert tried[0][1:] == ["    this line and", "    the next one"]
     results = finished_results(planned)
     assert [*results] == [("grpo", 0), ("gar-grpo", 0), ("gar-grpo", 13)]
-    assert missing_notes(planned, results) == ["Not run: grpo, seed 13."]
+    assert missing_note(planned, results) == ["No result yet: grpo, seed 13."]
 
 
 def test_a_killed_run_is_named_with_its_signal(plan):

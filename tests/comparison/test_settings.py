@@ -92,7 +92,7 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan):
         ({"settings": {"seed": 1}}, "tiny.yaml: settings.seed is decided by seeds"),
         ({"runs": [{"method": "grpo", "settings": {"method": "gar-grpo"}}]}, "run 'grpo': settings.method is decided"),
         ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),
-        ({"base": {"records": 3}}, "base.records: expected a mapping of settings, got int"),
+        ({"base": {"records": 3}}, "run 'grpo': records: expected a section of settings, got 3"),
     ],
 )
 def test_a_wrong_comparison_is_an_error_that_says_where(plan, changes, text):

@@ -12,7 +12,7 @@ from gar.comparison.pairing import check_paired
 from gar.comparison.result import finished_results
 from gar.comparison.tables import comparison_tables, result_notes
 from gar.errors import RecordError
-from tests.comparison.finished import result, write_run
+from tests.comparison.finished import result
 
 # Right responses of 4 to two problems, by seed.
 COUNTS = {"grpo": [[0, 2], [1, 1], [2, 2]], "gar-grpo": [[1, 3], [1, 2], [3, 4]]}
@@ -90,11 +90,10 @@ def test_report_writes_tables_and_curves_and_fills_in_nothing(capsys):
     for run in comparison.planned:
         if run.label == "gar-grpo":
             shutil.rmtree(run.folder)
-    write_run(comparison.planned[3].config).update_run(status="failed")
     assert not comparison.report()
     text = (folder / "table.md").read_text()
     assert "| gar-grpo | not run | - | - |" in text
-    assert "- Failed: gar-grpo, seed 1.\n- Not run: gar-grpo, seeds 0, 2.\n" in text
+    assert "- No result yet: gar-grpo, seeds 0, 1, 2.\n" in text
     assert "verdict" not in text
 
 

@@ -7,7 +7,7 @@ from gar.lazy import lazy_names
 if TYPE_CHECKING:
     from gar.analysis.curves import learning_curve_figure
     from gar.analysis.intervals import ClusteredMean, clustered_mean
-    from gar.analysis.step_times import step_times
+    from gar.analysis.metrics import step_times
     from gar.analysis.style import (
         COLORS,
         INK,
@@ -42,7 +42,7 @@ __getattr__ = lazy_names(
     {
         "gar.analysis.intervals": "ClusteredMean clustered_mean",
         "gar.analysis.curves": "learning_curve_figure",
-        "gar.analysis.step_times": "step_times",
+        "gar.analysis.metrics": "step_times",
         "gar.analysis.style": "COLORS INK MUTED PAGE_WIDTH STYLE add_caption bare_rows "
         "method_color paper_figure save_figure",
     },

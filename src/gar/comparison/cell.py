@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import Usage, write_result
@@ -77,11 +78,11 @@ def run_cell(source: str, launcher: Sequence[str], start: float) -> None:
     """
     config = make_config(read_config(source), source=source)
     cell = PlannedRun(label=config.method, config=config)
-    if _was_finished(cell):
+    state = _state(cell, launcher)
+    if state == "finished":
         return
-    resumes = _can_resume(cell, launcher)
-    mode, target = ("resume", str(cell.folder)) if resumes else ("train", source)
-    if not resumes:
+    mode, target = ("resume", str(cell.folder)) if state == "resumable" else ("train", source)
+    if state == "new":
         _remove(cell.folder)
     if launcher:
         _launch([*launcher, "-m", "gar.comparison.cell", mode, target])
@@ -116,36 +117,24 @@ def _launch(command: Sequence[str]) -> None:
         raise RecordError(f"{' '.join(command)} ended with status {status}; its output is above.")
 
 
-def _run_with(cell: PlannedRun, *statuses: str) -> RunFolder | None:
-    """The run folder of the cell, if it has these settings and one of these states, and is sound."""
+def _state(cell: PlannedRun, launcher: Sequence[str]) -> Literal["finished", "resumable", "new"]:
+    """What the run folder of the cell holds. A failed run counts as new: it would fail again.
+
+    If a kill came before the result of a finished and sound run, the result is written, without its cost.
+    """
     try:
         folder = RunFolder.open(cell.folder)
-        same = folder.read_run().status in statuses and read_resumption(folder).config == cell.config
+        status = folder.read_run().status
+        if read_resumption(folder).config != cell.config:
+            return "new"
+        if status == "finished":
+            write_result(cell, None)
+            return "finished"
+        if status == "failed" or METHODS[cell.config.method].cannot_resume:
+            return "new"
+        return "resumable" if find_checkpoint(folder, num_ranks=None if launcher else 1).path else "new"
     except GarError:
-        return None
-    return folder if same else None
-
-
-def _was_finished(cell: PlannedRun) -> bool:
-    """Whether the run is finished and sound. Writes the result, without its cost, if a kill prevented that."""
-    if not _run_with(cell, "finished"):
-        return False
-    try:
-        write_result(cell, None)
-    except GarError:
-        return False
-    return True
-
-
-def _can_resume(cell: PlannedRun, launcher: Sequence[str]) -> bool:
-    """Whether an interrupted run has a whole checkpoint. A failed run would fail again."""
-    folder = _run_with(cell, "running", "interrupted")
-    if folder is None or METHODS[cell.config.method].cannot_resume:
-        return False
-    try:
-        return find_checkpoint(folder, num_ranks=None if launcher else 1).path is not None
-    except GarError:
-        return False
+        return "new"
 
 
 def _remove(path: Path) -> None:

@@ -9,7 +9,7 @@ from gar.comparison.plan import planned_runs
 from gar.comparison.result import finished_results
 from gar.comparison.run import run_cells
 from gar.comparison.settings import ComparisonSettings, near, read_comparison
-from gar.comparison.tables import comparison_tables, markdown, missing_notes, on_screen, result_notes, row_curves
+from gar.comparison.tables import comparison_tables, markdown, missing_note, on_screen, result_notes, row_curves
 from gar.config import dump_config
 from gar.errors import ConfigError
 from gar.records import write_atomic
@@ -76,7 +76,7 @@ class Comparison:
             seeds=self.settings.seeds,
             ks=self.planned[0].config.evaluate.pass_at_k,
         )
-        notes = [*missing_notes(self.planned, results), *result_notes(results)]
+        notes = [*missing_note(self.planned, results), *result_notes(results)]
         folder = self.settings.results_folder
         with writer_lock(folder, wait_seconds=_REPORT_SECONDS):
             write_atomic(folder / "table.md", markdown(self.settings.name, tables, notes))

@@ -14,7 +14,7 @@ _HASH_DIGITS = 12
 _DECIDED = {
     "method": "the method of a row",
     "seed": "seeds",
-    "records": "the name of the comparison, except for records.output_dir in the base run",
+    "records": "the base run and the comparison",
 }
 
 
@@ -75,17 +75,16 @@ def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun
         ConfigError: A setting of the base run or of a row is wrong, or is decided by the comparison.
     """
     base = _base(comparison, source)
-    folder = _mapping(base.get("records", {}), f"{source}: base.records").get("output_dir", "runs")
     return [
-        _planned_run(row, seed, base, f"{folder}/compare", f"{source}: run '{row.label}'")
+        _planned_run(row, seed, base, f"{source}: run '{row.label}'")
         for seed in comparison.seeds
         for row in comparison.runs
     ]
 
 
-def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], folder: str, where: str) -> PlannedRun:
+def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], where: str) -> PlannedRun:
     _check_undecided(row.settings, where)
-    decided = {"method": row.method, "seed": seed, "records": {}}
+    decided = {"method": row.method, "seed": seed}
     config = with_template(make_config(merge(base, row.settings) | decided, source=where))
     evaluate = config.evaluate
     if not evaluate.sources:
@@ -96,7 +95,7 @@ def _planned_run(row: RowSettings, seed: int, base: Mapping[str, Any], folder: s
             f"{evaluate.num_samples}."
         )
     name = f"{row.method}-seed-{seed}-{canonical_hash(_settings(config))[:_HASH_DIGITS]}"
-    records = config.records.model_copy(update={"output_dir": folder, "name": name})
+    records = config.records.model_copy(update={"output_dir": f"{config.records.output_dir}/compare", "name": name})
     return PlannedRun(label=row.label, config=config.model_copy(update={"records": records}))
 
 
@@ -111,19 +110,13 @@ def _base(comparison: ComparisonSettings, source: str) -> dict[str, Any]:
         if base not in preset_names() and not path.is_file():
             known = ", ".join(preset_names())
             raise ConfigError(f"{source}: base: there is no file {path} and no preset '{base}', only {known}")
-        values = read_preset(base) if base in preset_names() else read_config(path)
-        base = _mapping(values or {}, f"{source}: base {base}")
+        base = read_preset(base) if base in preset_names() else read_config(path) or {}
+        if not isinstance(base, Mapping):
+            raise ConfigError(f"{source}: base {path}: expected a mapping of settings, got {type(base).__name__}")
     _check_undecided(comparison.settings, source)
     return merge(base, comparison.settings)
 
 
-def _mapping(values: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{where}: expected a mapping of settings, got {type(values).__name__}")
-    return values
-
-
 def _check_undecided(settings: Mapping[str, Any], where: str) -> None:
-    for name in settings:
-        if name in _DECIDED:
-            raise ConfigError(f"{where}: settings.{name} is decided by {_DECIDED[name]}. Leave it out.")
+    for name in _DECIDED.keys() & settings.keys():
+        raise ConfigError(f"{where}: settings.{name} is decided by {_DECIDED[name]}. Leave it out.")

@@ -4,11 +4,11 @@ import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gar.analysis.step_times import step_times
+from gar.analysis.metrics import step_times, thinned
 from gar.comparison.plan import PlannedRun
 from gar.errors import RecordError
 from gar.evaluation.metrics import pass_at_k
@@ -30,9 +30,6 @@ CURVES = (
 
 RESULT = "result.json"
 """File in the run folder, listed in its manifest: the cell is finished."""
-
-_MAX_POINTS = 60
-_DIGITS = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,10 +118,6 @@ class RunResult:
             RecordError: The file cannot be read, is not what was written, or is something else.
         """
         values = json_object(Manifest(path.parent).read(path), str(path))
-        names = {field.name for field in fields(cls)}
-        if values.keys() != names:
-            odd = ", ".join(sorted(names ^ values.keys()))
-            raise RecordError(f"{path}: not a result of gar compare of this version: missing or unknown: {odd}.")
         result = checked(cls, values, str(path))
         for name, counts in result.sets.items():
             if len(counts.problem_ids) != len(counts.num_correct) or any(
@@ -244,26 +237,3 @@ def prompts_hash(run: Run) -> str:
     for row in run.rollouts(["step", "problem_id"]).to_pylist():
         ids[row["step"]].append(row["problem_id"])
     return canonical_hash([[step, problems] for step, problems in ids.items()])
-
-
-def thinned(
-    metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = _MAX_POINTS
-) -> dict[str, list[float | None]]:
-    """A metric over steps, averaged over neighbors if it was logged more than `max_points` times.
-
-    The steps depend on when the metric was logged, not on its values, so they are the same for all seeds.
-
-    Returns:
-        "step" and "value", of equal length. A value is None if there was nothing to average. Empty if the metric was
-        never logged.
-    """
-    rows = [(row["step"], row[name]) for row in metrics if name in row]
-    if not rows:
-        return {}
-    size = -(-len(rows) // max_points)
-    bins = [rows[i : i + size] for i in range(0, len(rows), size)]
-    values = [[value for _, value in pairs if value is not None] for pairs in bins]
-    return {
-        "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
-        "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
-    }

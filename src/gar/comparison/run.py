@@ -80,8 +80,9 @@ class _Cells:
             self._failed.add(cell.title)
             reason = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
             reason += ": was the machine out of memory?" if status == -9 else ""
-            said = [f"FAILED, {reason}{'; tried once more' if again else ''}", *_last_lines(cell)]
-            self._tell(cell, "\n    ".join(said))
+            log = cell.log_path.read_text(encoding="utf-8", errors="replace") if cell.log_path.is_file() else ""
+            lines = [line.rstrip() for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
+            self._tell(cell, "\n    ".join([f"FAILED, {reason}{'; tried once more' if again else ''}", *lines]))
         self._waiting.extend([cell] if again else [])
 
     def _add(self, cell: PlannedRun) -> bool:
@@ -103,9 +104,3 @@ class _Cells:
 
     def _tell(self, cell: PlannedRun, text: str) -> None:
         self._say(f"{time.strftime('%H:%M:%S')} {len(self._results):>3}/{self._num_cells} {cell.title}: {text}")
-
-
-def _last_lines(cell: PlannedRun) -> list[str]:
-    """The last lines of the log that are not blank."""
-    text = cell.log_path.read_text(encoding="utf-8", errors="replace") if cell.log_path.is_file() else ""
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-_SHOWN_LINES:]

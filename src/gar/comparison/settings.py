@@ -5,7 +5,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from gar.config import in_words, parse_yaml, read_config
 from gar.errors import ConfigError, did_you_mean
@@ -14,6 +14,7 @@ from gar.settings import REGISTERED, MethodName, Settings
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 Name = Annotated[str, Field(pattern=_NAME)]
+_Labels = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
 class RowSettings(Settings):
@@ -25,17 +26,14 @@ class RowSettings(Settings):
     """As in `gar train --method`."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings over those of the base run, nested as in a configuration of `gar train`."""
-    against: tuple[str, ...] | None = None
+    against: _Labels | None = None
     """Labels of the rows it is tested against; by default the first row."""
 
     @model_validator(mode="before")
     @classmethod
     def _default_label(cls, values: Any) -> Any:
-        if isinstance(values, str):
-            values = {"method": values}
-        if isinstance(values, dict) and "method" in values:
-            values = {"label": values["method"], **values}
-        return values
+        values = {"method": values} if isinstance(values, str) else values
+        return {"label": values["method"], **values} if isinstance(values, dict) and "method" in values else values
 
     @field_validator("method")
     @classmethod
@@ -44,11 +42,6 @@ class RowSettings(Settings):
         if method not in known:
             raise ValueError(f"unknown method.{near(method, known)}")
         return method
-
-    @field_validator("against", mode="before")
-    @classmethod
-    def _as_tuple(cls, against: Any) -> Any:
-        return (against,) if isinstance(against, str) else against
 
 
 class ComparisonSettings(Settings):
@@ -68,21 +61,18 @@ class ComparisonSettings(Settings):
     """Runs side by side; None is one per GPU, or per core where there is no GPU."""
     threads: Annotated[int, Field(ge=1)] = 1
     """Threads of a run."""
-    results: str | None = None
-    """Folder of the results; None is results/NAME."""
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:
         labels = [row.label for row in self.runs]
         for values, word in ((labels, "label"), (self.seeds, "seed")):
-            twice = [value for i, value in enumerate(values) if value in values[:i]]
-            if twice:
-                raise ValueError(f"{word} {twice[0]!r} appears twice, so that two runs would share a file")
-        for row in self.runs:
-            for other in row.against or ():
-                if other not in labels or other == row.label:
-                    hint = " that is the row itself" if other == row.label else near(other, labels)
-                    raise ValueError(f"run {row.label!r} is to be tested against {other!r}:{hint}")
+            if len({*values}) < len(values):
+                twice = next(value for value in values if values.count(value) > 1)
+                raise ValueError(f"{word} {twice!r} appears twice, so that two runs would share a file")
+        for label, other in ((row.label, other) for row in self.runs for other in row.against or ()):
+            if other not in labels or other == label:
+                hint = " that is the row itself" if other == label else near(other, labels)
+                raise ValueError(f"run {label!r} is to be tested against {other!r}:{hint}")
         return self
 
     def against(self, row: RowSettings) -> tuple[str, ...]:
@@ -94,7 +84,7 @@ class ComparisonSettings(Settings):
     @property
     def results_folder(self) -> Path:
         """Folder of the small JSON files and the tables."""
-        return Path(self.results or f"results/{self.name}")
+        return Path("results") / self.name
 
 
 def comparison_names() -> list[str]:

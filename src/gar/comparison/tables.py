@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 from gar.analysis.curves import curves_figure
 from gar.comparison.plan import PlannedRun
 from gar.comparison.result import Results
-from gar.errors import RecordError
 from gar.evaluation.paired import Measures, contrasts, problem_counts, scores
 from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, number_text, p_text, rows_of
-from gar.records import RunFolder
 
 _ON_SCREEN = ["on", "method", "against", "difference", "95% interval", "Holm p", "verdict"]
 
@@ -63,10 +61,9 @@ def markdown(name: str, tables: Mapping[str, pd.DataFrame], notes: Sequence[str]
 
 def on_screen(tables: Mapping[str, pd.DataFrame], notes: Sequence[str]) -> str:
     """Scores and tests for a terminal, with the notes below."""
+    shown = {title: table for title, table in tables.items() if "peak memory" not in table}
     texts = [
-        aligned(title, table.filter(_ON_SCREEN) if "verdict" in table else table)
-        for title, table in tables.items()
-        if "peak memory" not in table
+        aligned(title, table.filter(_ON_SCREEN) if "verdict" in table else table) for title, table in shown.items()
     ]
     return "\n\n".join([*texts, "\n".join(notes)]).strip()
 
@@ -84,13 +81,14 @@ def row_curves(results: Results) -> Figure:
     return curves_figure(curves, rates, title="pass@1 after training")
 
 
-def missing_notes(planned: Sequence[PlannedRun], results: Results) -> list[str]:
-    """Which runs have no result, and why."""
-    missing: dict[str, list[PlannedRun]] = {"Failed": [], "Interrupted": [], "Not run": []}
+def missing_note(planned: Sequence[PlannedRun], results: Results) -> list[str]:
+    """Which runs have no result, in words: `No result yet: grpo, seed 0; gar-grpo, seeds 1, 2.`"""
+    seeds: dict[str, list[str]] = {}
     for run in planned:
         if (run.label, run.seed) not in results:
-            missing[_state(run)].append(run)
-    return [f"{word}: {_by_label(runs)}." for word, runs in missing.items() if runs]
+            seeds.setdefault(run.label, []).append(str(run.seed))
+    rows = [f"{label}, seed{'s' * (len(names) > 1)} {', '.join(names)}" for label, names in seeds.items()]
+    return [f"No result yet: {'; '.join(rows)}."] if rows else []
 
 
 def result_notes(results: Results) -> list[str]:
@@ -113,25 +111,6 @@ def result_notes(results: Results) -> list[str]:
     return notes
 
 
-def _state(run: PlannedRun) -> str:
-    if not run.folder.exists():
-        return "Not run"
-    try:
-        return "Failed" if RunFolder.open(run.folder).read_run().status == "failed" else "Interrupted"
-    except RecordError:
-        return "Interrupted"
-
-
-def _by_label(runs: Sequence[PlannedRun]) -> str:
-    """Runs in words: `grpo, seed 0; gar-grpo, seeds 1, 2`."""
-    labels = dict.fromkeys(run.label for run in runs)
-    return "; ".join(
-        f"{label}, {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
-        for label in labels
-        if (seeds := [str(run.seed) for run in runs if run.label == label])
-    )
-
-
 def _score_table(
     finished: Mapping[str, int],
     num_seeds: int,
@@ -143,23 +122,17 @@ def _score_table(
         (row.label, row.set_name, row.k): f"{row.mean:.3f}" + ("" if pd.isna(row.sd) else f" ± {row.sd:.3f}")
         for row in rows_of(scores)
     }
-    first_tests = differences.drop_duplicates(["label", "set_name", "k"])
-    for row in rows_of(first_tests):
+    for row in rows_of(differences.drop_duplicates(["label", "set_name", "k"])):
         cells[row.label, row.set_name, row.k] += f" ({_relative(row)})" if row.reference else ""
-    rows = [
-        [
-            label,
-            f"{count} of {num_seeds}" if count else "not run",
-            *(cells.get((label, *column), NONE) for column in columns),
-        ]
-        for label, count in finished.items()
-    ]
+    table = pd.DataFrame({"method": finished.keys()})
+    table["seeds"] = [f"{count} of {num_seeds}" if count else "not run" for count in finished.values()]
+    for set_name, k in columns:
+        table[f"{set_name} pass@{k}"] = [cells.get((label, set_name, k), NONE) for label in finished]
     title = (
         "pass@k after training: mean ± standard deviation over seeds; in brackets the difference to the method "
         "that it stands against, relative to that."
     )
-    headings = ["method", "seeds", *(f"{set_name} pass@{k}" for set_name, k in columns)]
-    return title, pd.DataFrame(rows, columns=headings)
+    return title, table
 
 
 def _difference_table(

@@ -1,9 +1,10 @@
-"""Seconds of a run's optimizer steps, whole and by part, from its metrics."""
+"""From the metrics of a run: seconds of its optimizer steps, whole and by part, and short curves."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_MAX_POINTS = 60
 _DIGITS = 5
 
 
@@ -42,3 +43,26 @@ def generation_times(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, flo
     parts = {name: name[5:-8] for name in sorted(names) if name.startswith("time/") and name.endswith("_seconds")}
     return [{part: statistics.fmean(row.get(name) or 0.0 for row in rows) for name, part in parts.items()}
             for rows in warm]  # fmt: skip
+
+
+def thinned(
+    metrics: Sequence[Mapping[str, Any]], name: str, max_points: int = _MAX_POINTS
+) -> dict[str, list[float | None]]:
+    """A metric over steps, averaged over neighbors if it was logged more than `max_points` times.
+
+    The steps depend on when the metric was logged, not on its values, so they are the same for all seeds.
+
+    Returns:
+        "step" and "value", of equal length. A value is None if there was nothing to average. Empty if the metric was
+        never logged.
+    """
+    rows = [(row["step"], row[name]) for row in metrics if name in row]
+    if not rows:
+        return {}
+    size = -(-len(rows) // max_points)
+    bins = [rows[i : i + size] for i in range(0, len(rows), size)]
+    values = [[value for _, value in pairs if value is not None] for pairs in bins]
+    return {
+        "step": [statistics.fmean(step for step, _ in pairs) for pairs in bins],
+        "value": [round(statistics.fmean(known), _DIGITS) if known else None for known in values],
+    }

@@ -1,7 +1,6 @@
 """Devices are dealt out evenly, and jobs of a cluster are the same cells: submitit's own executors."""
 
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from gar.comparison.executors import ClusterJobs, launcher_words, local_devices
 from gar.comparison.result import finished_results
 from gar.comparison.run import run_cells
 from gar.errors import ConfigError
-from tests.comparison.finished import result
 from tests.comparison.test_run import PYTHONPATH, STAND_IN
 
 
@@ -52,47 +50,19 @@ def test_the_launcher_is_read_as_a_shell_does():
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # submitit's logs
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_job_of_the_debug_executor_runs_a_cell(plan, monkeypatch, tmp_path):
+def test_jobs_run_cells_and_a_failed_one_is_submitted_once_more(plan, monkeypatch, tmp_path):
     monkeypatch.setattr(executors, "_CELL", STAND_IN)
     monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
-    _, planned = plan(seeds=[0], runs=["grpo"])
+    _, planned = plan(seeds=[12], runs=["grpo"])
     said: list[str] = []
-    run_cells(planned, ClusterJobs("debug", {}, tmp_path / "jobs"), said.append)
-    events = [line.partition("seed 0: ")[2].split(" ")[0] for line in said]
-    assert events == ["job", "finished"], said
-    assert [*finished_results(planned)] == [("grpo", 0)]
-
-
-class Jobs:
-    """A cluster that gives each job its fate when it is first asked."""
-
-    def __init__(self, *fates):
-        self.fates = [*fates]
-
-    def submit(self, work):
-        fate = self.fates.pop(0)
-
-        def done():
-            if fate == "interrupt":
-                raise KeyboardInterrupt
-            if fate == "ok":
-                result(work.cell, {"test": [1, 2]})
-            return True
-
-        died = OSError("died") if fate == "died" else None
-        return SimpleNamespace(job_id=len(self.fates), done=done, exception=lambda: died, result=lambda: 0)
-
-
-def test_a_job_that_died_is_submitted_once_more_and_ctrl_c_leaves_the_others(plan, monkeypatch, tmp_path):
-    monkeypatch.setattr(executors, "_submitit", lambda *_: Jobs("died", "ok", "interrupt"))
-    _, planned = plan(seeds=[0])
-    said: list[str] = []
-    with pytest.raises(KeyboardInterrupt):
-        run_cells(planned, ClusterJobs("slurm", {}, tmp_path, parallel=1), said.append)
-    assert [line.partition("seed 0: ")[2][:21] for line in said[:-1]] == [
-        "job 2", "FAILED, exit status 1", "job 1", "finished in 60 s; tes", "job 0",
-    ]  # fmt: skip
-    assert said[-1].startswith("Jobs still running: 0.")
+    jobs = ClusterJobs("debug", {}, tmp_path / "jobs", parallel=1)
+    run_cells(planned, jobs, said.append)
+    events = [line.partition("seed 12: ")[2].split(" ")[0] for line in said]
+    assert events == ["job", "FAILED,", "job", "finished"], said
+    assert [*finished_results(planned)] == [("grpo", 12)]
+    jobs.start(planned[0])
+    assert not jobs.has_room
+    assert jobs.stop().startswith("Jobs still running: ")
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,6 @@ def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
     results = finished_results(planned)
     assert [*results] == [("grpo", 0), ("gar-grpo", 0), ("gar-grpo", 13)]
     assert missing_note(planned, results) == ["No result yet: grpo, seed 13."]
-
-
-def test_a_killed_run_is_named_with_its_signal(plan):
     _, planned = plan(seeds=[14], runs=["grpo"])
     assert "grpo, seed 14: FAILED, killed by signal 9: was the machine out of memory?" in run_here(planned)
 

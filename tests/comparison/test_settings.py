@@ -13,12 +13,10 @@ from gar.records import canonical_hash
 HALF = {"method": "gar-grpo", "label": "half"}
 
 
-@pytest.mark.parametrize("name", comparison_names())
-def test_every_comparison_that_ships_can_be_planned(name):
-    comparison = read_comparison(name)
-    planned = planned_runs(comparison, name)
-    assert comparison.name == name
-    assert len(planned) == len(comparison.runs) * len(comparison.seeds)
+def test_every_comparison_that_ships_can_be_planned():
+    for name in comparison_names():
+        comparison = read_comparison(name)
+        assert len(planned_runs(comparison, name)) == len(comparison.runs) * len(comparison.seeds)
 
 
 def test_rows_are_methods_or_mappings_and_stand_against_the_first_unless_they_say_otherwise(plan):
@@ -78,19 +76,15 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan):
         ({"runs": ["grpo", "gar-gpro"]}, "tiny.yaml: runs.1.method: unknown method. Did you mean 'gar-grpo'?, got"),
         ({"runs": ["grpo", "grpo"]}, "label 'grpo' appears twice"),
         ({"seeds": [1, 2, 1]}, "seed 1 appears twice"),
-        ({"runs": []}, "runs: Tuple should have at least 1 item"),
-        ({"seeds": [-1]}, "seeds.0 must be greater than or equal to 0, got -1"),
         ({"sedes": [1]}, "unknown key 'sedes'. Did you mean 'seeds'?"),
         ({"runs": [{"method": "grpo", "setings": {}}]}, "unknown key 'runs.0.setings'. Did you mean 'settings'?"),
         ({"runs": [{"label": "a/b", "method": "grpo"}]}, "runs.0.label: String should match pattern"),
         ({"runs": ["grpo", HALF | {"against": "grp"}]}, "tested against 'grp': Did you mean 'grpo'?"),
         ({"runs": [{"method": "grpo", "against": "grpo"}]}, "is to be tested against 'grpo': that is the row itself"),
-        ({"workers": 0}, "workers must be greater than or equal to 1, got 0"),
         ({"base": "bensh"}, "tiny.yaml: base: there is no file bensh and no preset 'bensh', only bench, "),
         ({"base": {"evaluate": {"sources": []}}}, "run 'grpo': evaluate.sources is empty"),
         ({"settings": {"evaluate": {"pass_at_k": [8]}}}, "pass@8 needs as many samples"),
         ({"settings": {"seed": 1}}, "tiny.yaml: settings.seed is decided by seeds"),
-        ({"runs": [{"method": "grpo", "settings": {"method": "gar-grpo"}}]}, "run 'grpo': settings.method is decided"),
         ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),
         ({"base": {"records": 3}}, "run 'grpo': records: expected a section of settings, got 3"),
     ],

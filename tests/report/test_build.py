@@ -115,20 +115,24 @@ def test_draw_groups_takes_whole_groups_whatever_they_hold(tmp_path):
     assert [group.step for group in draw_groups(run, 0, 1)] == [10]
 
 
-def test_a_run_with_no_right_response_says_so(tmp_path):
+def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
     run = make_run(tmp_path, steps=1, rollouts={1: [wrong(1, 0, 0), wrong(1, 0, 1)]}, evaluations={})
     report, _ = write(tmp_path, run)
     assert any("none of its 2 responses was right" in note for note in report.notes)
     assert report.headline.startswith("No verdict")
-
-
-def test_a_folder_with_almost_nothing_makes_a_page(tmp_path):
-    run = make_run(tmp_path, steps=0, rollouts={}, evaluations={}, status="running")
+    run = make_run(tmp_path, "bare", steps=0, rollouts={}, evaluations={}, status="running")
     (run / "config.yaml").unlink()
-    report, _ = write(tmp_path, run)
-    assert (report.charts, report.rollouts.groups, report.pictures) == ([], [], [])
+    report = write_report([run], tmp_path / "bare.html")
+    assert (report.charts, report.rollouts.groups, report.pictures, len(report.notes)) == ([], [], [], 6)
     assert report.rollouts.notes[0] == "No rollouts were recorded."
-    assert len(report.notes) == 6
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path, most):
+    read = read_run(make_run(tmp_path))
+    for step in read.steps:
+        RunFolder(read.path).rollouts_path(step).unlink()
+    assert make_report([read], ReportOptions(max_rollouts=most)).rollouts.groups == []
 
 
 def test_every_number_on_the_page_has_a_definition(tmp_path):

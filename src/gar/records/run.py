@@ -112,11 +112,6 @@ class Run:
         why = f" ({' '.join(str(error.get('text')).split())}; {error.get('place')})" if error else ""
         return [f"the run was {self.status} and has no end{why}: {shown}"]
 
-    @property
-    def notes(self) -> list[str]:
-        """Caveats for readers of an analysis, as sentences that name the run."""
-        return [f"{self.name}: {note}." for note in (*self.unfinished, *map(str, self.faults))]
-
     def rollouts(self, columns: Sequence[str] | None = None, steps: Collection[int] | None = None) -> pa.Table:
         """The rollouts of all steps, or of some, one step after the other. A column is read once. Texts are not kept.
 

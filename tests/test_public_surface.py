@@ -37,12 +37,11 @@ def hidden_names(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{name}" for name in names.difference(listed))
 
 
-@pytest.mark.parametrize("package", PUBLIC)
-def test_public_names_exist(package: str):
-    module = importlib.import_module(package)
-    assert not [name for name in module.__all__ if not hasattr(module, name)]
-    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
-        _ = module.nothing
+def test_public_names_exist():
+    for module in map(importlib.import_module, PUBLIC):
+        assert not [name for name in module.__all__ if not hasattr(module, name)]
+        with pytest.raises(AttributeError):
+            _ = module.nothing
 
 
 def test_imports_of_gar_are_public():

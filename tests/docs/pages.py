@@ -25,9 +25,6 @@ PAGE_MARK = re.compile(r"commands on this page " + MARK.pattern[2:], re.IGNORECA
 _COMMAND = re.compile(rf"(?:\$ )?((?:[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS)}) \S.*)")
 _FENCE = re.compile(r"^(`{3,})(\w*)$")
 _INLINE = re.compile(rf"`((?:{'|'.join(PROGRAMS)}) [^`]+)`")
-_CODE = re.compile(r"^```.*?^```$|^    .*?$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-_DISPLAYED = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
-_IN_LINE = re.compile(r"\$([^$\n]+)\$")
 _REMARK = re.compile(r"\s+# .*$")
 
 
@@ -80,14 +77,6 @@ def _code_lines(text: str) -> Iterator[tuple[int, str]]:
                 continue
             yield start, joined
             joined = ""
-
-
-def formulas(path: Path) -> list[tuple[str, bool]]:
-    """The LaTeX of every formula of a page, and whether it stands on lines of its own; code has none."""
-    text = path.read_text(encoding="utf-8")
-    prose = _CODE.sub("", text)
-    displayed = [(latex, True) for latex in _DISPLAYED.findall(prose)]
-    return displayed + [(latex, False) for latex in _IN_LINE.findall(_DISPLAYED.sub("", prose))]
 
 
 def python_blocks(path: Path) -> list[str]:

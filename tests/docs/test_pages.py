@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.pages import DOCS, PAGES, ROOT, formulas, python_blocks
+from tests.docs.pages import DOCS, PAGES, ROOT, python_blocks
 
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
-FORMULAS = runpy.run_path(str(DOCS / "site" / "formulas.py"))
 ENGINES = [ROOT / "src/gar/step.py", *sorted((ROOT / "src/gar/integrations").rglob("*.py"))]
 
 
@@ -76,11 +75,6 @@ def test_python_of_pages_imports_what_there_is():
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("gar"):
                 module = importlib.import_module(node.module)
                 assert all(hasattr(module, name.name) for name in node.names), f"{page.name}: {ast.unparse(node)}"
-
-
-def test_every_formula_becomes_mathml():
-    for latex, display in (formula for page in sorted(DOCS.rglob("*.md")) for formula in formulas(page)):
-        assert FORMULAS["mathml"](latex, display=display).startswith("<math")
 
 
 def test_the_glossary_defines_every_metric():

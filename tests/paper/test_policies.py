@@ -9,7 +9,6 @@ import pytest
 from gar.models.embedded import embedded_path
 from gar.records import RunFolder
 from gar.records.checkpoints import seal_checkpoint
-from gar.rollouts.generate import Response
 from gar.types import Problem
 from paper.analyses.policies import load_policy_of, sampled_groups
 
@@ -38,11 +37,3 @@ def test_sampled_groups_answer_what_the_runs_chat_template_gives(embedded):
     group = sampled_groups(replace(embedded, tokenizer=tokenizer, config=config), [problem], num_samples=1)[0]
     assert group.prompt == embedded.encode("3+4=")
     assert len(group.responses[0]) <= 2
-
-
-def test_sampled_groups_are_graded_as_in_training(embedded, monkeypatch):
-    """An expression copied from the prompt is no answer."""
-    response = Response(ids=(1,), text="<think> easy </think> <answer> 6/4 </answer>", truncated=False)
-    monkeypatch.setattr("paper.analyses.policies.generate_responses", lambda *args, **options: [[response]])
-    problem = Problem(id="one", prompt="Reduce 6/4.", answer="3/2")
-    assert sampled_groups(embedded, [problem], num_samples=1)[0].eligible == [False]

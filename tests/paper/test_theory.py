@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from gar.scoring import ResponseGroup
 from paper.analyses import gradient_space as plane
 from paper.analyses.gradient_space import anchored_plane
-from paper.analyses.head_gradients import separating_threshold, token_gradients
-from paper.analyses.policies import read_sequences
+from paper.analyses.head_gradients import separating_threshold
 from paper.analyses.propositions import ScoredGroups, reward_propositions
 from paper.analyses.theory import TheoryCheck, check_theory, main, mirrored_pair, two_word_counterexample
 
@@ -27,17 +25,6 @@ def test_anchored_plane_keeps_distances_of_points_in_a_plane():
     points, shown = anchored_plane(flat[1:], anchor)
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), np.linalg.norm(flat[1:] - anchor, axis=1))
     assert shown == pytest.approx(1)
-
-
-def test_token_gradients_are_the_derivative_of_the_loss(embedded):
-    problem = embedded.problems[0]
-    group = ResponseGroup(id=problem.id, prompt=problem.prompt, responses=[problem.anchors[0].text],
-                          anchors=[problem.anchors[0].text], eligible=[True])  # fmt: skip
-    (read,) = read_sequences(embedded, [group])
-    tokens = token_gradients(embedded.parts, read.sequences[0])
-    raw = tokens.logits.clone().requires_grad_()
-    torch.nn.functional.cross_entropy(raw, tokens.target_ids, reduction="sum").backward()
-    torch.testing.assert_close(tokens.errors, raw.grad)
 
 
 def test_check_theory_on_the_embedded_model(check):

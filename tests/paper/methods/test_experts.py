@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from pydantic import ValidationError
 
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import DataError
@@ -19,6 +20,7 @@ from paper.methods.expert_trainer import ChordTrainer, LuffyTrainer
 from paper.methods.experts import ChordSettings
 from paper.methods.supervised_trainer import solution_rows
 from tests.integrations.conftest import TrainerFactory
+from tests.support.errors import raises
 
 GROUPS = 4
 KINDS = {"luffy": LuffyTrainer, "chord": ChordTrainer}
@@ -125,7 +127,7 @@ def test_solution_rows_are_prompt_solution_and_end_token():
         assert text == " ".join([*problem.prompt, anchor.text, "<eos>"])
     for row, problem in zip(rows, (first, second, second), strict=True):
         assert row["completion_mask"] == [0] * len(problem.prompt) + [1] * (len(row["input_ids"]) - len(problem.prompt))
-    with pytest.raises(DataError, match="none of the 1 problems has an expert solution"):
+    with raises(DataError):
         solution_rows([replace(bare, anchors=())], tokenizer, reader)
 
 
@@ -134,5 +136,5 @@ def test_chord_falls_as_its_section_says(make_trainer: TrainerFactory):
     trainer.state.global_step, trainer.state.max_steps = 5, 10
     trainer._compute_loss(trainer.model, inputs)
     assert trainer._metrics["train"]["gar/imitation_weight"] == pytest.approx([0.1])
-    with pytest.raises(ValueError, match="valley must be at most peak"):
+    with pytest.raises(ValidationError):
         ChordSettings(peak=0.0)

@@ -33,15 +33,6 @@ def flags(*texts: str) -> Tensor:
     return torch.tensor(rows, dtype=torch.bool).reshape(len(texts), -1)
 
 
-def test_rubric_rewards_by_hand():
-    # Weights 3, 1, -2, positive sum 4. First response: the second criterion fails, the fault is there.
-    alpha = torch.stack([f64(0.5, 0.5), f64(0.1, 0.9), f64(0.0, 1.0)]).expand(2, 3, 2)
-    worth = f64(3.0, 1.0, -2.0).expand(2, 3)
-    found = rubric_rewards(alpha, flags("101", "010"), worth)
-    by_hand = torch.stack([f64(1.5 / 4, (1.5 - 2) / 4), f64(0.1 / 4, 0.9 / 4)])
-    torch.testing.assert_close(found, by_hand, rtol=1e-14, atol=0)
-
-
 def test_returns_to_go_and_last_token_rewards_by_hand():
     mask = flags("1011", "1100", "0000")
     rewards = torch.stack([f64(1, math.nan, 2, 4), f64(3, 5, 7, 9), f64(1, 1, 1, 1)])

@@ -6,10 +6,8 @@ from gar.types import Problem
 from paper.analyses.similarities.questions import (
     NEAREST,
     Questions,
-    RatedSolutions,
     ask_chain,
     ask_labeled,
-    ask_rated,
     chain_soundness,
 )
 from paper.analyses.similarities.solutions import LabeledSolution
@@ -92,21 +90,3 @@ def test_ask_chain_has_the_expert_of_each_problem_for_an_anchor(name):
 )
 def test_chain_soundness_sees_every_step(working, label):
     assert chain_soundness(PROBLEM, f"<think> {working} </think> <answer> 7 </answer>") == label
-
-
-def test_ask_rated_compares_with_the_expert():
-    def rated(name: str, expert: str, right: str) -> RatedSolutions:
-        return RatedSolutions(
-            problem_id=name, prompt=name, expert=expert, right=[f"{right}\nA: 7"], wrong=["3 + 4 = 8\nA: 8"]
-        )
-
-    first = rated("p", "first 3 + 4 = 7", "Add: 3 + 4 = 7\nthen 7 + 0 = 7")
-    questions = Questions()
-    ask_rated(questions, [first, rated("q", "an anchor, longer", "1 + 1 = 2\n2 + 5 = 7")])
-    rows = [row for row, triple in zip(asked(questions), questions.triples, strict=True) if triple.problem_id == "p"]
-    assert ("natural", "another writer", f"{first.right[0]}", first.wrong[0], first.expert) in rows
-    assert ("own", "any", first.expert, "an anchor, longer", first.right[0]) in rows
-    assert {row[1] for row in rows if row[0] == "sound"} == {
-        "wrong value", "dropped step", "swapped steps", "other problem's work", "answer only"
-    }  # fmt: skip
-    assert all(row[2] == first.right[0] and row[4] == first.expert for row in rows if row[0] == "sound")

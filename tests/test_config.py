@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from gar.config import (
-    VARIANTS,
-    RunConfig,
     dump_config,
     make_config,
     merge,
@@ -44,11 +42,6 @@ def test_preset_names_are_the_files_in_configs():
     assert "demo" in preset_names()  # `gar --help` starts with it
 
 
-def test_read_preset_refuses_an_unknown_name():
-    with pytest.raises(ConfigError, match=r"unknown preset 'dmo', expected one of .*demo"):
-        read_preset("dmo")
-
-
 # Defaults, variant, file.
 
 
@@ -68,22 +61,11 @@ def test_variant_paper_normalizes_as_equation_12(variant):
     assert make_config({"advantage": {"ddof": None, "eps": None}}).advantage == AdvantageSettings()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_make_config_accepts_every_variant_and_does_not_change_it(variant):
-    before = repr(VARIANTS)
-    assert make_config({"variant": variant, "advantage": {"eps": 0.5}}).advantage.eps == 0.5
-    assert repr(VARIANTS) == before
-
-
 def test_merge_goes_into_sections_and_replaces_everything_else():
     base = {"a": {"x": 1, "y": [1, 2]}, "b": 1}
     assert merge(base, {"a": {"y": [3]}, "c": {"z": 0}}) == {"a": {"x": 1, "y": [3]}, "b": 1, "c": {"z": 0}}
     assert merge(base, {"a": None, "b": {"w": 1}}) == {"a": None, "b": {"w": 1}}
     assert base == {"a": {"x": 1, "y": [1, 2]}, "b": 1}
-
-
-def test_make_config_of_nothing_is_the_default():
-    assert make_config(None) == make_config({}) == make_config({"variant": "paper"})
 
 
 # YAML.
@@ -93,21 +75,12 @@ def test_make_config_of_nothing_is_the_default():
     ("text", "value"),
     [
         ("1e-3", 0.001),
-        ("1E5", 100000.0),
         ("-2.5e-6", -2.5e-6),
-        ("0.5", 0.5),
         ("7", 7),
-        ("true", True),
-        ("False", False),
-        ("null", None),
         ("no", "no"),  # as in `save_strategy: no`; YAML 1.1 reads False
-        ("off", "off"),
-        ("yes", "yes"),
         ("2026-11-21", "2026-11-21"),
-        ("1e", "1e"),
         ("12e4x", "12e4x"),
         ("{enable_thinking: false}", {"enable_thinking": False}),
-        ("[1, 2e0]", [1, 2.0]),
         ("", None),
     ],
 )
@@ -170,15 +143,6 @@ def test_dump_config_and_back_is_the_same_configuration():
     assert text.startswith("method: gar-grpo\nvariant: paper-thresholds\nseed: 3\n")
 
 
-def test_dump_config_names_every_setting():
-    written = parse_yaml(dump_config(RunConfig()))
-    for name, field in RunConfig.model_fields.items():
-        section = field.annotation
-        fields = getattr(section, "model_fields", None)
-        assert fields is None or list(written[name]) == list(fields)
-    assert list(written) == list(RunConfig.model_fields)
-
-
 # Refusals.
 
 
@@ -191,25 +155,6 @@ def test_make_config_suggests_the_nearest_key():
     assert refusal({"verify": {"tags": {"think_opn": "x"}}}) == (
         "configs/demo.yaml: unknown key 'verify.tags.think_opn'. Did you mean 'think_open'?"
     )
-
-
-def test_make_config_lists_the_known_keys_where_none_is_near():
-    assert refusal({"advantage": {"zzz": 1}}) == (
-        "configs/demo.yaml: unknown key 'advantage.zzz'. Known here: estimator, ddof, eps, min_std."
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("reinforce++", "reinforce-plus-plus"),
-        ("gar", "gar-grpo"),
-        ("g2rll", "g2rl"),
-        ("anchor-shufled", "anchor-shuffled"),
-    ],
-)
-def test_make_config_suggests_the_nearest_method(given, meant):
-    assert refusal({"method": given}).endswith(f" Did you mean '{meant}'?")
 
 
 def test_make_config_reports_all_faults_at_once():
@@ -239,14 +184,13 @@ def test_make_config_reports_all_faults_at_once():
         ([1, 2], "run.yaml: expected a mapping of settings, got list"),
         ("grpo", "run.yaml: expected a mapping of settings, got str"),
         ({"reward": None}, "run.yaml: reward: expected a section of settings, got None."),
-        ({"reward": 0.5}, "run.yaml: reward: expected a section of settings, got 0.5."),
         ({"trl": 5}, "run.yaml: trl must be a valid dictionary, got 5"),
         ({"variant": "papr"}, "run.yaml: unknown variant 'papr', expected one of paper, paper-thresholds"),
-        ({"variant": ["paper"]}, "run.yaml: unknown variant '['paper']'"),
         ({"variant": None}, "run.yaml: unknown variant 'None'"),
+        ({"advantage": {"zzz": 1}}, "run.yaml: unknown key 'advantage.zzz'. Known here: estimator, ddof, "),
         (
-            {"method": "reinforce++"},
-            "run.yaml: method: unknown value 'reinforce++', expected one of grpo, dr-grpo, dapo, reinforce-plus-plus, ",
+            {"method": "anchor-shufled"},
+            "run.yaml: method: unknown value 'anchor-shufled', expected one of grpo, dr-grpo, ",
         ),
         (
             {"verify": {"format": "box"}},

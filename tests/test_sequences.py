@@ -92,28 +92,33 @@ def scored(tokenizer: PreTrainedTokenizerFast, text: str, *, prefilled: bool = F
 # The thinking part of a response.
 
 
-def test_scored_positions_lie_strictly_between_single_token_tags(words):
-    ids = encode(words, "<think> a b c </think> <answer> 7 </answer> <eos>")
-    assert scored_positions(ids, token_pieces(words), rule_for(words)) == [1, 2, 3]
+RELEASED = Tags(think_open="<|think|>", think_close="<|/think|>")
 
 
-def test_scored_positions_lie_strictly_between_tags_of_several_tokens(bpe):
-    text = "<think>it is</think><answer>5</answer>"
-    assert scored(bpe, text) == ["i", "t", " ", "i", "s"]
-
-
-def test_scored_positions_leave_out_tokens_that_hold_a_character_of_a_tag(bpe):
-    # ">\n" ends the opening tag and ".<" begins the closing one: both belong to the tags.
-    assert scored(bpe, "<think>\nso.</think>\n") == ["s", "o"]
-
-
-def test_scored_positions_may_begin_after_text_before_the_opening_tag(words):
-    assert scored(words, "d e <think> a b </think> f") == ["a", "b"]
-
-
-def test_scored_positions_of_a_prefilled_prompt_begin_with_the_response(words, bpe):
-    assert scored(words, "a b </think> 7", prefilled=True) == ["a", "b"]
-    assert scored(bpe, "so.</think>\n5", prefilled=True) == ["s", "o"]
+@pytest.mark.parametrize(
+    ("kind", "text", "options", "expected"),
+    [
+        ("words", "<think> a b c </think> <answer> 7 </answer> <eos>", {}, "a b c"),
+        ("words", "d e <think> a b </think> f", {}, "a b"),
+        ("words", "a b </think> 7", {"prefilled": True}, "a b"),
+        ("words", "<think> a </think> 7 <eos>", {"span": "response"}, "<think> a </think> 7"),
+        ("words", "a <eos> b <eos>", {"span": "response"}, "a <eos> b"),  # a special token that is not trailing
+        ("words", "<eos> <pad> <pad>", {}, ""),
+        ("words", "<eos> <pad>", {"span": "response"}, ""),
+        ("words", "", {}, ""),
+        ("words", "<think> </think> <answer> 7 </answer>", {}, ""),
+        ("words", "</think> 7", {"prefilled": True}, ""),
+        ("words", "<|think|> a b <|/think|> 7", {"tags": RELEASED}, "a b"),
+        ("words", "<think> a </think>", {"tags": RELEASED}, "<think> a </think>"),
+        ("bpe", "<think>it is</think><answer>5</answer>", {}, "it is"),  # tags of several tokens
+        ("bpe", "<think>\nso.</think>\n", {}, "so"),  # ">\n" and ".<" hold a character of a tag, so belong to it
+        ("bpe", "so.</think>\n5", {"prefilled": True}, "so"),
+        ("bpe", "<think></think><answer>5</answer>", {}, ""),
+    ],
+)
+def test_scored_positions_lie_strictly_between_the_tags(kind, text, options, expected, request):
+    found = scored(request.getfixturevalue(kind), text, **options)
+    assert found == (expected.split() if kind == "words" else [*expected])
 
 
 @pytest.mark.parametrize(
@@ -134,32 +139,6 @@ def test_scored_positions_of_a_prefilled_prompt_begin_with_the_response(words, b
 )
 def test_scored_positions_are_the_whole_response_without_one_well_ordered_pair(words, text, prefilled):
     assert scored(words, f"{text} <eos> <pad> <pad>", prefilled=prefilled) == text.split()
-
-
-def test_scored_positions_of_empty_thinking_are_none(words, bpe):
-    assert scored(words, "<think> </think> <answer> 7 </answer>") == []
-    assert scored(bpe, "<think></think><answer>5</answer>") == []
-    assert scored(words, "</think> 7", prefilled=True) == []
-
-
-def test_scored_positions_of_only_special_tokens_are_none(words):
-    assert scored(words, "<eos> <pad> <pad>") == []
-    assert scored(words, "<eos> <pad>", span="response") == []
-    assert scored_positions([], token_pieces(words), rule_for(words)) == []
-
-
-def test_scored_positions_of_the_response_span_ignore_tags(words):
-    assert scored(words, "<think> a </think> 7 <eos>", span="response") == ["<think>", "a", "</think>", "7"]
-
-
-def test_scored_positions_keep_special_tokens_that_are_not_trailing(words):
-    assert scored(words, "a <eos> b <eos>", span="response") == ["a", "<eos>", "b"]
-
-
-def test_scored_positions_know_the_released_tags(words):
-    tags = Tags(think_open="<|think|>", think_close="<|/think|>")
-    assert scored(words, "<|think|> a b <|/think|> 7", tags=tags) == ["a", "b"]
-    assert scored(words, "<think> a </think>", tags=tags) == ["<think>", "a", "</think>"]
 
 
 def test_scored_positions_find_tags_that_are_special_tokens():
@@ -311,54 +290,37 @@ def anchored(tokenizer: PreTrainedTokenizerFast, prompt: str, text: str, **rule)
     return whole, texts(tokenizer, [sequence.ids[position] for position in sequence.positions])
 
 
-def test_anchor_scores_the_thinking_part_of_a_tagged_text(words):
-    whole, counted = anchored(words, "a b", "<think> c d </think> <answer> 7 </answer>")
-    assert whole == "a b <think> c d </think> <answer> 7 </answer>"
-    assert counted == ["c", "d"]
+BROKEN = "<think> c </think> <think> d </think>"
 
 
-def test_anchor_puts_the_opening_tag_before_a_text_without_tags(words, bpe):
-    assert anchored(words, "a b", "c d <eos>") == ("a b <think> c d <eos>", ["c", "d"])
-    assert anchored(bpe, "sum.", "it is") == ("sum.<think>it is", ["i", "t", " ", "i", "s"])
+@pytest.mark.parametrize(
+    ("prompt", "text", "rule", "whole", "counted"),
+    [
+        ("a b", "<think> c d </think> 7", {}, "a b <think> c d </think> 7", "c d"),
+        ("a b", "c d <eos>", {}, "a b <think> c d <eos>", "c d"),  # the opening tag before a text without tags
+        ("a", "c </think> d", {}, "a <think> c </think> d", "c"),
+        ("a", BROKEN, {}, f"a {BROKEN}", BROKEN),
+        ("a <think>", "<think> c </think> d", {}, "a <think> c </think> d", "c"),  # not opened twice
+        ("a <think>", "c d", {}, "a <think> c d", "c d"),
+        ("a <think>", "c </think> d", {}, "a <think> c </think> d", "c"),
+        ("a", "c d", {"span": "response"}, "a c d", "c d"),
+        ("a", BROKEN, {"span": "response"}, f"a {BROKEN}", BROKEN),
+        ("a", "b c d e", {"max_tokens": 2}, "a <think> b c d e", "d e"),
+        ("a", "b c d e", {"max_tokens": 2, "limit_from": "start"}, "a <think> b c d e", "b c"),
+        ("a", "c d", {"tags": RELEASED}, "a <|think|> c d", "c d"),
+        ("a", "", {}, "a <think>", ""),
+        ("a", "<think> </think> 7", {}, "a <think> </think> 7", ""),
+    ],
+)
+def test_anchor_is_scored_on_its_thinking_part(words, prompt, text, rule, whole, counted):
+    assert anchored(words, prompt, text, **rule) == (whole, counted.split())
 
 
 def test_anchor_never_merges_the_tag_with_the_text(bpe):
+    assert anchored(bpe, "sum.", "it is") == ("sum.<think>it is", [*"it is"])
     whole, counted = anchored(bpe, "sum.", "\nso")
     assert whole == "sum.<think>\nso"
     assert counted == ["\n", "s", "o"]  # encoded in one go, ">\n" would be one token, and not scored
-
-
-def test_anchor_of_the_response_span_adds_nothing(words):
-    assert anchored(words, "a", "c d", span="response") == ("a c d", ["c", "d"])
-    tagged = "<think> c </think> d"
-    assert anchored(words, "a", tagged, span="response") == (f"a {tagged}", tagged.split())
-
-
-def test_anchor_does_not_open_twice_after_a_prefilled_prompt(words):
-    assert anchored(words, "a <think>", "<think> c </think> d") == ("a <think> c </think> d", ["c"])
-    assert anchored(words, "a <think>", "c d") == ("a <think> c d", ["c", "d"])
-    assert anchored(words, "a <think>", "c </think> d") == ("a <think> c </think> d", ["c"])
-
-
-def test_anchor_scores_up_to_a_closing_tag_without_an_opening_one(words):
-    assert anchored(words, "a", "c </think> d") == ("a <think> c </think> d", ["c"])
-
-
-def test_anchor_of_a_text_with_broken_tags_scores_all_of_it(words):
-    text = "<think> c </think> <think> d </think>"
-    assert anchored(words, "a", text) == (f"a {text}", text.split())
-
-
-def test_anchor_obeys_the_limit_and_the_tags(words):
-    tags = Tags(think_open="<|think|>", think_close="<|/think|>")
-    assert anchored(words, "a", "b c d e", max_tokens=2)[1] == ["d", "e"]
-    assert anchored(words, "a", "b c d e", max_tokens=2, limit_from="start")[1] == ["b", "c"]
-    assert anchored(words, "a", "c d", tags=tags) == ("a <|think|> c d", ["c", "d"])
-
-
-def test_anchor_of_an_empty_text_has_nothing_to_score(words):
-    assert anchored(words, "a", "")[1] == []
-    assert anchored(words, "a", "<think> </think> <answer> 7 </answer>")[1] == []
 
 
 def test_anchor_is_the_sequence_of_a_response_with_the_same_text(words):

@@ -1,8 +1,5 @@
 """The sections of a configuration: defaults of the method, ranges, and no torch."""
 
-import subprocess
-import sys
-
 import pytest
 from pydantic import ValidationError
 
@@ -35,7 +32,7 @@ def test_defaults_are_those_of_the_method():
     [
         (RewardSettings, "bonus_weight", [0, 2.5], [-0.1, "x", None]),
         (RewardSettings, "format_penalty", [0, -1], [0.6]),
-        (RewardSettings, "correct_reward", [0, -1, 2], ["one"]),
+        (RewardSettings, "correct_reward", [0, -1, 2], ["one", float("nan"), float("inf")]),
         (SignalSettings, "activation_threshold", [0, 1], [-0.01, 1.01]),
         (SignalSettings, "anchor_keep_fraction", [0.01, 1], [0, 1.01]),
         (SignalSettings, "temperature", [0.1], [0, -1]),
@@ -49,6 +46,10 @@ def test_defaults_are_those_of_the_method():
         (VerifySettings, "num_workers", [1], [0]),
         (VerifySettings, "memory_bytes", [64 * 1024**2], [64 * 1024**2 - 1]),
         (AdapterSettings, "rank", [1, 64, None], [0, 1.5, "x"]),
+        (AdapterSettings, "alpha", [], [0, 1.5]),
+        (AdapterSettings, "dropout", [], [-0.1, 1]),
+        (AdapterSettings, "target_modules", [], ["all-linear", ["all-linear", "lm_head"]]),
+        (TagSettings, "think_open", ["<t>"], [""]),
         (DataSettings, "max_problems", [1, None], [0]),
         (DataSettings, "anchor_fields", [["a", "b"]], ["a"]),
         (EvaluateSettings, "pass_at_k", [[1, 8], []], [[0], 1, ["two"]]),
@@ -62,22 +63,8 @@ def test_section_keeps_each_setting_in_its_range(section, field, good, bad):
     for value in bad:
         with pytest.raises(ValidationError, match=field):
             section.model_validate({field: value})
-
-
-@pytest.mark.parametrize(
-    ("field", "good", "bad"),
-    [
-        ("alpha", [1, 64], [0, 1.5]),
-        ("dropout", [0, 0.5], [-0.1, 1]),
-        ("target_modules", [["q_proj", "v_proj"], ["all-linear"], []], ["all-linear", ["all-linear", "lm_head"]]),
-    ],
-)
-def test_adapter_keeps_each_setting_in_its_range(field, good, bad):
-    for value in good:
-        assert AdapterSettings.model_validate({"rank": 4, field: value}) is not None
-    for value in bad:
-        with pytest.raises(ValidationError, match=field):
-            AdapterSettings.model_validate({"rank": 4, field: value})
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(section(), field, None)
 
 
 @pytest.mark.parametrize("settings", [{"alpha": 16}, {"rank": None, "dropout": 0.1}, {"target_modules": ["norm"]}])
@@ -85,20 +72,6 @@ def test_adapter_without_rank_is_not_left_out_silently(settings):
     with pytest.raises(ValidationError, match=f"{list(settings)[-1]} without rank would train no adapter; set rank"):
         AdapterSettings.model_validate(settings)
     AdapterSettings.model_validate(AdapterSettings().model_dump())  # defaults written out are no choice
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_section_refuses_numbers_that_are_not_finite(value):
-    with pytest.raises(ValidationError, match="correct_reward\n  Input should be a finite number"):
-        RewardSettings(correct_reward=value)
-
-
-def test_section_is_frozen_and_knows_its_keys():
-    settings = RewardSettings()
-    with pytest.raises(ValidationError, match="frozen"):
-        settings.bonus_weight = 1.0
-    with pytest.raises(ValidationError, match="bta\n  Extra inputs are not permitted"):
-        RewardSettings.model_validate({"bta": 1})
 
 
 @pytest.mark.parametrize(
@@ -109,16 +82,3 @@ def test_section_is_frozen_and_knows_its_keys():
 def test_tags_must_not_contain_each_other(tags):
     with pytest.raises(ValidationError, match="is part of another tag, so one could not be told from the other"):
         TagSettings(**tags)
-
-
-def test_tags_must_not_be_empty():
-    with pytest.raises(ValidationError, match="think_open\n  String should have at least 1 character"):
-        TagSettings(think_open="")
-
-
-def test_settings_and_config_import_no_torch():
-    code = (
-        "import gar.config, gar.settings, sys; print([m for m in ('torch', 'transformers', 'trl') if m in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

@@ -7,7 +7,6 @@ import torch
 
 from gar.core import gradient_activation_means, unit_rows
 from gar.core import head as head_module
-from tests.core.conftest import unit_vectors
 
 LN2 = math.log(2.0)
 # Rows chosen so that h = (1, 1) has logits (ln 2, 0, 0) and so p = (1/2, 1/4, 1/4).
@@ -46,12 +45,6 @@ def test_gradient_activation_means_are_the_slope_of_the_loss_by_a_gain_on_each_d
     assert gain.grad is not None
     found = means(hidden.tolist(), targets.tolist())[0]
     torch.testing.assert_close(found, gain.grad.float(), rtol=1e-6, atol=0)  # float32 output
-
-
-def test_gradient_activation_vectors_have_the_direction_of_the_means():
-    # ||GRADIENT|| = sqrt(1.596574^2 + 1.25^2) = 2.027693
-    vector = unit_vectors(torch.ones(1, 2), WEIGHT.float(), torch.tensor([1]), torch.tensor([0]), num_responses=1)
-    torch.testing.assert_close(vector, (GRADIENT / 2.027693)[None], rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import copy
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from gar.errors import ConfigError, ModelError
 from gar.models.adapters import check_adapter, lora_config, save_adapter, save_merged
-from gar.models.capture import has_dropout
 from gar.models.families import find_parts
 from gar.models.load import load_policy
 from gar.scoring import signal_means
@@ -93,13 +92,6 @@ def test_lora_config_carries_every_setting():
     assert lora_config(AdapterSettings()) is None
 
 
-def test_lora_config_says_how_to_install_peft(monkeypatch):
-    monkeypatch.setitem(sys.modules, "peft", None)
-    assert lora_config(AdapterSettings()) is None  # not needed
-    with pytest.raises(ConfigError, match=r"adapters need peft: .* Install it with: pip install peft"):
-        lora_config(AdapterSettings(rank=4))
-
-
 # What is trained.
 
 
@@ -135,11 +127,6 @@ def test_signal_of_experts_with_an_adapter():
     adapted = new_adapter(copy.deepcopy(model), **settings)
     assert largest_distance(means(adapted), means(model)) > 0.1
     assert largest_distance(means(adapted), own_means(adapted, SEQUENCES)) < 5e-6
-
-
-def test_check_adapter_refuses_the_head(model):
-    with pytest.raises(ModelError, match=r"the LM head of Qwen3ForCausalLM carries an adapter.* take 'lm_head' out"):
-        check_adapter(model, AdapterSettings(rank=4, target_modules=("lm_head",)))
 
 
 def test_check_adapter_refuses_embeddings_that_are_the_head():
@@ -208,13 +195,6 @@ def test_signal_is_free_of_the_adapters_dropout(untied):
     assert not torch.equal(adapted.train()(input_ids=IDS).logits, adapted(input_ids=IDS).logits)
 
 
-def test_has_dropout_counts_the_adapters(untied):
-    assert not has_dropout(untied.model)
-    assert not has_dropout(find_parts(new_adapter(untied)).backbone)
-    untied = tiny("Qwen3")
-    assert has_dropout(find_parts(new_adapter(untied, lora_dropout=0.1)).backbone)
-
-
 # From and to disk.
 
 
@@ -266,91 +246,61 @@ def test_load_policy_finds_an_adapter_on_the_hub(saved, tmp_path, monkeypatch):
     assert torch.equal(logits(loaded), saved[1])
 
 
-def test_load_policy_says_how_to_install_peft_for_an_adapter(saved, monkeypatch):
-    monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ConfigError, match=r"adapters need peft: .* pip install peft"):
-        load(saved[0])
-
-
-@pytest.mark.parametrize("base", ["/moved/away", "someone/some-model"])
-def test_load_policy_says_which_base_an_adapter_lacks(saved, base):
-    edit(saved[0], base_model_name_or_path=base)
-    with pytest.raises(ModelError) as caught:
-        load(saved[0])
-    text = str(caught.value)
-    assert text.startswith(f"'{saved[0]}' is an adapter of '{base}', and one of the two cannot be loaded: ")
-    assert f"from '{base}'" in text
-    assert "Was the base moved? Then set base_model_name_or_path in" in text
-
-
-def test_load_policy_refuses_an_adapter_that_names_no_base(saved):
-    edit(saved[0], base_model_name_or_path=None)
-    with pytest.raises(ModelError, match=r"adapter_config\.json: base_model_name_or_path must name the model"):
-        load(saved[0])
-    (saved[0] / "adapter_config.json").write_text("{")
-    with pytest.raises(ModelError, match=r"adapter_config\.json: cannot be read as JSON"):
-        load(saved[0])
-
-
-def test_load_policy_refuses_an_adapter_of_an_adapter(saved, tmp_path):
-    saved[0].rename(tmp_path / "first")
-    save_adapter(new_adapter(tiny("Qwen3")), make_tokenizer(WORDS), saved[0])
-    edit(saved[0], base_model_name_or_path=str(tmp_path / "first"))
-    with pytest.raises(
-        ModelError, match=r"is an adapter of '.*/first', which is an adapter too\. Merge that one first"
-    ):
-        load(saved[0])
-
-
-def test_load_policy_reads_no_pickled_adapter(saved):
-    weights = load_file(saved[0] / "adapter_model.safetensors")
-    (saved[0] / "adapter_model.safetensors").unlink()
-    torch.save(weights, saved[0] / "adapter_model.bin")
-    with pytest.raises(ModelError, match=r"is a PEFT adapter without adapter_model\.safetensors\. Only safetensors"):
-        load(saved[0])
-
-
-def damage(folder: Path, how: str) -> None:
+def change_weights(folder: Path, change: Callable[[dict[str, Tensor], str], object]) -> None:
     file = folder / "adapter_model.safetensors"
     weights = load_file(file)
-    first = sorted(weights)[0]
-    if how == "lacks":
-        del weights[first]
-    elif how == "excess":
-        weights[first.replace("layers.0", "layers.7")] = weights[first].clone()
-    elif how == "shape":
-        weights[first] = weights[first][:, :-1].contiguous()
+    change(weights, sorted(weights)[0])
     save_file(weights, file)
-    if how == "junk":
-        file.write_bytes(b"not safetensors at all")
+
+
+def pickle_weights(folder: Path) -> None:
+    weights = load_file(folder / "adapter_model.safetensors")
+    (folder / "adapter_model.safetensors").unlink()
+    torch.save(weights, folder / "adapter_model.bin")
+
+
+def stack_adapters(folder: Path) -> None:
+    folder.rename(folder.parent / "first")
+    save_adapter(new_adapter(tiny("Qwen3")), make_tokenizer(WORDS), folder)
+    edit(folder, base_model_name_or_path=str(folder.parent / "first"))
+
+
+def prompt_adapter(folder: Path) -> None:
+    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    get_peft_model(load(folder.parent / "base")[0], config).save_pretrained(folder)
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("damage", "words"),
     [
-        ("lacks", r"it lacks 1 weights, among them base_model\.model\.model\.layers\.0\."),
-        ("excess", r"it has in excess 1 weights, among them base_model\.model\.model\.layers\.7\."),
-        ("shape", r"Error.* in loading state_dict"),
-        ("junk", "Error while deserializing header"),
+        (lambda folder: edit(folder, base_model_name_or_path="/moved/away"), "is an adapter of '/moved/away'.*moved?"),
+        (lambda folder: edit(folder, base_model_name_or_path="a/b"), "is an adapter of 'a/b', and one of the two"),
+        (lambda folder: edit(folder, base_model_name_or_path=None), "base_model_name_or_path must name the model"),
+        (lambda folder: (folder / "adapter_config.json").write_text("{"), "cannot be read as JSON"),
+        (stack_adapters, "first', which is an adapter too. Merge that one first"),
+        (pickle_weights, "is a PEFT adapter without adapter_model.safetensors. Only safetensors"),
+        (prompt_adapter, "is PROMPT_TUNING, which puts virtual tokens before the prompt"),
+        (lambda folder: edit(folder, target_modules=["c_attn"]), "does not fit its base model .*c_attn"),
+        (lambda folder: change_weights(folder, lambda weights, first: weights.pop(first)), "fit.*it lacks 1 weights"),
+        (
+            lambda folder: change_weights(
+                folder, lambda weights, first: weights.update({first.replace("s.0", "s.7"): weights[first].clone()})
+            ),
+            "does not fit.*it has in excess 1 weights",
+        ),
+        (
+            lambda folder: change_weights(
+                folder, lambda weights, first: weights.update({first: weights[first][:, :-1].contiguous()})
+            ),
+            "does not fit.*loading state_dict",
+        ),
+        (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"junk"), "does not fit.*deserializing"),
     ],
 )
-def test_load_policy_refuses_an_adapter_that_does_not_fit(saved, how, words):
-    damage(saved[0], how)
-    with pytest.raises(ModelError, match=rf"(?s)^the adapter in .* does not fit its base model '.*/base': .*{words}"):
+def test_load_policy_rejects_an_adapter_that_it_cannot_use(saved, damage, words):
+    damage(saved[0])
+    with pytest.raises(ModelError, match=f"(?s){words}"):
         load(saved[0])
-
-
-def test_load_policy_refuses_an_adapter_for_other_layers(saved):
-    edit(saved[0], target_modules=["c_attn"])
-    with pytest.raises(ModelError, match=r"does not fit its base model .*c_attn"):
-        load(saved[0])
-
-
-def test_load_policy_refuses_virtual_tokens(saved, tmp_path):
-    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
-    get_peft_model(load(tmp_path / "base")[0], config).save_pretrained(tmp_path / "prompt")
-    with pytest.raises(ModelError, match="is PROMPT_TUNING, which puts virtual tokens before the prompt"):
-        load(tmp_path / "prompt")
 
 
 # Merging.
@@ -368,15 +318,6 @@ def test_merged_model_is_the_adapter_and_its_head_is_untouched(model, tmp_path):
     assert torch.equal(merged.lm_head.weight, head)
     assert (merged.lm_head.weight is merged.model.embed_tokens.weight) == tied == merged.config.tie_word_embeddings
     assert torch.equal(logits(load(tmp_path)[0]), logits(merged))  # a model like any other, tokenizer included
-
-
-def test_merged_model_in_bfloat16_is_no_worse_than_bfloat16():
-    exact = new_adapter(tiny("Qwen3"))
-    half = new_adapter(tiny("Qwen3").to(torch.bfloat16))
-    truth, unmerged = logits(exact), logits(half).float()
-    merged = logits(half.merge_and_unload())
-    assert merged.dtype == torch.bfloat16
-    assert (merged.float() - truth).abs().mean() < 1.5 * (unmerged - truth).abs().mean()
 
 
 def test_save_merged_refuses_weights_that_are_not_finite(untied, tmp_path):

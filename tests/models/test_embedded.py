@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -41,28 +39,10 @@ def load(task):
     return Qwen3ForCausalLM.from_pretrained(path).eval(), PreTrainedTokenizerFast.from_pretrained(path)
 
 
-def test_embedded_path_holds_less_than_four_megabytes(task):
-    files = list(model_path(task.name).iterdir())
-    assert {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"} <= {f.name for f in files}
-    assert sum(f.stat().st_size for f in files) < 4_000_000
-
-
 def test_embedded_path_without_assets_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
     with pytest.raises(ModelError, match=r"no model.safetensors in .*arithmetic-qwen3"):
         embedded.embedded_path()
-
-
-def test_model_path_knows_the_embedded_model_a_folder_and_a_hub_id(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path.parent)
-    assert embedded.model_path("embedded") == str(embedded.embedded_path())
-    assert embedded.model_path(tmp_path.name) == str(tmp_path)
-    assert embedded.model_path("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
-
-
-def test_embedded_import_needs_no_torch():
-    code = "import sys, gar.models.embedded; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_load_embedded_is_a_small_untied_qwen3(loaded):
@@ -92,13 +72,6 @@ def test_tokenizer_gives_one_token_to_each_tag_verdict_and_separator(loaded):
     assert tokenizer.unk_token_id not in {one[0] for one in ids}
 
 
-def test_tokenizer_keeps_tags_and_drops_pad_and_eos_when_decoding(loaded):
-    _, tokenizer = loaded
-    ids = tokenizer("<pad> <think> ok maybe is 7 so </think> <answer> 7 </answer> <eos>")["input_ids"]
-    text = "<think> ok maybe is 7 so </think> <answer> 7 </answer>"
-    assert tokenizer.decode(ids, skip_special_tokens=True) == text
-
-
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("wording", WORDINGS)
 def test_tokenizer_round_trips_solutions_and_splits_at_the_prompt(task, loaded, role, wording):
@@ -109,13 +82,6 @@ def test_tokenizer_round_trips_solutions_and_splits_at_the_prompt(task, loaded, 
         assert tokenizer.decode(ids, skip_special_tokens=True) == solution
         assert tokenizer(problem.prompt + solution)["input_ids"] == prompt_ids + ids
         assert tokenizer.unk_token_id not in prompt_ids + ids
-
-
-def test_tokenizer_pads_prompts_on_the_left(loaded):
-    _, tokenizer = loaded
-    padded = tokenizer(["3+4=", "3+4*7-2="], padding=True)["input_ids"]
-    assert padded[0][:4] == [tokenizer.pad_token_id] * 4
-    assert padded[0][4:] == [*padded[1][:3], padded[1][-1]]
 
 
 @torch.no_grad()

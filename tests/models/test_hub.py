@@ -1,6 +1,5 @@
 """A model's name that leads nowhere is rejected at once, with the nearest that does."""
 
-import time
 from pathlib import Path
 
 import huggingface_hub
@@ -56,9 +55,7 @@ def test_check_model_name_asks_the_hub_once_and_not_for_minutes(monkeypatch):
         raise huggingface_hub.errors.OfflineModeIsEnabled("no route to host")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", answer)
-    start = time.monotonic()
     assert "no model 'a/b' on this machine, and the Hub gives none (no route to host)." in refusal("a/b")
-    assert time.monotonic() - start < 5.0
     assert asked == [("a/b", 5.0)]
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *args, **kwargs: None)
     check_model_name("c/d")

@@ -1,10 +1,11 @@
 """Check the prose of pages and docstrings by the rules of CONTRIBUTING that a script can see.
 
-python scripts/check_prose.py                  # README, CONTRIBUTING, RELEASING, docs, docstrings of src
+python scripts/check_prose.py                  # README, CONTRIBUTING, RELEASING, docs, docstrings of src/gar
 python scripts/check_prose.py docs README.md   # these alone; --count prints a line for each rule instead
 """
 
 import ast
+import inspect
 import re
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "docs")
+PLACES = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "docs", "src/gar")
 HISTORY = "docs/log.md"  # what was tried, in the words of its time
 MOST_WORDS = 35
 BRITISH = (
@@ -37,10 +38,14 @@ def prose(text: str) -> str:
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """Each docstring's first line, and its text without examples and indented lists."""
+    """Each docstring's first line, and its text without examples and indented lists. An attribute's counts too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
-            yield node.body[0].lineno, re.sub(r"^(?:    |>>>|\.\.\. ).*$|``.*?``", "X", text, flags=re.M)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            for each in node.body:
+                match each:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        text = inspect.cleandoc(text)
+                        yield each.lineno, re.sub(r"^(?:    |>>>|\.\.\. ).*$|``.*?``", "X", text, flags=re.M)
 
 
 def findings(first: int, text: str, *, page: bool) -> Iterator[tuple[int, str, str]]:

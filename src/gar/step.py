@@ -46,7 +46,7 @@ class ResponseFacts:
     num_anchors: int = 0
     """Anchors of its problem that can be scored."""
     num_scored_tokens: int = 0
-    """Tokens that enter its vector; 0 if they reach beyond the model's context."""
+    """Tokens that enter its vector. 0 if they reach beyond the model's context."""
     too_long: bool = False
     """Its scored tokens reach beyond the model's context."""
     num_anchors_too_long: int = 0

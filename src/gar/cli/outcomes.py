@@ -6,7 +6,7 @@ from gar.types import ResponseFormat, Status
 
 DONE = 0
 REFUSED = 1
-"""An error, explained on stderr; or a positive finding of a command that searches."""
+"""An error, explained on stderr, or a positive finding of a command that searches."""
 WRONG_USAGE = 2
 DEGENERATE = 3
 """Finished, and every response failed in the same way: the numbers are about the failure."""

@@ -21,13 +21,13 @@ class RowSettings(Settings):
     """One row of the table: a method, and its changes to the base run."""
 
     label: Name = ""
-    """Its name in files and tables; by default the method's."""
+    """Its name in files and tables. By default the method's."""
     method: str
     """As in `gar train --method`."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings over those of the base run, nested as in a configuration of `gar train`."""
     against: _Labels | None = None
-    """Labels of the rows it is tested against; by default the first row."""
+    """Labels of the rows it is tested against. By default the first row."""
 
     @model_validator(mode="before")
     @classmethod
@@ -58,7 +58,7 @@ class ComparisonSettings(Settings):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     """The seeds. With one seed every row sees the same problems in the same order."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Runs side by side; None is one per GPU, or per core where there is no GPU."""
+    """Runs side by side. None is one per GPU, or per core where there is no GPU."""
     threads: Annotated[int, Field(ge=1)] = 1
     """Threads of a run."""
 

@@ -66,7 +66,7 @@ def maspo_weights(
     old, wide = old_log_probs.to(new.dtype), advantages.to(new.dtype)
     ratios = (new - old).clamp(-_LOG_RATIO_BOUND, _LOG_RATIO_BOUND).exp()
     widths = (_SIGMA_BASE * torch.exp(-_ALPHA * old)).clamp(_SIGMA_BASE, _SIGMA_HIGH)
-    # The unused branch may be infinite, at A = 1 / beta; without gradients that does no harm.
+    # The unused branch may be infinite, at A = 1 / beta. Without gradients that does no harm.
     factors = torch.where(wide > 0, 1.0 + _BETA * wide, 1.0 / (1.0 - _BETA * wide))
     gates = torch.exp(-0.5 * ((ratios - 1.0) / (widths * factors.clamp(_A_LOW, _A_HIGH))).square())
     moved = ((wide > 0) & (ratios > 1)) | ((wide < 0) & (ratios < 1))

@@ -40,7 +40,7 @@ class ResponseColumns(Settings):
     answer_in_solution: bool = False
     """The answer column holds a solution: take its last \\boxed{}, or its last line that starts with #### or A:"""
     anchor_fields: tuple[str, ...] = ("expert_solution",)
-    """Columns of the expert solution in order of preference; the first that is not empty wins."""
+    """Columns of the expert solution in order of preference. The first that is not empty wins."""
     id_field: str = "id"
     """Column of the problem's id. A problem without one is named by file and line."""
 

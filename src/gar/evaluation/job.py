@@ -29,9 +29,9 @@ class GenerateJob(Settings):
     samples: Annotated[int, Field(ge=1)] | None = None
     """Per problem. By default 32 for sets under 100 problems, 16 up to 1,000, else 1."""
     prompt: PromptForm | None = None
-    """The form of the prompt. By default think-answer; as-is for the embedded task."""
+    """The form of the prompt. By default think-answer, and as-is for the embedded task."""
     temperature: Annotated[float, Field(ge=0)] = 1.0
-    """Divides the logits; 0 is greedy."""
+    """Divides the logits. 0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the probability that is sampled from."""
     max_new_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -45,11 +45,11 @@ class GenerateJob(Settings):
     show_prompts: bool = False
     """Print the first prompt of each benchmark as the model would see it, and stop."""
     backend: Literal["transformers", "vllm"] = "transformers"
-    """What generates; vllm needs the extra of that name."""
+    """What generates: vllm needs the extra of that name."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype to load the weights in; auto is the checkpoint's own."""
+    """Dtype to load the weights in: auto is the checkpoint's own."""
     attention: str | None = None
     """Attention implementation, for example sdpa or flash_attention_2."""
     device: str | None = None
@@ -81,7 +81,7 @@ class ScoreSettings(Settings):
     """How samples are graded, and for which k."""
 
     format: ResponseFormat | None = None
-    """How responses are read; None is the prompt form's own."""
+    """How responses are read. None is the prompt form's own."""
     num_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that parse answers."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 5.0

@@ -18,9 +18,9 @@ class HeadInputs:
     token_ids: Tensor
     """int64 [tokens]: what this context rank passed through the model, packed and padded as the engine does it."""
     hidden: Tensor
-    """[tokens, hidden], on the model's device or in host memory; under sequence parallelism a part of the tokens."""
+    """[tokens, hidden], on the model's device or in host memory. Under sequence parallelism a part of the tokens."""
     weight: Tensor
-    """[rows, hidden], this rank's rows of the head; the embedding's where they are tied."""
+    """[rows, hidden], this rank's rows of the head, or the embedding's if they are tied."""
     bias: Tensor | None
     """[rows]."""
     is_split: bool

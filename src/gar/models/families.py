@@ -22,7 +22,7 @@ from gar.errors import ModelError
 _PROBE_TOKENS = 4
 
 _PROBE_LOGIT = 100.0
-"""Large enough for a soft-cap to have an effect; the near-zero logits of fresh weights would hide it."""
+"""Large enough for a soft-cap to have an effect. The near-zero logits of fresh weights would hide it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -273,7 +273,7 @@ def file_facts(path: Path, *, grows: bool = False, size: int | None = None) -> F
 
 
 NO_FACTS = FileFacts(size=0, xxh3=xxhash.xxh3_128_hexdigest(b""), grows=False)
-"""Of a manifest that does not exist."""
+"""The facts of a manifest that does not exist."""
 
 
 def _changed(name: str) -> Fault:

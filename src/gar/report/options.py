@@ -15,10 +15,10 @@ class ReportOptions(Settings):
     """
 
     max_rollouts: Annotated[int, Field(ge=1)] = 2000
-    """Rollouts to show over all runs; the page says how they were drawn."""
+    """Rollouts to show over all runs. The page says how they were drawn."""
     problems: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """The training problems with their expert solutions, if the runs' own source is not available."""
     histogram_steps: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """First steps of the histograms of alignment; by default four, evenly over the run."""
+    """First steps of the histograms of alignment. By default four, evenly over the run."""
     token_shares: Literal["final", "start"] | None = None
     """Run the model to show what each token adds to the alignment, under the final or the initial weights of a run."""

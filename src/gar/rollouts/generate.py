@@ -22,7 +22,7 @@ from gar.sequences import context_of, special_ids, without_trailing_special
 from gar.types import Prompt, Tags
 
 TERMINAL_SECONDS, LINE_SECONDS = 2.0, 30.0
-"""When a bar appears on a terminal; when a line appears elsewhere, and how long it takes to the next."""
+"""When a bar appears on a terminal, when a line appears elsewhere, and how long it takes to the next."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,11 +39,11 @@ class ScoreJob(ResponseColumns):
     limit: Annotated[int, Field(ge=1)] | None = None
     """Read only this many rows, from the start."""
     window: Annotated[int, Field(ge=1)] = 256
-    """Responses to score at one time. More need less padding; fewer need less memory and lose less if killed."""
+    """Responses to score at one time. More need less padding. Fewer need less memory and lose less if killed."""
     revision: str | None = None
     """Commit, tag or branch of a Hub model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype of the loaded weights; auto keeps the checkpoint's."""
+    """Dtype of the loaded weights: auto keeps the checkpoint's."""
     attention: str | None = None
     """Attention implementation, for example sdpa or flash_attention_2."""
     device: str | None = None

@@ -50,7 +50,7 @@ def custom_grader(grader: Grader | str) -> CustomGrader:
     if not callable(function):
         raise ConfigError(f"the verifier {grader!r} is of type {type(function).__name__}, expected a function")
     try:
-        # Workers import the function by name; the running script is not a module they can import.
+        # Workers import the function by name. The running script is not a module they can import.
         if b"__main__" in pickle.dumps(function):
             why = "it is defined in the running script or notebook, which worker processes do not import"
         else:

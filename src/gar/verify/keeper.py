@@ -82,7 +82,7 @@ def _serve(control: Connection, setup: Setup, workers: set[int]) -> None:
                 control.close()
                 _work(worker_fd, setup)
             os.close(worker_fd)
-            with contextlib.suppress(OSError):  # the worker does the same; one of the two comes first
+            with contextlib.suppress(OSError):  # the worker does the same, and one of the two comes first
                 os.setpgid(pid, pid)
             workers.add(pid)
             control.send(pid)

@@ -12,7 +12,7 @@ from gar.types import Prompt
 LETTERS = "ABCDEFGHIJ"
 """Names of the choices, in their order."""
 PERMUTATION_SEED = 0
-"""Seed of the order of GPQA's choices; part of every prompt hash."""
+"""Seed of the order of GPQA's choices: part of every prompt hash."""
 
 BenchmarkRow = Mapping[str, Any]
 

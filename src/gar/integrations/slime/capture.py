@@ -9,7 +9,7 @@ from gar.integrations.megatron import HeadInputs, watch_head
 from gar.integrations.slime.settings import capture_of
 
 _POLICY_PASS = ""
-"""slime's store_prefix of the policy's pass; "ref_" and "teacher_" belong to other models, "gar_" to our own passes."""
+"""slime's store_prefix of the policy's pass. "ref_" and "teacher_" belong to other models, "gar_" to our own passes."""
 
 _MOST_DEVICE_BYTES = 2**30
 """Limit of hidden states kept on the device. The rest is moved to host memory."""

@@ -29,7 +29,7 @@ class ScoredSequence:
     """int64 [tokens], on the model's device."""
     prompt_length: int
     positions: Tensor
-    """Ascending positions in `tokens`, int64, same device; empty for a dummy."""
+    """Ascending positions in `tokens`, int64, same device. Empty for a dummy."""
     keep_fraction: float = 1.0
 
     @classmethod

@@ -79,7 +79,7 @@ def _lead(work: Callable[[], Result], model: Any) -> Result:
         try:
             return generate(**inputs, synced_gpus=True)
         except BaseException as error:
-            others_wait = isinstance(error, ModelError)  # which they raise, too; others leave them within `generate`
+            others_wait = isinstance(error, ModelError)  # which they raise, too, others leave them within `generate`
             raise
 
     model.generate = generate_on_all

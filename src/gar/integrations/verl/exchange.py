@@ -15,10 +15,10 @@ from gar.step import Row, read_row
 from gar.types import Status, Verdict
 
 REQUEST = "gar_request"
-"""Batch-wide entry that asks for means; a batch without it passes in silence."""
+"""Batch-wide entry that asks for means. A batch without it passes in silence."""
 
 START, END = "gar_start", "gar_end"
-"""First scored token of each sequence and the one after the last, int64 [sequences]; equal for none."""
+"""First scored token of each sequence and the one after the last, int64 [sequences], equal for none."""
 
 MEANS = "gar_means"
 """What the workers return: mean gradient-activation vectors, float32 [sequences, hidden]."""

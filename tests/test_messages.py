@@ -86,6 +86,21 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "an unknown field of TRL": partial(checked, {"trl": {"lerning_rate": 1}}),
     "settings that do not go together": partial(checked, {"method": "grpo", "adapter": {"dropout": 0.5}}),
     "a group of one": partial(checked, {"trl": {"num_generations": 1}}),
+    "an unknown signal": partial(make_config, {"signal": {"kind": "gradients"}}),
+    "an unknown template": partial(checked, {"data": {"template": "chatml"}}),
+    "tags that are parts of each other": partial(
+        make_config, {"verify": {"tags": {"think_open": "<t>", "answer_open": "<t>"}}}
+    ),
+    "more samples than there are": partial(
+        checked, {"evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}}
+    ),
+    "a field that belongs to gar": partial(checked, {"trl": {"output_dir": "x"}}),
+    "a batch that groups do not divide": partial(
+        checked, {"trl": {"per_device_train_batch_size": 10, "num_generations": 4}}
+    ),
+    "two mistakes": partial(
+        checked, {"trl": {"num_generations": 1}, "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}}
+    ),
     "no configuration file": partial(read_config, "missing.yaml"),
     "a key twice": partial(written, "twice.yaml", "seed: 1\nseed: 2\n", read_config),
     "a plugin that is not there": partial(make_config, {"plugins": ["no.such.module"]}),
@@ -97,6 +112,8 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "missing columns": rows({"question": "1+1="}),
     "an id twice": rows({**ROW, "id": "a"}, {**ROW, "id": "a"}),
     "no row with an answer": rows({**ROW, "answer": ""}),
+    "a prompt that is no text": rows({**ROW, "prompt": 3}),
+    "an expert solution that is no text": rows({**ROW, "expert_solution": {"a": 1}}),
     "no column of that name": rows(ROW, anchor_fields=("solution",)),
     # graders
     "no grader": partial(Verifier, custom="nowhere:grade"),
@@ -119,6 +136,10 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     # commands
     "an unknown command": partial(command, "trian"),
     "no folder to report": partial(command, "report", "missing", "--out", "page.html"),
+    "no evaluation to show": partial(command, "eval", "table", "missing"),
+    "no file to check": partial(command, "data", "check", "missing.jsonl"),
+    "no run to resume": partial(command, "train", "--resume", "missing"),
+    "no preset": partial(command, "train", "--preset", "dmo"),
     "no file to score": partial(command, "score", "embedded", "missing.jsonl"),
 }
 

@@ -86,11 +86,9 @@ def without_trailing_special(ids: Sequence[int], special_ids: frozenset[int]) ->
 
 
 def policy_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[int]]:
-    """The runs of ids that the policy wrote.
+    """The runs of a response's ids that the policy wrote.
 
-    Args:
-        ids: Token ids of a response.
-        mask: 0 for ids that the policy did not write (tool output, environment). None where it wrote all of them.
+    `mask` is 0 for ids that it did not write (tool output, environment), and None where it wrote all of them.
     """
     if mask is None:
         return [list(ids)]
@@ -99,15 +97,10 @@ def policy_turns(ids: Sequence[int], mask: Sequence[int] | None) -> list[list[in
 
 
 def thinking_span(pieces: Sequence[str], tags: Tags, *, prefilled: bool = False) -> range | None:
-    """Find the positions strictly between the thinking tags.
+    """The positions strictly between the thinking tags in the texts of tokens. They may be none.
 
-    Args:
-        pieces: Text of each token.
-        tags: The markers.
-        prefilled: The prompt ends in the opening tag, so the response has no opening tag.
-
-    Returns:
-        The positions, possibly none. None unless there is exactly one pair of tags in the right order.
+    None unless there is exactly one pair of tags in the right order. With `prefilled` the prompt ends in the opening
+    tag, so that the response has no opening tag.
     """
     text = "".join(pieces)
     opening = 0 if prefilled else 1

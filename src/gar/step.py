@@ -75,16 +75,9 @@ def read_row(
     num_anchors: int | None = None,
     truncated: bool = False,
 ) -> Row:
-    """The row of a response, from its tokens (`reader.response`), its verdict, and its problem's anchors.
+    """The row of a response, from its tokens (`reader.response`), its verdict, and its problem's `reader.anchors`.
 
-    Args:
-        reader: A reader of the policy's tokenizer.
-        verdict: How its verification ended.
-        sequence: Its tokens.
-        anchors: Those of its problem (`reader.anchors`).
-        group_index: Which problem it answers.
-        num_anchors: Anchors of its problem. None counts `anchors`, for a method that reads none of them.
-        truncated: It was cut off before its end.
+    `num_anchors` is the number of the problem's anchors for a method that reads none of them. None counts `anchors`.
     """
     fault = reader.fault(sequence)
     facts = ResponseFacts(

@@ -89,20 +89,3 @@ def test_alignment_shares_without_signal_are_zero_and_leave_the_others(make_case
     assert found[~first].count_nonzero() == 0
     nothing = torch.zeros(0, dtype=torch.long)
     assert shares_of(Case(hidden[:0], case.weight, nothing, nothing), anchors).shape == (0,)
-
-
-def test_alignment_shares_of_a_response_equal_to_its_anchor_are_its_projections(make_case):
-    case = make_case(responses=1)
-    vectors = unit_vectors(*case, num_responses=1)
-    assert float(shares_of(case, vectors).double().sum()) == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_alignment_shares_refuse_what_does_not_fit(make_case):
-    case = make_case(responses=2)
-    with pytest.raises(ValueError, match=r"anchors must have shape \(2, 8\), got \(2, 5\)"):
-        shares_of(case, torch.zeros(2, 5))
-    with pytest.raises(ValueError, match=r"response_index must lie in \[0, 1\), got 0 to 1"):
-        shares_of(case, random_anchors(1, 8))
-    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
-        shares_of(case, random_anchors(2, 8), temperature=0)

@@ -1,6 +1,5 @@
 """The Triton kernels without a GPU: their arithmetic in Triton's interpreter, their machine code from its compiler."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -8,11 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-from gar.core import head as head_module
-from gar.core.arguments import Budget, Head
-from gar.core.head import make_plan
 
 HERE = Path(__file__).parent
 
@@ -46,11 +40,3 @@ def test_triton_kernels_compile_for_hopper_without_spills():
     for name, use in found.items():
         assert use["spill_bytes"] == 0, name
         assert use["registers"] <= 128, name  # 16 warps and more fit on an SM
-
-
-def test_make_plan_goes_without_triton_where_it_is_missing(monkeypatch):
-    """Only CUDA tensors reach for Triton; a missing package leaves torch's route."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert not head_module._has_triton()
-    head = Head(torch.zeros(8, 4, dtype=torch.bfloat16))
-    assert not make_plan(torch.zeros(2, 4, dtype=torch.bfloat16), head, Budget(precision="storage")).triton

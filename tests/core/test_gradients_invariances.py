@@ -131,27 +131,16 @@ def test_gradient_activation_vectors_ignore_an_autocast_around_them(make_case, d
 
 
 @pytest.mark.parametrize("signal", ["gradient-activation", "gradient", "hidden"])
-def test_gradient_activation_vectors_keep_no_graph_and_give_the_weight_no_gradient(make_case, signal):
-    case = make_case()
-    bias = torch.zeros(37, dtype=torch.float64, requires_grad=True)
-    hidden, weight = case.hidden.requires_grad_(), case.weight.requires_grad_()
-    with torch.enable_grad():
-        means = gradient_activation_means(*case, num_responses=4, bias=bias, signal=signal)
-        vectors = unit_vectors(*case, num_responses=4, bias=bias, signal=signal)
-    for found in (means, vectors):
-        assert not found.requires_grad
-        assert found.grad_fn is None
-    assert weight.grad is hidden.grad is bias.grad is None
-
-
-def test_gradient_activation_vectors_leave_their_arguments_alone(make_case):
+def test_gradient_activation_vectors_keep_no_graph_and_leave_their_arguments_alone(make_case, signal):
     case = make_case()
     copies = [tensor.clone() for tensor in case]
-    bias = torch.ones(37, dtype=torch.float64)
-    for signal in ("gradient-activation", "gradient", "hidden"):
-        unit_vectors(
-            *case, num_responses=4, bias=bias, temperature=0.5, logit_softcap=2.0, signal=signal,
-            activation_threshold=0.5,
-        )  # fmt: skip
+    bias = torch.ones(37, dtype=torch.float64, requires_grad=True)
+    hidden, weight = case.hidden.requires_grad_(), case.weight.requires_grad_()
+    with torch.enable_grad():
+        found = unit_vectors(
+            *case, num_responses=4, bias=bias, signal=signal, logit_softcap=2.0, activation_threshold=0.5
+        )
+    assert not found.requires_grad
+    assert weight.grad is hidden.grad is bias.grad is None
     assert all(torch.equal(now, before) for now, before in zip(case, copies, strict=True))
     assert bias.eq(1).all()

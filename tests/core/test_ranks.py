@@ -146,35 +146,6 @@ def split_by_context() -> dict[str, Tensor]:
     return found
 
 
-def counted_bytes() -> dict[str, int]:
-    """Numbers handed to all_reduce, in bytes: how they grow with a token, a response and a dimension."""
-    whole, total = dist.all_reduce, 0
-
-    def counting(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        nonlocal total
-        total += tensor.numel() * tensor.element_size()
-        return whole(tensor, *args, **kwargs)
-
-    dist.all_reduce = counting
-    sizes = {}
-    for name, tokens, options in (("10 tokens", 10, {}), ("110 tokens", 110, {}),
-                                  ("110 ranked", 110, {"keep_fraction": 0.5})):  # fmt: skip
-        total = 0
-        sharded(float32(_make_case(tokens=tokens)), options, SHARDS[2][dist.get_rank()])
-        sizes[name] = total
-    dist.all_reduce = whole
-    return sizes
-
-
-def without_graph() -> bool:
-    case = float32(_make_case())
-    case.hidden.requires_grad_()
-    case.weight.requires_grad_()
-    with torch.inference_mode():  # no graph can be made in here
-        inferred = sharded(case, {}, SHARDS[2][dist.get_rank()])
-    return not sharded(case, {}, SHARDS[2][dist.get_rank()]).requires_grad and bool(inferred.any())
-
-
 def refusals() -> list[str]:
     """What this rank is told where rank 1 alone is at fault, or the ranks disagree."""
     case, at_fault = _make_case(), dist.get_rank() == 1
@@ -285,20 +256,6 @@ def test_response_means_of_a_split_context(tmp_path: Path, autograd_means):
             assert largest_error(found[name], truth) <= 1e-7
         for found in ranks[::2]:
             assert largest_error(found[f"{name}, whole head"], truth) <= 1e-7
-
-
-def test_response_means_exchange_three_numbers_a_token(tmp_path: Path):
-    for sizes in run_ranks(counted_bytes, 2, tmp_path):
-        assert sizes["110 tokens"] - sizes["10 tokens"] == 100 * 3 * 4
-        assert sizes["10 tokens"] == 10 * 3 * 4 + RESPONSES * 8 * 8  # and [responses, hidden] in float64 at the end
-        # u_t of the tokens that are ranked, and the numbers of the half that is kept once more
-        counts = torch.bincount(_make_case(tokens=110).response_index)
-        kept = int((counts + 1).div(2, rounding_mode="floor").sum())
-        assert sizes["110 ranked"] - sizes["110 tokens"] == 110 * 8 * 4 + kept * 3 * 4
-
-
-def test_response_means_make_no_graph(tmp_path: Path):
-    assert run_ranks(without_graph, 2, tmp_path) == [True, True]
 
 
 def test_response_means_refuse_on_all_ranks_what_is_wrong_on_one(tmp_path: Path):

@@ -11,7 +11,6 @@ from gar.models import embedded
 from paper.tasks import make_model
 from paper.tasks.chains import (
     ROLES,
-    SEPARATOR,
     TASKS,
     VERDICT_RIGHT,
     VERDICT_WRONG,
@@ -54,22 +53,6 @@ def test_load_embedded_is_a_small_untied_qwen3(loaded):
     assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
     assert not model.training
     assert len(tokenizer) == model.config.vocab_size < 100
-
-
-def test_load_embedded_knows_where_a_response_ends(loaded):
-    model, tokenizer = loaded
-    for config in (model.config, model.generation_config):
-        assert config.eos_token_id == tokenizer.eos_token_id == tokenizer.convert_tokens_to_ids("<eos>")
-        assert config.pad_token_id == tokenizer.pad_token_id != tokenizer.eos_token_id
-
-
-def test_tokenizer_gives_one_token_to_each_tag_verdict_and_separator(loaded):
-    _, tokenizer = loaded
-    tokens = [*make_model.TAGS, SEPARATOR, VERDICT_RIGHT, VERDICT_WRONG]
-    ids = [tokenizer(token)["input_ids"] for token in tokens]
-    assert all(len(one) == 1 for one in ids)
-    assert len({one[0] for one in ids}) == len(tokens)
-    assert tokenizer.unk_token_id not in {one[0] for one in ids}
 
 
 @pytest.mark.parametrize("role", ROLES)

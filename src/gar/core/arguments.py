@@ -33,9 +33,10 @@ class ScoredTokens(NamedTuple):
 
 
 class Head(NamedTuple):
-    """An LM head and its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
+    """An LM head, never differentiated, and its logits: `softcap(logit_scale * (W h + bias)) / temperature`.
 
-    `softcap(z) = logit_softcap * tanh(z / logit_softcap)`, or the identity where `logit_softcap` is None.
+    `softcap(z) = logit_softcap * tanh(z / logit_softcap)` (Gemma 2), or the identity where `logit_softcap` is None.
+    Cohere multiplies by `logit_scale`. For Granite, which divides, pass the inverse.
     """
 
     weight: Tensor  # [vocab, hidden]
@@ -76,7 +77,9 @@ class Budget(NamedTuple):
     Attributes:
         memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
         chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses.
-        precision: Precision of the matrix products with W: see `gradient_activation_means`.
+        precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
+            uses a bfloat16 W as it is, with float32 logits. "auto" is storage for a large bfloat16 head where the
+            device has bfloat16 products (a GPU, or a CPU with avx512_bf16 or amx_bf16), else float32.
     """
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -85,14 +88,7 @@ class Budget(NamedTuple):
 
 
 def check_arguments(tokens: ScoredTokens, head: Head, signal: Signal, vocab_size: int) -> None:
-    """Raise a ValueError for shapes that disagree, indices out of range and unknown settings.
-
-    Args:
-        tokens: The scored tokens.
-        head: The LM head, or this rank's rows of it.
-        signal: Which vectors.
-        vocab_size: Rows of the whole head.
-    """
+    """Raise a ValueError for shapes that disagree, indices out of range (`vocab_size` rows), and unknown settings."""
     _check_tensors(tokens, head, vocab_size)
     _check_settings(head, signal, tokens.num_responses)
 

@@ -63,13 +63,7 @@ class Ranks(NamedTuple):
         return values
 
     def agree(self, fault: str | None, tokens: ScoredTokens, head: Head) -> None:
-        """Raise a fault of one rank, or a disagreement, on all ranks: otherwise the others would wait forever.
-
-        Args:
-            fault: What is wrong on this rank.
-            tokens: This rank's tokens.
-            head: This rank's rows of the head.
-        """
+        """Raise a fault of one rank, or a disagreement, on all ranks: otherwise the others would wait forever."""
         if self.vocab is not None:
             first_id, vocab_size, group = self.vocab
             end_id = max(first_id, min(first_id + len(head.weight), vocab_size))

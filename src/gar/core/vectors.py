@@ -139,27 +139,8 @@ def gradient_activation_means(
 ) -> Float32[Tensor, "responses hidden"]:
     """`response_means` of plain tensors, on one rank.
 
-    Args:
-        hidden: Inputs of the LM head. `hidden[t]` predicts `target_ids[t]`. Tokens of all responses in one list, in
-            any order.
-        lm_head_weight: W. Never differentiated.
-        target_ids: Token ids.
-        response_index: The response that a token belongs to, in [0, num_responses).
-        num_responses: Rows of the result.
-        signal: "gradient-activation", "gradient" (u_t = W^T(p - e), the paper's ablation) or "hidden" (u_t = h_t).
-        bias: The head's bias.
-        temperature: Divides the logits, after scale and soft-cap.
-        logit_scale: Multiplies W h + bias (Cohere). For Granite, which divides, pass the inverse.
-        logit_softcap: `cap * tanh(z / cap)` (Gemma 2).
-        activation_threshold: tau_a: dimensions with `|h_tj| < tau_a * max_j |h_tj|` do not count in u_t.
-        keep_fraction: p_f: only this share of a response's tokens, those with the largest `||u_t||`, is averaged.
-            One number, or one per response.
-        precision: Precision of the two matrix products with W. "float32" widens W tile by tile, without TF32. "storage"
-            uses a bfloat16 W as it is, with float32 logits. "auto" is storage for a large bfloat16 head where the
-            device has bfloat16 products (a GPU, or a CPU with avx512_bf16 or amx_bf16), else float32.
-        chunk_tokens: Largest number of tokens whose logits exist at one time. None chooses. The result does not depend
-            on it.
-        memory_bytes: Temporary-memory limit in bytes, excluding inputs and output.
+    The arguments are the fields of `ScoredTokens`, `Head` (`lm_head_weight` is its weight), `Signal` (`signal` is its
+    kind) and `Budget`.
 
     Returns:
         As `response_means`. The norm of a row is the strength of the signal.

@@ -50,9 +50,7 @@ def own_rules(method: Method) -> list[Rule]:
 def run_facts(method: Method, sections: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings by dotted name, which of them are chosen, and what decides whether they are read.
 
-    Args:
-        method: The method that is trained.
-        sections: The sections that the driver takes, by name; `dict(config)` gives those of a `gar.config.RunConfig`.
+    `sections` are those that the driver takes, by name. `dict(config)` gives those of a `gar.config.RunConfig`.
     """
     own = method.reads is not None and "trl" in sections  # it says itself what it reads
     facts: dict[str, Any] = {
@@ -77,13 +75,7 @@ def run_facts(method: Method, sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unread_settings(method: Method, sections: Mapping[str, Any], *, engine: str = "TRL") -> list[str]:
-    """Settings away from their defaults that nothing reads, as "section.name".
-
-    Args:
-        method: The method that is trained.
-        sections: As in `run_facts`.
-        engine: Name of the driver.
-    """
+    """Settings away from their defaults that nothing reads, as "section.name". `sections` as in `run_facts`."""
     facts = run_facts(method, sections) | {"engine": engine}
     unread = {name for name, _ in faults("", facts, level="unread")}
     parts = {section_name(name): other.settings for name, other in REGISTERED.items() if name != method.name}

@@ -1,7 +1,6 @@
 """Check that a model exists before anything is loaded: transformers would retry for minutes."""
 
 import json
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -90,15 +89,9 @@ def context_before_loading(name: str, revision: str | None = None) -> int | None
 
 def _nearest(name: str) -> str:
     """A sentence with the closest name of a model on this machine. "" if none is close."""
-    parent = Path(name).parent
-    beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
-    known = ["embedded", *beside, *_cached()]
-    return did_you_mean(name, known)
-
-
-def _cached() -> list[str]:
     from huggingface_hub import constants
 
-    cache = Path(constants.HF_HUB_CACHE)
-    names = os.listdir(cache) if cache.is_dir() else []
-    return [name.removeprefix("models--").replace("--", "/") for name in names if name.startswith("models--")]
+    parent, cached = Path(name).parent, Path(constants.HF_HUB_CACHE)
+    beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
+    known = [path.name.removeprefix("models--").replace("--", "/") for path in cached.glob("models--*")]
+    return did_you_mean(name, ["embedded", *beside, *known])

@@ -31,7 +31,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     adapter = find_adapter(model_path(settings.path), settings.revision)
     if adapter is not None:
         return _load_adapted(settings, adapter)
-    tokenizer = _load_tokenizer(settings.path, settings.revision)
+    tokenizer = load_tokenizer(settings.path, settings.revision, _MODEL)
     model = _load_model(settings, settings.path, settings.revision)
     _check_tokenizer(tokenizer, model, settings.path)
     return model, tokenizer
@@ -48,17 +48,22 @@ def quiet_libraries() -> None:
         enable_progress_bars()  # of downloads: the line above switches them off too
 
 
-def load_tokenizer(name: str, revision: str | None = None) -> Any:
+def load_tokenizer(name: str, revision: str | None = None, kind: tuple[str, str] = _TOKENIZER) -> Any:
     """Load the tokenizer of a model, with padding on the left.
 
     Args:
         name: As `ModelSettings.path`.
-        revision: Branch, tag or commit on the Hub. Ignored for other models.
+        revision: Branch, tag or commit on the Hub. Folders ignore it.
+        kind: What the error says was looked for, and in which files.
 
     Raises:
         ModelError: It cannot be loaded. Says the library's reason.
     """
-    return _load_tokenizer(name, revision if model_path(name) == name else None, _TOKENIZER)
+    from transformers import AutoTokenizer
+
+    path = model_path(name)
+    with _loading_faults(name, path, kind):
+        return AutoTokenizer.from_pretrained(path, revision=revision, padding_side="left", trust_remote_code=False)
 
 
 def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> None:
@@ -82,10 +87,8 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
     if find_adapter(base, revision):
         raise ModelError(f"'{settings.path}' is an adapter of '{base}', which is an adapter too. Merge that one first.")
     try:
-        if adapter.has_tokenizer:
-            tokenizer = _load_tokenizer(settings.path, settings.revision)
-        else:
-            tokenizer = _load_tokenizer(base, revision)
+        own = (settings.path, settings.revision) if adapter.has_tokenizer else (base, revision)
+        tokenizer = load_tokenizer(*own, _MODEL)
         model = _load_model(settings, base, revision)
     except ModelError as error:
         raise ModelError(
@@ -94,14 +97,6 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
         ) from error
     _check_tokenizer(tokenizer, model, settings.path)
     return load_adapter(model, adapter), tokenizer
-
-
-def _load_tokenizer(name: str, revision: str | None, kind: tuple[str, str] = _MODEL) -> Any:
-    from transformers import AutoTokenizer
-
-    path = model_path(name)
-    with _loading_faults(name, path, kind):
-        return AutoTokenizer.from_pretrained(path, revision=revision, padding_side="left", trust_remote_code=False)
 
 
 def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any:

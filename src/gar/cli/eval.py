@@ -23,8 +23,8 @@ _USAGE = """usage: gar eval STAGE [ARGUMENTS]
 
 Measure models on benchmarks. A killed stage continues where it stopped.
 
-  generate MODEL --benchmark NAME[,NAME]  sample into an append-only file
-  score FOLDER [FOLDER ...]               a verdict for every sample, numbers
+  generate MODEL --benchmark NAME[,NAME]  responses into an append-only file
+  score FOLDER [FOLDER ...]               a verdict on every response, numbers
   table A [B ...]                         one table: benchmarks, models, tests
   run MODEL --benchmark NAME[,NAME]       generate, score, print the numbers
   list                                    the known benchmarks
@@ -39,7 +39,7 @@ If it is killed, run the same command again to continue.
   MODEL      a Hub id, a local folder, a PEFT adapter, or "embedded"
   NAME       a name from `gar eval list`; NAME@REVISION of the Hub;
              NAME=FILE with the published columns; or a file of problems
-  results    evals/MODEL/BENCHMARK/samples.jsonl
+  results    evals/MODEL/BENCHMARK/responses.jsonl
 """
 _RUN = _GENERATE.replace("Sample responses to", "Sample and score responses to").replace("eval generate", "eval run")
 
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     """Run one stage. Arguments are parsed first. Torch is imported only where a model answers."""
     stages = {
         "generate": (_generate, _GenerateArguments, _GENERATE),
-        "score": (_score, _ScoreArguments, "Grade samples, and write the numbers into metrics.json beside them."),
+        "score": (_score, _ScoreArguments, "Grade responses: samples.parquet and metrics.json."),
         "run": (_run, _RunArguments, _RUN),
         "list": (_list, Settings, "The known benchmarks."),
     }
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
 
 def _generate(job: GenerateJob) -> None:
     for folder in _generated(job):
-        print(f"Samples  {folder.samples.path}")
+        print(f"Responses  {folder.responses.path}")
 
 
 def _run(job: _RunArguments) -> int:
@@ -152,17 +152,17 @@ def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
 
 
 def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> int:
-    from gar.evaluation.grading import score
+    from gar.evaluation.scoring import score
 
     console = Console(highlight=False)
     faults = []
     for folder in folders:
-        metrics = score(folder, settings)
-        if fault := _fault(metrics):
+        numbers, identity = score(folder, settings), folder.identity()
+        if fault := _fault(numbers):
             faults.append(fault)
             console.print(fault, style="bold red", markup=False, soft_wrap=True)
-        console.print(_metrics_table(metrics))
-        for note in metrics["notes"]:
+        console.print(_metrics_table(f"{identity['benchmark']['name']}, {identity['prompt']['form']}", numbers))
+        for note in identity["benchmark"]["notes"]:
             console.print(f"Note: {note}", style="yellow", soft_wrap=True)
         print(f"Numbers  {folder.metrics_path}\n")
     return DEGENERATE if faults and not settings.allow_degenerate else DONE
@@ -179,13 +179,10 @@ def _fault(metrics: dict[str, Any]) -> str:
     )
 
 
-def _metrics_table(metrics: dict[str, Any]) -> Table:
+def _metrics_table(name: str, metrics: dict[str, Any]) -> Table:
     """The numbers of one evaluation."""
-    table = Table(
-        title=f"{metrics['benchmark']}, {metrics['prompt']}: {metrics['num_problems']:,} problems, "
-        f"{metrics['num_samples']} samples each",
-        title_justify="left",
-    )
+    title = f"{name}: {metrics['num_problems']:,} problems, {metrics['num_samples']} samples each"
+    table = Table(title=title, title_justify="left")
     for heading in ("", "mean", "95% over problems"):
         table.add_column(heading, justify="right" if heading else "left")
     for k, value in metrics["pass_at"].items():

@@ -3,7 +3,7 @@
 A model is one evaluation per benchmark, or several: one per training seed, paired in their order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,13 @@ from typing import Any
 import pandas as pd
 
 from gar.errors import ConfigError, DataError
-from gar.evaluation.folder import EvaluationFolder, Metrics, evaluation_folders
+from gar.evaluation.folder import evaluation_folders
 from gar.evaluation.metrics import Measure, default_ks
 from gar.evaluation.paired import contrasts, problem_counts, scores
 from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, rows_of
+from gar.records import open_run
 from gar.records.dotted import differences
+from gar.records.evaluations import EvaluatedSet
 
 # Fields in which two evaluations must agree, and their names in errors.
 _COMMON = {
@@ -34,14 +36,14 @@ class Evaluation:
     """One finished evaluation of one model and training seed on one benchmark.
 
     Attributes:
-        folder: Its folder.
+        path: Its folder.
         identity: The content of `set.json`: benchmark, prompt, model and sampling.
-        metrics: Its numbers.
+        result: Its numbers.
     """
 
-    folder: EvaluationFolder
-    identity: dict[str, Any]
-    metrics: Metrics
+    path: Path
+    identity: Mapping[str, Any]
+    result: EvaluatedSet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +72,7 @@ def load_model(argument: str) -> Model:
     Raises:
         ConfigError: A folder is named twice.
         DataError: The seeds were evaluated differently, or on different benchmarks.
-        RecordError: A folder does not exist, or is not scored.
+        RecordError: A folder does not exist, is not scored, or is not what was written.
     """
     label, equals, paths = argument.rpartition("=")
     folders = [Path(path) for path in paths.split(",") if path]
@@ -79,8 +81,10 @@ def load_model(argument: str) -> Model:
     by_benchmark: dict[str, list[Evaluation]] = {}
     for path in folders:
         for folder in evaluation_folders(path):
-            evaluation = Evaluation(folder=folder, identity=folder.identity(), metrics=folder.metrics())
-            by_benchmark.setdefault(evaluation.identity["benchmark"]["name"], []).append(evaluation)
+            run = open_run(folder.path)
+            for name, result in run.evaluations["after"].items():
+                evaluation = Evaluation(path=folder.path, identity=run.settings, result=result)
+                by_benchmark.setdefault(name, []).append(evaluation)
     for name, evaluations in by_benchmark.items():
         if len(evaluations) != len(folders):
             raise DataError(f"'{argument}': {len(evaluations)} of {len(folders)} folders hold {name}; expected all.")
@@ -111,7 +115,7 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
     first, counts = models[0], _counts(models)
     fewest: dict[str, Evaluation] = {}
     for name, evaluation in ((name, each[0]) for model in models for name, each in model.evaluations.items()):
-        if name not in fewest or evaluation.metrics.num_samples < fewest[name].metrics.num_samples:
+        if name not in fewest or evaluation.result.num_samples < fewest[name].result.num_samples:
             fewest[name] = evaluation
     shown = {name: columns(ks, evaluation) for name, evaluation in fewest.items()}
     unlike, notes = set[tuple[str, str]](), []
@@ -177,10 +181,10 @@ def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, in
     Raises:
         ConfigError: A k is larger than n.
     """
-    n = evaluation.metrics.num_samples
+    n = evaluation.result.num_samples
     for k in ks:
         if k > n:
-            raise ConfigError(f"pass@{k} needs {k} samples per problem; {evaluation.folder.path} has {n}.")
+            raise ConfigError(f"pass@{k} needs {k} samples per problem; {evaluation.path} has {n}.")
     chosen = ks or sorted({1, *(k for k in default_ks(n) if n // 4 < k <= n // 2)})
     passes: list[tuple[Measure, int]] = [("pass", k) for k in chosen]
     # maj@1 and maj@2 are pass@1: of two different answers either may win.
@@ -191,11 +195,19 @@ def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, in
 def _counts(models: Sequence[Model]) -> pd.DataFrame:
     """The counts of all evaluations. The seed is its place among those of the model."""
     return problem_counts(
-        (model.label, seed, name, problem.id, evaluation.metrics.num_samples, problem.num_correct, problem.wrong_votes)
+        (
+            model.label,
+            seed,
+            name,
+            problem.id,
+            evaluation.result.num_samples,
+            problem.num_correct,
+            problem.wrong_votes or (),
+        )
         for model in models
         for name, evaluations in model.evaluations.items()
         for seed, evaluation in enumerate(evaluations)
-        for problem in evaluation.metrics.problems
+        for problem in evaluation.result.problems
     )
 
 
@@ -206,11 +218,11 @@ def _check_comparable(first: Evaluation, other: Evaluation) -> None:
         for name, (before, now) in differences(first.identity, other.identity).items()
         if name in _COMMON
     ]
-    if first.metrics.format != other.metrics.format:
-        unlike.append(f"the format they were graded with ({first.metrics.format} and {other.metrics.format})")
+    if first.result.format != other.result.format:
+        unlike.append(f"the format they were graded with ({first.result.format} and {other.result.format})")
     if unlike:
         raise DataError(
-            f"{first.folder.path} and {other.folder.path} cannot be compared, since they differ in "
+            f"{first.path} and {other.path} cannot be compared, since they differ in "
             f"{'; '.join(unlike)}. Evaluate both in the same way."
         )
 
@@ -223,7 +235,7 @@ def _check_benchmark(first: Model, model: Model, name: str) -> None:
             "each."
         )
     _check_comparable(others[0], evaluations[0])
-    if len(evaluations[0].metrics.problems) < 2:
+    if len(evaluations[0].result.problems) < 2:
         raise DataError(f"{name} has one problem: a paired test needs at least two.")
 
 

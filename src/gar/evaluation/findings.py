@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gar.evaluation.evaluate import Group
 from gar.evaluation.metrics import mean
+from gar.evaluation.results import Group
 from gar.rollouts.generate import Response
 from gar.types import Problem, ResponseVerifier, Status, Verdict
 from gar.verify import count_statuses

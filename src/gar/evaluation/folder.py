@@ -1,14 +1,4 @@
-"""The folder that `gar eval` writes for one model and one benchmark.
-
-    evals/MODEL/BENCHMARK/
-      set.json          benchmark, prompt, model and sampling: written first, and never changed
-      problems.jsonl    the problems with their prompts
-      samples.jsonl     one line per sample: text, tokens, stop reason, seed, append-only
-      verdicts.jsonl    one line per sample: status, answer, vote, append-only
-      metrics.json      the numbers, and the counts of each problem
-
-A sample or verdict, once written, stays.
-"""
+"""The folder that `gar eval` writes for one model and one benchmark. `gar.records.evaluations` lists its files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,46 +9,36 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gar.errors import RecordError
-from gar.records.checked import checked
-from gar.records.evaluations import Rate
-from gar.records.files import io_error, json_text, read_json, whole_objects
+from gar.records.evaluations import NUMBERS, SAMPLES, SET
+from gar.records.files import canonical_hash, io_error, json_text, read_json, whole_objects, write_atomic, write_parquet
 from gar.records.lock import writer_lock
+from gar.records.manifest import MANIFEST, Manifest
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
-from gar.types import ResponseFormat, Status
+from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
 
 # The origin of problems and model may differ: hashes identify their content.
 _INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "model.name", "model.revision")
 
-_Count = Annotated[int, Field(ge=0)]
-_Positive = Annotated[int, Field(ge=1)]
-
 
 class EvaluationFolder:
-    """Reads and writes one such folder.
+    """Reads and writes one such folder. Everything that it reads is checked against the folder's manifest.
 
     Attributes:
         path: The folder. It need not exist.
-        set_path: `set.json`.
-        problems_path: `problems.jsonl`.
-        metrics_path: `metrics.json`.
-        samples: The lines of `samples.jsonl`.
-        verdicts: The lines of `verdicts.jsonl`.
+        responses: The lines of `responses.jsonl`.
         output: Identity and lines together, to resume or reject.
 
     Raises:
-        RecordError: From any method, when the system reports an error or a file is not what it should be.
+        RecordError: From any method, when the system reports an error or a file is not what was written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.set_path = path / "set.json"
-        self.problems_path = path / "problems.jsonl"
-        self.metrics_path = path / "metrics.json"
-        self.samples = FinishedLines(path / "samples.jsonl", SampleLine)
-        self.verdicts = FinishedLines(path / "verdicts.jsonl", VerdictLine)
-        self.output = ResumableOutput(
-            self.set_path, (self.samples, self.verdicts), results=(self.metrics_path,), ignored=_INDIFFERENT
-        )
+        self.responses = FinishedLines(path / "responses.jsonl", ResponseLine, path / SET)
+        self._problems_path = path / "problems.jsonl"
+        self.metrics_path = path / NUMBERS
+        results = (path / MANIFEST, self.metrics_path, path / SAMPLES)
+        self.output = ResumableOutput(path / SET, (self.responses,), results=results, ignored=_INDIFFERENT)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -74,59 +54,60 @@ class EvaluationFolder:
         with writer_lock(self.path):
             yield
 
+    def manifest(self) -> Manifest:
+        """The manifest, for files of this identity."""
+        return Manifest(self.path, [canonical_hash(self.identity())])
+
     def begin(self, identity: Mapping[str, Any], problems: Iterable[Line], *, overwrite: bool) -> None:
         """Begin, or resume the same evaluation. See `ResumableOutput.begin`.
 
         Raises:
             ConfigError: The folder holds another evaluation, and `overwrite` is false.
         """
-        text = "".join(json_text(problem) + "\n" for problem in problems)
-        self.output.begin(identity, overwrite=overwrite, files={self.problems_path: text})
+
+        def prepare() -> None:
+            write_atomic(self._problems_path, "".join(json_text(problem) + "\n" for problem in problems))
+            Manifest(self.path, [canonical_hash(identity)]).add(self._problems_path)
+
+        self.output.begin(identity, overwrite=overwrite, prepare=prepare)
+
+    def finish(self) -> None:
+        """List the responses, once all are there.
+
+        Raises:
+            DamageError: They were listed before, and are not what was listed.
+        """
+        manifest = self.manifest()
+        if self.responses.path.name in manifest.entries:
+            manifest.check(self.responses.path)
+        else:
+            manifest.add(self.responses.path)
+
+    def write_result(self, samples: Sequence[SampleRecord], metrics: Mapping[str, Any]) -> None:
+        """Write every sample with its verdict, and the numbers, in place of earlier ones."""
+        manifest, paths = self.manifest(), (self.path / SAMPLES, self.metrics_path)
+        manifest.drop(*paths)
+        write_parquet(paths[0], record_table(samples, SAMPLE_SCHEMA))
+        write_atomic(paths[1], json_text(metrics, indent=1) + "\n")
+        manifest.add(*paths)
 
     def identity(self) -> dict[str, Any]:
-        """The content of `set.json`.
-
-        Raises:
-            RecordError: It does not exist, or is something else.
-        """
-        if not self.set_path.is_file():
-            raise RecordError(
-                f"{self.path}: not an evaluation: it has no set.json. `gar eval generate` writes one folder per "
-                "benchmark, by default evals/MODEL/BENCHMARK."
-            )
-        values = read_json(self.set_path)
-        checked(_Set, values, str(self.set_path))
-        return values
-
-    def metrics(self) -> "Metrics":
-        """The numbers in `metrics.json`.
-
-        Raises:
-            RecordError: It does not exist, or is something else.
-        """
-        metrics = checked(Metrics, read_json(self.metrics_path), str(self.metrics_path))
-        for problem in metrics.problems:
-            if problem.num_correct + sum(problem.wrong_votes) > metrics.num_samples:
-                raise RecordError(f"{self.metrics_path}: problem {problem.id!r} has more votes than samples.")
-        return metrics
+        """The content of `set.json`. The manifest holds its hash with every file."""
+        return read_json(self.path / SET)
 
     def problems(self) -> list[Line]:
         """The lines of `problems.jsonl`."""
-        problems = list(whole_objects(self.problems_path, ProblemLine))
-        if len({problem["id"] for problem in problems}) < len(problems):
-            raise RecordError(f"{self.problems_path}: a problem is there twice. Was the file changed by hand?")
-        return problems
+        self.manifest().check(self._problems_path)
+        return list(whole_objects(self._problems_path, ProblemLine))
 
 
 def evaluation_folders(path: Path) -> list[EvaluationFolder]:
     """The evaluations at a path: the folder itself, or its subfolders, one per benchmark.
 
     Raises:
-        RecordError: The path holds no evaluation.
+        RecordError: The path holds no evaluation, or one that lost its `set.json`.
     """
-    if (path / "set.json").is_file():
-        return [EvaluationFolder(path)]
-    inside = sorted(file.parent for file in path.glob("*/set.json")) if path.is_dir() else []
+    inside = [path] if _is_evaluation(path) else sorted(filter(_is_evaluation, path.glob("*")))
     if not inside:
         raise RecordError(
             f"{path}: {'no evaluation in this folder' if path.is_dir() else 'no such folder'}. Expected one that "
@@ -135,7 +116,8 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
     return [EvaluationFolder(folder) for folder in inside]
 
 
-# The fields that readers of the files need. Other fields are not checked.
+def _is_evaluation(path: Path) -> bool:
+    return any((path / name).is_file() for name in (SET, "problems.jsonl", "responses.jsonl"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,95 +127,18 @@ class ProblemLine:
     id: str
     prompt: Any
     answer: str
-    num_choices: _Count
+    num_choices: int
     category: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SampleLine:
-    """A line of `samples.jsonl`."""
+class ResponseLine:
+    """A line of `responses.jsonl`."""
 
     problem: str
-    sample: _Count
+    sample: Annotated[int, Field(ge=0)]
     text: str
     tokens: Sequence[int]
     stop: Literal["length", "end"]
+    seed: int
     prefilled_think: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VerdictLine:
-    """A line of `verdicts.jsonl`."""
-
-    problem: str
-    sample: _Count
-    status: Status
-    correct: bool
-    verified: bool
-    well_formatted: bool
-    answer: str | None
-    detail: str
-    vote: str | None
-    num_tokens: _Count
-    truncated: bool
-    format: ResponseFormat
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Benchmark:
-    name: str
-    num_problems: _Count
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Prompt:
-    form: str
-    format: ResponseFormat
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Model:
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Sampling:
-    num_samples: _Positive
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Set:
-    benchmark: _Benchmark
-    prompt: _Prompt
-    model: _Model
-    sampling: _Sampling
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProblemCounts:
-    """Counts of the samples of one problem, in `metrics.json`.
-
-    Attributes:
-        id: The problem.
-        category: Its category. "" where the set has none.
-        num_correct: Samples with the right answer in the required format. Each votes for the right answer.
-        wrong_votes: Votes for each other answer, most frequent first.
-
-    Example: ProblemCounts(id="7", category="", num_correct=1, wrong_votes=(2,))
-    """
-
-    id: str
-    category: str
-    num_correct: _Count
-    wrong_votes: Sequence[_Count]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Metrics:
-    """The parts of `metrics.json` that a comparison needs."""
-
-    format: ResponseFormat
-    num_samples: _Positive
-    pass_at: Mapping[str, Rate]
-    problems: Annotated[Sequence[ProblemCounts], Field(min_length=1)]

@@ -1,20 +1,9 @@
-"""The numbers of an evaluation: pass@k and maj@k of each problem, and `metrics.json` from the verdicts."""
+"""The numbers of an evaluation: pass@k and maj@k of each problem."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from functools import lru_cache
-from typing import Any, Literal
-
-import numpy as np
-
-from gar.errors import RecordError
-from gar.evaluation.folder import EvaluationFolder, ProblemCounts
-from gar.evaluation.statistics import bootstrap_interval
-from gar.records.files import json_text, write_atomic
-from gar.records.resumable import Line
-from gar.types import Status
+from typing import Literal
 
 Measure = Literal["pass", "majority"]
 
@@ -134,83 +123,8 @@ def default_ks(num_samples: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*powers, num_samples]))
 
 
-def write_metrics(folder: EvaluationFolder, ks: Sequence[int]) -> dict[str, Any]:
-    """Write `metrics.json` from the verdicts, and return what it holds.
-
-    Raises:
-        RecordError: A file cannot be read or written.
-    """
-    identity = folder.identity()
-    verdicts = _verdicts_by_problem(folder)
-    lines = [line for group in verdicts.values() for line in group]
-    statuses = Counter(line["status"] for line in lines)
-    counts = [_counts(problem, verdicts[problem["id"]]) for problem in folder.problems()]
-    num_samples = identity["sampling"]["num_samples"]
-    passes = {k: [pass_at_k(num_samples, problem.num_correct, k) for problem in counts] for k in ks}
-    votes = [(num_samples, problem.num_correct, problem.wrong_votes) for problem in counts]
-    metrics: dict[str, Any] = {
-        "benchmark": identity["benchmark"]["name"],
-        "model": identity["model"]["name"],
-        "prompt": identity["prompt"]["form"],
-        "format": lines[0]["format"],
-        "num_problems": len(counts),
-        "num_samples": num_samples,
-        "pass_at": {str(k): mean(rates) for k, rates in passes.items()},
-        "majority_at": {str(k): mean(rate("majority", k, *problem) for problem in votes) for k in ks},
-        "interval_95": {str(k): _interval(rates) for k, rates in passes.items()},
-        "mean_response_tokens": mean(line["num_tokens"] for line in lines),
-        "truncated_fraction": mean(line["truncated"] for line in lines),
-        "well_formatted_fraction": mean(line["well_formatted"] for line in lines),
-        "verified_fraction": mean(line["verified"] for line in lines),
-        "status_counts": {status.value: statuses[status.value] for status in Status},
-        "categories": _categories(counts, num_samples),
-        "notes": identity["benchmark"]["notes"],
-        "problems": [asdict(problem) for problem in counts],
-    }
-    write_atomic(folder.metrics_path, json_text(metrics, indent=1) + "\n")
-    return metrics
-
-
 def rate(measure: Measure, k: int, num_samples: int, num_correct: int, wrong_votes: Sequence[int] = ()) -> float:
     """pass@k or maj@k of one problem from its counts, as in `pass_at_k` and `majority_at_k`."""
     if measure == "pass":
         return pass_at_k(num_samples, num_correct, k)
     return majority_at_k(num_correct, wrong_votes, num_samples - num_correct - sum(wrong_votes), k)
-
-
-def _verdicts_by_problem(folder: EvaluationFolder) -> dict[str, list[Line]]:
-    by_problem: dict[str, dict[int, Line]] = {problem["id"]: {} for problem in folder.problems()}
-    for line in folder.verdicts:
-        problem, sample = line["problem"], line["sample"]
-        if problem not in by_problem or sample in by_problem[problem]:
-            raise RecordError(
-                f"{folder.verdicts.path}: sample {sample} of problem {problem!r} is there twice, or of no problem of "
-                f"{folder.problems_path.name}. Delete it to grade again."
-            )
-        by_problem[problem][sample] = line
-    return {problem: list(samples.values()) for problem, samples in by_problem.items()}
-
-
-def _counts(problem: Line, verdicts: Sequence[Line]) -> ProblemCounts:
-    wrong = Counter(line["vote"] for line in verdicts if line["vote"] is not None and not line["correct"])
-    return ProblemCounts(
-        id=problem["id"],
-        category=problem["category"],
-        num_correct=sum(line["correct"] for line in verdicts),
-        wrong_votes=sorted(wrong.values(), reverse=True),
-    )
-
-
-def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95% bootstrap interval of the mean over problems. None where all values are equal."""
-    return None if len(set(values)) == 1 else bootstrap_interval(np.array([values]))
-
-
-def _categories(counts: Sequence[ProblemCounts], num_samples: int) -> dict[str, Any]:
-    """pass@1 by category, if there are several. The headline number is the mean over problems, not over categories."""
-    groups: dict[str, list[float]] = {}
-    for problem in counts:
-        groups.setdefault(problem.category, []).append(pass_at_k(num_samples, problem.num_correct, 1))
-    if len(groups) < 2:
-        return {}
-    return {name: {"num_problems": len(rates), "pass_at_1": mean(rates)} for name, rates in sorted(groups.items())}

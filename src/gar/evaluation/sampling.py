@@ -12,21 +12,20 @@ from typing import Any
 from tqdm import tqdm
 
 from gar import __version__
-from gar.errors import DataError, RecordError
+from gar.errors import DataError
 from gar.evaluation.benchmarks import LoadedBenchmark, load_benchmark, response_format
 from gar.evaluation.benchmarks.prompts import benchmark_prompt, default_form, policy_prompt
 from gar.evaluation.engines import SamplingEngine, load_engine
+from gar.evaluation.evaluate import encode_prompts
 from gar.evaluation.folder import EvaluationFolder
 from gar.evaluation.job import GenerateJob, PromptForm
 from gar.models.load import load_tokenizer
 from gar.records.files import canonical_hash
 from gar.records.resumable import Line
 from gar.rollouts.generate import Response, encode_prompt
-from gar.sequences import ends_in_thinking_tag, token_pieces
 from gar.types import Prompt, Tags
 
 DEFAULT_MAX_NEW_TOKENS = 8192
-_HEX_DIGITS_OF_HASH = 16
 
 Sample = tuple[int, int]
 """The position of a problem, and the number of the sample."""
@@ -105,18 +104,14 @@ def _generate_set(
 ) -> None:
     """Draw the missing samples of one benchmark."""
     chat = bool(engine.tokenizer.chat_template)
-    prompt_ids = [
-        encode_prompt(engine.tokenizer, policy_prompt(prompt, evaluation_set.form, chat=chat))
-        for prompt in evaluation_set.prompts
-    ]
+    asked = [policy_prompt(prompt, evaluation_set.form, chat=chat) for prompt in evaluation_set.prompts]
+    prompt_ids, prefilled = encode_prompts(engine.tokenizer, asked, Tags())
     lengths = [len(ids) for ids in prompt_ids]
     identity = known_identity(job, evaluation_set) | {"model": model}
     sampling = identity["sampling"]
     sampling["max_new_tokens"] = _max_new_tokens(job, engine.context, max(lengths), evaluation_set.name)
     folder.begin(identity, _problem_lines(evaluation_set), overwrite=job.overwrite)
-    done = _finished_samples(folder, evaluation_set)
-    pieces = token_pieces(engine.tokenizer)
-    prefilled = [ends_in_thinking_tag(ids, pieces, Tags()) for ids in prompt_ids]
+    done = _finished(folder, evaluation_set)
     total = len(prompt_ids) * sampling["num_samples"]
     with tqdm(total=total, initial=len(done), desc=evaluation_set.name, unit=" samples", disable=None) as bar:
         for batch in plan_batches(lengths, sampling["num_samples"], job.batch_size):
@@ -131,15 +126,16 @@ def _generate_set(
                 seed=seed,
             )
             lines = [
-                _sample_line(evaluation_set, sample, response, seed=seed, prefilled=prefilled[sample[0]])
+                _response_line(evaluation_set, sample, response, seed=seed, prefilled=prefilled[sample[0]])
                 for sample, response in zip(batch, responses, strict=True)
                 if sample not in done
             ]
-            folder.samples.append(lines)
+            folder.responses.append(lines)
             bar.update(len(lines))
+    folder.finish()
 
 
-def _sample_line(
+def _response_line(
     evaluation_set: EvaluationSet, sample: Sample, response: Response, *, seed: int, prefilled: bool
 ) -> Line:
     place, number = sample
@@ -150,19 +146,13 @@ def _sample_line(
         "tokens": response.ids,
         "stop": "length" if response.truncated else "end",
         "seed": seed,
-        "prompt_hash": _prompt_hash(evaluation_set.prompts[place]),
         "prefilled_think": prefilled,
     }
 
 
-def _finished_samples(folder: EvaluationFolder, evaluation_set: EvaluationSet) -> set[Sample]:
+def _finished(folder: EvaluationFolder, evaluation_set: EvaluationSet) -> set[Sample]:
     place = {problem.id: i for i, problem in enumerate(evaluation_set.loaded.problems)}
-    done: set[Sample] = set()
-    for line in folder.samples:
-        if line["problem"] not in place:
-            raise RecordError(f"{folder.samples.path}: {line['problem']!r} is no problem of {evaluation_set.name}.")
-        done.add((place[line["problem"]], line["sample"]))
-    return done
+    return {(place[line["problem"]], line["sample"]) for line in folder.responses}
 
 
 def plan_batches(prompt_lengths: Sequence[int], num_samples: int, batch_size: int) -> Iterator[list[Sample]]:
@@ -246,15 +236,10 @@ def _problem_lines(evaluation_set: EvaluationSet) -> Iterator[Line]:
         yield {
             "id": problem.id,
             "prompt": prompt,
-            "prompt_hash": _prompt_hash(prompt),
             "answer": problem.answer,
             "num_choices": len(problem.choices),
             "category": problem.category,
         }
-
-
-def _prompt_hash(prompt: Prompt) -> str:
-    return canonical_hash(prompt)[:_HEX_DIGITS_OF_HASH]
 
 
 def rendered_prompts(job: GenerateJob) -> Iterator[tuple[str, PromptForm, str]]:

@@ -1,4 +1,15 @@
-"""Evaluation results by set, as in `evaluation/before.json` and `evaluation/after.json`."""
+"""Evaluation results by set, as in a run's `evaluation/before.json` and `after.json`, and in `metrics.json`.
+
+`gar eval` writes a folder for one model and one benchmark:
+
+    evals/MODEL/BENCHMARK/
+      set.json          benchmark, prompt, model and sampling: written first, and never changed
+      problems.jsonl    the problems with their prompts
+      responses.jsonl   a line for each response: text, tokens, stop reason, seed; append-only
+      samples.parquet   every response with its verdict, see `gar.records.samples`
+      metrics.json      the numbers, and the counts of each problem
+      manifest.jsonl    the finished files, with size and checksum; see `gar.records.manifest`
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +19,29 @@ from pydantic import Field
 
 from gar.errors import RecordError
 from gar.records.checked import checked
+from gar.types import ResponseFormat
 
-Rate = Annotated[float, Field(ge=0, le=1)]
+SET, NUMBERS, SAMPLES = "set.json", "metrics.json", "samples.parquet"
+
+_Count = Annotated[int, Field(ge=0)]
+_Rate = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCount:
-    """One problem, and how many of its samples were correct and well formatted."""
+    """One problem, and the counts of its samples.
+
+    Attributes:
+        id: The problem.
+        category: Its category; "" where the set has none.
+        num_correct: Samples with the right answer in the required format. Each votes for the right answer.
+        wrong_votes: Votes for each other answer, most frequent first; None where they were not counted.
+    """
 
     id: str
-    num_correct: Annotated[int, Field(ge=0)]
+    category: str = ""
+    num_correct: _Count
+    wrong_votes: Sequence[_Count] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +53,14 @@ class EvaluatedSet:
         num_samples: Samples per problem.
         problems: Counts of correct samples.
         problems_hash: Hash of ids, prompts and answers; None if unknown.
+        format: How the responses were read; None if unknown.
     """
 
-    pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], Rate | None]
+    pass_at: Mapping[Annotated[str, Field(pattern=r"^[0-9]+$")], _Rate | None]
     num_samples: Annotated[int, Field(ge=1)]
     problems: Sequence[ProblemCount]
     problems_hash: str | None = None
+    format: ResponseFormat | None = None
 
     @property
     def known_rates(self) -> dict[int, float]:
@@ -56,11 +82,12 @@ def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
     """The sets of one evaluation, by name.
 
     Raises:
-        RecordError: The values are something else, or a problem has more correct samples than samples.
+        RecordError: The values are something else, or a problem has more votes than samples.
     """
     sets = dict(checked(_Evaluation, values, place).sets)
     for name, part in sets.items():
-        most = max((problem.num_correct for problem in part.problems), default=0)
+        votes = [problem.num_correct + sum(problem.wrong_votes or ()) for problem in part.problems]
+        most = max(votes, default=0)
         if most > part.num_samples:
-            raise RecordError(f"{place}: sets.{name}: {most} right of {part.num_samples} samples of one problem.")
+            raise RecordError(f"{place}: sets.{name}: {most} votes of {part.num_samples} samples of one problem.")
     return sets

@@ -1,58 +1,97 @@
 """Output that resumes after a kill: the identity of the run that began it, and append-only lines of finished work.
 
-    samples = FinishedLines(folder / "samples.jsonl", SampleLine)
-    output = ResumableOutput(folder / "set.json", (samples,))
+    responses = FinishedLines(folder / "responses.jsonl", ResponseLine, folder / "set.json")
+    output = ResumableOutput(folder / "set.json", (responses,))
     output.begin({"model": {...}, "settings": {...}}, overwrite=False)
-    done = {line["id"] for line in samples}
-    samples.append(new_lines)
+    done = {line["id"] for line in responses}
+    responses.append(new_lines)
 
 The identity holds everything that the output depends on, as nested mappings: input, model, settings.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xxhash import xxh3_64_hexdigest
+
 from gar.errors import ConfigError, RecordError
 from gar.records.dotted import differences, in_words
-from gar.records.files import append_line, json_text, read_json, remove_file, whole_objects, write_atomic
+from gar.records.files import append_line, json_text, read_bytes, read_json, remove_file, whole_objects, write_atomic
 
 Line = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class FinishedLines:
     """A JSONL file with a line for each finished piece of work.
 
-    A killed writer leaves each line whole or torn. A torn line does not count, and the next `append` cuts it off.
+    The field `check` of a line is a checksum of the identity, of all lines before it and of its other fields. A line
+    that was edited, moved, repeated, taken out or copied from another output is an error. A killed writer leaves each
+    line whole or torn. A torn line does not count, and the next `append` cuts it off.
 
-    Attributes:
+    Args:
         path: The file. It need not exist.
         kind: A dataclass with the fields that each line must have. It may have others.
+        identity_path: The file with the identity of the run that writes the lines.
     """
 
-    path: Path
-    kind: type
+    def __init__(self, path: Path, kind: type, identity_path: Path) -> None:
+        self.path = path
+        self._kind = kind
+        self._identity_path = identity_path
+        self._last: str | None = None  # the checksum of the last line, once it is known
 
     def __iter__(self) -> Iterator[Line]:
         """The whole lines, in bounded memory.
 
         Raises:
-            RecordError: The file cannot be read, or a line is not of the kind. Names the line.
+            RecordError: The file cannot be read, or a line is not what was written. Names the line.
         """
-        return whole_objects(self.path, self.kind)
+        last = xxh3_64_hexdigest(read_bytes(self._identity_path) if self._identity_path.exists() else b"")
+        for number, line in enumerate(whole_objects(self.path, self._kind), start=1):
+            check = line.pop("check", None)
+            last = _next_check(last, line)
+            if check != last:
+                raise RecordError(
+                    f"{self.path}:{number}: not what was written after the lines before it. Was the file edited, or "
+                    "copied here? Put it back, or begin anew.",
+                    code="changed",
+                )
+            yield line
+        self._last = last
 
     def append(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Add lines: all of them, or none.
 
         Raises:
-            RecordError: The system reports an error. All earlier lines are intact.
+            RecordError: The system reports an error, or an earlier line is not what was written. All earlier lines
+                are intact.
         """
-        texts = [json_text(line).encode() for line in lines]
+        if self._last is None:
+            for _ in self:
+                pass
+        last, texts = self._last or "", []
+        for line in lines:
+            last = _next_check(last, line)
+            texts.append(json_text({**line, "check": last}).encode())
         if texts:
             append_line(self.path, b"\n".join(texts))
+        self._last = last
+
+    def remove(self) -> None:
+        """Remove the file, if it is there.
+
+        Raises:
+            RecordError: The system reports an error.
+        """
+        remove_file(self.path)
+        self._last = None
+
+
+def _next_check(last: str, line: Mapping[str, Any]) -> str:
+    return xxh3_64_hexdigest(f"{last} {json_text(line)}".encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +137,15 @@ class ResumableOutput:
                 "the earlier command to finish it, choose another --out, or add --overwrite to begin anew."
             )
 
-    def begin(self, identity: Mapping[str, Any], *, overwrite: bool, files: Mapping[Path, str] | None = None) -> None:
+    def begin(
+        self, identity: Mapping[str, Any], *, overwrite: bool, prepare: Callable[[], None] = lambda: None
+    ) -> None:
         """Begin an output, or resume the output of the same run.
 
         Args:
             identity: Complete identity of this run.
             overwrite: Remove an output of another run, or one that cannot be read or has no identity.
-            files: Texts that belong to the identity. They are written before it, where the output begins.
+            prepare: Writes what belongs to the identity. Called before it is written, where the output begins.
 
         Raises:
             ConfigError: As `refuse_other`, unless `overwrite`.
@@ -116,8 +157,7 @@ class ResumableOutput:
             if self.exists() and not self._changes(identity):
                 return
         self.remove()
-        for path, text in (files or {}).items():
-            write_atomic(path, text)
+        prepare()
         write_atomic(self.identity_path, json_text(identity, indent=2) + "\n")
 
     def remove(self) -> None:
@@ -126,8 +166,10 @@ class ResumableOutput:
         Raises:
             RecordError: The system reports an error.
         """
-        for path in (self.identity_path, *self.results, *(lines.path for lines in self.lines)):
+        for path in (self.identity_path, *self.results):
             remove_file(path)
+        for lines in self.lines:
+            lines.remove()
 
     def _stray_lines(self) -> Path | None:
         """A file of finished lines, where no identity says what they belong to."""

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from gar.config import RunConfig, make_config, parse_yaml
 from gar.errors import ConfigError, RecordError
-from gar.records.evaluations import EvaluatedSet, evaluated_sets
-from gar.records.files import json_object, read_bytes, read_parquet
+from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets
+from gar.records.files import json_object, read_bytes, read_json, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, FaultKind, Manifest
 from gar.records.metrics import METRICS, metric_rows
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
@@ -48,8 +48,10 @@ class Run:
         config: The same, checked. None if that fails.
         config_text: The text of `config.yaml`.
         metrics: One mapping of numbers by name for each logged step, "step" among them.
-        evaluations: Results by set, for "before" and "after" training. Empty if there are none.
+        evaluations: Results by set, for "before" and "after" training; empty where there are none. A folder of `gar
+            eval` is a run without training: its results are "after", and its settings are those of `set.json`.
         faults: What is missing or damaged. Reading rollouts and samples may add to it.
+        trained: Whether it is the folder of `gar train`, not of `gar eval`.
     """
 
     path: Path
@@ -62,12 +64,14 @@ class Run:
     metrics: Sequence[Mapping[str, Any]] = field(default_factory=list)
     evaluations: Mapping[str, Mapping[str, EvaluatedSet]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    trained: bool = True
     _steps: dict[int, pa.Table | None] = field(default_factory=dict)  # the columns of each step read so far
 
     @property
     def name(self) -> str:
-        """Name of the folder."""
-        return self.path.resolve().name
+        """Name of the folder; of an evaluation MODEL/BENCHMARK."""
+        path = self.path.resolve()
+        return path.name if self.trained else f"{path.parent.name}/{path.name}"
 
     @property
     def folder(self) -> RunFolder:
@@ -161,13 +165,17 @@ class Run:
         Raises:
             RecordError: If strict, the file is at fault.
         """
-        name = f"evaluation/{moment}.parquet"
+        name = self.files_of(moment)[1]
         if name in self.manifest.entries and self.manifest.fault(name) is None:
             try:
                 return read_parquet(self.path / name, schema=SAMPLE_SCHEMA)
             except RecordError as error:
                 self._at_fault(_fault("unreadable", name, error))
         return SAMPLE_SCHEMA.empty_table()
+
+    def files_of(self, moment: str) -> tuple[str, str]:
+        """The files with the numbers and the samples of an evaluation, below the folder."""
+        return (f"evaluation/{moment}.json", f"evaluation/{moment}.parquet") if self.trained else (NUMBERS, SAMPLES)
 
     def counts(self) -> "pd.DataFrame":
         """One row for each problem of each evaluation: seed, moment, set, problem, num_correct, num_samples."""
@@ -197,12 +205,12 @@ class Run:
 
 
 def is_run_folder(path: str | Path) -> bool:
-    """Whether a folder holds a run, whole or not."""
+    """Whether a folder holds a run, whole or not, or an evaluation."""
     return any((Path(path) / name).exists() for name in _PARTS)
 
 
 def open_run(path: str | Path, *, strict: bool = True) -> Run:
-    """Read a run folder.
+    """Read a run folder, or the folder of one evaluation of `gar eval`.
 
     Args:
         path: The folder.
@@ -213,7 +221,11 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
     """
     path = Path(path)
     check_run_folder(path, *_PARTS)
-    run = Run(path=path, strict=strict, manifest=Manifest(path))
+    run = Run(path=path, strict=strict, manifest=Manifest(path), trained=not (path / SET).is_file())
+    if not run.trained:
+        _read_set(run)
+        run.evaluations = {"before": {}, "after": _evaluation(run, "after")}
+        return run
     _read_record(run)
     _read_settings(run)
     _read_manifest(run)
@@ -232,6 +244,18 @@ def _read_record(run: Run) -> None:
         kind = "changed" if (run.path / RUN).is_file() else "missing"
         text = f"run.json cannot be read, so versions, machine and status are unknown ({error})"
         run._at_fault(Fault(kind=kind, file=RUN, text=text))
+
+
+def _read_set(run: Run) -> None:
+    """The identity of an evaluation. The manifest holds its hash with every file."""
+    try:
+        run.settings = read_json(run.path / SET)
+    except RecordError as error:
+        run._at_fault(_fault("unreadable", SET, error))
+    run.manifest = Manifest(run.path, [str(settings_hash(run.settings))])
+    names = dict.fromkeys([*run.manifest.entries, NUMBERS, SAMPLES])
+    for fault in [*run.manifest.own_faults, *filter(None, map(run.manifest.fault, names))]:
+        run._at_fault(fault)
 
 
 def _read_settings(run: Run) -> None:
@@ -285,8 +309,8 @@ def _read_metrics(run: Run) -> None:
 
 
 def _evaluation(run: Run, moment: str) -> Mapping[str, EvaluatedSet]:
-    name = f"evaluation/{moment}.json"
-    if (samples := f"evaluation/{moment}.parquet") in run.manifest.entries and (fault := run.manifest.fault(samples)):
+    name, samples = run.files_of(moment)
+    if samples in run.manifest.entries and (fault := run.manifest.fault(samples)):
         run._at_fault(fault)
     if name not in run.manifest.entries:
         return {}

@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from gar.models.load import load_policy
 from gar.records.files import json_text, utc_now, write_atomic
 from gar.records.folders import file_sha256
 from gar.records.lock import writer_lock
+from gar.records.manifest import file_facts
 from gar.records.resumable import FinishedLines, Line
 from gar.records.run_record import package_versions
 from gar.rollouts.generate import encode_prompt
@@ -104,6 +106,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
         "input": identity["input"],
         "model": identity["model"],
         "versions": {"gar": __version__} | package_versions(),
+        "files": {path.name: asdict(file_facts(path)) for path in (files.out, files.errors) if path.exists()},
         "summary": summary,
     }
     write_atomic(files.run, json_text(run, indent=2) + "\n")

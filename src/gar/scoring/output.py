@@ -4,7 +4,7 @@ For `--out scores.jsonl`:
 
     scores.jsonl           one object per response. A name in `.parquet` gives a Parquet file
     scores.errors.jsonl    rows of the input that could not be read, and why. Only where there are any
-    scores.run.json        input, model, settings, versions, command, summary
+    scores.run.json        input, model, settings, versions, command, summary; size and checksum of the files above
     scores.partial.json    until the command ends: input, model and settings of the unfinished output
     scores.partial.jsonl   until the command ends: one object per finished row of the input
 """
@@ -92,7 +92,8 @@ class ScoreFiles:
     @property
     def finished(self) -> FinishedLines:
         """The finished rows of the input: `line`, and the output rows of its responses."""
-        return FinishedLines(self.out.with_suffix(".partial.jsonl"), _FINISHED_LINE)
+        identity = self.out.with_suffix(".partial.json")
+        return FinishedLines(self.out.with_suffix(".partial.jsonl"), _FINISHED_LINE, identity)
 
     @property
     def unfinished(self) -> ResumableOutput:

@@ -7,6 +7,7 @@ import pytest
 
 from gar.errors import ConfigError, RecordError
 from gar.records.resumable import FinishedLines, ResumableOutput
+from tests.support.errors import raises
 
 
 @dataclass
@@ -20,7 +21,7 @@ FIRST, SECOND = {"id": "a", "tokens": [1]}, {"id": "b", "tokens": []}
 
 @pytest.fixture
 def samples(tmp_path):
-    return FinishedLines(tmp_path / "samples.jsonl", Sample)
+    return FinishedLines(tmp_path / "samples.jsonl", Sample, tmp_path / "set.json")
 
 
 @pytest.fixture
@@ -49,11 +50,41 @@ def test_finished_lines_name_a_line_of_another_kind(samples):
         list(samples)
 
 
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda lines: [lines[0].replace(b"[1]", b"[2]"), *lines[1:]], 1),
+        (lambda lines: [lines[1], lines[0], lines[2]], 1),
+        (lambda lines: [lines[0], lines[0], *lines[1:]], 2),
+        (lambda lines: lines[::2], 2),
+        (lambda lines: [lines[0], b'{"id": "b", "tokens": []}\n'], 2),
+    ],
+    ids=["edited", "swapped", "twice", "one less", "unchecked"],
+)
+def test_finished_lines_that_were_changed_are_named_and_never_added_to(samples, change, line):
+    samples.append([FIRST, SECOND])
+    samples.append([FIRST])
+    samples.path.write_bytes(b"".join(change(samples.path.read_bytes().splitlines(keepends=True))))
+    again = FinishedLines(samples.path, Sample, samples.path.with_name("set.json"))
+    for use in (list, lambda lines: lines.append([SECOND])):
+        with raises(RecordError, "damage") as caught:
+            use(again)
+        assert f"samples.jsonl:{line}: " in str(caught.value)
+
+
+def test_finished_lines_of_another_output_are_an_error(tmp_path, output, samples):
+    output.begin(IDENTITY, overwrite=False)
+    samples.append([FIRST])
+    output.identity_path.write_text(output.identity_path.read_text().replace("here", "there"))
+    with raises(RecordError, "damage"):
+        list(samples)
+
+
 def test_output_is_resumed_by_the_same_run_alone(output, samples):
     assert not output.exists()
     problems = output.identity_path.with_name("problems.jsonl")
-    output.begin(IDENTITY, overwrite=False, files={problems: "first\n"})
-    output.begin(IDENTITY, overwrite=False, files={problems: "second\n"})
+    output.begin(IDENTITY, overwrite=False, prepare=lambda: problems.write_text("first\n"))
+    output.begin(IDENTITY, overwrite=False, prepare=lambda: problems.write_text("second\n"))
     assert problems.read_text() == "first\n"  # it is resumed
     samples.append([FIRST])
     output.results[0].write_text("{}")
@@ -78,7 +109,7 @@ def test_output_whose_identity_is_damaged_is_refused_until_overwritten(output, s
     output.identity_path.write_text("{")
     with pytest.raises(RecordError, match=r"set\.json: not valid JSON"):
         output.begin(IDENTITY, overwrite=False)
-    assert list(samples) == [FIRST]
+    assert samples.path.exists()
     output.begin(IDENTITY, overwrite=True)
     assert list(samples) == []
     output.refuse_other(IDENTITY)

@@ -1,10 +1,10 @@
 """Evaluations whose numbers are known, because they were made up."""
 
 from gar.evaluation.folder import EvaluationFolder
-from gar.records.files import json_text, write_atomic
+from gar.evaluation.metrics import pass_at_k
 
 
-def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", **change) -> str:
+def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", format="boxed", **change) -> str:
     """Write a finished evaluation with so many right samples of each problem; the model's folder."""
     written = EvaluationFolder(folder / name / benchmark)
     identity = {
@@ -16,11 +16,11 @@ def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", 
     for key, value in change.items():
         part, _, field = key.partition("__")
         identity[part][field] = value
-    write_atomic(written.set_path, json_text(identity))
+    written.begin(identity, [], overwrite=False)
     problems = [
-        {"id": f"p{i}", "category": "", "num_correct": c, "wrong_votes": [num_samples - c]}
-        for i, c in enumerate(correct)
+        {"id": f"p{i}", "num_correct": int(c), "wrong_votes": [int(num_samples - c)]} for i, c in enumerate(correct)
     ]
-    metrics = {"num_samples": num_samples, "format": "boxed", "pass_at": {}, "problems": problems}
-    write_atomic(written.metrics_path, json_text(metrics))
+    pass_at = {"1": sum(pass_at_k(num_samples, int(c), 1) for c in correct) / len(correct)}
+    numbers = {"num_samples": num_samples, "format": format, "pass_at": pass_at, "problems": problems}
+    written.write_result([], {"sets": {benchmark: numbers}})
     return str(folder / name)

@@ -1,82 +1,99 @@
-"""An evaluation with any one file damaged: what is read is what was written, or the file is named."""
+"""An evaluation with any one file damaged, lost or swapped: an error names the file, and no number is made of it."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gar.cli.main import main
 from gar.errors import RecordError
-from gar.evaluation.folder import EvaluationFolder
-from tests.support.damage import damages
+from gar.evaluation.benchmark_table import load_model
+from gar.evaluation.folder import EvaluationFolder, evaluation_folders
+from gar.evaluation.job import ScoreSettings
+from gar.evaluation.scoring import score
+from gar.records import open_run
+from tests.damage import damages
 
-READERS: dict[str, Callable[[EvaluationFolder], Any]] = {
-    "set.json": EvaluationFolder.identity,
-    "problems.jsonl": EvaluationFolder.problems,
-    "samples.jsonl": lambda folder: list(folder.samples),
-    "verdicts.jsonl": lambda folder: list(folder.verdicts),
-    "metrics.json": EvaluationFolder.metrics,
-}
-CASES = [(file, name) for file in READERS for name in damages(Path(file))]
-# A step is nothing to an evaluation; a line less is what a kill leaves, and so is no line.
-OTHERWISE_READ = ("a row without a step", "a step as text", "a step of a half", "written twice", "backwards")
+FILES = ("set.json", "problems.jsonl", "responses.jsonl", "samples.parquet", "metrics.json", "manifest.jsonl")
+# `gar eval score` makes the last three anew, of the first three and what the manifest says of them.
+READ_BY_SCORE = ("set.json", "problems.jsonl", "responses.jsonl", "manifest.jsonl")
+
+ADDED_TO_A_LINE = ("a row without a step", "a step as text", "a step of a half", "written twice")
+"""A manifest says the same after these."""
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    """Six problems of the embedded task, graded."""
-    folder = tmp_path_factory.mktemp("evals") / "model"
+def evaluations(tmp_path_factory) -> Path:
+    """Two evaluations of six problems of the embedded task that differ in their seed, graded."""
+    folder = tmp_path_factory.mktemp("evals")
     told = ["--benchmark", "arithmetic", "--max-new-tokens", "40", "--samples", "3", "--limit", "6"]
-    assert main(["eval", "run", "embedded", *told, "--out", str(folder)]) == 0
-    return folder / "arithmetic"
+    for seed in "01":
+        assert main(["eval", "run", "embedded", *told, "--seed", seed, "--out", str(folder / seed)]) == 0
+    return folder
 
 
-@pytest.mark.parametrize(("file", "name"), CASES)
-def test_a_damaged_file_is_read_as_it_was_written_or_named(whole, tmp_path, file, name):
-    read = READERS[file]
-    expected = read(EvaluationFolder(whole))
-    path = tmp_path / file
-    path.write_bytes((whole / file).read_bytes())
-    damages(path)[name](path)
+@pytest.fixture
+def copied(evaluations, tmp_path) -> Path:
+    shutil.copytree(evaluations, tmp_path / "evals")
+    return tmp_path / "evals" / "0" / "arithmetic"
+
+
+def scored(folder: Path) -> object:
+    (written,) = evaluation_folders(folder.parent)
+    return score(written, ScoreSettings(num_workers=1))
+
+
+def tabulated(folder: Path) -> object:
+    (evaluation,) = load_model(str(folder.parent)).evaluations["arithmetic"]
+    return evaluation.identity, evaluation.result
+
+
+def is_named(read: Callable[[Path], object], folder: Path, file: str) -> bool:
     try:
-        values = read(EvaluationFolder(tmp_path))
+        read(folder)
     except RecordError as error:
-        fault = str(error)
-    else:
-        fault = ""
-    if fault:
-        assert file in fault
-        assert "\n" not in fault
-        return
-    if file.endswith(".jsonl") and name in OTHERWISE_READ:
-        return  # `gar eval score` counts the samples of each problem
-    assert values == (expected[: len(values)] if file.endswith(".jsonl") else expected)
+        # Without its line of the manifest each file is unlisted.
+        return "\n" not in str(error) and (file in str(error) or file == "manifest.jsonl")
+    return False
 
 
-@pytest.mark.slow  # workers are started for every one
-@pytest.mark.parametrize("command", ["score", "table"])
-@pytest.mark.parametrize("file", READERS)
-def test_commands_give_the_same_answer_or_name_the_file(whole, tmp_path, capsys, command, file):
-    folder = tmp_path / "a" / "arithmetic"
-    other = [str(whole.parent)] if command == "table" else []
+@pytest.mark.parametrize("file", FILES)
+def test_a_damaged_file_is_named_by_every_command(copied, file):
+    content, expected = (copied / file).read_bytes(), tabulated(copied)
+    known = damages(Path(file if file != "samples.parquet" else "any"))
+    known = known | {
+        "a flipped bit": lambda path: path.write_bytes(content[:60] + bytes([content[60] ^ 1]) + content[61:])
+    }
+    for name, damage in known.items():
+        path = copied / file
+        damage(path)
+        if file == "manifest.jsonl" and name in ADDED_TO_A_LINE:
+            assert tabulated(copied) == expected
+        else:
+            assert is_named(tabulated, copied, file), name
+            assert file not in READ_BY_SCORE or is_named(scored, copied, file), name
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        path.write_bytes(content)
+    assert tabulated(copied) == expected
 
-    def said() -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["eval", command, str(folder.parent), *other])
-        return status, *capsys.readouterr()
 
-    for name, damage in ({"nothing": lambda path: None} | dict(damages(Path(file)))).items():
-        for path in whole.iterdir():
-            target = folder / path.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.rmdir() if target.is_dir() else target.unlink(missing_ok=True)
-            target.write_bytes(path.read_bytes())
-        damage(folder / file)
-        status, out, err = said()
-        if name == "nothing":
-            expected = out
-        if (status, err.count("\n")) == (1, 1):
-            continue
-        assert (status, err) == (0, "")
-        assert sorted(out.splitlines()) == sorted(expected.splitlines()), name
+@pytest.mark.parametrize("file", [file for file in FILES if file != "problems.jsonl"])
+def test_a_file_of_another_evaluation_is_named(copied, file):
+    shutil.copy(copied.parents[1] / "1" / "arithmetic" / file, copied / file)
+    with pytest.raises(RecordError, match="is not what was written|other settings"):
+        tabulated(copied)
+    (fault, *_) = open_run(copied, strict=False).faults
+    assert fault.kind in ("changed", "foreign")
+
+
+def test_a_changed_response_does_not_continue_an_evaluation(copied, evaluations):
+    """The line is another's, or its text was edited: the responses were begun, and not yet listed."""
+    lines = (copied / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    foreign = (evaluations / "1" / "arithmetic" / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    manifest = (copied / "manifest.jsonl").read_bytes().splitlines(keepends=True)
+    (copied / "manifest.jsonl").write_bytes(manifest[0])
+    for changed in ([foreign[0], *lines[1:4]], [lines[0].replace(b"<answer>", b"<answer> "), lines[1]], lines[1:]):
+        (copied / "responses.jsonl").write_bytes(b"".join(changed))
+        with pytest.raises(RecordError, match=r"responses\.jsonl:1: not what was written"):
+            list(EvaluationFolder(copied).responses)

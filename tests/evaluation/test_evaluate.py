@@ -28,9 +28,9 @@ def test_evaluate_policy_finds_the_success_rate_that_the_policy_has(make_policy,
     assert result.pass_at[1] == pytest.approx(0.3, abs=0.04)
     assert result.pass_at[4] == pytest.approx(1 - 0.7**4, abs=0.06)
     assert result.pass_at[50] == 1.0
-    assert result.well_formatted_fraction == 1.0
-    assert result.truncated_fraction == 0.0
-    assert result.mean_response_tokens == 7.0  # <think> work </think> <answer> 7 </answer> <eos>
+    assert result.to_json()["well_formatted_fraction"] == 1.0
+    assert result.to_json()["truncated_fraction"] == 0.0
+    assert result.to_json()["mean_response_tokens"] == 7.0  # <think> work </think> <answer> 7 </answer> <eos>
     num_correct = sum(group.num_correct for group in result.groups)
     assert num_correct == round(2000 * result.pass_at[1])
     assert result.status_counts == dict.fromkeys(Status, 0) | {Status.OK: num_correct, Status.WRONG: 2000 - num_correct}
@@ -49,16 +49,16 @@ def test_evaluate_policy_does_not_count_a_right_answer_in_bad_format(make_policy
     # Half of the responses answer without having thought.
     policy = make_policy({"=": {"<think>": 0.5, "<answer>": 0.5}, "<answer>": {"7": 1.0}})
     result = evaluate(policy, tokenizer, problems, verifier)
-    assert 0.4 < result.well_formatted_fraction < 0.6
-    assert result.pass_at[1] == pytest.approx(result.well_formatted_fraction)
+    assert 0.4 < result.to_json()["well_formatted_fraction"] < 0.6
+    assert result.pass_at[1] == pytest.approx(result.to_json()["well_formatted_fraction"])
     assert all(verdict.verified for group in result.groups for verdict in group.verdicts)
-    assert [g.num_correct for g in result.groups] == [g.num_well_formatted for g in result.groups]
+    assert [g.num_correct for g in result.groups] == [sum(v.well_formatted for v in g.verdicts) for g in result.groups]
 
 
 def test_evaluate_policy_reports_truncation_and_what_could_not_be_parsed(make_policy, tokenizer, problems, verifier):
     result = evaluate(make_policy({"work": {"work": 1.0}}), tokenizer, problems, verifier)
-    assert result.truncated_fraction == 1.0
-    assert result.mean_response_tokens == 10.0
+    assert result.to_json()["truncated_fraction"] == 1.0
+    assert result.to_json()["mean_response_tokens"] == 10.0
     assert result.status_counts[Status.UNPARSED] == 40 * 8
     assert result.pass_at == {1: 0.0, 4: 0.0}
 
@@ -112,12 +112,14 @@ def test_set_result_to_json_holds_numbers_that_json_can_write(make_policy, token
         "num_problems": 3,
         "problems_hash": canonical_hash([[problem.id, problem.prompt, problem.answer] for problem in problems[:3]]),
         "num_samples": 8,
+        "format": "think-answer",
         "pass_at": {"1": 1.0, "4": 1.0},
         "well_formatted_fraction": 1.0,
+        "verified_fraction": 1.0,
         "truncated_fraction": 0.0,
         "mean_response_tokens": 7.0,
         "status_counts": {"ok": 24, "wrong": 0, "unparsed": 0, "timeout": 0, "error": 0},
-        "problems": [{"id": f"p{i}", "num_correct": 8, "num_well_formatted": 8} for i in range(3)],
+        "problems": [{"id": f"p{i}", "num_correct": 8} for i in range(3)],
     }
 
 
@@ -138,8 +140,8 @@ def test_evaluate_policy_measures_the_embedded_model_on_its_task(verifier):
     result = evaluate(model, tokenizer, load_arithmetic("test")[:40], verifier, max_new_tokens=48)
     # Room to learn is what the embedded model is for; paper/tasks/embedded.md holds the exact figures.
     assert 0.05 < result.pass_at[1] < result.pass_at[4] < 1
-    assert result.well_formatted_fraction > 0.7
-    assert result.truncated_fraction < 0.1
+    assert result.to_json()["well_formatted_fraction"] > 0.7
+    assert result.to_json()["truncated_fraction"] < 0.1
     assert sum(result.status_counts.values()) == 320
     assert result.status_counts[Status.TIMEOUT] == result.status_counts[Status.ERROR] == 0
     assert torch.is_grad_enabled()

@@ -5,9 +5,11 @@ import time
 import pytest
 
 from gar.evaluation.folder import EvaluationFolder
-from gar.evaluation.grading import choice_verdict, equal_answers, score, vote_pool
+from gar.evaluation.grading import choice_verdict
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.metrics import majority_at_k
+from gar.evaluation.scoring import equal_answers, score, vote_pool
+from gar.records import open_run
 from gar.types import Status
 
 NAMES_C = [
@@ -53,6 +55,9 @@ def test_choice_verdict_follows_the_format(text, format, status, well_formatted)
     assert verdict.verified == (status is Status.OK)
 
 
+SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
+
+
 @pytest.fixture(scope="module")
 def pool():
     with vote_pool(num_workers=1, timeout_seconds=2.0) as pool:
@@ -82,81 +87,92 @@ def test_votes_of_hostile_answers_are_their_own_and_take_bounded_time(pool):
     assert all(votes[answer] == answer for answer in hostile)
 
 
-# Through the whole of `score`, on samples written by hand.
+# Through the whole of `score`, on responses written by hand.
+
+GOOD, BAD = "<think> a </think> <answer> {} </answer>", "<answer> {} </answer>"
+HOSTILE = [r"\boxed{9^{9^{9^9}}}", r"\boxed{" + r"\frac{1}{" * 10_000 + "}", r"\boxed{" * 500, "\x00", "1" * 1_000_000]
 
 
-def write_set(path, samples, answers, num_choices=0, form="boxed"):
-    """An evaluation whose samples are the given texts, a list for each answer."""
+def write_set(path, responses, answers, num_choices=0, form="boxed"):
+    """An evaluation whose responses are the given texts, a list for each answer."""
     folder = EvaluationFolder(path)
-    num_samples = len(samples[0])
     problems = [
         {"id": f"p{i}", "prompt": "?", "answer": answer, "num_choices": num_choices, "category": "ab"[i % 2]}
         for i, answer in enumerate(answers)
     ]
     identity = {
-        "benchmark": {"name": "hand", "problems_sha256": "0", "num_problems": len(answers), "notes": []},
-        "prompt": {"form": form, "format": form, "prompts_sha256": "0"},
-        "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
+        "benchmark": {"name": "hand", "notes": []},
+        "prompt": {"form": form, "format": form},
+        "sampling": {"num_samples": len(responses[0])},
         "model": {"name": "by hand"},
     }
     folder.begin(identity, problems, overwrite=False)
-    folder.samples.append(
-        (
-            {"problem": f"p{i}", "sample": j, "text": text, "tokens": [1, 2], "stop": "end", "prefilled_think": False}
-            for i, texts in enumerate(samples)
-            for j, text in enumerate(texts)
-        ),
+    folder.responses.append(
+        {
+            "problem": f"p{i}",
+            "sample": j,
+            "text": text,
+            "tokens": [1, 2],
+            "stop": "end",
+            "seed": 0,
+            "prefilled_think": False,
+        }
+        for i, texts in enumerate(responses)
+        for j, text in enumerate(texts)
     )
+    folder.finish()
     return folder
 
 
-SETTINGS = ScoreSettings(num_workers=1, timeout_seconds=2.0)
+@pytest.mark.parametrize(
+    ("form", "responses", "gold", "num_choices", "expected"),
+    [
+        # Votes are by value.
+        ("boxed", [*(rf"\boxed{{{answer}}}" for answer in ("1/2", "0.5", r"\frac{1}{3}", "1/3", "2/6", "7")), "none"],
+         r"\frac12", 0, (2, [3, 1], {"ok": 2, "wrong": 4, "unparsed": 1})),
+        # A badly formatted answer has no vote, and an unreadable one votes for its text.
+        ("think-answer", [GOOD.format(7), BAD.format(7), BAD.format(7), GOOD.format(8)], "7", 0,
+         (1, [1], {"ok": 3, "wrong": 1})),
+        ("boxed", [r"\boxed{7}", r"\boxed{no idea}", r"\boxed{no idea}"], "7", 0, (1, [2], {"ok": 1, "unparsed": 2})),
+        ("boxed", [r"\boxed{B}", r"\boxed{C}", r"\boxed{A or B}"], "B", 4,
+         (1, [1, 1], {"ok": 1, "wrong": 1, "unparsed": 1})),
+    ],
+    ids=["by value", "bad format", "unreadable", "letters"],
+)  # fmt: skip
+def test_score_counts_right_answers_and_votes(tmp_path, form, responses, gold, num_choices, expected):
+    num_correct, wrong_votes, statuses = expected
+    numbers = score(write_set(tmp_path, [responses], [gold], num_choices, form), SETTINGS)
+    problem = {"id": "p0", "category": "a", "num_correct": num_correct, "wrong_votes": wrong_votes}
+    assert numbers["problems"] == [problem]
+    assert {name: count for name, count in numbers["status_counts"].items() if count} == statuses
+    abstained = len(responses) - num_correct - sum(wrong_votes)
+    for k, value in numbers["majority_at"].items():
+        assert value == majority_at_k(num_correct, wrong_votes, abstained, int(k))
+    assert numbers["pass_at"][str(len(responses))] == 1.0
+    assert set(numbers["interval_95"].values()) == {None}  # one problem has no spread
+    assert (numbers["categories"], numbers["format"]) == ({}, form)
 
 
-def test_score_counts_votes_by_value(tmp_path):
-    answers = ("1/2", "0.5", r"\frac{1}{3}", "1/3", "2/6", "7")
-    texts = [*(rf"\boxed{{{answer}}}" for answer in answers), "none"]
-    metrics = score(write_set(tmp_path, [texts], [r"\frac12"]), SETTINGS)
-    assert metrics["problems"] == [{"id": "p0", "category": "a", "num_correct": 2, "wrong_votes": [3, 1]}]
-    assert metrics["majority_at"] == {str(k): majority_at_k(2, [3, 1], 1, k) for k in (1, 2, 4, 7)}
-    assert metrics["pass_at"]["7"] == 1.0
-
-
-def test_score_lets_no_badly_formatted_answer_vote(tmp_path):
-    good, bad = "<think> a </think> <answer> 7 </answer>", "<answer> 7 </answer>"
-    wrong = "<think> a </think> <answer> 8 </answer>"
-    folder = write_set(tmp_path, [[good, bad, bad, wrong]], ["7"], form="think-answer")
-    metrics = score(folder, SETTINGS)
-    assert metrics["problems"][0] == {"id": "p0", "category": "a", "num_correct": 1, "wrong_votes": [1]}
-    assert (metrics["verified_fraction"], metrics["well_formatted_fraction"]) == (0.75, 0.5)
-    assert metrics["majority_at"]["4"] == 0.5
-    assert metrics["interval_95"] == {"1": None, "2": None, "4": None}  # one problem has no spread
-
-
-def test_score_lets_an_unreadable_answer_vote_for_its_text(tmp_path):
-    samples = [[r"\boxed{7}", r"\boxed{no idea}", r"\boxed{no idea}"]]
-    metrics = score(write_set(tmp_path, samples, ["7"]), SETTINGS)
-    assert metrics["problems"][0]["wrong_votes"] == [2]
-    assert metrics["status_counts"]["unparsed"] == 2
-
-
-def test_score_reads_letters_of_multiple_choice_and_reports_categories(tmp_path):
-    samples = [
-        [r"\boxed{B}", r"\boxed{C}"],
-        [r"\boxed{A or B}", r"\boxed{B}"],
-    ]
-    metrics = score(write_set(tmp_path, samples, ["B", "B"], num_choices=4), SETTINGS)
-    assert [each["num_correct"] for each in metrics["problems"]] == [1, 1]
-    assert metrics["status_counts"] == {"ok": 2, "wrong": 1, "unparsed": 1, "timeout": 0, "error": 0}
-    assert metrics["categories"] == {
-        "a": {"num_problems": 1, "pass_at_1": 0.5}, "b": {"num_problems": 1, "pass_at_1": 0.5},
+def test_score_writes_what_open_run_reads(tmp_path):
+    responses = [[r"\boxed{1}", r"\boxed{2}"], [r"\boxed{2}", "none"], [r"\boxed{3}", r"\boxed{3}"]]
+    numbers = score(write_set(tmp_path / "model" / "hand", responses, ["1", "2", "3"]), SETTINGS)
+    assert numbers["categories"] == {
+        "a": {"num_problems": 2, "pass_at_1": 0.75}, "b": {"num_problems": 1, "pass_at_1": 0.5},
     }  # fmt: skip
+    run = open_run(tmp_path / "model" / "hand")
+    assert (run.name, run.trained, run.faults) == ("model/hand", False, [])
+    assert run.evaluations["after"]["hand"].known_rates == {1: 4 / 6, 2: 1.0}
+    assert run.counts()["num_correct"].tolist() == [1, 1, 2]
+    rows = run.samples("after").to_pylist()
+    assert [(row["problem_id"], row["response_index"]) for row in rows] == [
+        (f"p{i}", j) for i in range(3) for j in (0, 1)
+    ]
+    assert [row["response"] for row in rows] == [text for texts in responses for text in texts]
+    assert [row["verified"] for row in rows] == [True, False, True, False, True, True]
+    assert {(row["set_name"], row["num_tokens"], row["truncated"]) for row in rows} == {("hand", 2, False)}
 
 
 def test_score_survives_hostile_samples_and_says_how_they_ended(tmp_path):
-    nested = r"\boxed{" + r"\frac{1}{" * 10_000 + "}"
-    hostile = [r"\boxed{9^{9^{9^9}}}", nested, r"\boxed{" * 500, "\x00", "1" * 1_000_000]
-    metrics = score(write_set(tmp_path, [[*hostile, r"\boxed{7}"]], ["7"]), SETTINGS)
-    assert metrics["problems"][0]["num_correct"] == 1
-    assert sum(metrics["status_counts"].values()) == 6
-    assert metrics["status_counts"]["ok"] == 1
+    numbers = score(write_set(tmp_path, [[*HOSTILE, r"\boxed{7}"]], ["7"]), SETTINGS)
+    assert numbers["problems"][0]["num_correct"] == numbers["status_counts"]["ok"] == 1
+    assert sum(numbers["status_counts"].values()) == 6

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gar.errors import ConfigError, RecordError
+from gar.errors import ConfigError
 from gar.evaluation.engines import TransformersEngine, VllmEngine, load_engine
 from gar.evaluation.job import GenerateJob
 from gar.evaluation.sampling import batch_seed, generate, plan_batches, rendered_prompts
@@ -100,7 +100,7 @@ def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
     assert folder.identity()["prompt"]["form"] == "think-answer"
     assert [problem["num_choices"] for problem in folder.problems()] == [4, 4]
     assert folder.identity()["benchmark"]["notes"][0] == "Its makers ask that its questions be shown nowhere in public."
-    samples = list(folder.samples)
+    samples = list(folder.responses)
     assert [sample["stop"] for sample in samples] == [
         "end" if sample["tokens"][-1] == 1 else "length" for sample in samples
     ]
@@ -117,16 +117,7 @@ def test_generate_goes_on_from_a_set_that_moved(tmp_path):
         )
         (written,) = generate(job)
     assert written.identity()["benchmark"]["source"] == str(tmp_path / "one" / "mine.jsonl")
-    assert len(list(written.samples)) == 6
-
-
-def test_generate_refuses_samples_of_another_problem(tmp_path):
-    file = write_jsonl(tmp_path / "mine.jsonl", [{"prompt": "1+1=", "answer": 2}])
-    job = GenerateJob(model="embedded", benchmark=(file,), samples=1, max_new_tokens=4, out=tmp_path / "out")
-    (folder,) = generate(job)
-    folder.samples.path.write_text(folder.samples.path.read_text().replace('"mine-1"', '"theirs"'))
-    with pytest.raises(RecordError, match=r"samples\.jsonl: 'theirs' is no problem of mine"):
-        generate(job)
+    assert len(list(written.responses)) == 6
 
 
 def test_rendered_prompts_uses_the_chat_template(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ def wrong(step: int, group: int, index: int, **own: Any) -> RolloutRecord:
 
 def evaluation(num_correct: Sequence[int], num_samples: int = 4) -> dict[str, Any]:
     """What `gar train` writes of one set, `test`."""
-    problems = [{"id": f"p{i}", "num_correct": count, "num_well_formatted": 4} for i, count in enumerate(num_correct)]
+    problems = [{"id": f"p{i}", "num_correct": count} for i, count in enumerate(num_correct)]
     pass_at = {"1": sum(num_correct) / len(num_correct) / num_samples}
     return {"step": 0, "sets": {"test": {"num_samples": num_samples, "pass_at": pass_at, "problems": problems}}}
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gar.errors import RecordError
-from gar.records.evaluations import NUMBERS, SAMPLES, SET
-from gar.records.files import canonical_hash, io_error, json_text, read_json, whole_objects, write_atomic, write_parquet
+from gar.records.evaluations import NUMBERS, PROBLEMS, SAMPLES, SET, read_set
+from gar.records.files import canonical_hash, io_error, json_text, whole_objects, write_atomic, write_parquet
 from gar.records.lock import writer_lock
 from gar.records.manifest import MANIFEST, Manifest
 from gar.records.resumable import FinishedLines, Line, ResumableOutput
@@ -35,7 +35,7 @@ class EvaluationFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.responses = FinishedLines(path / "responses.jsonl", ResponseLine, path / SET)
-        self._problems_path = path / "problems.jsonl"
+        self._problems_path = path / PROBLEMS
         self.metrics_path = path / NUMBERS
         results = (path / MANIFEST, self.metrics_path, path / SAMPLES)
         self.output = ResumableOutput(path / SET, (self.responses,), results=results, ignored=_INDIFFERENT)
@@ -56,7 +56,7 @@ class EvaluationFolder:
 
     def manifest(self) -> Manifest:
         """The manifest, for files of this identity."""
-        return Manifest(self.path, [canonical_hash(self.identity())])
+        return read_set(self.path)[1]
 
     def begin(self, identity: Mapping[str, Any], problems: Iterable[Line], *, overwrite: bool) -> None:
         """Begin, or resume the same evaluation. See `ResumableOutput.begin`.
@@ -85,15 +85,14 @@ class EvaluationFolder:
 
     def write_result(self, samples: Sequence[SampleRecord], metrics: Mapping[str, Any]) -> None:
         """Write every sample with its verdict, and the numbers, in place of earlier ones."""
-        manifest, paths = self.manifest(), (self.path / SAMPLES, self.metrics_path)
-        manifest.drop(*paths)
+        paths = self.path / SAMPLES, self.metrics_path
         write_parquet(paths[0], record_table(samples, SAMPLE_SCHEMA))
         write_atomic(paths[1], json_text(metrics, indent=1) + "\n")
-        manifest.add(*paths)
+        self.manifest().add(*paths)
 
     def identity(self) -> dict[str, Any]:
-        """The content of `set.json`. The manifest holds its hash with every file."""
-        return read_json(self.path / SET)
+        """The content of `set.json`."""
+        return read_set(self.path)[0]
 
     def problems(self) -> list[Line]:
         """The lines of `problems.jsonl`."""
@@ -117,7 +116,7 @@ def evaluation_folders(path: Path) -> list[EvaluationFolder]:
 
 
 def _is_evaluation(path: Path) -> bool:
-    return any((path / name).is_file() for name in (SET, "problems.jsonl", "responses.jsonl"))
+    return any((path / name).is_file() for name in (SET, PROBLEMS, "responses.jsonl"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

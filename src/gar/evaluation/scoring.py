@@ -76,6 +76,9 @@ def score(folder: EvaluationFolder, settings: ScoreSettings) -> dict[str, Any]:
 
 def _responses(folder: EvaluationFolder, problems: Sequence[Line], num_samples: int) -> dict[str, list[Line]]:
     """The lines of the responses to each problem, in the order of the samples: all that there should be, once."""
+    manifest = folder.manifest()
+    if folder.responses.path.name in manifest.entries:
+        manifest.check(folder.responses.path)
     found: dict[str, dict[int, Line]] = {problem["id"]: {} for problem in problems}
     for line in folder.responses:
         found[line["problem"]][line["sample"]] = line
@@ -85,7 +88,7 @@ def _responses(folder: EvaluationFolder, problems: Sequence[Line], num_samples: 
             f"{folder.path}: {number:,} of {expected:,} responses are there. Run the same `gar eval generate` again "
             "for the rest."
         )
-    folder.manifest().check(folder.responses.path)
+    manifest.check(folder.responses.path)
     return {name: [samples[number] for number in range(num_samples)] for name, samples in found.items()}
 
 

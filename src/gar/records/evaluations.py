@@ -13,15 +13,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from gar.errors import RecordError
 from gar.records.checked import checked
+from gar.records.files import read_json
+from gar.records.manifest import MANIFEST, DamageError, Fault, Manifest
+from gar.records.run_record import settings_hash
 from gar.types import ResponseFormat
 
-SET, NUMBERS, SAMPLES = "set.json", "metrics.json", "samples.parquet"
+SET, PROBLEMS, NUMBERS, SAMPLES = "set.json", "problems.jsonl", "metrics.json", "samples.parquet"
 
 _Count = Annotated[int, Field(ge=0)]
 _Rate = Annotated[float, Field(ge=0, le=1)]
@@ -91,3 +95,19 @@ def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
         if most > part.num_samples:
             raise RecordError(f"{place}: sets.{name}: {most} votes of {part.num_samples} samples of one problem.")
     return sets
+
+
+def read_set(path: Path) -> tuple[dict[str, Any], Manifest]:
+    """The content of `set.json`, and the manifest of its folder, every line of which holds the hash of that content.
+
+    Raises:
+        RecordError: `set.json` or the manifest is not what was written.
+    """
+    values = read_json(path / SET)
+    manifest = Manifest(path, [str(settings_hash(values))])
+    fault = manifest.fault(PROBLEMS)
+    if fault is not None and fault.kind == "foreign":
+        fault = Fault(kind="changed", file=SET, text=f"{SET} is not what was written: its hash differs from {MANIFEST}")
+    if fault is not None:
+        raise DamageError(path, fault)
+    return values, manifest

@@ -57,7 +57,7 @@ class FinishedLines:
                 raise RecordError(
                     f"{self.path}:{number}: not what was written after the lines before it. Was the file edited, or "
                     "copied here? Put it back, or begin anew.",
-                    code="changed",
+                    code="damage",
                 )
             yield line
         self._last = last

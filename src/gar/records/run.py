@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from gar.config import RunConfig, make_config, parse_yaml
 from gar.errors import ConfigError, RecordError
-from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets
-from gar.records.files import json_object, read_bytes, read_json, read_parquet
+from gar.records.evaluations import NUMBERS, SAMPLES, SET, EvaluatedSet, evaluated_sets, read_set
+from gar.records.files import json_object, read_bytes, read_parquet
 from gar.records.manifest import MANIFEST, DamageError, Fault, FaultKind, Manifest
 from gar.records.metrics import METRICS, metric_rows
 from gar.records.rollouts import ROLLOUT_SCHEMA, SAMPLE_SCHEMA
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOMENTS = ("before", "after")
-_PARTS = (RUN, METRICS, "rollouts")
+_PARTS = (RUN, METRICS, "rollouts", SET)
 _TEXTS = ("prompt", "response")
 """Columns that take most of the memory. They are not kept."""
 
@@ -224,7 +224,7 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
     run = Run(path=path, strict=strict, manifest=Manifest(path), trained=not (path / SET).is_file())
     if not run.trained:
         _read_set(run)
-        run.evaluations = {"before": {}, "after": _evaluation(run, "after")}
+        run.evaluations = {"before": {}, "after": _evaluation(run, "after") if run.settings else {}}
         return run
     _read_record(run)
     _read_settings(run)
@@ -247,12 +247,11 @@ def _read_record(run: Run) -> None:
 
 
 def _read_set(run: Run) -> None:
-    """The identity of an evaluation. The manifest holds its hash with every file."""
     try:
-        run.settings = read_json(run.path / SET)
+        run.settings, run.manifest = read_set(run.path)
     except RecordError as error:
-        run._at_fault(_fault("unreadable", SET, error))
-    run.manifest = Manifest(run.path, [str(settings_hash(run.settings))])
+        run._at_fault(error.fault if isinstance(error, DamageError) else _fault("unreadable", SET, error))
+        return
     names = dict.fromkeys([*run.manifest.entries, NUMBERS, SAMPLES])
     for fault in [*run.manifest.own_faults, *filter(None, map(run.manifest.fault, names))]:
         run._at_fault(fault)

@@ -100,6 +100,15 @@ def test_eval_run_writes_every_sample_and_its_verdict(finished):
     assert low < numbers["pass_at"]["1"] < high
 
 
+def test_report_shows_an_evaluation_through_the_reader_of_runs(finished, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["report", str(finished), "--out", str(page)]) == 0
+    rate = json.loads((finished / "metrics.json").read_text())["sets"]["arithmetic"]["pass_at"]["1"]
+    said = capsys.readouterr().out
+    assert said.startswith(f"arithmetic, pass@1: {rate:.3f}\n")
+    assert "of 192 samples" in said
+
+
 def test_eval_score_says_again_what_run_said_and_takes_other_ks(finished, capsys):
     paths = [finished / "metrics.json", finished / "samples.parquet"]
     before = [path.read_bytes() for path in paths]

@@ -11,7 +11,7 @@ def write_evaluation(folder, name, correct, *, num_samples=8, benchmark="hand", 
         "benchmark": {"name": benchmark, "problems_sha256": "p", "num_problems": len(correct), "notes": []},
         "prompt": {"form": "boxed", "format": "boxed", "prompts_sha256": "q"},
         "sampling": {"num_samples": num_samples, "temperature": 1.0, "top_p": 1.0, "seed": 0, "max_new_tokens": 9},
-        "model": {"name": name},
+        "model": {"path": name},
     }
     for key, value in change.items():
         part, _, field = key.partition("__")

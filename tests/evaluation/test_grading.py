@@ -104,7 +104,7 @@ def write_set(path, responses, answers, num_choices=0, form="boxed"):
         "benchmark": {"name": "hand", "notes": []},
         "prompt": {"form": form, "format": form},
         "sampling": {"num_samples": len(responses[0])},
-        "model": {"name": "by hand"},
+        "model": {"path": "by hand"},
     }
     folder.begin(identity, problems, overwrite=False)
     folder.responses.append(

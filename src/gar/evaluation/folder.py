@@ -17,7 +17,7 @@ from gar.records.resumable import FinishedLines, Line, ResumableOutput
 from gar.records.rollouts import SAMPLE_SCHEMA, SampleRecord, record_table
 
 # The origin of problems and model may differ: hashes identify their content.
-_INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "model.name", "model.revision")
+_INDIFFERENT = ("benchmark.source", "benchmark.revision", "benchmark.notes", "model.path", "model.revision")
 
 
 class EvaluationFolder:

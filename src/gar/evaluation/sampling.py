@@ -88,7 +88,7 @@ def generate(job: GenerateJob) -> list[EvaluationFolder]:
         if not job.overwrite:
             folder.output.refuse_other(known_identity(job, evaluation_set))  # before a model is loaded
     engine = load_engine(job)
-    model = {"name": job.model, "revision": job.revision} | dict(engine.identity())
+    model = {"path": job.model, "revision": job.revision} | dict(engine.identity())
     for evaluation_set, folder in zip(sets, folders, strict=True):
         with folder.alone():
             _generate_set(job, evaluation_set, folder, engine, model)

@@ -8,6 +8,7 @@ Every file is checked against the run's manifest before it is used. With `strict
 what is at fault is left out and listed in `faults`: no number takes its place.
 """
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -221,7 +222,7 @@ def open_run(path: str | Path, *, strict: bool = True) -> Run:
     """
     path = Path(path)
     check_run_folder(path, *_PARTS)
-    run = Run(path=path, strict=strict, manifest=Manifest(path), trained=not (path / SET).is_file())
+    run = Run(path=path, strict=strict, manifest=Manifest(path), trained=not os.path.lexists(path / SET))
     if not run.trained:
         _read_set(run)
         run.evaluations = {"before": {}, "after": _evaluation(run, "after") if run.settings else {}}

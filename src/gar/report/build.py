@@ -61,6 +61,8 @@ def read_run(path: str | Path) -> Run:
 
 def missing(run: Run) -> list[str]:
     """What cannot be shown of a run, as clauses."""
+    if not run.trained:
+        return [*_by_kind(run.faults), "this is an evaluation by gar eval: the model that was measured stands as after"]
     clauses = [*run.unfinished, *_by_kind(run.faults)]
     if not run.metrics and not any(fault.file == "metrics.jsonl" for fault in run.faults):
         clauses.append("no step was logged yet, so there are no curves")
@@ -121,7 +123,7 @@ def _summary_report(groups: Sequence[RunGroup]) -> Report:
         headline=_state(runs) or headline(groups, before_after, against, reasons),
         sentences=[*_errors(runs), *sentences(groups, before_after, against)],
         notes=[*notes, *(f"{reason}." for reason in reasons)],
-        tiles=tiles(runs[0]) if len(runs) == 1 else [],
+        tiles=tiles(runs[0]) if len(runs) == 1 and runs[0].trained else [],
         tables=summary_tables(groups, counts, before_after, against),
         all_runs=runs_table(_by_name(runs)) if len(runs) > 1 else None,
         charts=charts(groups),
@@ -141,8 +143,13 @@ def _by_name(runs: Sequence[Run]) -> dict[str, Run]:
 
 
 def _state(runs: Sequence[Run]) -> str:
-    """How far a single run without a final evaluation has come. Empty for others."""
+    """How far a single run without a final evaluation has come, the numbers of a single evaluation; else empty."""
     run, status = runs[0], runs[0].record.get("status")
+    if len(runs) == 1 and not run.trained:
+        rates = [
+            (name, k, rate) for name, part in run.evaluations["after"].items() for k, rate in part.known_rates.items()
+        ]
+        return "; ".join(f"{name}, pass@{k}: {rate:.3f}" for name, k, rate in rates[:1]) or "No numbers."
     if len(runs) > 1 or run.evaluations["after"] or status in (None, "finished"):
         return ""
     steps = section_of(run, "trl").get("max_steps")

@@ -81,7 +81,7 @@ def test_a_damaged_file_is_named_by_every_command(copied, file):
 @pytest.mark.parametrize("file", [file for file in FILES if file != "problems.jsonl"])
 def test_a_file_of_another_evaluation_is_named(copied, file):
     shutil.copy(copied.parents[1] / "1" / "arithmetic" / file, copied / file)
-    with pytest.raises(RecordError, match="is not what was written|other settings"):
+    with pytest.raises(RecordError, match=r"is not what was written|other settings"):
         tabulated(copied)
     (fault, *_) = open_run(copied, strict=False).faults
     assert fault.kind in ("changed", "foreign")

@@ -100,7 +100,7 @@ def test_report_shows_an_evaluation_through_the_reader_of_runs(finished, tmp_pat
     rate = json.loads((finished / "metrics.json").read_text())["sets"]["arithmetic"]["pass_at"]["1"]
     said = capsys.readouterr().out
     assert said.startswith(f"arithmetic, pass@1: {rate:.3f}\n")
-    assert "192 samples of the evaluations" in said or "of 192 samples" in said
+    assert "All 192 samples of the evaluations" in said
 
 
 def test_eval_score_says_again_what_run_said_and_takes_other_ks(finished, capsys):

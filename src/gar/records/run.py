@@ -176,7 +176,9 @@ class Run:
 
     def files_of(self, moment: str) -> tuple[str, str]:
         """The files with the numbers and the samples of an evaluation, below the folder."""
-        return (f"evaluation/{moment}.json", f"evaluation/{moment}.parquet") if self.trained else (NUMBERS, SAMPLES)
+        if not self.trained and moment == "after":
+            return NUMBERS, SAMPLES
+        return f"evaluation/{moment}.json", f"evaluation/{moment}.parquet"
 
     def counts(self) -> "pd.DataFrame":
         """One row for each problem of each evaluation: seed, moment, set, problem, num_correct, num_samples."""

@@ -54,12 +54,12 @@ def test_benchmark_prompt_word_for_word(problem, form, benchmark, expected):
     assert benchmark_prompt(problem, form, BENCHMARKS[benchmark]) == expected
 
 
-@pytest.mark.parametrize("form", ["think-answer", "boxed"])
-def test_benchmark_prompt_of_a_file_asks_as_training_does(tmp_path, form):
+def test_benchmark_prompt_of_a_file_asks_as_training_does(tmp_path):
     """Prompts of files keep white space at their ends, and an instruction replaces it, as in `data.template`."""
     read = load_benchmark(write_jsonl(tmp_path / "mine.jsonl", [{"prompt": " 1+1?\n", "answer": 2}]))
     plain = BenchmarkProblem(id="1", question="1+1?", answer="2")
-    assert benchmark_prompt(read.problems[0], form, read.benchmark) == benchmark_prompt(plain, form, read.benchmark)
+    for form in ("think-answer", "boxed"):
+        assert benchmark_prompt(read.problems[0], form, read.benchmark) == benchmark_prompt(plain, form, read.benchmark)
     assert benchmark_prompt(read.problems[0], "as-is", read.benchmark) == " 1+1?\n"
 
 
@@ -75,25 +75,15 @@ def test_benchmark_prompt_puts_the_instruction_into_the_last_message():
         benchmark_prompt(answered, "boxed", BENCHMARKS["gsm8k"])
 
 
-@pytest.mark.parametrize(
-    ("form", "chat", "expected"),
-    [
-        ("boxed", True, [{"role": "user", "content": "text"}]),
-        ("boxed", False, "text\n\n"),
-        ("as-is", False, "text"),
-        ("as-is", True, "text"),
-    ],
-)
-def test_policy_prompt_is_a_message_where_there_is_a_chat_template(form, chat, expected):
-    assert policy_prompt("text", form, chat=chat) == expected
+def test_policy_prompt_is_a_message_where_there_is_a_chat_template():
+    assert policy_prompt("text", "boxed", chat=True) == [{"role": "user", "content": "text"}]
+    assert policy_prompt("text", "boxed", chat=False) == "text\n\n"
+    assert policy_prompt("text", "as-is", chat=True) == policy_prompt("text", "as-is", chat=False) == "text"
 
 
-def test_default_form_is_the_papers_but_for_the_embedded_task():
+def test_default_form_is_the_papers_but_for_the_embedded_task(tmp_path):
     assert {name: default_form(benchmark) for name, benchmark in BENCHMARKS.items()} == {
         name: "as-is" if name.removesuffix("-harder") in EMBEDDED_TASKS else "think-answer" for name in BENCHMARKS
     }
-
-
-def test_a_local_file_named_arithmetic_takes_the_strict_form(tmp_path):
-    file = write_jsonl(tmp_path / "arithmetic-mine.jsonl", [{"prompt": "1+1=", "answer": 2}])
+    file = write_jsonl(tmp_path / "arithmetic.jsonl", [{"prompt": "1+1=", "answer": 2}])
     assert default_form(load_benchmark(file).benchmark) == "think-answer"

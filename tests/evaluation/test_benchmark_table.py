@@ -1,12 +1,12 @@
-"""Comparisons of models whose numbers are known, because they were made up."""
+"""`gar eval table` of models whose numbers are known, because they were made up."""
 
-import re
 from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from gar.cli.main import main
 from gar.errors import ConfigError, DataError, RecordError
 from gar.evaluation.benchmark_table import benchmark_table, load_model
 from tests.evaluation.made_up import write_evaluation
@@ -18,31 +18,22 @@ def make(tmp_path):
     return partial(write_evaluation, tmp_path)
 
 
-def compare(models, ks=()):
-    table = benchmark_table(models, ks=ks)
+def compare(*models, ks=()):
+    table = benchmark_table([load_model(model) for model in models], ks=ks)
     assert not table.notes
     return list(table.tests.itertuples())
 
 
-def refusals(*models):
+def notes(*models):
     table = benchmark_table([load_model(model) for model in models])
     assert table.tests.empty
     return table.notes
 
 
-def test_compare_of_one_seed_pairs_the_problems(make):
-    generator = np.random.default_rng(1)
-    a, b = generator.integers(0, 9, size=(2, 12))
-    rows = compare([load_model(f"A={make('a', a)}"), load_model(f"B={make('b', b)}")], ks=[1])
-    (row,) = rows
-    assert (row.label, row.against, row.pairs, row.num_problems, row.num_seeds) == (
-        "B",
-        "A",
-        "problems",
-        12,
-        1,
-    )
-    assert row.difference == pytest.approx((b - a).mean() / 8)
+def test_table_of_one_seed_pairs_the_problems(make):
+    a, b = np.random.default_rng(1).integers(0, 9, size=(2, 12))
+    (row,) = compare(f"A={make('a', a)}", f"B={make('b', b)}", ks=[1])
+    assert (row.label, row.against, row.pairs, row.num_problems, row.num_seeds) == ("B", "A", "problems", 12, 1)
     assert (row.score, row.reference) == pytest.approx((b.mean() / 8, a.mean() / 8))
     assert row.p_t == pytest.approx(stats.ttest_rel(b, a).pvalue)
     flips = stats.permutation_test((b - a,), np.mean, permutation_type="samples", n_resamples=np.inf)
@@ -50,48 +41,39 @@ def test_compare_of_one_seed_pairs_the_problems(make):
     assert row.low < row.difference < row.high
 
 
-def test_compare_of_several_seeds_pairs_the_seeds(make):
-    generator = np.random.default_rng(2)
-    a, b = generator.integers(0, 9, size=(2, 5, 6))
+def test_table_of_several_seeds_pairs_the_seeds(make):
+    a, b = np.random.default_rng(2).integers(0, 9, size=(2, 5, 6))
     paths = [
-        [make(f"{name}{seed}", values) for seed, values in enumerate(seeds)] for name, seeds in (("a", a), ("b", b))
+        ",".join(make(f"{name}{seed}", values) for seed, values in enumerate(seeds))
+        for name, seeds in (("a", a), ("b", b))
     ]
-    (row,) = compare([load_model(f"{label}={','.join(own)}") for label, own in zip("AB", paths, strict=True)], ks=[1])
+    (row,) = compare(f"A={paths[0]}", f"B={paths[1]}", ks=[1])
     assert (row.pairs, row.num_seeds) == ("seeds", 5)
     expected = stats.ttest_rel(b.mean(axis=1), a.mean(axis=1)).pvalue
     assert row.p_t == row.p == row.p_corrected == pytest.approx(expected)
     assert row.detectable > 0
 
 
-def test_compare_calls_a_clear_difference_better_and_its_reverse_worse(make):
+def test_table_calls_a_clear_difference_better_its_reverse_worse_and_a_tie_no_win(make):
     low, high = make("low", [1, 2] * 10), make("high", [6, 7] * 10)
     for first, second, word in ((low, high, "better"), (high, low, "worse")):
-        rows = compare([load_model(first), load_model(second)])
-        assert {row.verdict for row in rows if row.k == 1} == {word}
+        assert {row.verdict for row in compare(first, second) if row.k == 1} == {word}
+    rows = compare(make("a", [3, 0, 8, 5]), make("b", [3, 0, 8, 5]))
+    assert [(row.measure, row.k) for row in rows] == [("pass", 1), ("pass", 4), ("majority", 8)]
+    assert {(row.difference, row.verdict) for row in rows} == {(0.0, "no difference shown")}
 
 
-def test_compare_never_calls_a_tie_a_win(make):
-    same = [3, 0, 8, 5]
-    rows = compare([load_model(make("a", same)), load_model(make("b", same)), load_model(make("c", same[::-1]))])
-    assert {row.verdict for row in rows} == {"no difference shown"}
-    assert {row.difference for row in rows if row.label == "b"} == {0.0}
-
-
-def test_compare_corrects_over_models_and_sets(make):
+def test_table_corrects_over_models_and_sets(make):
     generator = np.random.default_rng(3)
-    for name in "abc":
-        for benchmark in ("one", "two"):
-            make(name, generator.integers(0, 9, size=10), benchmark=benchmark)
-    folder = re.sub("a$", "", make("a", generator.integers(0, 9, size=10), benchmark="one"))
-    rows = compare([load_model(f"{folder}{name}") for name in "abc"], ks=[1])
+    paths = {
+        name: make(name, generator.integers(0, 9, size=10), benchmark=benchmark)
+        for name in "abc"
+        for benchmark in ("one", "two")
+    }
+    rows = compare(*paths.values(), ks=[1])
     assert [(row.set_name, row.label) for row in rows] == [("one", "b"), ("one", "c"), ("two", "b"), ("two", "c")]
     smallest = min(rows, key=lambda row: row.p)
     assert smallest.p_corrected == pytest.approx(min(1, 4 * smallest.p))
-
-
-def test_compare_chooses_pass_at_1_and_half_and_the_vote_of_all(make):
-    rows = compare([load_model(make("a", [1, 2])), load_model(make("b", [2, 2]))])
-    assert [(row.measure, row.k) for row in rows] == [("pass", 1), ("pass", 4), ("majority", 8)]
 
 
 @pytest.mark.parametrize(
@@ -103,43 +85,71 @@ def test_compare_chooses_pass_at_1_and_half_and_the_vote_of_all(make):
         ({"num_samples": 9}, "the number of samples (8 and 9)"),
         ({"sampling__temperature": 0.5}, "sampling.temperature (1.0 and 0.5)"),
         ({"sampling__max_new_tokens": 5}, "sampling.max_new_tokens (9 and 5)"),
+        ({"format": "none"}, "the format they were graded with (boxed and none)"),
     ],
 )
-def test_compare_refuses_what_was_evaluated_otherwise(make, change, text):
-    (note,) = refusals(make("a", [1, 2]), make("b", [2, 2], **change))
+def test_table_does_not_compare_what_was_evaluated_otherwise(make, change, text):
+    (note,) = notes(make("a", [1, 2]), make("b", [2, 2], **change))
     assert f"cannot be compared, since they differ in {text}. Evaluate both" in note
+    assert compare(make("c", [1, 2]), make("d", [2, 2], sampling__seed=7))
 
 
-def test_compare_refuses_another_format_of_grading(make):
-    models = [make("a", [1, 2]), make("b", [2, 2], format="none")]
-    assert "the format they were graded with (boxed and none)" in refusals(*models)[0]
-
-
-def test_compare_may_differ_in_seed_and_model(make):
-    compare([load_model(make("a", [1, 2])), load_model(make("b", [2, 2], sampling__seed=7))])
-
-
-def test_compare_refuses_other_ks_and_numbers_of_seeds(make):
+def test_table_names_numbers_of_seeds_and_problems_that_allow_no_test(make):
     a, b = make("a", [1, 2]), make("b", [2, 2])
-    with pytest.raises(ConfigError, match="pass@9 needs 9 samples per problem"):
-        compare([load_model(a), load_model(b)], ks=[9])
-    for models, text in (
-        ([a, f"B={b},{make('d', [1, 1])}"], "B has 2 seeds and a has 1: a pair is one seed of each"),
-        ([make("e", [1]), make("f", [1])], "hand has one problem: a paired test needs at least two"),
-    ):
-        assert text in refusals(*models)[0]
+    assert "B has 2 seeds and a has 1: a pair is one seed of each" in notes(a, f"B={b},{make('d', [1, 1])}")[0]
+    assert "hand has one problem: a paired test needs at least two" in notes(make("e", [1]), make("f", [1]))[0]
 
 
-def test_load_model_refuses_what_is_no_set_of_seeds(make, tmp_path):
+def test_load_model_rejects_what_is_no_set_of_seeds(make, tmp_path):
     a, b = make("a", [1, 2]), make("b", [2, 2], prompt__form="as-is")
-    with pytest.raises(ConfigError, match="with each folder once"):
-        load_model(f"{a},{a}")
-    with pytest.raises(DataError, match=r"differ in prompt\.form"):
-        load_model(f"{a},{b}")
-    with pytest.raises(DataError, match="1 of 2 folders hold"):
-        load_model(f"{a},{make('c', [1, 2], benchmark='other')}")
-    with pytest.raises(RecordError, match="no evaluation in this folder"):
-        load_model(str(tmp_path))
-    (tmp_path / "a" / "hand" / "metrics.json").unlink()
-    with pytest.raises(RecordError, match=r"metrics\.json is missing"):
-        load_model(a)
+    for argument, kind, text in (
+        (f"{a},{a}", ConfigError, "with each folder once"),
+        (f"{a},{b}", DataError, r"differ in prompt\.form"),
+        (f"{a},{make('c', [1, 2], benchmark='other')}", DataError, "1 of 2 folders hold"),
+        (str(tmp_path), RecordError, "no evaluation in this folder"),
+    ):
+        with pytest.raises(kind, match=text):
+            load_model(argument)
+
+
+# The command.
+
+
+def shown(capsys, *arguments):
+    assert main(["eval", "table", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_eval_table_shows_benchmarks_by_models_with_tests(make, capsys, tmp_path):
+    low, high = [1, 2] * 10, [6, 7] * 10
+    for name, correct in (("base", low), ("better", high), ("part", low)):
+        make(name, correct, benchmark="gsm8k")
+        if name != "part":
+            make(name, correct, benchmark="math-500")
+    models = [str(tmp_path / name) for name in ("base", "better", "part")]
+    lines = shown(capsys, *models, "--pass-at-k", "1").splitlines()
+    assert lines[1:4] == [
+        "benchmark        problems                    base                  better                    part",
+        "gsm8k pass@1           20  0.188 (0.163 to 0.213)  0.812 (0.787 to 0.838)  0.188 (0.163 to 0.213)",
+        "math-500 pass@1        20  0.188 (0.163 to 0.213)  0.812 (0.787 to 0.838)                       -",
+    ]
+    tests = [line.split()[2:] for line in lines if line.startswith("gsm8k")][1:]
+    assert [(cells[0], cells[1], cells[5], cells[-1]) for cells in tests] == [
+        ("better", "+0.625", "<0.001", "better"), ("part", "+0.000", "1.000", "shown"),
+    ]  # fmt: skip
+    assert max(map(len, lines[4:])) <= 90  # no word is broken; the longest verdict alone takes 19
+    markdown = shown(capsys, *models, "--pass-at-k", "1", "--format", "markdown")
+    assert "| math-500 pass@1 | 20 | 0.188 (0.163 to 0.213) | 0.812 (0.787 to 0.838) | - |\n" in markdown
+    assert "Differences" not in shown(capsys, models[0])
+    for arguments, text in (
+        ([models[0]] * 2, "two models are called base; name them: LABEL=FOLDER."),
+        ([models[0], "--pass-at-k", "9"], "pass@9 needs 9 samples per problem"),
+    ):
+        assert main(["eval", "table", *arguments]) == 1
+        assert text in capsys.readouterr().err
+
+
+def test_eval_table_says_what_it_cannot_compare(make, capsys):
+    text = shown(capsys, make("base", [1, 2, 3]), make("other", [2, 2, 2], sampling__temperature=0.5))
+    assert "No test of other on hand: " in text
+    assert "0.250" in text

@@ -101,12 +101,9 @@ def test_load_benchmark_refuses_a_bad_row_with_its_line(name, row, text, tmp_pat
         load_benchmark(f"{name}={write_jsonl(tmp_path / 'rows.jsonl', [row])}")
 
 
-def test_load_benchmark_refuses_an_id_used_twice(tmp_path):
+def test_load_benchmark_rejects_an_id_used_twice_and_a_torn_csv(tmp_path):
     with pytest.raises(DataError, match="the problem id '1' is used twice"):
         load_benchmark(f"aime-2026={write_jsonl(tmp_path / 'rows.jsonl', [MATHARENA[0]] * 2)}")
-
-
-def test_load_benchmark_refuses_a_torn_csv(tmp_path):
     (tmp_path / "rows.csv").write_text("problem_idx,problem,answer\n1,What?\n")
     with pytest.raises(DataError, match="row 1: more or fewer fields than the first line names"):
         load_benchmark(f"aime-2026={tmp_path / 'rows.csv'}")

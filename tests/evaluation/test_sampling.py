@@ -40,33 +40,26 @@ def test_plan_batches_pads_nothing_where_the_samples_of_a_problem_fill_half_a_ba
 
 
 def test_batch_seed_differs_by_batch_set_and_seed():
-    seeds = {
-        batch_seed(seed, name, batch)
-        for seed in (0, 1)
-        for name in ("a", "b")
-        for batch in ([(0, 0), (0, 1)], [(0, 0), (0, 2)], [(1, 0)])
-    }
+    batches = ([(0, 0), (0, 1)], [(0, 0), (0, 2)], [(1, 0)])
+    seeds = {batch_seed(seed, name, batch) for seed in (0, 1) for name in ("a", "b") for batch in batches}
     assert len(seeds) == 12
     assert all(0 <= seed < 2**48 for seed in seeds)
 
 
-@pytest.mark.parametrize(
-    ("num_problems", "expected"), [(30, 32), (99, 32), (100, 16), (1000, 16), (1319, 1), (12032, 1)]
-)
-def test_job_takes_the_default_number_of_samples(num_problems, expected):
-    assert JOB.num_samples(num_problems) == expected
-    assert JOB.model_copy(update={"samples": 5}).num_samples(num_problems) == 5
-
-
-def test_job_splits_benchmarks_at_commas():
+def test_job_splits_benchmarks_and_takes_the_default_number_of_samples():
     job = GenerateJob(model="m", benchmark=("aime-2026,gsm8k=a.jsonl", "math-500"))
     assert job.specs == ["aime-2026", "gsm8k=a.jsonl", "math-500"]
+    assert [job.num_samples(size) for size in (30, 99, 100, 1000, 1319)] == [32, 32, 16, 16, 1]
+    assert job.model_copy(update={"samples": 5}).num_samples(30) == 5
 
 
-def test_transformers_engine_is_greedy_at_temperature_0():
+def test_transformers_engine_repeats_itself_for_a_seed_and_is_greedy_at_temperature_0():
     engine = TransformersEngine(JOB)
     model, tokenizer = load_embedded()
     prompts = [tokenizer(f"{number}+4*7=")["input_ids"] for number in range(5)]
+    drawn = [engine.respond(prompts[:1] * 8, max_new_tokens=30, temperature=1.0, top_p=1.0, seed=i) for i in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len({response.text for response in drawn[0]}) > 1
     written = engine.respond(prompts, max_new_tokens=30, temperature=0.0, top_p=1.0, seed=1)
     assert written == engine.respond(prompts, max_new_tokens=30, temperature=0.0, top_p=0.5, seed=2)
     for prompt, response in zip(prompts, written, strict=True):
@@ -74,21 +67,6 @@ def test_transformers_engine_is_greedy_at_temperature_0():
         with torch.no_grad():
             best = model(ids).logits[0, len(prompt) - 1 : -1].argmax(-1)
         assert best.tolist() == list(response.ids)
-
-
-def test_transformers_engine_repeats_itself_for_a_seed():
-    engine = load_engine(JOB)
-    prompts = [engine.tokenizer("3+4*7=")["input_ids"]] * 8
-    first, again, other = (
-        engine.respond(prompts, max_new_tokens=30, temperature=1.0, top_p=1.0, seed=seed) for seed in (1, 1, 2)
-    )
-    assert first == again != other
-    assert len({response.text for response in first}) > 1
-
-
-def test_load_engine_refuses_a_device_that_is_not_there():
-    with pytest.raises(ConfigError, match=r"--device: usable on this machine is .*cpu, got 'tpu'"):
-        load_engine(JOB.model_copy(update={"device": "tpu"}))
 
 
 def test_generate_takes_the_papers_form_of_any_named_set(tmp_path):
@@ -176,7 +154,9 @@ def test_vllm_engine_asks_for_what_vllm_gives(monkeypatch):
     assert engine.context == 512
 
 
-def test_vllm_engine_says_which_extra_it_needs(monkeypatch):
+def test_load_engine_says_what_it_lacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ConfigError, match=r"--backend vllm needs vLLM: pip install 'trl\[vllm\]'"):
-        load_engine(GenerateJob(model="embedded", benchmark=("arithmetic",), backend="vllm"))
+        load_engine(JOB.model_copy(update={"backend": "vllm"}))
+    with pytest.raises(ConfigError, match=r"--device: usable on this machine is .*cpu, got 'tpu'"):
+        load_engine(JOB.model_copy(update={"device": "tpu"}))

@@ -23,43 +23,22 @@ DIFFERENCES = [0.31, -0.05, 0.12, 0.22, 0.02, -0.11, 0.27]
 samples = st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=2, max_size=7)
 
 
-# Mean, standard deviation, t-test.
-
-
-def test_mean_and_sd_by_hand():
+def test_mean_and_sd_by_hand_take_rounding_for_no_spread():
     assert mean_and_sd([1, 2, 6]) == (3.0, pytest.approx(7**0.5))  # squares 4 + 1 + 9 over 2
     assert mean_and_sd([0.25]) == (0.25, None)
-
-
-def test_mean_and_sd_takes_rounding_for_no_spread():
     assert mean_and_sd([0.1 + 0.2, 0.3, 0.3])[1] == 0.0
     assert mean_and_sd([0.3, 0.3 + 1e-6])[1] == pytest.approx(1e-6 / 2**0.5, rel=1e-6)
 
 
-@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [[1.0, 2.0]]])
-def test_mean_and_sd_refuses_what_is_no_list_of_numbers(values):
-    with pytest.raises(ValueError, match="expected at least one finite number"):
-        mean_and_sd(values)
-
-
 @given(samples)
-def test_paired_t_p_value_is_scipys(differences):
+def test_paired_t_p_value_is_scipys_except_that_equal_differences_are_no_certainty(differences):
     ours = paired_t_p_value(differences)
-    if np.ptp(differences) == 0:
+    if np.ptp(differences) == 0:  # SciPy gives p = 0 here, and two seeds that gain one response would be a proof
         assert ours == (None if differences[0] else 1.0)
     else:
         reference = np.linspace(0.1, 0.9, len(differences))
         theirs = stats.ttest_rel(reference + differences, reference).pvalue
         assert ours == paired_t_p_value(np.negative(differences)) == pytest.approx(theirs, rel=1e-6)
-
-
-def test_paired_t_p_value_of_equal_differences_is_not_certainty():
-    # SciPy gives p = 0 here, and two seeds that both gain one response would be called a proof.
-    assert paired_t_p_value([0.01, 0.01]) is None
-    assert paired_t_p_value([0.0, 0.0]) == 1.0
-
-
-# Permutation.
 
 
 @given(samples)
@@ -70,14 +49,9 @@ def test_sign_flip_p_value_is_the_share_of_all_sign_patterns(differences):
     assert sign_flip_p_value(differences) == sum(total >= seen - 1e-9 for total in sums) / len(sums)
 
 
-def test_sign_flip_p_value_is_scipys():
-    theirs = stats.permutation_test(
-        (DIFFERENCES, np.zeros(len(DIFFERENCES))), lambda a, b: np.mean(a - b), permutation_type="samples"
-    ).pvalue
-    assert sign_flip_p_value(DIFFERENCES) == pytest.approx(theirs)
-
-
 def test_sign_flip_p_value_counts_ties_that_rounding_hides_from_scipy():
+    theirs = stats.permutation_test((DIFFERENCES,), np.mean, permutation_type="samples").pvalue
+    assert sign_flip_p_value(DIFFERENCES) == pytest.approx(theirs)
     differences = np.array([-5.0, 5, -7, 8, 5, -7, -7, 8]) / 192 + 0.1 - 0.1
     assert 0 < abs(differences.sum()) < 1e-15  # the exact sum is 0, so every pattern is at least as far
     assert sign_flip_p_value(differences) == 1.0
@@ -86,32 +60,17 @@ def test_sign_flip_p_value_counts_ties_that_rounding_hides_from_scipy():
 
 
 def test_sign_flip_p_value_of_many_pairs_is_sampled_and_never_zero():
-    many = DIFFERENCES * 3
     assert sign_flip_p_value([0.5] * 40, num_flips=1000) == 1 / 1001
-    exact = _exact_p_value_by_convolution([round(100 * x) for x in many])
-    # A hundred thousand patterns: standard error below 0.0003.
-    assert sign_flip_p_value(many) == pytest.approx(exact, abs=0.001)
-    assert sign_flip_p_value(many) == sign_flip_p_value(many)
-
-
-def _exact_p_value_by_convolution(whole: list[int]) -> float:
-    ways = {0: 1}
+    # The exact value by convolution; a hundred thousand patterns have a standard error below 0.0003.
+    whole, ways = [round(100 * x) for x in DIFFERENCES * 3], {0: 1}
     for x in whole:
         grown: dict[int, int] = {}
         for total, count in ways.items():
             for signed in (total + x, total - x):
                 grown[signed] = grown.get(signed, 0) + count
         ways = grown
-    return sum(count for total, count in ways.items() if abs(total) >= abs(sum(whole))) / 2 ** len(whole)
-
-
-@pytest.mark.parametrize("test", [paired_t_p_value, sign_flip_p_value])
-def test_one_pair_is_no_test(test):
-    with pytest.raises(ValueError, match="needs at least two pairs, got one: run more seeds"):
-        test([0.5])
-
-
-# Bootstrap.
+    exact = sum(count for total, count in ways.items() if abs(total) >= abs(sum(whole))) / 2 ** len(whole)
+    assert sign_flip_p_value(DIFFERENCES * 3) == pytest.approx(exact, abs=0.001)
 
 
 def test_bootstrap_interval_is_that_of_resampling_by_hand():
@@ -123,25 +82,13 @@ def test_bootstrap_interval_is_that_of_resampling_by_hand():
         means.append(values[np.ix_(seeds, problems)].mean())
     # Quantiles of twenty thousand draws with standard deviation 0.05: standard error 0.001.
     assert bootstrap_interval(values) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.006)
+    assert bootstrap_interval(np.zeros((3, 4))) == (0.0, 0.0)
 
 
 def test_bootstrap_interval_of_one_seed_is_scipys_over_problems():
     values = np.random.default_rng(3).normal(0, 1, size=200)
     theirs = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(4)).confidence_interval
     assert bootstrap_interval(values[None]) == pytest.approx((theirs.low, theirs.high), abs=0.01)
-
-
-def test_bootstrap_interval_of_no_difference_is_zero():
-    assert bootstrap_interval(np.zeros((3, 4))) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("values", [[1.0, 2.0], np.zeros((0, 3)), [[float("nan")]]])
-def test_bootstrap_interval_refuses_other_shapes(values):
-    with pytest.raises(ValueError, match=r"finite numbers \[seeds, problems\], got shape"):
-        bootstrap_interval(values)
-
-
-# Holm.
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
@@ -151,20 +98,7 @@ def test_holm_adjusted_is_the_closed_bonferroni_test(p_values):
     sets = [s for size in range(1, len(p_values) + 1) for s in itertools.combinations(everything, size)]
     expected = [max(min(1.0, len(s) * min(p_values[j] for j in s)) for s in sets if i in s) for i in everything]
     assert holm_adjusted(p_values) == pytest.approx(expected)
-
-
-def test_holm_adjusted_counts_tests_that_were_not_made():
-    assert holm_adjusted([0.01, 0.02], num_tests=4) == pytest.approx(holm_adjusted([0.01, 0.02, 1, 1])[:2])
-    assert holm_adjusted([]) == []
-
-
-@pytest.mark.parametrize(("p_values", "num_tests"), [([1.5], None), ([0.1, 0.2], 1)])
-def test_holm_adjusted_refuses_what_are_no_p_values(p_values, num_tests):
-    with pytest.raises(ValueError, match=r"at most num_tests = \d p-values in \[0, 1\]"):
-        holm_adjusted(p_values, num_tests)
-
-
-# Minimum detectable effect.
+    assert holm_adjusted(p_values, len(p_values) + 2) == pytest.approx(holm_adjusted([*p_values, 1, 1])[:-2])
 
 
 @pytest.mark.parametrize("num_pairs", [3, 5, 10])
@@ -182,10 +116,26 @@ def test_minimum_detectable_effect_scales_with_the_spread():
     assert minimum_detectable_effect(1.0, 2) > 10  # two seeds show next to nothing
 
 
-@pytest.mark.parametrize("arguments", [{"sd": 0.0}, {"num_pairs": 1}])
-def test_minimum_detectable_effect_refuses_what_has_no_answer(arguments):
-    with pytest.raises(ValueError, match=r"needs sd > 0 and num_pairs >= 2"):
-        minimum_detectable_effect(**{"sd": 1.0, "num_pairs": 5, **arguments})
+@pytest.mark.parametrize(
+    ("statistic", "arguments", "text"),
+    [
+        (mean_and_sd, ([],), "at least one finite number"),
+        (mean_and_sd, ([1.0, float("nan")],), "at least one finite number"),
+        (mean_and_sd, ([[1.0, 2.0]],), "at least one finite number"),
+        (paired_t_p_value, ([0.5],), "needs at least two pairs, got one: run more seeds"),
+        (sign_flip_p_value, ([0.5],), "needs at least two pairs, got one: run more seeds"),
+        (bootstrap_interval, ([1.0, 2.0],), r"finite numbers \[seeds, problems\], got shape"),
+        (bootstrap_interval, (np.zeros((0, 3)),), r"finite numbers \[seeds, problems\], got shape"),
+        (bootstrap_interval, ([[float("nan")]],), r"finite numbers \[seeds, problems\], got shape"),
+        (holm_adjusted, ([1.5],), r"at most num_tests = 1 p-values in \[0, 1\]"),
+        (holm_adjusted, ([0.1, 0.2], 1), r"at most num_tests = 1 p-values in \[0, 1\]"),
+        (minimum_detectable_effect, (0.0, 5), r"needs sd > 0 and num_pairs >= 2"),
+        (minimum_detectable_effect, (1.0, 1), r"needs sd > 0 and num_pairs >= 2"),
+    ],
+)
+def test_statistics_reject_what_has_no_answer(statistic, arguments, text):
+    with pytest.raises(ValueError, match=text):
+        statistic(*arguments)
 
 
 def test_drawing_in_parts_changes_no_number(monkeypatch):

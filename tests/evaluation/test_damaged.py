@@ -13,7 +13,7 @@ from gar.evaluation.folder import EvaluationFolder, evaluation_folders
 from gar.evaluation.job import ScoreSettings
 from gar.evaluation.scoring import score
 from gar.records import open_run
-from tests.damage import damages
+from tests.support.damage import damages
 
 FILES = ("set.json", "problems.jsonl", "responses.jsonl", "samples.parquet", "metrics.json", "manifest.jsonl")
 # `gar eval score` makes the others anew.

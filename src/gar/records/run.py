@@ -49,7 +49,7 @@ class Run:
         config: The same, checked. None if that fails.
         config_text: The text of `config.yaml`.
         metrics: One mapping of numbers by name for each logged step, "step" among them.
-        evaluations: Results by set, for "before" and "after" training; empty where there are none. A folder of `gar
+        evaluations: Results by set, for "before" and "after" training. Empty if there are none. A folder of `gar
             eval` is a run without training: its results are "after", and its settings are those of `set.json`.
         faults: What is missing or damaged. Reading rollouts and samples may add to it.
         trained: Whether it is the folder of `gar train`, not of `gar eval`.

@@ -137,14 +137,3 @@ def test_true_vectors_are_those_of_autograd_where_both_are_exact():
         assert hidden.grad is not None
         rows.append((hidden.grad * hidden.detach()).sum(0))
     assert largest_angle(torch.stack(rows), true_vectors(batch)) <= 1e-28  # (1e-14)^2: float64 in both
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_gradient_activation_vectors_are_float32_whatever_the_inputs(dtype):
-    batch = make_batch(None, dtype)
-    found = unit_vectors(*batch, num_responses=RESPONSES)
-    exact = unit_vectors(
-        batch.hidden.float(), batch.weight.float(), *batch[2:], num_responses=RESPONSES
-    )  # the same numbers, widened before the call instead of inside
-    assert found.dtype == torch.float32
-    assert torch.equal(found, exact)

@@ -46,6 +46,7 @@ def test_figure_draws_the_recorded_numbers_of_a_run(tmp_path):
     assert (right.get_ydata()[20], reward.get_ydata()[20]) == pytest.approx((0.21, 0.11))  # 5 steps of a straight line
     assert right.get_ydata()[0] == pytest.approx(0.02)  # the mean of three steps
     assert axes[RIGHT].get_title(loc="left") == "Correct responses in the right format (dashed: reward)"
+    assert axes[RIGHT].get_xlabel() == "training step (mean over 5 points)"
     outcome, shaped = axes[ZERO_STD].lines
     assert ({*outcome.get_ydata()}, {*shaped.get_ydata()}) == ({0.5}, {0.125})
     assert [label.get_text() for label in axes[RATES].get_yticklabels()] == ["before", "after"]

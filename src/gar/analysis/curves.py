@@ -147,7 +147,8 @@ def _draw_curves(axes: Axes, panel: _Panel, rows: Sequence[Sequence[Curves]]) ->
             marker="o" if len(table) == 1 else None,
             zorder=2.5 if i else 2.2,
         )
-    axes.set_xlabel("training step")
+    window = window_size(max(map(len, tables)))
+    axes.set_xlabel("training step" + (f" (mean over {window} points)" if window > 1 else ""))
     axes.set_ylabel(panel.unit)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     axes.margins(x=0.015)

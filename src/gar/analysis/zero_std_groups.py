@@ -117,7 +117,7 @@ def _draw_shares(axes: Axes, groups: Any, rescued: Any) -> None:
         low = low + share
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.margins(x=0)
     axes.set_xlabel("training step" + (f" (mean over {window})" if window > 1 else ""))
     axes.set_ylabel("share of groups")

@@ -18,7 +18,7 @@ VOLATILE = {
 }  # fmt: skip
 """Fields of JSON files that say when, or how fast. So do all metrics under `time/`."""
 
-_NOT_COMPARED = {"manifest.jsonl", "complete", "cost.png", "cost.svg", "table.md", "README.md"}
+_NOT_COMPARED = {"manifest.jsonl", "complete", "table.md", "README.md"}
 """Hashes of files with times in them, tables of times, and the model cards that TRL writes."""
 
 _NO_RESULTS = {".log", ".lock", ".db-wal", ".db-shm"}

@@ -5,7 +5,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -105,10 +104,9 @@ class LocalPool:
         """Interrupt the processes, as Ctrl-C would, and wait for them."""
         for _, process, _ in self.running:
             process.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + _STOP_SECONDS
         for _, process, _ in self.running:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -1,5 +1,6 @@
 """The settings of a comparison: rows, seeds and base run. Importing this imports neither torch nor NumPy."""
 
+from collections import Counter
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -66,9 +67,9 @@ class ComparisonSettings(Settings):
     def _check_rows(self) -> Self:
         labels = [row.label for row in self.runs]
         for values, word in ((labels, "label"), (self.seeds, "seed")):
-            if len({*values}) < len(values):
-                twice = next(value for value in values if values.count(value) > 1)
-                raise ValueError(f"{word} {twice!r} appears twice, so that two runs would share a file")
+            for value, count in Counter(values).items():
+                if count > 1:
+                    raise ValueError(f"{word} {value!r} appears twice, so that two runs would share a file")
         for label, other in ((row.label, other) for row in self.runs for other in row.against or ()):
             if other not in labels or other == label:
                 hint = " that is the row itself" if other == label else near(other, labels)

@@ -65,7 +65,7 @@ def draw_groups(run: Run, number: int, most: int) -> list[DrawnGroup]:
     steps = [*run.num_rows]
     if not steps:
         return []
-    per_step = pc.count_distinct(run.rollouts(["group_index"], steps[:1])["group_index"]).as_py()
+    per_step = len(run.rollouts(["group_index"], steps[:1])["group_index"].unique())
     num_groups = max(1, most * per_step // run.num_rows[steps[0]])
     chosen = np.linspace(len(steps) - 1, 0, min(_MAX_STEPS, num_groups, len(steps))).round().astype(int)[::-1]
     if sum(run.num_rows.values()) <= most:

@@ -122,31 +122,20 @@ def test_check_compares_stated_answers_and_guesses_none(write_rows, capsys, solu
     assert sum(count for name, count in counts.items() if name.startswith("expert")) == 1
 
 
-def test_check_exits_with_1_and_shows_the_errors(write_rows, capsys):
-    path = write_rows(ours(1), "{broken", ours(3, id="n-1"))
-    assert main(["check", path, "--no-compare"]) == 1
+def test_check_shows_errors_and_writes_its_report_as_json(write_rows, tmp_path, capsys, tokenizer_folder):
+    path = write_rows(ours(1), "{broken", ours(3, id="n-1"), ours(4, expert_solution="", prompt="how many words"))
+    arguments = ["--no-compare", "--tokenizer", tokenizer_folder, "--json", str(tmp_path / "r.json")]
+    assert main(["check", path, *arguments]) == 1
     output = capsys.readouterr().out
     assert table(output)["errors"] == 2
     assert f"{path}:2: not valid JSON" in output
     assert f"{path}:3: problem 'n-1': the id was already used" in output
-    assert "expert" not in output
-
-
-def test_check_writes_its_report_as_json(write_rows, tmp_path, tokenizer_folder):
-    path = write_rows(ours(1), ours(2, expert_solution="", prompt="how many words"))
-    assert main(["check", path, "--tokenizer", tokenizer_folder, "--json", str(tmp_path / "r.json")]) == 0
+    assert "prompt tokens: min 3, median 4, 90 % 4, 99 % 4, max 4\n" in output
     report = json.loads((tmp_path / "r.json").read_text())
-    assert (report["source"], report["column_schema"], report["num_problems"]) == (path, "gar", 2)
-    assert report["without_anchor"] == {"count": 1, "examples": [f"{path}:2: problem 'n-2'"]}
-    assert report["comparisons"]["ok"]["count"] == 1
-    assert report["prompt_tokens"] == {"num_texts": 2, "min": 3, "median": 4, "p90": 4, "p99": 4, "max": 4}
-
-
-def test_check_prints_token_lengths(write_rows, capsys, tokenizer_folder):
-    main(["check", write_rows(ours(1)), "--tokenizer", tokenizer_folder])
-    output = capsys.readouterr().out
-    assert "prompt tokens: min 4, median 4, 90% 4, 99% 4, max 4\n" in output
-    assert "anchor tokens: min 5, median 5, 90% 5, 99% 5, max 5\n" in output
+    assert (report["source"], report["column_schema"], report["num_problems"]) == (path, "gar", 3)
+    assert report["without_anchor"] == {"count": 1, "examples": [f"{path}:4: problem 'n-4'"]}
+    assert report["comparisons"] == {}
+    assert report["prompt_tokens"] == {"num_texts": 3, "min": 3, "median": 4, "p90": 4, "p99": 4, "max": 4}
 
 
 def test_prepare_writes_a_subset_in_our_columns(write_rows, tmp_path, capsys):

@@ -44,7 +44,7 @@ class Files(SourceSettings):
     """A .jsonl, .parquet, .csv or .json file, a folder of such files, or a Hub id (owner/name)."""
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """The file to write."""
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    overwrite: bool = False
     """Replace an existing file."""
 
     def check(self, *suffixes: str) -> None:
@@ -80,6 +80,7 @@ def _truth(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primi
 
 def parse(kind: Any, arguments: Sequence[str], *, prog: str, description: str = "", **options: Any) -> Any:
     """`tyro.cli` for a class of settings. A wrong command line is explained by tyro, and ends with status 2."""
+    options.setdefault("config", (tyro.conf.FlagCreatePairsOff,))  # --overwrite or --no-compare, whichever changes it
     return tyro.cli(kind, args=arguments, prog=prog, description=description, registry=_registry, **options)
 
 

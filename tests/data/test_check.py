@@ -78,10 +78,3 @@ def test_check_problems_follows_the_named_fields(write_rows):
     options = SourceSettings(prompt_field="task", anchor_fields=("teacher",))
     report = check_problems(write_rows({"task": "1+1=", "answer": "2", "teacher": "so 2"}), options=options)
     assert (report.num_problems, report.num_anchors, report.errors.count) == (1, 1, 0)
-
-
-@pytest.mark.data
-def test_check_problems_finds_nothing_wrong_with_gsm8k(data_dir):
-    report = check_problems(str(data_dir / "gsm8k_test.jsonl"))
-    assert (report.num_problems, report.num_anchors, report.errors.count) == (1319, 1319, 0)
-    assert (report.dropped, report.repeated_prompts.count) == ({}, 0)

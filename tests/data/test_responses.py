@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from gar.data.responses import (
@@ -16,7 +14,6 @@ from gar.data.responses import (
     survey_rows,
 )
 from gar.errors import DataError
-from tests.support.files import write_jsonl
 
 ROW = {"prompt": "3+4=", "responses": ["7", "so 8"], "answer": "7", "expert_solution": "3+4 is 7"}
 
@@ -55,11 +52,6 @@ def test_read_response_row_reaches_into_objects_and_several_columns():
     assert found.responses == ("7", "of this very name", (1, 2), "x", "y")
     assert found.response_fields == ("small.text", "a.b", "small.more.t", "big", "big")
     assert found.anchors == ()
-
-
-def test_read_response_row_takes_the_first_anchor_column_that_is_not_empty():
-    row = ROW | {"human": {"text": None}, "teacher": "from the teacher"}
-    assert read(row, anchor_fields=["human.text", "nowhere", "teacher"]).anchors == ("from the teacher",)
 
 
 @pytest.mark.parametrize(
@@ -118,17 +110,6 @@ def test_iter_response_rows_goes_on_after_bad_rows_in_their_order(tmp_path: Path
         1, f"{path}:2", f"{path}:4", f"{path}:5", 6, f"{path}:7",
     ]  # fmt: skip
     assert "It has no line end: was the file cut off?" in str(rows[-1])
-
-
-def test_iter_response_rows_reads_the_same_from_parquet(tmp_path: Path):
-    rows = [ROW, ROW | {"id": "x", "responses": ["9"]}]
-    write_jsonl(tmp_path / "rows.jsonl", rows)
-    pq.write_table(pa.Table.from_pylist([{"id": None} | row for row in rows]), tmp_path / "rows.parquet")
-    found = [
-        [(row.line, row.id, row.responses) for row in iter_response_rows(str(tmp_path / name), ResponseColumns())]
-        for name in ("rows.jsonl", "rows.parquet")
-    ]
-    assert found[0] == found[1] == [(1, "rows-1", ("7", "so 8")), (2, "x", ("9",))]
 
 
 def test_survey_rows_counts_rows_responses_anchors_and_repeats():

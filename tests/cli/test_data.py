@@ -130,7 +130,7 @@ def test_check_shows_errors_and_writes_its_report_as_json(write_rows, tmp_path, 
     assert table(output)["errors"] == 2
     assert f"{path}:2: not valid JSON" in output
     assert f"{path}:3: problem 'n-1': the id was already used" in output
-    assert "prompt tokens: min 3, median 4, 90 % 4, 99 % 4, max 4\n" in output
+    assert "prompt tokens: min 3, median 4, 90% 4, 99% 4, max 4\n" in output
     report = json.loads((tmp_path / "r.json").read_text())
     assert (report["source"], report["column_schema"], report["num_problems"]) == (path, "gar", 3)
     assert report["without_anchor"] == {"count": 1, "examples": [f"{path}:4: problem 'n-4'"]}

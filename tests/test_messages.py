@@ -99,7 +99,8 @@ TRIGGERS: dict[str, Callable[[], object]] = {
         checked, {"trl": {"per_device_train_batch_size": 10, "num_generations": 4}}
     ),
     "two mistakes": partial(
-        checked, {"trl": {"num_generations": 1}, "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}}
+        checked,
+        {"data": {"source": "a.jsonl"}, "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}},
     ),
     "no configuration file": partial(read_config, "missing.yaml"),
     "a key twice": partial(written, "twice.yaml", "seed: 1\nseed: 2\n", read_config),

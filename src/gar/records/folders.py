@@ -1,6 +1,5 @@
-"""Folders that are complete or absent: flushed to the disk, fingerprinted, and renamed into place."""
+"""Folders that are complete or absent: flushed to the disk, and renamed into place."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,19 +8,6 @@ from pathlib import Path
 
 from gar.errors import RecordError
 from gar.records.files import io_error, sync_file, sync_folder
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's content, in bounded memory.
-
-    Raises:
-        RecordError: The file cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise io_error(path, "read", error) from error
 
 
 def files_below(folder: Path) -> list[Path]:

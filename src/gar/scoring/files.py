@@ -19,7 +19,6 @@ from gar.data.rows import source_name
 from gar.errors import DataError, ModelError
 from gar.models.load import load_policy
 from gar.records.files import json_text, utc_now, write_atomic
-from gar.records.folders import file_sha256
 from gar.records.lock import writer_lock
 from gar.records.manifest import file_facts
 from gar.records.resumable import FinishedLines, Line
@@ -76,7 +75,7 @@ def _score_file(job: ScoreJob, files: ScoreFiles, command: Sequence[str]) -> Sco
     _refuse_hopeless(job, files, survey)  # before a model is loaded
     identity: dict[str, Any] = {
         "gar": __version__,
-        "input": {"sha256": file_sha256(Path(job.file))},
+        "input": {"xxh3": file_facts(Path(job.file)).xxh3},
         "settings": job.identity(),
     }
     if not job.overwrite:

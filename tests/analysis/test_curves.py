@@ -55,7 +55,8 @@ def test_figure_draws_the_recorded_numbers_of_a_run(tmp_path):
 
 
 def test_figure_of_seeds_shows_their_mean_with_its_interval_and_cuts_it_to_the_range():
-    seeds = [{"gar/eligible_fraction": {"step": [1, 2], "value": values}} for values in ([0.5, 0.9], [0.7, None])]
+    values = [0.1, 0.5, 0.9], [0.1, 0.7, None]  # a step that is logged twice counts once
+    seeds = [{"gar/eligible_fraction": {"step": [1, 1, 2], "value": each}} for each in values]
     figure = curves_figure({"a": seeds, "b": seeds}, {"a": {"test": [0.1, 0.3]}, "b": {}}, title="pass@1")
     line, _ = figure.axes[RIGHT].lines
     np.testing.assert_allclose(line.get_ydata(), [0.6, 0.9])

@@ -159,7 +159,7 @@ def _draw_curves(axes: Axes, panel: _Panel, rows: Sequence[Sequence[Curves]]) ->
 def _table(seeds: Sequence[Curves], metric: str) -> Any:
     """Running means of a metric, a row for each step and a column for each seed. Empty if nothing is known."""
     columns = [
-        pd.Series(curve["value"], index=curve["step"], dtype=float)
+        pd.Series(dict(zip(curve["step"], curve["value"], strict=True)), dtype=float)  # a repeated step counts once
         for curves in seeds
         if (curve := curves.get(metric)) and curve["step"]
     ]

@@ -129,7 +129,7 @@ class NotingTrainer(GARTrainer):
         rewards = super()._calculate_rewards(*args, **kwargs)
         assert self._batch is not None
         self.vectors.append(unit_rows(self._batch.means))
-        self.needed += sum(self._batch.needed)
+        self.needed += int(self._batch.step.needed[self._batch.here].sum())
         self.captured += bool(self._batch.num_passed)
         return rewards
 

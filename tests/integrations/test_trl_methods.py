@@ -1,33 +1,26 @@
 """Every method under TRL on the embedded model: what reaches the optimizer is what the method's formulas say."""
 
 import math
-import runpy
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gar.config import make_config
 from gar.core import maspo_weights
 from gar.data.arithmetic import load_arithmetic
 from gar.errors import CollapseError, ConfigError, DataError
-from gar.integrations.slime.settings import SLIME
 from gar.integrations.watchdog import Watchdog
 from gar.methods import METHODS
 from gar.models.embedded import load_embedded
 from gar.records import RolloutRecord
 from gar.settings import (
-    REGISTERED,
     AdvantageSettings,
-    RewardSettings,
     SignalSettings,
     WatchdogSettings,
 )
-from gar.step import plan_shaping
 from gar.types import Anchor, Problem
 from tests.integrations.conftest import TrainerFactory
 
@@ -131,11 +124,8 @@ def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerF
     found_gradient = gradients(trainer.model, found)
     assert torch.equal(inputs["advantages"], given)  # the next update over the same rollouts sees them unweighted
 
-    log_probs, old, mask = (
-        own_log_probs(trainer.model, inputs),
-        inputs["old_per_token_logps"],
-        inputs["completion_mask"],
-    )
+    log_probs, old = own_log_probs(trainer.model, inputs), inputs["old_per_token_logps"]
+    mask = inputs["completion_mask"]
     advantages = given[:, None]
     weights = maspo_weights(log_probs.detach(), old, advantages)
     inside = weights[mask.bool()]
@@ -147,22 +137,14 @@ def test_maspo_loss_and_gradient_are_those_of_its_formula(make_trainer: TrainerF
     torch.testing.assert_close(found_gradient, gradients(trainer.model, expected), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("args", "match"),
-    [
-        (
-            {"importance_sampling_level": "sequence"},
-            r"importance_sampling_level is sequence, expected token",
-        ),
-        ({"delta": 4.0}, r"trl.delta is 4.0, expected left out: it clips ratios"),
-        ({"loss_type": "cispo"}, r"trl.loss_type is cispo, expected dapo: it belongs to maspo"),
-        ({"loss_type": "vespo"}, r"trl.loss_type is vespo, expected dapo: it belongs to maspo"),
-        ({"epsilon": 0.1}, r"trl.epsilon is 0.1, expected 1000000000.0: it belongs to maspo"),
-    ],
-)
-def test_maspo_refuses_what_would_stand_beside_its_gate(make_trainer: TrainerFactory, args: dict, match: str):
-    with pytest.raises(ConfigError, match=match):
-        make_trainer(method="maspo", args={**TRL_LOSS, "num_iterations": 2, **args})
+def test_maspo_refuses_what_would_stand_beside_its_gate(make_trainer: TrainerFactory):
+    for args, field in (
+        ({"importance_sampling_level": "sequence"}, "trl.importance_sampling_level is sequence"),
+        ({"delta": 4.0}, "trl.delta is 4.0"),
+        ({"num_iterations": 1}, "updates_per_rollout is 1.0"),
+    ):
+        with pytest.raises(ConfigError, match=field):
+            make_trainer(method="maspo", args={**TRL_LOSS, "num_iterations": 2, **args})
 
 
 @pytest.mark.parametrize("method", ["dr-grpo", "dapo", "maspo"])
@@ -178,11 +160,6 @@ def test_fields_of_a_method_hold_in_python(make_trainer: TrainerFactory, method:
         spread = 1.0 if method == "dr-grpo" else float(rewards.std()) + 1e-4
         expected = ((rewards - rewards.mean()) / spread).tolist()
         assert [record.advantage for record in group] == pytest.approx(expected, abs=1e-4)
-
-
-def test_maspo_with_one_update_per_rollout_is_refused(make_trainer: TrainerFactory):
-    with pytest.raises(ConfigError, match=r"updates_per_rollout is 1.0, expected two or more: with one"):
-        make_trainer(method="maspo", args=dict(METHODS["maspo"].trl))
 
 
 # Controls.
@@ -224,41 +201,23 @@ def test_random_anchor_is_the_same_whenever_a_problem_comes_up(make_trainer: Tra
     for record in records:
         if record.alignment is not None:
             seen[record.group_index, record.response].add(round(record.alignment, 5))
-    repeated = [values for values in seen.values()]
-    assert repeated
-    assert all(len(values) == 1 for values in repeated)
-    flat = [value for values in repeated for value in values]
-    assert all(abs(value) < 0.5 for value in flat)  # 128 dimensions: the standard deviation is 0.09
-
-
-def test_text_and_length_similarity_need_no_forward_pass(make_trainer: TrainerFactory, monkeypatch):
-    problem = load_arithmetic("train")[0]
-    monkeypatch.setattr("gar.integrations.trl.rollouts.signal_means", None)
-    for method in ("text-similarity", "length"):
-        for record in train(make_trainer, method, {"per_device_train_batch_size": 8}, problems=[problem]):
-            if record.alignment is None:
-                continue
-            assert 0.0 <= record.alignment <= 1.0
-            if record.response == problem.anchors[0].text:
-                assert record.alignment == 1.0
+    assert seen
+    assert all(len(values) == 1 for values in seen.values())
+    assert all(abs(max(values)) < 0.5 for values in seen.values())  # 128 dimensions: the standard deviation is 0.09
 
 
 def test_hidden_cosine_is_gar_with_hidden_states(make_trainer: TrainerFactory):
-    named = train(make_trainer, "hidden-cosine")
-    by_setting = train(make_trainer, "gar-grpo", signal=SignalSettings(kind="hidden"))
-    assert named == by_setting
+    hidden = SignalSettings(kind="hidden")
+    assert train(make_trainer, "hidden-cosine") == train(make_trainer, "gar-grpo", signal=hidden)
 
 
-def test_a_method_that_needs_anchors_is_refused_without_any(make_trainer: TrainerFactory):
+def test_data_that_a_method_or_a_batch_lacks_are_an_error(make_trainer: TrainerFactory):
+    """Of too few problems TRL itself drops the incomplete batch, trains for no step and says nothing."""
     bare = [Problem(id=p.id, prompt=p.prompt, answer=p.answer) for p in load_arithmetic("train")[:4]]
-    with pytest.raises(DataError, match=r"length needs expert solutions, and none of the 4 problems"):
+    with pytest.raises(DataError, match="needs expert solutions"):
         make_trainer(method="length", problems=bare)
     make_trainer(method="g2rl", problems=bare)
-
-
-def test_fewer_problems_than_a_batch_asks_for_are_refused(make_trainer: TrainerFactory):
-    """TRL itself drops the incomplete batch, trains for no step and says nothing."""
-    with pytest.raises(DataError, match=r"a batch of 32 responses in groups of 8 asks for 4 problems, got 3 in all"):
+    with pytest.raises(DataError, match=r"asks for 4 problems, got 3"):
         make_trainer(problems=load_arithmetic("train")[:3])
 
 
@@ -275,37 +234,6 @@ def test_anchors_that_cannot_be_scored_count_as_missing(make_trainer: TrainerFac
     assert share / 4 == sum(record.problem_id in lost for record in records) / len(records) > 0
     with pytest.raises(DataError, match="no problem is left with an expert solution that can be scored"):
         make_trainer(problems=empty)
-
-
-DR_GRPO = {"loss_type": "dr_grpo", "scale_rewards": "none"}
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "text"),
-    [
-        (
-            "gar-reinforce-plus-plus",
-            {"advantage": AdvantageSettings(min_std=0.1)},
-            "advantage.min_std is 0.1, expected left out: reinfo",
-        ),
-        ("dr-grpo", {"advantage": AdvantageSettings(min_std=0.1), "args": DR_GRPO}, "not divided"),
-        ("gar-grpo", {"signal": SignalSettings(kind="gradient", activation_threshold=0.1)}, "multiplies no activation"),
-        (
-            "gar-reinforce-plus-plus",
-            {"args": {"scale_rewards": "none"}},
-            "trl.scale_rewards is none, expected group: with reinf",
-        ),
-    ],
-)
-def test_a_setting_that_another_one_switches_off_is_refused(make_trainer: TrainerFactory, method, options, text):
-    with pytest.raises(ConfigError, match=text):
-        make_trainer(method=method, **options)
-
-
-def test_settings_that_a_method_does_not_have_are_named(make_trainer: TrainerFactory):
-    unread = "Not read by grpo under TRL: reward.bonus_weight."
-    with pytest.warns(UserWarning, match=unread):
-        make_trainer(method="grpo", reward=RewardSettings(bonus_weight=0.2))
 
 
 def test_responses_beyond_the_context_are_counted_and_not_scored(make_trainer: TrainerFactory):
@@ -331,34 +259,3 @@ def test_the_watchdog_serves_a_trainer_of_ones_own(make_trainer: TrainerFactory)
     with pytest.warns(UserWarning, match="WATCHDOG: For 2 steps"), pytest.raises(CollapseError, match="every response"):
         trainer.train()
     assert trainer.state.global_step <= 2
-
-
-OUTSIDE = """
-from gar.methods import BONUS_SETTINGS, Method, gradient_aligned_shape, register
-
-register(Method(name="mine", summary="as gar-grpo", shape=gradient_aligned_shape, alignment="anchor",
-                reward=BONUS_SETTINGS, trl={"loss_type": "dapo"}))
-"""
-
-
-def test_a_method_from_a_file_outside_the_package_trains(make_trainer: TrainerFactory, tmp_path: Path):
-    (tmp_path / "mine.py").write_text(OUTSIDE)
-    try:
-        runpy.run_path(str(tmp_path / "mine.py"))
-        trainer, records = make_trainer(method="mine", args={"max_steps": 2, "loss_type": "dapo"})
-        torch.manual_seed(0)
-        trainer.train()
-        assert trainer.state.global_step == 2
-        assert sum(record.bonus > 0 for record in records) > 0
-        with pytest.raises(ConfigError, match="a method named 'mine' is registered already"):
-            runpy.run_path(str(tmp_path / "mine.py"))
-        with pytest.raises(ConfigError, match=r"trl\.loss_type is grpo, expected dapo: it belongs to mine"):
-            make_trainer(method="mine", args={"loss_type": "grpo"})
-        with pytest.raises(ConfigError, match=r"method is mine, expected .*: the method sets fields of TRL"):
-            plan_shaping(SLIME, "mine")
-        assert make_config({"method": "mine"}).method == "mine"  # as slime and verl read it
-        with pytest.raises(ConfigError, match="unknown value 'min'"):
-            make_config({"method": "min"})
-    finally:
-        METHODS.pop("mine", None)
-        REGISTERED.pop("mine", None)

@@ -35,9 +35,6 @@ def add(a: int, b: int) -> int:
     Args:
         a: The first number.
         b: The second number.
-
-    Returns:
-        Their sum.
     """
     return a + b
 
@@ -56,9 +53,6 @@ class Calculator:
         Args:
             a: The first number.
             b: The second number.
-
-        Returns:
-            Their sum.
         """
         return a + b
 

@@ -32,14 +32,11 @@ def test_anchors_of_special_tokens_only_are_left_out_and_counted(tokenizer):
     kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer))
     assert [len(problem.anchors) for problem in kept] == [1, 0, 1]
     assert kept[0] is given[0]
-    assert left_out == ("Left out: 2 expert solutions without a token to score, of ends, both.")
-
-
-def test_an_empty_thinking_part_has_no_token_to_score(tokenizer):
-    given = [problem("empty", "<think></think>7"), problem("full", "<think>7</think>7")]
+    assert left_out == "Left out: 2 expert solutions without a token to score, of ends, both."
+    given = [problem("empty", "<think></think>7"), problem("full", "<think>7</think>7"), problem("none")]
     kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer, span="think"))
-    assert [len(problem.anchors) for problem in kept] == [0, 1]
-    assert left_out == "Left out: 1 expert solutions without a token to score, of empty."
+    assert [len(problem.anchors) for problem in kept] == [0, 1, 0]
+    assert usable_anchors(given[1:], tokenizer, reader_of(tokenizer, context=64)) == (given[1:], "")
 
 
 def test_anchors_beyond_the_context_are_left_out_and_counted(tokenizer):
@@ -48,12 +45,6 @@ def test_anchors_beyond_the_context_are_left_out_and_counted(tokenizer):
     kept, left_out = usable_anchors(given, tokenizer, reader_of(tokenizer, context=prompt_tokens + 4))
     assert [len(problem.anchors) for problem in kept] == [1, 0]
     assert left_out == "Left out: 1 expert solutions that with their prompt exceed the model's context, of long."
-
-
-def test_nothing_is_said_where_all_anchors_can_be_scored(tokenizer):
-    kept, left_out = usable_anchors([problem("a", "7"), problem("b")], tokenizer, reader_of(tokenizer, context=64))
-    assert left_out == ""
-    assert [len(problem.anchors) for problem in kept] == [1, 0]
 
 
 def test_another_problems_anchor_stands_after_its_prompt_as_the_run_renders_it(tokenizer):

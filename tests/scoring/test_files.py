@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
-import gar.scoring.files
 from gar import GARScorer, ResponseGroup
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
+from gar.data.prompts import render_prompt
 from gar.errors import ConfigError, DataError, LockedError, ModelError
 from gar.models.embedded import load_embedded
 from gar.scoring.device import choose_device
@@ -34,15 +33,8 @@ def rows_of(count: int) -> list[Row]:
     for problem in load_arithmetic("test")[:count]:
         right = [write_solution(problem, method, wording) for method in METHODS for wording in WORDINGS]
         wrong = right[0].replace(f"<answer> {problem.answer}", f"<answer> {(int(problem.answer) + 1) % 10}")
-        rows.append(
-            {
-                "id": problem.id,
-                "prompt": problem.prompt,
-                "responses": [*right, wrong],
-                "answer": problem.answer,
-                "expert_solution": problem.anchors[0].text,
-            }
-        )
+        row = {"id": problem.id, "prompt": problem.prompt, "responses": [*right, wrong], "answer": problem.answer}
+        rows.append(row | {"expert_solution": problem.anchors[0].text})
     return rows
 
 
@@ -64,25 +56,6 @@ def score(tmp_path: Path) -> Callable[..., ScoredFile]:
         return score_file(ScoreJob.model_validate(values | settings), command=["gar", "score"])
 
     return score
-
-
-@pytest.fixture(scope="module")
-def nan_model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A random model with the embedded tokenizer whose token `?` has a vector of NaN."""
-    _, tokenizer = load_embedded()
-    config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=8, max_position_embeddings=64, tie_word_embeddings=False, eos_token_id=1,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Qwen3ForCausalLM(config)
-    with torch.no_grad():
-        model.model.embed_tokens.weight[tokenizer.convert_tokens_to_ids("?")] = torch.nan
-    folder = tmp_path_factory.mktemp("nan")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def read(scored: ScoredFile) -> list[Row]:
@@ -153,15 +126,6 @@ def test_score_file_of_several_columns_names_the_column_of_each_response(write, 
     assert [(row["response_index"], row["response_field"]) for row in found] == [(0, "large.text"), (1, "small.text")]
 
 
-def test_score_file_reads_the_answer_out_of_a_solution(write, score):
-    row = rows_of(1)[0]
-    rows = [row | {"answer": f"some 3 + 4\nA: {row['answer']}"}, row | {"answer": "no number at all"}]
-    scored = score(write(*rows), answer_in_solution=True)
-    assert {row["gold"] for row in read(scored)} == {row["answer"]}
-    assert scored.summary["verified"] == RESPONSES - 1
-    assert "the solution states no answer" in scored.files.errors.read_text()
-
-
 def test_score_file_of_eligible_responses_only_gives_the_same_rewards(write, score):
     file = write(*rows_of(2))
     everything, eligible = read(score(file)), read(score(file, out="eligible.jsonl", eligible_only=True))
@@ -175,12 +139,12 @@ def test_score_file_reads_as_many_rows_as_it_may(write, score):
     assert (scored.summary["rows"], scored.summary["bad_rows"]) == (3, 1)
 
 
-def test_score_file_puts_prompts_into_a_template(write, score, monkeypatch):
-    seen: list[Any] = []
-    encode = gar.scoring.files.render_prompt
-    monkeypatch.setattr(gar.scoring.files, "render_prompt", lambda *a, **b: seen.append(encode(*a, **b)) or seen[-1])
-    scored = score(write(rows_of(1)[0], rows_of(1)[0] | {"prompt": [3, 4]}), template="think-answer")
-    assert seen[0].startswith(rows_of(1)[0]["prompt"] + "\n\nFirst work the problem out between <think> and </think>.")
+def test_score_file_puts_prompts_into_a_template(write, score):
+    row = rows_of(1)[0]
+    scored = score(write(row, row | {"prompt": [3, 4]}), template="think-answer")
+    rendered = row | {"prompt": render_prompt(row["prompt"], "think-answer", chat=False)}
+    plain = score(write(rendered, name="rendered.jsonl"), out="rendered_scores.jsonl")
+    assert read(scored) == read(plain)
     assert "token ids as prompt take no template, got --template think-answer" in scored.files.errors.read_text()
 
 
@@ -227,27 +191,17 @@ def test_score_file_records_how_the_output_came_about(write, score, tmp_path):
 # Bad input.
 
 
-def test_score_file_goes_on_after_every_kind_of_bad_response(write, score, nan_model):
+def test_score_file_goes_on_after_bad_responses(write, score):
     row = rows_of(1)[0]
-    good = row["responses"][0]
-    unknown, long, anchor = [5, 99, -1, 10**30], "3 " * 70, row["expert_solution"]
-    responses = [good, "", [], unknown, long, anchor, "<think> 3 ? 4 </think>", [5, 6]]
+    responses = [row["responses"][0], "", [5, 99, -1, 10**30], "3 " * 520, row["expert_solution"]]
     rows = [row | {"responses": responses}, row | {"expert_solution": "   "}, row | {"prompt": [10**30, -1]}, row]
-    found = read(score(write(*rows), model=nan_model, tokens=True))
+    found = read(score(write(*rows), tokens=True))
     signals = [row["signal"] for row in found]
-    assert signals[:8] == [
-        "scored", "no tokens", "no tokens", "unknown tokens", "too long", "scored", "not finite", "scored",
-    ]  # fmt: skip
-    assert found[5]["alignment"] == pytest.approx(1, abs=1e-6)
-    assert "equals its anchor" in found[5]["detail"]
-    assert "token id 99 lies outside the model's vocabulary of 36" in found[3]["detail"]
-    assert "the model's context is 64" in found[4]["detail"]
-    assert "the model gave NaN or infinity" in found[6]["detail"]
-    assert found[6]["token_shares"] is None
-    assert set(signals[8 : 8 + RESPONSES]) == {"no anchor"}
-    assert set(signals[8 + RESPONSES : 8 + 2 * RESPONSES]) == {"unknown tokens"}
-    alone = read(score(write(row, name="alone.jsonl"), model=nan_model, out="alone_scores.jsonl"))
-    last = found[8 + 2 * RESPONSES :]
+    assert signals[:5] == ["scored", "no tokens", "unknown tokens", "too long", "scored"]
+    assert set(signals[5 : 5 + RESPONSES]) == {"no anchor"}
+    assert set(signals[5 + RESPONSES : 5 + 2 * RESPONSES]) == {"unknown tokens"}
+    alone = read(score(write(row, name="alone.jsonl"), out="alone_scores.jsonl"))
+    last = found[5 + 2 * RESPONSES :]
     assert [row["reward"] for row in last] == pytest.approx([row["reward"] for row in alone], abs=1e-6)
     assert [row["alignment"] for row in last] == pytest.approx([row["alignment"] for row in alone], abs=1e-5)
 
@@ -308,13 +262,6 @@ def test_score_file_refuses_a_file_without_a_row_to_score_before_it_loads_a_mode
     assert "row.jsonl: no such file. Did you mean" in text
 
 
-def test_score_file_refuses_a_file_whose_prompts_all_fail(write, score, tmp_path):
-    row = rows_of(1)[0] | {"prompt": [3, 4]}
-    text = refusal(DataError, lambda: score(write(row), template="boxed"))
-    assert "none of 1 rows can be scored" in text
-    assert not (tmp_path / "scores.jsonl").exists()
-
-
 def test_score_file_says_what_to_do_when_memory_runs_out(write, score, monkeypatch):
     file = write(*rows_of(3))
 
@@ -337,10 +284,8 @@ def test_choose_device_takes_an_accelerator_that_has_float64(monkeypatch, found,
 
 
 def test_score_file_refuses_a_device_that_is_not_there(write, score):
-    text = refusal(ConfigError, lambda: score(write(*rows_of(1)), device="tpu:0"))
-    assert text.startswith("--device: usable on this machine is ")
-    assert text.endswith("cpu, got 'tpu:0'.")
-    assert "--device: " in refusal(ConfigError, lambda: score(write(*rows_of(1)), device="cpu:x"))
+    for device in ("tpu:0", "cpu:x"):
+        assert "--device: " in refusal(ConfigError, lambda: score(write(*rows_of(1)), device=device))  # noqa: B023
 
 
 # Interruption.
@@ -396,67 +341,28 @@ def test_score_file_goes_on_where_it_stopped_and_gives_the_same_bytes(write, sco
     assert not list(tmp_path.glob("scores.partial*"))
 
 
-def test_score_file_finishes_what_was_killed_while_it_was_written(write, score, interrupt, monkeypatch):
-    file = write(*rows_of(2))
-
-    def die(*args: object, **kwargs: object) -> None:
-        raise Interrupted
-
-    with monkeypatch.context() as patch:
-        patch.setattr(gar.scoring.files, "json_text", die)  # the output is there, its record is not
-        with pytest.raises(Interrupted):
-            score(file)
-    sizes = interrupt(99)
-    assert len(read(score(file))) == 2 * RESPONSES
-    assert sizes == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"signal": {"kind": "gradient"}}, "settings.signal.kind was 'gradient-activation', is 'gradient'"),
-        (
-            {"answer_field": "id", "tokens": True},
-            "settings.answer_field was 'answer', is 'id'; settings.tokens was False",
-        ),
-        ({"limit": 3}, "settings.limit was None, is 3"),
-        ({"verify": {"tags": {"think_open": "[t]"}}}, "settings.verify.tags.think_open was '<think>', is '[t]'"),
-    ],
-)
-def test_score_file_refuses_to_go_on_with_other_settings(write, score, interrupt, tmp_path, changes, text):
-    file = write(*rows_of(4))
-    interrupt(1)
-    with pytest.raises(Interrupted):
-        score(file, **SETTINGS)
-    nowhere = str(tmp_path / "nowhere")  # rejected before it is loaded
-    rejected = refusal(ConfigError, lambda: score(file, model=nowhere, **SETTINGS, **changes))
-    assert f"scores.partial.json: this output was begun with other settings, input or model: {text}" in rejected
-    assert "add --overwrite to begin anew" in rejected
-
-
-def test_score_file_refuses_to_lose_the_unfinished_output_of_an_earlier_version(write, score, tmp_path):
-    file = write(*rows_of(1))
-    partial = tmp_path / "scores.partial.jsonl"
-    partial.write_text('{"gar": "0.9.0", "input": {}, "settings": {}}\n{"line": 1, "rows": []}\n')  # identity first
-    before = partial.read_bytes()
-    rejected = refusal(ConfigError, lambda: score(file, model=str(tmp_path / "nowhere")))
-    assert "scores.partial.jsonl: finished work, but scores.partial.json beside it" in rejected
-    assert partial.read_bytes() == before
-    assert len(read(score(file, overwrite=True))) == RESPONSES
-
-
-def test_score_file_refuses_to_go_on_with_another_input_or_model_until_told(
-    write, score, interrupt, nan_model, tmp_path
-):
+def test_score_file_refuses_to_go_on_with_other_settings_input_or_model(write, score, interrupt, tmp_path):
     rows = rows_of(4)
     file = write(*rows)
     interrupt(1)
     with pytest.raises(Interrupted):
         score(file, **SETTINGS)
     interrupt(99)
-    assert "or model: model.weights was '" in refusal(ConfigError, lambda: score(file, model=nan_model, **SETTINGS))
+    for changes, text in [
+        ({"signal": {"kind": "gradient"}}, "settings.signal.kind was 'gradient-activation', is 'gradient'"),
+        ({"verify": {"tags": {"think_open": "[t]"}}}, "settings.verify.tags.think_open was '<think>', is '[t]'"),
+        ({"tokens": True}, "settings.tokens was False"),
+    ]:
+        nowhere = str(tmp_path / "nowhere")  # rejected before it is loaded
+        assert text in refusal(ConfigError, lambda: score(file, model=nowhere, **SETTINGS, **changes))  # noqa: B023
+    model, tokenizer = load_embedded()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2)
+    model.save_pretrained(tmp_path / "other")
+    tokenizer.save_pretrained(tmp_path / "other")
+    assert "model.weights was '" in refusal(ConfigError, lambda: score(file, model=str(tmp_path / "other"), **SETTINGS))
     changed = write(*rows[1:], rows[0])
-    assert "or model: input.sha256 was '" in refusal(ConfigError, lambda: score(changed, **SETTINGS))
+    assert "input.sha256 was '" in refusal(ConfigError, lambda: score(changed, **SETTINGS))
     assert len(read(score(changed, **SETTINGS, overwrite=True))) == 4 * RESPONSES
 
 
@@ -487,15 +393,9 @@ def test_score_file_replaces_a_finished_output_only_when_told(write, score, inte
 
 
 def test_score_file_refuses_names_it_would_spoil(write, score):
-    file = write(*rows_of(1))
-    assert "rows.jsonl is the input itself" in refusal(
-        ConfigError, lambda: score(file, out="rows.jsonl", overwrite=True)
-    )
-    errors = write(*rows_of(1), name="a.errors.jsonl")
-    assert "a.errors.jsonl is the input itself" in refusal(ConfigError, lambda: score(errors, out="a.parquet"))
-    assert "scores.csv: expected a name that ends in .jsonl or .parquet." in refusal(
-        ConfigError, lambda: score(file, out="scores.csv")
-    )
+    file, errors = write(*rows_of(1)), write(*rows_of(1), name="a.errors.jsonl")
+    for source, out in ((file, "rows.jsonl"), (errors, "a.parquet"), (file, "scores.csv")):
+        refusal(ConfigError, lambda: score(source, out=out, overwrite=True))  # noqa: B023
 
 
 def test_score_file_keeps_a_second_process_out(write, score, monkeypatch):

@@ -31,18 +31,10 @@ CLOSE = 5e-6
 
 def tiny_qwen3(*, tied: bool, **settings) -> Qwen3ForCausalLM:
     config = Qwen3Config(
-        vocab_size=VOCAB,
-        hidden_size=24,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=128,
-        initializer_range=0.3,
-        tie_word_embeddings=tied,
-        **settings,
-    )
+        vocab_size=VOCAB, hidden_size=24, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=0.3,
+        tie_word_embeddings=tied, **settings,
+    )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Qwen3ForCausalLM(config).eval()
@@ -84,19 +76,10 @@ def test_signal_means_equal_autograd_through_the_models_own_loss(model, scorable
     assert means.dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        SignalSettings(kind="gradient"),
-        SignalSettings(temperature=0.5),
-        SignalSettings(kind="gradient", temperature=2),
-    ],
-    ids=["gradient", "cold", "warm gradient"],
-)
-def test_signal_means_equal_autograd_under_other_settings(model, scorable, settings):
-    chosen = settings.model_dump(include={"kind", "temperature"})
-    expected = own_means(model, scorable, **chosen)
-    assert largest_distance(signal_means(find_parts(model), scorable, settings), expected) < CLOSE
+@pytest.mark.parametrize("chosen", [{"kind": "gradient"}, {"temperature": 0.5}, {"kind": "gradient", "temperature": 2}])
+def test_signal_means_equal_autograd_under_other_settings(model, scorable, chosen):
+    found = signal_means(find_parts(model), scorable, SignalSettings(**chosen))
+    assert largest_distance(found, own_means(model, scorable, **chosen)) < CLOSE
 
 
 def test_signal_means_read_the_hidden_state_before_each_scored_token():
@@ -110,23 +93,6 @@ def test_signal_means_read_the_hidden_state_before_each_scored_token():
     assert found[0, :6].tolist() == [0, 0, 0.5, 0.5, 0, 0]  # at <think> and at a; not at b, nor at the prompt
 
 
-def test_signal_means_count_the_first_token_of_the_span_and_not_the_one_after(model):
-    (sequence,) = random_sequences(VOCAB, [(4, 8, range(2, 6))])
-
-    def mean_with(position: int) -> Tensor:
-        ids = list(sequence.ids)
-        ids[position] = (ids[position] + 1) % VOCAB
-        changed = TokenSequence(context_ids=sequence.context_ids, ids=ids, positions=sequence.positions)
-        return signal_means(find_parts(model), [changed], SignalSettings())
-
-    as_it_is = signal_means(find_parts(model), [sequence], SignalSettings())
-    assert not torch.allclose(mean_with(2), as_it_is)  # the first of the span
-    assert not torch.allclose(mean_with(5), as_it_is)  # the last: a target, but no state of it is read
-    assert not torch.allclose(mean_with(1), as_it_is)  # before the span: its state predicts the first
-    assert torch.equal(mean_with(6), as_it_is)  # after the span
-    assert torch.equal(mean_with(7), as_it_is)
-
-
 def test_signal_means_pass_thresholds_and_keep_fractions_to_the_core(model, scorable):
     parts = find_parts(model)
     plain = signal_means(parts, scorable, SignalSettings())
@@ -135,15 +101,6 @@ def test_signal_means_pass_thresholds_and_keep_fractions_to_the_core(model, scor
     kept = signal_means(parts, scorable, SignalSettings(max_batch_tokens=40), keep_fractions=fractions)
     changed = [largest_distance(kept[i : i + 1], plain[i : i + 1]) > CLOSE for i in range(len(scorable))]
     assert changed == [fraction < 1 for fraction in fractions]
-
-
-def test_signal_means_of_half_precision_weights_are_float32_and_close(scorable):
-    model = tiny_qwen3(tied=True).bfloat16()
-    means = signal_means(find_parts(model), scorable, SignalSettings())
-    expected = own_means(model, scorable)
-    assert means.dtype == torch.float32
-    # Hidden states of 8 bits through two layers: the direction survives to a few percent.
-    assert float(torch.cosine_similarity(means.double(), expected).min()) > 0.98
 
 
 # What a pass costs.

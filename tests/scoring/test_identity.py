@@ -10,16 +10,13 @@ from gar.scoring.identity import tokenizer_hash, weights_hash
 
 def test_weights_hash_is_that_of_the_weights_not_of_the_object():
     first, second = load_embedded()[0], load_embedded()[0]
-    assert weights_hash(first) == weights_hash(second)
-    assert weights_hash(first) != weights_hash(second.to(torch.bfloat16))
-
-
-def test_weights_hash_sees_a_step_of_training():
-    model, _ = load_embedded()
-    before = weights_hash(model)
-    model(input_ids=torch.tensor([[3, 4, 5]]), labels=torch.tensor([[3, 4, 5]])).loss.backward()
-    torch.optim.SGD(model.parameters(), lr=1e-3).step()
-    assert weights_hash(model) != before
+    before = weights_hash(first)
+    assert before == weights_hash(second) != weights_hash(second.to(torch.bfloat16))
+    adapted = get_peft_model(first, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    fresh = weights_hash(adapted)
+    with torch.no_grad():
+        next(weight for name, weight in adapted.named_parameters() if "lora_B" in name).add_(1e-3)
+    assert len({before, fresh, weights_hash(adapted)}) == 3
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -32,19 +29,6 @@ def test_weights_hash_sees_one_value_and_an_exchange_of_two(dtype):
     row[[7, 9]] = row[[9, 7]]
     seen.add(weights_hash(model))
     assert len(seen) == 3
-
-
-def test_weights_hash_sees_an_adapter():
-    model, _ = load_embedded()
-    before = weights_hash(model)
-    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM"))
-    fresh = weights_hash(adapted)
-    assert fresh != before
-    with torch.no_grad():
-        for name, weight in adapted.named_parameters():
-            if "lora_B" in name:
-                weight.add_(1e-3)
-    assert weights_hash(adapted) != fresh
 
 
 def test_tokenizer_hash_sees_the_vocabulary_and_the_chat_template():

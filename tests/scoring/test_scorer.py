@@ -7,15 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from gar import GARScorer, ResponseGroup, ResponseScore
 from gar.core import (
     alignment_scores,
     group_advantages,
-    novelty_rewards,
-    novelty_scores,
     unit_rows,
 )
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
@@ -25,7 +21,7 @@ from gar.models.embedded import load_embedded
 from gar.models.families import find_parts
 from gar.scoring import SignalStatus, signal_means
 from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positions, token_pieces
-from gar.settings import AdvantageSettings, RewardSettings, SignalSettings, VerifySettings
+from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.types import Problem, Status, Tags
 from gar.verify import Verifier
 from tests.support.rewards import gradient_aligned_rewards
@@ -206,34 +202,15 @@ def test_settings_reach_rewards_and_advantages(embedded, verifier, groups):
     assert [s.advantage for s in scores] == pytest.approx(expected, rel=1e-12)
 
 
-def test_one_eligible_response_earns_no_bonus_and_costs_no_pass(embedded, verifier, scorer, groups):
-    lonely = replace(groups[0], responses=groups[0].responses[5:])
-    scores = scorer.score([lonely])
-    assert [s.signal for s in scores] == [SignalStatus.SKIPPED] * 3
-    assert [s.reward for s in scores] == [1.0, 0.0, -0.6]
-
-
-@pytest.mark.parametrize("clip", [True, False])
-def test_without_centering_a_lone_eligible_response_earns_its_own_cosine(embedded, verifier, groups, clip):
-    lonely = [replace(group, responses=[group.responses[1], *group.responses[6:]]) for group in groups]
-    reward = RewardSettings(center=False, clip=clip)
-    scores = GARScorer(*embedded, verifier=verifier, reward=reward).score(lonely)
-    everything = GARScorer(*embedded, verifier=verifier, reward=reward, score_all=True).score(lonely)
-    assert [s.bonus for s in everything] == pytest.approx([s.bonus for s in scores], abs=CLOSE)
-    for score in scores[::3]:
-        assert score.signal is SignalStatus.SCORED
-        assert score.bonus == pytest.approx(0.5 * (max(0.0, score.alignment) if clip else score.alignment), abs=1e-12)
-    assert max(score.bonus for score in scores) > 0.01
-
-
 def test_the_best_of_several_anchors_counts(scorer, groups):
     group = groups[0]
     texts = group.responses[:6:2]
     separate = [scorer.score([replace(group, anchors=[text])]) for text in texts]
-    together = scorer.score([replace(group, anchors=[*texts, "", "  "])])
+    together = scorer.score([replace(group, anchors=[*texts, "", "  ", "7 " * 520])])
     for i in range(6):
         best = max(scores[i].alignment for scores in separate)
         assert together[i].alignment == pytest.approx(best, abs=CLOSE)
+        assert "its anchor cannot be used (too long)" in together[i].detail
 
 
 def test_a_response_equal_to_its_anchor_has_alignment_one_and_is_named(scorer, groups):
@@ -248,7 +225,8 @@ def test_a_response_equal_to_its_anchor_has_alignment_one_and_is_named(scorer, g
 # Token shares.
 
 
-def test_token_shares_add_up_to_the_alignment(embedded, scorer, groups):
+def test_token_shares_add_up_to_the_alignment_with_the_best_anchor(scorer, groups):
+    groups = [replace(groups[0], anchors=groups[0].responses[:6:2]), *groups[1:]]
     scores = scorer.score(groups, tokens=True)
     assert_equal([replace(s, tokens=None, token_shares=None) for s in scores], scorer.score(groups))
     for score, text in zip(scores, [text for group in groups for text in group.responses], strict=True):
@@ -263,17 +241,6 @@ def test_token_shares_add_up_to_the_alignment(embedded, scorer, groups):
         assert sum(shares) == pytest.approx(score.alignment, abs=CLOSE)
         assert score.token_shares[0] is None  # <think>
         assert max(map(abs, shares)) > 0.01
-
-
-def test_token_shares_follow_the_best_anchor(embedded, verifier, groups):
-    scorer = GARScorer(*embedded, verifier=verifier)
-    group = replace(groups[0], anchors=groups[0].responses[:6:2])
-    scores = scorer.score([group], tokens=True)
-    assert any(score.token_shares for score in scores)
-    for score in scores:
-        if score.token_shares is not None:
-            shares = [share for share in score.token_shares if share is not None]
-            assert sum(shares) == pytest.approx(score.alignment, abs=CLOSE)
 
 
 # What is left behind.
@@ -403,54 +370,26 @@ def test_a_group_without_a_usable_anchor_earns_no_bonus(embedded, verifier, grou
     assert all(detail in score.detail for score in scores)
 
 
-def test_an_unusable_anchor_leaves_the_usable_one(scorer, groups):
-    scores = scorer.score([replace(groups[0], anchors=[*groups[0].anchors, "7 " * 520])])
-    assert [score.alignment for score in scores] == pytest.approx(
-        [score.alignment for score in scorer.score(groups[:1])], abs=CLOSE
-    )
-    assert "its anchor cannot be used (too long)" in scores[0].detail
-
-
 def test_a_model_that_gives_nan_for_one_row_spoils_only_that_row(embedded, verifier, groups):
     model, tokenizer = copy.deepcopy(embedded[0]), embedded[1]
-    word = tokenizer.convert_tokens_to_ids("maybe")
     with torch.no_grad():
-        model.model.embed_tokens.weight[word] = torch.nan
+        model.model.embed_tokens.weight[tokenizer.convert_tokens_to_ids("maybe")] = torch.nan
     scorer = GARScorer(model, tokenizer, verifier=verifier, score_all=True)
     scores = scorer.score(groups, tokens=True)
     texts = [text for group in groups for text in group.responses]
     expected = GARScorer(*embedded, verifier=verifier, score_all=True).score(groups, tokens=True)
-    bad = ["maybe" in text for text in texts]
-    assert sum(bad) == 3
-    for is_bad, score, fine in zip(bad, scores, expected, strict=True):
-        if is_bad:
+    assert sum("maybe" in text for text in texts) == 3
+    for text, score, fine in zip(texts, scores, expected, strict=True):
+        if "maybe" in text:
             assert (score.signal, score.alignment, score.signal_norm) == (SignalStatus.NOT_FINITE, None, None)
             assert (score.reward, score.token_shares) == (1.0, None)
             assert score.detail == "the model gave NaN or infinity for it"
         else:
             assert score.alignment == pytest.approx(fine.alignment, abs=CLOSE)
-
-
-def test_an_anchor_for_which_the_model_gives_nan_is_named(embedded, verifier, groups):
-    model, tokenizer = copy.deepcopy(embedded[0]), embedded[1]
-    with torch.no_grad():
-        model.model.embed_tokens.weight[tokenizer.convert_tokens_to_ids("maybe")] = torch.nan
     anchors = [text for text in groups[0].responses if "maybe" in text]
-    scores = GARScorer(model, tokenizer, verifier=verifier).score([replace(groups[0], anchors=anchors)])
-    assert scores[0].signal is SignalStatus.NO_ANCHOR
-    assert scores[0].detail == "its anchor has no usable vector"
-    assert scores[0].reward == 1.0
-
-
-@pytest.mark.slow
-def test_ten_thousand_responses_to_one_prompt(embedded, groups):
-    texts = ["7", "1 2", "7 is 7", "8", "3 = 3", "4 5"]
-    group = ResponseGroup(prompt="7=", responses=(texts * 1667)[:10_000], anchors=["7 = 7"], eligible=[True] * 10_000)
-    scores = GARScorer(*embedded).score([group])
-    assert len(scores) == 10_000
-    few = [score.alignment for score in scores[:6]]
-    assert [score.alignment for score in scores] == pytest.approx((few * 1667)[:10_000], abs=CLOSE)
-    assert sum(score.advantage for score in scores) == pytest.approx(0.0, abs=1e-6)
+    score = scorer.score([replace(groups[0], anchors=anchors)])[0]
+    assert (score.signal, score.reward) == (SignalStatus.NO_ANCHOR, 1.0)
+    assert score.detail == "its anchor has no usable vector"
 
 
 def test_nothing_to_score_gives_nothing(scorer, groups):
@@ -459,94 +398,36 @@ def test_nothing_to_score_gives_nothing(scorer, groups):
     assert len(scorer.score([replace(groups[0], responses=[]), groups[1]])) == 8
 
 
-def test_a_row_in_the_place_of_a_group_is_refused(scorer):
-    with pytest.raises(DataError, match=r"^group 0 is dict, expected a gar\.ResponseGroup: prompt, responses, "):
-        scorer.score([{"prompt": "3+4=", "responses": ["7"]}])
-
-
 def test_groups_that_do_not_say_what_is_right_are_refused(embedded, scorer, groups):
-    with pytest.raises(ValueError, match=r"group 0 \(train-0\): no gold answer to verify against. Give `answer`, or"):
-        scorer.score([replace(groups[0], answer=None)])
-    with pytest.raises(
-        ValueError, match=r"group 1 .*: nothing says which responses are right. Give `eligible`, or the"
-    ):
-        GARScorer(*embedded).score([replace(groups[0], eligible=[True] * 8), groups[1]])
-    with pytest.raises(ValueError, match="eligible must have one entry per response, expected 8, got 2"):
-        scorer.score([replace(groups[0], eligible=[True, False])])
+    with pytest.raises(DataError):
+        scorer.score([{"prompt": "3+4=", "responses": ["7"]}])
+    for judge, changes in ((scorer, {"answer": None}), (scorer, {"eligible": [True]}), (GARScorer(*embedded), {})):
+        with pytest.raises(ValueError, match=r"group 1 \(train-0\)|group 0 \(train-1\)"):
+            judge.score([groups[1], replace(groups[0], **changes)])
 
 
 # Other tokenizers.
 
 
-def tiny(vocab: int) -> Qwen3ForCausalLM:
-    config = Qwen3Config(
-        vocab_size=vocab,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return Qwen3ForCausalLM(config).eval()
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(embedded):
+    tokenizer = copy.deepcopy(embedded[1])
+    tokenizer.add_tokens(["another"])
+    with pytest.raises(ModelError, match="37 tokens but the model only 36 embeddings"):
+        GARScorer(embedded[0], tokenizer)
 
 
-@pytest.fixture
-def merging_tokenizer() -> PreTrainedTokenizerFast:
-    """Characters, and one merge: "=7" is a single token."""
-    characters = {character: i for i, character in enumerate("?3+=7ab")}
-    backend = Tokenizer(models.BPE(vocab={**characters, "=7": 7}, merges=[("=", "7")], unk_token="?"))
-    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
-    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?", eos_token="?")
-
-
-def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(merging_tokenizer):
-    with pytest.raises(
-        ModelError, match=r"the tokenizer has 8 tokens but the model only 7 embeddings\. Do they belong"
-    ):
-        GARScorer(tiny(7), merging_tokenizer)
-
-
-def test_chat_messages_need_a_chat_template(merging_tokenizer):
-    scorer = GARScorer(tiny(8), merging_tokenizer)
-    chat = ResponseGroup(prompt=[{"role": "user", "content": "3="}], responses=["7"], eligible=[True])
-    with pytest.raises(ModelError, match="the tokenizer has no chat template"):
-        scorer.score([chat])
-    merging_tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}+"
-    plain = ResponseGroup(prompt="3=+", responses=["7a", "7b"], anchors=["7"], eligible=[True] * 2)
+def test_chat_messages_need_a_chat_template(embedded):
+    model, tokenizer = embedded[0], copy.deepcopy(embedded[1])
+    plain = ResponseGroup(prompt="3=+", responses=["7 1", "7 2"], anchors=["7"], eligible=[True] * 2)
     as_chat = replace(plain, prompt=[{"role": "user", "content": "3="}])
+    with pytest.raises(ModelError, match="chat template"):
+        GARScorer(model, tokenizer).score([as_chat])
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}+"
+    scorer = GARScorer(model, tokenizer)
     assert scorer.score([as_chat]) == scorer.score([plain])
 
 
 # Other methods.
-
-
-def vectors_of(embedded, group: ResponseGroup, settings: SignalSettings, verify: VerifySettings) -> torch.Tensor:
-    model, tokenizer = embedded
-    reader = SequenceReader.from_settings(tokenizer, settings, verify)
-    prompt = tokenizer.encode(group.prompt)
-    sequences = [reader.response(prompt, tokenizer.encode(text, add_special_tokens=False)) for text in group.responses]
-    return unit_rows(signal_means(find_parts(model), sequences, settings))
-
-
-def test_g2rl_scores_are_those_of_the_core(embedded, verifier, groups):
-    settings = SignalSettings(kind="gradient", span="response", max_tokens=None)
-    scores = GARScorer(*embedded, method="g2rl", verifier=verifier).score(groups[:1])
-    eligible, index = torch.tensor([True] * 6 + [False] * 2), torch.zeros(8, dtype=torch.long)
-    vectors = vectors_of(embedded, groups[0], settings, VerifySettings())
-    rewards = novelty_rewards(
-        eligible,
-        novelty_scores(vectors, eligible, index).double(),
-        torch.tensor([0.0] * 7 + [-0.6], dtype=torch.float64),
-        index,
-    )
-    assert len(set(rewards.tolist())) > 3
-    assert [score.reward for score in scores] == pytest.approx(rewards.tolist(), abs=1e-5)
-    assert {score.signal for score in scores} == {SignalStatus.SCORED}
-    assert {score.alignment for score in scores} == {None}
 
 
 def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier, groups):
@@ -555,6 +436,8 @@ def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier
     without = scorer.score([replace(groups[0], anchors=())], tokens=True)
     assert [score.reward for score in without] == pytest.approx([score.reward for score in with_anchors], abs=1e-6)
     assert all(score.tokens and score.token_shares is None for score in without)
+    assert len({score.reward for score in without}) > 3
+    assert {(score.signal, score.alignment) for score in without} == {(SignalStatus.SCORED, None)}
 
 
 @pytest.mark.parametrize("method", ["length", "text-similarity"])
@@ -563,28 +446,23 @@ def test_a_similarity_needs_no_pass_and_centers_as_gar_does(embedded, verifier, 
     alignments = [score.alignment for score in scores[:6]]
     assert len(set(alignments)) > 1
     assert all(0 < alignment <= 1 for alignment in alignments)
-    mean = sum(alignments) / 6
-    bonuses = [0.5 * max(0.0, alignment - mean) for alignment in alignments]
+    bonuses = [0.5 * max(0.0, alignment - sum(alignments) / 6) for alignment in alignments]
     assert [score.bonus for score in scores[:6]] == pytest.approx(bonuses, abs=1e-12)
-    assert [score.alignment for score in scores[6:]] == [None, None]
-    assert {score.signal_norm for score in scores} == {None}
+    assert {score.signal_norm for score in scores} == {score.alignment for score in scores[6:]} == {None}
 
 
-def test_grpo_scores_are_the_outcome_alone(embedded, verifier, groups):
-    scores = GARScorer(*embedded, method="grpo", verifier=verifier).score(groups[:1])
-    assert [score.reward for score in scores] == [1.0] * 6 + [0.0, -0.6]
-    assert {score.signal for score in scores} <= {SignalStatus.SKIPPED, SignalStatus.NO_TOKENS}
-
-
-@pytest.mark.parametrize("method", ["grpo", "g2rl", "length", "alignment-only"])
-def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, groups, method):
-    """A method without alignment has nothing to score: it was reported as NaN from the model."""
-    some, every = (
-        GARScorer(*embedded, method=method, verifier=verifier, score_all=all_of_them).score(groups[:1])
-        for all_of_them in (False, True)
-    )
-    assert [score.reward for score in every] == pytest.approx([score.reward for score in some], abs=CLOSE)
-    assert SignalStatus.NOT_FINITE not in {score.signal for score in every}
+def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, groups):
+    """A method without alignment has nothing to score."""
+    for method in ("grpo", "g2rl", "length", "alignment-only"):
+        some, every = (
+            GARScorer(*embedded, method=method, verifier=verifier, score_all=score_all).score(groups[:1])
+            for score_all in (False, True)
+        )
+        assert [score.reward for score in every] == pytest.approx([score.reward for score in some], abs=CLOSE)
+        assert SignalStatus.NOT_FINITE not in {score.signal for score in every}
+        if method == "grpo":
+            assert [score.reward for score in some] == [1.0] * 6 + [0.0, -0.6]
+            assert {score.signal for score in some} == {SignalStatus.SKIPPED}
 
 
 def test_g2rl_names_a_response_for_which_the_model_gives_infinity(embedded, verifier, groups, monkeypatch):
@@ -615,33 +493,10 @@ def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(e
         assert {score.signal for score in scores[8:]} == {SignalStatus.NO_ANCHOR}
 
 
-def test_a_method_of_ones_own_is_scored(embedded, verifier, groups):
-    half = Method(name="half", summary="half the outcome", shape=half_the_outcome)
-    scores = GARScorer(*embedded, method=half, verifier=verifier).score(groups[:1])
-    assert [score.reward for score in scores] == [0.5] * 6 + [0.0, -0.6]
-
-
-def half_the_outcome(batch: ScoredBatch, settings: RewardSettings) -> ShapedRewards:
-    return outcome_rewards(batch, settings.model_copy(update={"correct_reward": settings.correct_reward / 2}))
-
-
-@pytest.mark.parametrize(
-    ("method", "text"),
-    [
-        ("maspo", "the method weighs single tokens in the policy loss"),
-        ("dapo", "the method sets fields of TRL's policy loss"),
-        ("anchor-random", "the method gives each problem of the data set a random vector"),
-        ("anchor-shuffled", "the anchors of another problem of the data set"),
-        (
-            "gar-reinforce-plus-plus",
-            r"runs \(grpo, gar-grpo, g2rl, .*\): there is no estimator reinforce-plus-plus here",
-        ),
-        ("gar", "unknown method 'gar', expected one of grpo"),
-    ],
-)
-def test_a_method_that_a_scorer_cannot_run_is_refused(embedded, method, text):
-    with pytest.raises(ConfigError, match=text):
-        GARScorer(*embedded, method=method)
+def test_a_method_that_a_scorer_cannot_run_is_refused(embedded):
+    for method in ("maspo", "dapo", "anchor-random", "anchor-shuffled", "gar-reinforce-plus-plus", "gar"):
+        with pytest.raises(ConfigError, match=f"{method}.*expected one"):
+            GARScorer(*embedded, method=method)
 
 
 def test_settings_that_the_method_does_not_read_are_named(embedded):

@@ -43,8 +43,7 @@ def watch_head(
         spare_logits: Let the head work on a single token, for a pass whose logits nobody reads.
 
     Raises:
-        ModelError: In a pass that calls the head twice, as multi-token prediction does. slime asks for it in training
-            alone, where nothing listens; under verl it is rejected.
+        ModelError: In a pass that calls the head twice, as multi-token prediction does.
     """
     token_ids: list[Tensor] = []
 
@@ -82,11 +81,7 @@ def watch_head(
 
 
 def check_head(chunks: list[Any]) -> None:
-    """Reject a last pipeline stage without an `output_layer`.
-
-    Raises:
-        ModelError: There is none.
-    """
+    """Raise a `ModelError` for a last pipeline stage without an `output_layer`."""
     if all(_head(chunk) is None for chunk in chunks):
         raise ModelError(
             f"{type(_unwrapped(chunks[-1])).__name__}, the last pipeline stage, has no output_layer: GAR reads what "

@@ -27,10 +27,7 @@ TERMINAL_SECONDS, LINE_SECONDS = 2.0, 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
-    """A policy's response to one prompt.
-
-    `ids` include the end token. A response without one is `truncated`. `text` is decoded from the ids without trailing
-    special tokens. Other special tokens remain.
+    """A policy's response: its ids with the end token (without one it is `truncated`), and their text without it.
 
     Example: Response(ids=(12, 7, 1), text="= 7", truncated=False)
     """
@@ -52,8 +49,7 @@ def encode_prompt(
 
     Args:
         tokenizer: The policy's tokenizer.
-        prompt: Plain text, encoded as it is (with the tokenizer's leading tokens), or chat messages, rendered by the
-            chat template up to the start of the response.
+        prompt: Plain text, encoded as it is, or chat messages, rendered by the chat template.
         chat_template_kwargs: Arguments of the chat template, for example {"enable_thinking": False}.
 
     Raises:
@@ -63,8 +59,8 @@ def encode_prompt(
         return tokenizer(text=prompt)["input_ids"]
     if tokenizer.chat_template is None:
         raise ModelError(
-            "the prompt is a list of chat messages, but the tokenizer has no chat template. "
-            "Is this a base model? Give the problems as plain text, or set tokenizer.chat_template."
+            "the prompt is a list of chat messages, but the tokenizer has no chat template. Is this a base model? Give "
+            "the problems as plain text, or set tokenizer.chat_template."
         )
     return tokenizer.apply_chat_template(
         prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
@@ -104,8 +100,7 @@ def generate_responses(
         tags: Markers that stay in the text even where they are special tokens.
         generation_kwargs: Further fields of transformers' `GenerationConfig`, for example top_k or min_p. They override
             those above.
-        progress: Label of a progress bar on a terminal, after 2 seconds. Elsewhere of a line on stderr every 30
-            seconds, with the time that is left. None shows nothing.
+        progress: Label of a progress bar on a terminal, elsewhere of a line on stderr every 30 seconds.
 
     Returns:
         For each prompt, in the order given, `num_samples` responses.
@@ -204,12 +199,12 @@ def check_prompts(
         if not ids:
             raise DataError(f"prompt {i} (counted from 0) has no tokens. Is its text empty?")
         if context is not None and len(ids) + max_new_tokens > context:
+            count = sum(len(ids) + max_new_tokens > context for ids in prompt_ids)
             raise DataError(
                 f"prompt {i} (counted from 0, {tokenizer.decode(ids[:24])[:60]!r}...) has {len(ids)} tokens, but only "
                 f"{max(context - max_new_tokens, 0)} fit: the model's context is {context} tokens, of which responses "
-                f"take {max_new_tokens}. {sum(len(ids) + max_new_tokens > context for ids in prompt_ids)} of "
-                f"{len(prompt_ids)} prompts are too long. Drop them with --data.max_prompt_tokens, or allow shorter "
-                "responses."
+                f"take {max_new_tokens}. {count} of {len(prompt_ids)} prompts are too long. Drop them with "
+                "--data.max_prompt_tokens, or allow shorter responses."
             )
 
 

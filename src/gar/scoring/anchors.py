@@ -12,6 +12,11 @@ from gar.rollouts.generate import encode_prompt
 from gar.sequences import SequenceReader, TokenSequence
 from gar.types import Problem
 
+_FAULTS = {
+    "no tokens": "without a token to score",
+    "too long": "that with their prompt exceed the model's context",
+}
+
 
 def usable_anchors(
     problems: Sequence[Problem],
@@ -32,7 +37,7 @@ def usable_anchors(
         All problems, in order, each with its usable anchors; and a sentence about those left out, "" for none.
     """
     kept: list[Problem] = []
-    left_out: dict[str | None, list[str]] = {"no tokens": [], "too long": []}
+    left_out: dict[str, list[str]] = {fault: [] for fault in _FAULTS}
     for problem in problems:
         prompt = problem.prompt if problem.anchors else ""
         prompt_ids = encode_prompt(tokenizer, prompt, chat_template_kwargs=chat_template_kwargs)
@@ -42,11 +47,8 @@ def usable_anchors(
         for fault in filter(None, faults):
             left_out[fault].append(problem.id)
     parts = [
-        f"{len(ids)} expert solutions {words}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
-        for ids, words in (
-            (left_out["no tokens"], "without a token to score"),
-            (left_out["too long"], "that with their prompt exceed the model's context"),
-        )
+        f"{len(ids)} expert solutions {_FAULTS[fault]}, of {', '.join(ids[:3] + ['...'] * (len(ids) > 3))}"
+        for fault, ids in left_out.items()
         if ids
     ]
     return kept, f"Left out: {'; '.join(parts)}." if parts else ""

@@ -46,9 +46,7 @@ class ScoredFile(NamedTuple):
 
 
 def score_file(job: ScoreJob, *, command: Sequence[str] = ()) -> ScoredFile:
-    """Score every response of a file.
-
-    The output appears complete at the end. A killed run resumes when it is started again.
+    """Score every response of a file. The output appears complete at the end. A killed run resumes when started again.
 
     Args:
         job: Input, model and settings.
@@ -204,16 +202,8 @@ def _groups(job: ScoreJob, tokenizer: Any, errors: list[DataError]) -> Iterator[
         except (DataError, ModelError, TemplateError) as error:
             errors.append(DataError(f"{row.place}: {error}"))
             continue
-        yield (
-            row,
-            ResponseGroup(
-                prompt=prompt,
-                responses=row.responses,
-                anchors=row.anchors,
-                answer=row.answer,
-                id=row.id,
-            ),
-        )
+        given = {name: getattr(row, name) for name in ("responses", "anchors", "answer", "id")}
+        yield row, ResponseGroup(prompt=prompt, **given)
 
 
 def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags: Tags) -> Prompt | Ids:

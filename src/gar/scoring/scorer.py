@@ -177,25 +177,25 @@ class GARScorer:
         norms: Tensor,
         needed: Tensor,
     ) -> list[ResponseScore]:
-        advantages, eligible = table.advantages(), table.eligible.tolist()
-        shaped, facts = table.shaped, table.batch
+        advantages, shaped, facts = table.advantages(), table.shaped, table.batch
         has_vector = norms.isfinite() & (norms >= NORM_FLOOR)
         scored = facts.scored if self._shaping.method.needs_alignment else has_vector
         scores = []
         for i, row in enumerate(rows):
             group = groups[row.group_index]
-            outcome, note = row.fault or _outcome(bool(scored[i]), bool(needed[i]), float(norms[i])), row.verdict.detail
-            remarks = [*row.notes, _REMARKS.get(outcome, "") if row.fault is None else "", note]
+            verdict = row.verdict
+            outcome = row.fault or _outcome(bool(scored[i]), bool(needed[i]), float(norms[i]))
+            remarks = [*row.notes, _REMARKS.get(outcome, "") if row.fault is None else "", verdict.detail]
             scores.append(
                 ResponseScore(
                     id=group.id,
                     group_index=row.group_index,
                     response_index=row.response_index,
-                    status=None if group.eligible is not None else row.verdict.status,
-                    answer=row.verdict.answer,
-                    verified=row.verdict.verified,
-                    well_formatted=row.verdict.well_formatted,
-                    eligible=eligible[i],
+                    status=None if group.eligible is not None else verdict.status,
+                    answer=verdict.answer,
+                    verified=verdict.verified,
+                    well_formatted=verdict.well_formatted,
+                    eligible=bool(table.eligible[i]),
                     signal=outcome,
                     alignment=float(facts.alignment[i]) if facts.scored[i] else None,
                     signal_norm=float(norms[i]) if norms[i].isfinite() else None,

@@ -32,35 +32,20 @@ def test_read_settings_takes_the_section_over_its_variant():
     assert config.signal.max_tokens == 12
     assert config.advantage.eps == 1e-4  # slime reads YAML 1.1, where 1e-4 is text
     assert config.advantage.ddof == 0  # variant paper
-
-
-def test_read_settings_applies_the_method_s_own_signal():
     assert read_shaping(make_arguments(gar={"method": "hidden-cosine"})).signal.kind == "hidden"
 
 
-@pytest.mark.parametrize(
-    ("gar", "text"),
-    [
-        (
-            None,
-            r"gar.yaml: expected a section 'gar' with the settings of GAR .*, got none. Is --custom-config-path set",
-        ),
+def test_read_settings_names_what_is_wrong():
+    for gar, text in (
+        (None, "gar.yaml: expected a section 'gar'"),
         ([1], r"expected a section 'gar' .* got \[1\]"),
-        (
-            {"reward": {"bonus_wait": 1}},
-            r"gar.yaml: gar: unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'\?",
-        ),
-        (
-            {"reward": {"bonus_weight": -1}},
-            r"gar.yaml: gar: reward.bonus_weight must be greater than or equal to 0, got -1",
-        ),
-        ({"trl": {"beta": 0.1}}, r"'gar.trl' has no effect under slime, whose own flags decide it. Known here: method"),
-        ({"method": "gar-grp"}, r"gar: method: unknown value 'gar-grp'.* Did you mean 'gar-grpo'"),
-    ],
-)
-def test_read_settings_names_what_is_wrong(gar, text):
-    with pytest.raises(ConfigError, match=text):
-        read_settings(make_arguments(gar=gar))
+        ({"reward": {"bonus_wait": 1}}, "gar.yaml: gar: unknown key 'reward.bonus_wait'"),
+        ({"reward": {"bonus_weight": -1}}, "gar.yaml: gar: reward.bonus_weight must be"),
+        ({"trl": {"beta": 0.1}}, "'gar.trl' has no effect under slime"),
+        ({"method": "gar-grp"}, "gar: method: unknown value 'gar-grp'"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            read_settings(make_arguments(gar=gar))
 
 
 def test_every_supported_method_needs_no_more_than_an_anchor():
@@ -88,46 +73,23 @@ def test_read_shaping_passes_each_estimator_with_its_flag():
     assert read_shaping(chosen).estimator == "reinforce-plus-plus"
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        (
-            {"gar": {"method": "g2rl"}},
-            "method is g2rl, expected .*: the method compares the vectors of",
-        ),
-        ({"advantage_estimator": "ppo"}, "is ppo, expected grpo, gspo or cispo: .* and cannot train ppo's critic"),
-        (
-            {"advantage_estimator": "reinforce_plus_plus"},
-            "is reinforce_plus_plus, expected grpo, gspo or cispo: GAR runs group",
-        ),
-        (
-            {
-                "gar": {"method": "reinforce-plus-plus", "advantage": {"ddof": 1}},
-                "advantage_estimator": "reinforce_plus_plus",
-            },
-            "advantage.ddof is 1, expected left out: slime whitens over the batch by itself",
-        ),
-        ({"compute_advantages_and_returns": False}, "without advantages no reward has an effect"),
-        ({"custom_reward_post_process_path": "my.module"}, "is my.module, expected left out: GAR sets the rewards"),
-        (
-            {"dynamic_sampling_filter_path": "slime.rollout.filter_hub.x.check_reward_nonzero_std"},
-            "drops groups whose outcomes are all equal",
-        ),
+def test_read_shaping_refuses():
+    whitening = {"advantage_estimator": "reinforce_plus_plus"}
+    own_ddof = {"gar": {"method": "reinforce-plus-plus", "advantage": {"ddof": 1}}} | whitening
+    for changes, text in (
+        ({"gar": {"method": "g2rl"}}, "method is g2rl, expected"),
+        ({"advantage_estimator": "ppo"}, "is ppo, expected grpo, gspo or cispo"),
+        (whitening, "is reinforce_plus_plus, expected grpo, gspo or cispo"),
+        (own_ddof, "advantage.ddof is 1, expected left out"),
+        ({"compute_advantages_and_returns": False}, "--disable-compute|--compute-advantages-and-returns"),
+        ({"custom_reward_post_process_path": "my.module"}, "--custom-reward-post-process-path is my.module"),
+        ({"dynamic_sampling_filter_path": "check_reward_nonzero_std"}, "--dynamic-sampling-filter-path"),
         ({"qkv_format": "bshd"}, "--qkv-format is bshd, expected thd"),
-        (
-            {"partial_rollout": True, "mask_offpolicy_in_partial_rollout": True},
-            "--mask-offpolicy-in-partial-rollout is True, expected False: GAR reads masked text",
-        ),
-        *(
-            ({name: None}, f"--{name.replace('_', '-')} is None, expected {hook}: GAR needs all of its hooks")
-            for name, hook in SLIME_HOOKS.items()
-        ),
-    ],
-)
-def test_read_shaping_refuses(changes, text):
-    args = make_arguments(**changes)
-    with pytest.raises(ConfigError, match=text):
-        read_shaping(args)
+        ({"partial_rollout": True, "mask_offpolicy_in_partial_rollout": True}, "--mask-offpolicy-in-partial-rollout"),
+        *(({name: None}, f"--{name.replace('_', '-')} is None, expected {hook}") for name, hook in SLIME_HOOKS.items()),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            read_shaping(make_arguments(**changes))
 
 
 def test_the_launch_script_names_the_hooks_and_valid_settings():
@@ -143,53 +105,29 @@ def test_the_launch_script_names_the_hooks_and_valid_settings():
 
 def test_capture_is_own_unless_set():
     assert capture_of(make_arguments()) == "own"
-    args = make_capturing()
-    assert capture_of(args) == "logprob"
-    read_shaping(args)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        (
-            {"use_rollout_logprobs": True},
-            "--use-rollout-logprobs is True, expected False: slime makes no log-probability pass then. Set gar.ca",
-        ),
-        ({"keep_old_actor": True}, "--keep-old-actor is True, expected False: the vectors would be an older policy's"),
-        (
-            {"global_batch_size": 28},
-            "--global-batch-size is 28, expected fewer than the responses of a rollout: with one update",
-        ),
-        (
-            {"custom_megatron_before_log_prob_hook_path": None},
-            "--custom-megatron-before-log-prob-hook-path is None, expected gar.integrations.slime.before_log_prob",
-        ),
-    ],
-)
-def test_capture_logprob_is_refused_where_slime_makes_no_such_pass(changes, text):
-    args = make_capturing()
-    vars(args).update(changes)
-    with pytest.raises(ConfigError, match=text):
-        read_shaping(args)
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        {"use_rollout_logprobs": True, "get_mismatch_metrics": True},
-        {"global_batch_size": 28, "kl_coef": 0.1},
-        {"global_batch_size": 28, "advantage_estimator": "gspo"},
-        {"global_batch_size": 28, "get_mismatch_metrics": True},
-    ],
-)
-def test_capture_logprob_is_let_through_where_slime_makes_the_pass(reason):
-    args = make_capturing(**reason)
-    read_shaping(args)
-
-
-def test_capture_names_its_two_values():
+    assert capture_of(make_capturing()) == "logprob"
     with pytest.raises(ConfigError, match=r"gar.capture is log_prob, expected own or logprob"):
         read_shaping(make_arguments(gar={"capture": "log_prob"}))
+
+
+def test_capture_logprob_is_refused_where_slime_makes_no_such_pass():
+    for changes in (
+        {"use_rollout_logprobs": True},
+        {"keep_old_actor": True},
+        {"global_batch_size": 28},
+        {"custom_megatron_before_log_prob_hook_path": None},
+    ):
+        args = make_capturing()
+        vars(args).update(changes)
+        with pytest.raises(ConfigError, match=f"--{next(iter(changes)).replace('_', '-')} is "):
+            read_shaping(args)
+
+
+def test_capture_logprob_is_let_through_where_slime_makes_the_pass():
+    read_shaping(make_capturing())
+    read_shaping(make_capturing(use_rollout_logprobs=True, get_mismatch_metrics=True))
+    for reason in ({"kl_coef": 0.1}, {"advantage_estimator": "gspo"}, {"get_mismatch_metrics": True}):
+        read_shaping(make_capturing(global_batch_size=28, **reason))
 
 
 def test_settings_that_nothing_reads_are_named_once_at_the_start():

@@ -27,9 +27,6 @@ SLIME = Engine(
 def read_settings(args: Any) -> RunConfig:
     """The settings in the section `gar` of slime's `--custom-config-path`, without `capture`.
 
-    Args:
-        args: slime's arguments.
-
     Raises:
         ConfigError: The section is missing, or a key or a value in it is wrong.
     """
@@ -44,11 +41,7 @@ def read_settings(args: Any) -> RunConfig:
 
 
 def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
-    """The method with the settings in force, after all rules.
-
-    Args:
-        args: slime's arguments.
-        quiet: Do not warn of settings that nothing reads.
+    """The method with the settings in force, after all rules. `quiet` warns of no setting that nothing reads.
 
     Raises:
         ConfigError: As `read_settings`, or all the rules that the job breaks.
@@ -61,8 +54,5 @@ def read_shaping(args: Any, *, quiet: bool = True) -> Shaping:
 
 
 def capture_of(args: Any) -> str:
-    """Source of the responses' hidden states: "own" for a pass of our own, "logprob" for slime's log-probability pass.
-
-    Only slime has this key of the section `gar`. `read_shaping` checks it.
-    """
+    """Source of the responses' hidden states: "own" for a pass of our own, "logprob" for slime's own pass."""
     return args.gar.get("capture", "own")

@@ -39,10 +39,10 @@ def grpo_arguments(config: RunConfig, folder: Path) -> GRPOConfig:
 
 
 def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields: Any) -> Any:
-    """A configuration of one of TRL's trainers from a run's settings, as far as it has their fields.
+    """A configuration of one of TRL's trainers (`kind`) from a run's settings, as far as it has their fields.
 
     Args:
-        kind: The class, for example `trl.GRPOConfig`.
+        kind: For example `trl.GRPOConfig`.
         config: The run's settings; `DEFAULTS` and then `config.trl` give the fields.
         output_dir: Where checkpoints go.
         fields: Go over the run's.
@@ -90,8 +90,7 @@ def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | N
 def sampling_of(args: GRPOConfig) -> dict[str, Any]:
     """How training samples, besides temperature, top_p and length, as fields of transformers' `GenerationConfig`.
 
-    Under vLLM `generation_kwargs` are fields of its `SamplingParams`: those that transformers has by the same name are
-    taken.
+    Of vLLM's fields those that transformers has by the same name are taken.
     """
     further = cast("dict[str, Any]", args.generation_kwargs or {})
     if args.use_vllm:

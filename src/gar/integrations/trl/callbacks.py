@@ -20,11 +20,7 @@ PARTS = ("generation", "verification", "gar")
 
 
 class StepTimer(TrainerCallback):
-    """Splits the seconds of an optimizer step into generation, verification, GAR and the rest, the update.
-
-    Args:
-        metrics: The trainer's own lists of metrics, by name.
-    """
+    """Splits the seconds of an optimizer step into `PARTS` and the rest, the update, in the trainer's own `metrics`."""
 
     def __init__(self, metrics: dict[str, list[float]]):
         self._metrics = metrics
@@ -33,7 +29,7 @@ class StepTimer(TrainerCallback):
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count what runs inside as a part of the step, one of `PARTS`."""
+        """Count what runs inside as one of `PARTS`."""
         start = time.perf_counter()
         try:
             yield

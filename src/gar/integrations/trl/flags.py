@@ -43,11 +43,7 @@ def check_batch(args: Any, problems: Sequence[Problem]) -> None:
 
 
 def check_problems(args: Any, method: Method, problems: Sequence[Problem]) -> None:
-    """Check that there are problems enough for a batch, and expert solutions for the method.
-
-    Raises:
-        DataError: Says what the data lack.
-    """
+    """Raise a `DataError` where there are too few problems for a batch, or no expert solutions for the method."""
     check_batch(args, problems)
     if method.alignment is not None and not any(problem.anchors for problem in problems):
         raise no_expert_solutions(method.name, len(problems))
@@ -64,5 +60,5 @@ def generation_period_steps(args: Any) -> int:
 
 
 def inexact_resumes(args: Any) -> list[str]:
-    """Why a resumed run would not be an uninterrupted one, a sentence for each setting that makes it so."""
+    """Why a resumed run would differ from an uninterrupted one, a sentence for each such setting."""
     return [text for _, text in rules.faults("TRL", trl_flags(args), level="resume")]

@@ -23,7 +23,7 @@ class ProblemRows:
         columns: Fields of `SourceSettings`: names of columns.
 
     Raises:
-        DataError: There are no rows, or they are something else; or as `problems_of`.
+        DataError: There are no rows, they are something else, or as `problems_of`.
     """
 
     def __init__(self, rows: Any, columns: Mapping[str, Any]):
@@ -50,11 +50,7 @@ class ProblemRows:
             )
 
     def evaluation(self, rows: Any) -> Any:
-        """What TRL evaluates on: as `rows`, a data set or several by name, each with the column `prompt`.
-
-        Raises:
-            DataError: As `problems_of`, for a data set in memory.
-        """
+        """What TRL evaluates on: as `rows`, a data set or several by name, each with the column `prompt`."""
         if isinstance(rows, Mapping):
             return {name: self.evaluation(members) for name, members in rows.items()}
         if rows is None or isinstance(rows, IterableDataset):
@@ -77,9 +73,5 @@ class ProblemRows:
         return self.all[index]
 
     def read(self, row: Mapping[str, Any]) -> Problem:
-        """The problem of a row of evaluation data.
-
-        Raises:
-            DataError: As `problems_of`.
-        """
+        """The problem of a row of evaluation data."""
         return problems_of([row], self._columns)[0]

@@ -22,9 +22,7 @@ MOST_CAPTURED_BYTES = 2**30
 
 
 class StateSource:
-    """Finds the policy whose vectors count in a trainer, and knows which passes have its hidden states.
-
-    With `initial`, the policy before training: the trainer is made and has not trained.
+    """Finds the policy whose vectors count in a trainer (with `initial` the one before training), and its passes.
 
     Raises:
         ConfigError: As `InitialWeights`.
@@ -84,10 +82,9 @@ class StateSource:
 
 
 class InitialWeights:
-    """A copy of every weight that is trained, which can take its place for a while.
+    """A copy of every weight that is trained, which can take its place for a while: of the model or of any adapter.
 
-    The other weights stay as they are. So the policy is the initial one whatever is trained: the whole model, an
-    adapter of any kind, or an adapter with parts of the model. The `GARTrainer` is made and has not trained.
+    Make it before training.
 
     Raises:
         ConfigError: The model is sharded.

@@ -25,21 +25,15 @@ _SCHEMA = pa.schema(
 def write_verl_problems(
     problems: Sequence[Problem], path: Path, *, template: PromptTemplate = "think-answer", tags: Tags | None = None
 ) -> None:
-    """Write problems for verl's `data.train_files` or `data.val_files`.
+    """Write problems for verl's `data.train_files` or `data.val_files`, a `.parquet` file.
 
-    Prompts become chat messages, which verl passes through the model's own chat template. Text becomes a user message.
-    Expert solutions stay as they are: no template ever sees them.
-
-    Args:
-        problems: In the order in which they shall stand.
-        path: A name that ends in `.parquet`.
-        template: The instruction added to each prompt, as in `gar.data.prompts`.
-        tags: Markers of the think-answer format.
+    Prompts become chat messages with the template's instruction, which verl passes through the model's own chat
+    template. Expert solutions stay as they are.
 
     Raises:
         ConfigError: The suffix is another one.
         DataError: Chat messages without a user message have no place for an instruction.
-        RecordError: The disk is full or the folder cannot be written.
+        RecordError: The file cannot be written.
     """
     if path.suffix != ".parquet":
         raise ConfigError(f"{path}: expected a name that ends in .parquet, which is what verl reads.")

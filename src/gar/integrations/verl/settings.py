@@ -36,10 +36,7 @@ VERL = Engine(
 
 
 def read_settings(verl: Mapping[str, Any]) -> RunConfig:
-    """The settings in the section `gar`.
-
-    Args:
-        verl: verl's whole configuration.
+    """The settings in the section `gar` of verl's whole configuration.
 
     Raises:
         ConfigError: The section is missing, or a key or a value in it is wrong.
@@ -53,12 +50,10 @@ def read_settings(verl: Mapping[str, Any]) -> RunConfig:
 
 
 def read_shaping(config: RunConfig, verl: Mapping[str, Any] | None = None, *, quiet: bool = False) -> Shaping:
-    """The method with the settings in force, after all rules. Advantages are verl's own.
+    """The method with the settings in force (`read_settings`), after all rules. Advantages are verl's own.
 
-    Args:
-        config: From `read_settings`.
-        verl: verl's whole configuration; None in a reward worker, since the trainer has checked it.
-        quiet: Do not warn of settings that nothing reads.
+    `verl` is verl's whole configuration, None in a reward worker, since the trainer has checked it. `quiet` warns of no
+    setting that nothing reads.
 
     Raises:
         ConfigError: All the rules that the job breaks.

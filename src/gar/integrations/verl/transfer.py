@@ -24,14 +24,11 @@ _ROPE_ROWS = 4
 
 
 def read_rows(keys: Sequence[str], partition: str, reader: SequenceReader, *, max_response_tokens: int) -> list[Row]:
-    """The responses that verl's rollout put under `keys`, with the anchors of their problems.
-
-    `keys` are without verl's padding. A response of `max_response_tokens` was cut off.
+    """The responses that verl's rollout put under `keys`, without verl's padding, with their problems' anchors.
 
     Raises:
-        DataError: A rollout session left more than one output, so that there is no one response to score. A response
-            comes with images, sound or video.
-        ConfigError: The responses come without verdicts.
+        DataError: A rollout session left more than one output, or as `table_rows`.
+        ConfigError: As `table_rows`.
     """
     several = [key for key in keys if not key.endswith("_0")]  # uid_session_output
     if several:
@@ -79,12 +76,8 @@ def anchor_batch(
 ) -> Any:
     """Anchors as a batch for verl's `compute_log_prob`, cut at their span's end, which is exact for a causal model.
 
-    Args:
-        sequences: At least one.
-        multiple: The batch is filled up to a multiple of it with sequences of which nothing is scored.
-        several_position_rows: Position ids have a row per axis, as verl gives responses. All rows count tokens, since
-            anchors are text.
-        **settings: Batch-wide entries.
+    The batch is filled up to a multiple of `multiple` with sequences of which nothing is scored. With
+    `several_position_rows`, position ids have a row per axis, all of which count tokens.
     """
     fillers = -len(sequences) % multiple
     rows = [*sequences, *[sequences[0]] * fillers]
@@ -121,11 +114,7 @@ def _jagged(rows: list[Tensor]) -> Tensor:
 
 
 def require_means(output: Any) -> Tensor:
-    """The means in what the workers returned.
-
-    Raises:
-        ConfigError: The workers run verl's own engine.
-    """
+    """The means in what the workers returned. A `ConfigError` if they run verl's own engine."""
     if MEANS not in output:
         raise ConfigError(
             "the workers returned no vectors: they run verl's own engine. Set actor_rollout_ref.model.external_lib="

@@ -121,11 +121,8 @@ class GroupReader:
             return SignalStatus.NO_TOKENS, "the prompt has no tokens, so nothing predicts the first one"
         unknown = [token for token in (*context, *ids) if not 0 <= token < self._vocab]
         if unknown:
-            return (
-                SignalStatus.UNKNOWN_TOKENS,
-                f"token id {unknown[0]} lies outside the model's vocabulary of {self._vocab}. "
-                "Do the tokenizer and the model belong together?",
-            )
+            where = f"token id {unknown[0]} lies outside the model's vocabulary of {self._vocab}"
+            return SignalStatus.UNKNOWN_TOKENS, f"{where}. Do the tokenizer and the model belong together?"
         length = len(context) + positions[-1] + 1
         if self._context is not None and length > self._context:
             return SignalStatus.TOO_LONG, f"{length} tokens with the prompt, but the model's context is {self._context}"

@@ -214,16 +214,13 @@ class GARScorer:
 def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> None:
     if not isinstance(group, ResponseGroup):
         raise DataError(
-            f"group {index} is {type(group).__name__}, expected a gar.ResponseGroup: prompt, responses, anchors, and "
-            "answer or eligible. For a file: gar score."
+            f"group {index} is {type(group).__name__}, expected a ResponseGroup. For a file: gar score."
         )
     name = f"group {index}" + (f" ({group.id})" if group.id else "")
     if group.eligible is not None:
-        if len(group.eligible) != len(group.responses):
-            raise ValueError(
-                f"{name}: eligible must have one entry per response, expected {len(group.responses)}, got "
-                f"{len(group.eligible)}"
-            )
+        num, got = len(group.responses), len(group.eligible)
+        if num != got:
+            raise ValueError(f"{name}: eligible must have one entry per response, expected {num}, got {got}")
     elif not has_verifier:
         raise ValueError(f"{name}: nothing says which responses are right. Give `eligible`, or the scorer a verifier.")
     elif group.answer is None:

@@ -16,11 +16,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class ScoreTally:
-    """Counts output rows. Keeps one number per scored response in memory.
-
-    Args:
-        correct_reward: Reward of an eligible response, `RewardSettings.base`.
-    """
+    """Counts output rows. Keeps one number per scored response in memory."""
 
     def __init__(self, *, correct_reward: float) -> None:
         self._correct_reward = correct_reward

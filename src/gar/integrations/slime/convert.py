@@ -34,7 +34,12 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
     _check_samples(samples, needs_anchors=read_shaping(args).method.needs_alignment)
     payloads = sample_reader(args).payloads(samples)  # before slime empties the loss masks of samples that it removes
     data = _slime_train_data(args, samples)
-    _check_rollout_ids(data)
+    ids = data["rollout_ids"] if "rollout_ids" in data else data["group_ids"]  # the latter in slime 0.3.0
+    if len(set(ids)) < len(ids):
+        raise ConfigError(
+            f"{len(ids)} samples come from {len(set(ids))} rollouts. GAR scores one response per rollout; one that is "
+            "cut into several samples (agents, compaction) has no single thinking span."
+        )
     data[PAYLOAD_KEY] = payloads
     return data
 
@@ -171,13 +176,4 @@ def _check_samples(samples: Sequence[Any], *, needs_anchors: bool) -> None:
         raise DataError(
             f"none of {len(samples)} samples has metadata['anchors'], the expert solutions. Was the data written by "
             "`gar data slime`, and is --metadata-key its column 'metadata'?"
-        )
-
-
-def _check_rollout_ids(data: dict[str, Any]) -> None:
-    ids = data["rollout_ids"] if "rollout_ids" in data else data["group_ids"]  # the latter in slime 0.3.0
-    if len(set(ids)) < len(ids):
-        raise ConfigError(
-            f"{len(ids)} samples come from {len(set(ids))} rollouts. GAR scores one response per rollout; one that is "
-            "cut into several samples (agents, compaction) has no single thinking span."
         )

@@ -41,13 +41,10 @@ class ScoredSequence:
     @classmethod
     def whole(cls, sequence: TokenSequence, device: Any, *, keep_fraction: float = 1.0) -> "ScoredSequence":
         """A sequence with all its tokens. Of these perhaps none is scored."""
-        prompt_length = len(sequence.context_ids)
-        return cls(
-            tokens=torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long, device=device),
-            prompt_length=prompt_length,
-            positions=torch.tensor(sequence.positions, dtype=torch.long, device=device) + prompt_length,
-            keep_fraction=keep_fraction,
-        )
+        prompt = len(sequence.context_ids)
+        tokens = torch.tensor([*sequence.context_ids, *sequence.ids], dtype=torch.long, device=device)
+        positions = torch.tensor(sequence.positions, dtype=torch.long, device=device) + prompt
+        return cls(tokens=tokens, prompt_length=prompt, positions=positions, keep_fraction=keep_fraction)
 
 
 def sequence_means(
@@ -68,10 +65,15 @@ def sequence_means(
     is_last = mpu.is_pipeline_last_stage(ignore_virtual=True)
     if is_last:
         check_head(chunks)
-    batches = pack([len(sequence.tokens) for sequence in sequences], _capacity(args, mpu, signal))
+    capacity = signal.max_batch_tokens
+    if args.use_dynamic_batch_size:  # over all context ranks
+        each = args.log_probs_max_tokens_per_gpu or args.max_tokens_per_gpu
+        capacity = each * mpu.get_context_parallel_world_size()
+    batches = pack([len(sequence.tokens) for sequence in sequences], capacity)
     num_batches = _common_number(len(batches), chunks, mpu, device)
     order = [i for batch in batches for i in batch]
-    in_order = [sequences[i] for i in order] + [_dummy(device)] * (num_batches - len(batches))
+    dummy = ScoredSequence.whole(TokenSequence(context_ids=[0], ids=[0], positions=()), device)
+    in_order = [sequences[i] for i in order] + [dummy] * (num_batches - len(batches))
     places = iter(range(len(in_order)))
     sizes = [len(batch) for batch in batches] + [1] * (num_batches - len(batches))
     schedule = [[next(places) for _ in range(size)] for size in sizes]
@@ -198,13 +200,6 @@ def _response_rows(
         yield sequence, row[:, 0].long(), position
 
 
-def _capacity(args: Any, mpu: Any, signal: SignalSettings) -> int:
-    """Tokens of a micro-batch over all context ranks."""
-    if not args.use_dynamic_batch_size:
-        return signal.max_batch_tokens
-    return (args.log_probs_max_tokens_per_gpu or args.max_tokens_per_gpu) * mpu.get_context_parallel_world_size()
-
-
 def _common_number(number: int, chunks: list[Any], mpu: Any, device: Any) -> int:
     """The most micro-batches of any data-parallel rank, at least one, in whole groups of the virtual pipeline."""
     most = torch.tensor([max(number, 1)], device=device)
@@ -215,15 +210,6 @@ def _common_number(number: int, chunks: list[Any], mpu: Any, device: Any) -> int
 
         multiple = get_model_config(chunks[0]).microbatch_group_size_per_vp_stage
     return -(-int(most) // multiple) * multiple
-
-
-def _dummy(device: Any) -> ScoredSequence:
-    """A sequence for a rank that has fewer micro-batches than others."""
-    return ScoredSequence(
-        tokens=torch.zeros(2, dtype=torch.long, device=device),
-        prompt_length=1,
-        positions=torch.zeros(0, dtype=torch.long, device=device),
-    )
 
 
 @contextmanager

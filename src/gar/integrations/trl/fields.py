@@ -33,17 +33,12 @@ _PLAIN = {"int": (int, "a whole number"), "float": ((int, float), "a number"), "
 
 
 def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
-    """Reject what no `trl.GRPOConfig` can hold.
+    """Reject fields that no `trl.GRPOConfig` can hold, importing neither TRL nor torch.
 
-    Imports neither TRL nor torch.
-
-    Args:
-        values: The fields that the run sets.
-        more: Further facts for the rules of `gar train`.
+    `more` has further facts for the rules of `gar train`.
 
     Raises:
-        ConfigError: All fields that are unknown, with the nearest ones, of the wrong type or out of their range, or
-            decided by another setting.
+        ConfigError: All fields that are unknown, of the wrong type or out of their range, or decided elsewhere.
     """
     types = field_types()
     wrong = [text for name, value in values.items() if (text := _type_fault(name, value, types))]
@@ -69,16 +64,7 @@ def batch_of(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def check_num_problems(size: int, group: int, num_problems: int) -> None:
-    """Check that there are as many problems as a batch has groups.
-
-    Args:
-        size: Responses of one generation.
-        group: Responses per problem.
-        num_problems: Problems in all.
-
-    Raises:
-        DataError: There are fewer.
-    """
+    """Raise a `DataError` if there are fewer problems than a batch of `size` responses has groups."""
     if num_problems < size // group:
         raise DataError(
             f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
@@ -88,11 +74,9 @@ def check_num_problems(size: int, group: int, num_problems: int) -> None:
 
 
 def unread_fields(values: Mapping[str, Any], read: Collection[str]) -> list[str]:
-    """Fields that a method with a trainer of its own has no use for, as "trl.name".
+    """Fields of a run, as "trl.name", that a method with its own trainer has no use for.
 
-    Args:
-        values: The run's fields.
-        read: What it reads, beside all fields of transformers' `TrainingArguments`.
+    It reads `read`, and all fields of transformers' `TrainingArguments`.
     """
     shared = _source_fields("transformers", "training_args.py", "TrainingArguments")
     return [f"trl.{name}" for name in values if shared and name not in shared and f"trl.{name}" not in read]
@@ -144,10 +128,10 @@ def _optimizers() -> tuple[str | None, ...]:
 def _source_fields(package: str, file: str, name: str) -> dict[str, tuple[str, str]]:
     """Type and default of the fields of one dataclass. Empty if the package is arranged otherwise."""
     classes = _classes(package, file)
-    return {field: (kind, default) for field, kind, default in _annotations(classes[name])} if classes else {}
+    return dict(_annotations(classes[name])) if classes else {}
 
 
-def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, str, str]]:
+def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, tuple[str, str]]]:
     """Name, type and default of the fields of a dataclass that its constructor takes."""
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
@@ -156,7 +140,7 @@ def _annotations(node: ast.ClassDef) -> Iterable[tuple[str, str, str]]:
             words = {word.arg: ast.unparse(word.value) for word in options}
             if words.get("init") != "False" and not kind.startswith("ClassVar"):
                 default = words.get("default", "") if options else ast.unparse(value) if value else ""
-                yield item.target.id, kind, default.strip("'\"")
+                yield item.target.id, (kind, default.strip("'\""))
 
 
 def _type_fault(name: str, value: Any, types: Mapping[str, str]) -> str:

@@ -40,7 +40,13 @@ def sample_on_main(work: Callable[[], Result], model: Any, trainer: Any = None) 
 def _as_trl_generates(model: Any, trainer: Any) -> Iterator[None]:
     """Parameters as TRL has them when it samples rollouts: whole under ZeRO-3, the root's whole under FSDP1."""
     if trainer is None:
-        with _gathered(model):
+        parameters = [parameter for parameter in model.parameters() if hasattr(parameter, "ds_id")]
+        gathered = nullcontext()
+        if parameters:  # `zero.Init` has spread them, and no DeepSpeed engine gathers them yet
+            import deepspeed  # pyright: ignore[reportMissingImports]: it made the parameters
+
+            gathered = deepspeed.zero.GatheredParameters(parameters)
+        with gathered:
             yield
         return
     wrapped, accelerator, args = trainer.model_wrapped, trainer.accelerator, trainer.args
@@ -55,16 +61,6 @@ def _as_trl_generates(model: Any, trainer: Any) -> Iterator[None]:
         DistributedBackend(accelerator).summon_full_params(wrapped, recurse=False),
     ):
         yield
-
-
-def _gathered(model: Any) -> Any:
-    """Parameters that `zero.Init` has spread, and that no DeepSpeed engine gathers yet."""
-    parameters = [parameter for parameter in model.parameters() if hasattr(parameter, "ds_id")]
-    if not parameters:
-        return nullcontext()
-    import deepspeed  # pyright: ignore[reportMissingImports]: it made the parameters
-
-    return deepspeed.zero.GatheredParameters(parameters)
 
 
 def _lead(work: Callable[[], Result], model: Any) -> Result:

@@ -26,13 +26,8 @@ def test_overridden_methods_keep_their_signatures():
     assert parameters("_generate") == ["self", "prompts"]
     assert parameters("_generate_and_score_completions") == ["self", "inputs"]
     assert parameters("_calculate_rewards") == ["self", "inputs", "prompts", "completions", "completion_ids_list"]
-    assert parameters("_get_per_token_logps_and_entropies")[:5] == [
-        "self",
-        "model",
-        "input_ids",
-        "attention_mask",
-        "logits_to_keep",
-    ]
+    taken = ["self", "model", "input_ids", "attention_mask", "logits_to_keep"]
+    assert parameters("_get_per_token_logps_and_entropies")[:5] == taken
 
 
 def test_an_epoch_is_run_by_a_method_of_its_own_with_keywords():
@@ -47,13 +42,10 @@ def test_an_epoch_is_run_by_a_method_of_its_own_with_keywords():
 
 
 def test_checkpoints_are_not_rotated_without_a_limit():
-    assert "if save_total_limit is None or save_total_limit <= 0:\n        return" in inspect.getsource(
-        rotate_checkpoints
-    )
-    saving = source("_maybe_log_save_evaluate")
-    assert (
-        saving.index("self.log(") < saving.index("self._save_checkpoint(") < saving.index("callback_handler.on_save(")
-    )
+    rotating, saving = inspect.getsource(rotate_checkpoints), source("_maybe_log_save_evaluate")
+    assert "if save_total_limit is None or save_total_limit <= 0:\n        return" in rotating
+    order = [saving.index(call) for call in ("self.log(", "self._save_checkpoint(", "callback_handler.on_save(")]
+    assert order == sorted(order)
 
 
 def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():
@@ -63,17 +55,14 @@ def test_generate_returns_prompt_ids_completion_ids_and_token_mask_first():
 
 
 def test_rewards_are_gathered_over_all_ranks_before_they_return():
-    assert "rewards_per_func = gather(rewards_per_func)\n        return rewards_per_func" in source(
-        "_calculate_rewards"
-    )
+    last = "rewards_per_func = gather(rewards_per_func)\n        return rewards_per_func"
+    assert last in source("_calculate_rewards")
 
 
 def test_generation_happens_before_log_probs_and_log_probs_before_rewards():
     body = source("_generate_and_score_completions")
-    order = [
-        body.index(f"self.{name}(")
-        for name in ("_generate", "_get_per_token_logps_and_entropies", "_calculate_rewards")
-    ]
+    calls = ("_generate", "_get_per_token_logps_and_entropies", "_calculate_rewards")
+    order = [body.index(f"self.{name}(") for name in calls]
     assert order == sorted(order)
 
 
@@ -122,17 +111,6 @@ def test_constants_of_the_group_normalization_are_those_that_we_state():
 
 
 def test_config_has_the_fields_that_we_read():
-    fields = GRPOConfig.__dataclass_fields__
-    for name in (
-        "multi_objective_aggregation",
-        "scale_rewards",
-        "num_iterations",
-        "steps_per_generation",
-        "max_completion_length",
-        "chat_template_kwargs",
-        "reward_weights",
-        "disable_dropout",
-        "generation_batch_size",
-        "num_generations",
-    ):
-        assert name in fields
+    read = """multi_objective_aggregation scale_rewards num_iterations steps_per_generation max_completion_length
+              chat_template_kwargs reward_weights disable_dropout generation_batch_size num_generations"""
+    assert set(read.split()) <= GRPOConfig.__dataclass_fields__.keys()

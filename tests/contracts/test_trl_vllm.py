@@ -100,11 +100,8 @@ def fake_llm(sampler: Sampler) -> Any:
             outputs = []
             for ids, values in sampler.answers([prompt["prompt_token_ids"] for prompt in prompts]):
                 said = [{i: SimpleNamespace(rank=1, logprob=value)} for i, value in zip(ids, values, strict=True)]
-                outputs.append(
-                    SimpleNamespace(
-                        prompt_token_ids=None, outputs=[SimpleNamespace(token_ids=ids, logprobs=said)]
-                    )
-                )  # fmt: skip
+                written = [SimpleNamespace(token_ids=ids, logprobs=said)]
+                outputs.append(SimpleNamespace(prompt_token_ids=None, outputs=written))
             return outputs
 
     return LLM

@@ -19,12 +19,9 @@ WITH_FIELDS = [name for name, method in METHODS.items() if method.trl]
 OTHERWISE = [
     ("dr-grpo", "loss_type", "grpo"),
     ("dr-grpo", "scale_rewards", "batch"),
-    ("dapo", "loss_type", "grpo"),
     ("dapo", "epsilon_high", 0.3),
     ("maspo", "loss_type", "cispo"),
-    ("maspo", "loss_type", "vespo"),
     ("maspo", "epsilon", 0.1),
-    ("maspo", "epsilon_high", 0.28),
 ]
 
 
@@ -48,6 +45,7 @@ def test_fields_of_a_method_hold(tmp_path: Path, make, method: str):
     fields = METHODS[method].trl
     for args in (make(tmp_path, method, max_steps=2), make(tmp_path, method, max_steps=2, **fields)):
         assert {name: getattr(args, name) for name in fields} == dict(fields)
+    assert make(tmp_path, "dr-grpo", scale_rewards=False).scale_rewards == "none"  # the other spelling
 
 
 @WAYS
@@ -63,26 +61,18 @@ def test_on_the_command_line_trls_own_default_is_a_choice_too(tmp_path: Path):
     assert from_python(tmp_path, "dr-grpo", loss_type="dapo").loss_type == "dr_grpo"
 
 
-@WAYS
-def test_the_other_spelling_of_a_field_is_the_same(tmp_path: Path, make):
-    assert make(tmp_path, "dr-grpo", scale_rewards=False).scale_rewards == "none"
-
-
 def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
-    config = make_config({"trl": CPU})
-    assert grpo_arguments(config, tmp_path).max_completion_length == 64
-    assert (
-        grpo_arguments(make_config({"trl": {**CPU, "max_completion_length": 48}}), tmp_path).max_completion_length == 48
-    )
-    other = make_config({"trl": CPU, "model": {"path": "Qwen/Qwen3-0.6B"}})
-    assert grpo_arguments(other, tmp_path).max_completion_length == GRPOConfig.max_completion_length
+    for changes, expected in (
+        ({}, 64),
+        ({"trl": {**CPU, "max_completion_length": 48}}, 48),
+        ({"model": {"path": "Qwen/Qwen3-0.6B"}}, GRPOConfig.max_completion_length),
+    ):
+        assert grpo_arguments(make_config({"trl": CPU} | changes), tmp_path).max_completion_length == expected
 
 
 def test_fp16_needs_an_accelerator(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
-    with pytest.raises(
-        ConfigError, match=r"^trl\.fp16 is True, expected False: it needs an accelerator, and this machine has none"
-    ):
+    with pytest.raises(ConfigError, match=r"^trl\.fp16 is True, expected False: it needs an accelerator"):
         from_command_line(tmp_path, "grpo", fp16=True)
 
 

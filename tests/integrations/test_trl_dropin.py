@@ -138,16 +138,8 @@ def test_with_a_verifier_every_function_adds(policy: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("kind", [list, Dataset.from_list])
 def test_columns_may_have_other_names_and_several_solutions(policy: Path, tmp_path: Path, kind):
-    rows = [
-        {
-            "question": row["prompt"],
-            "gold": 7,
-            "first": None,
-            "second": [row["expert_solution"], "seven"],
-            "prompt": "?",
-        }
-        for row in ROWS
-    ]
+    others = {"gold": 7, "first": None, "prompt": "?"}
+    rows = [others | {"question": row["prompt"], "second": [row["expert_solution"], "seven"]} for row in ROWS]
     names = {"prompt_field": "question", "answer_field": "gold", "anchor_fields": ["first", "second"]}
     data = {"train_dataset": kind(rows), "eval_dataset": {"test": kind(rows)}}
     trainer, records = planned_trainer(policy, tmp_path, **data, **names, args={"per_device_eval_batch_size": 8})
@@ -162,28 +154,24 @@ def change(**columns: Any) -> Dataset:
     return Dataset.from_list([{k: v for k, v in (row | columns).items() if v is not ...} for row in ROWS])
 
 
-BAD = {
-    "no answer": (change(answer=...), r"no column 'answer'. Name it with answer_field .* Found 'prompt', 'solution'"),
-    "no solution": (change(expert_solution=...), r"needs expert solutions, and none of the 4 problems has one"),
-    "number": (change(expert_solution=7), r"row 1: column 'expert_solution' must be text, got a number: 7"),
-    "images": (
-        change(prompt=[{"role": "user", "content": [{"type": "image"}]}]),
-        r"row 1: column 'prompt' must be text, got an array",
-    ),
-    "index": (change(problem_index=3), r"has a column 'problem_index', which GARTrainer adds. Rename yours"),
-    "splits": (DatasetDict({"train": change()}), r"train_dataset is DatasetDict, expected a datasets.Dataset"),
-    "stream": (change().to_iterable_dataset(), r"is IterableDataset, expected .* read before training starts"),
-    "nothing": (None, r"train_dataset is NoneType, expected a datasets.Dataset with the columns prompt, answer"),
-    "empty": ([], r"train_dataset is empty"),
-    "text": ("problems.jsonl", r"problem 1 is str, expected"),
-}
+BAD = [
+    (change(answer=...), r"no column 'answer'"),
+    (change(expert_solution=...), r"needs expert solutions"),
+    (change(expert_solution=7), r"row 1: column 'expert_solution' must be text, got a number: 7"),
+    (change(prompt=[{"role": "user", "content": [{"type": "image"}]}]), r"row 1: column 'prompt' must be text"),
+    (change(problem_index=3), r"has a column 'problem_index'"),
+    (DatasetDict({"train": change()}), r"train_dataset is DatasetDict, expected a datasets.Dataset"),
+    (change().to_iterable_dataset(), r"is IterableDataset, expected"),
+    (None, r"train_dataset is NoneType, expected"),
+    ([], r"train_dataset is empty"),
+    ("problems.jsonl", r"problem 1 is str, expected"),
+]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_a_data_set_of_another_shape_is_one_sentence(case: str, policy: Path, tmp_path: Path):
-    dataset, message = BAD[case]
-    with pytest.raises(DataError, match=message):
-        planned_trainer(policy, tmp_path, train_dataset=dataset)
+def test_a_data_set_of_another_shape_is_one_sentence(policy: Path, tmp_path: Path):
+    for dataset, message in BAD:
+        with pytest.raises(DataError, match=message):
+            planned_trainer(policy, tmp_path, train_dataset=dataset)
 
 
 def test_rows_without_an_expert_solution_are_counted(policy: Path, tmp_path: Path):

@@ -9,7 +9,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from gar.models.capture import capture_hidden
 from gar.models.families import find_parts
-from gar.scoring import batches_by_length, means_from_hidden, signal_means
+from gar.scoring.forward import batches_by_length, means_from_hidden, signal_means
 from gar.sequences import TokenSequence
 from gar.settings import SignalSettings
 from tests.support.autograd import largest_distance, own_means, random_sequences

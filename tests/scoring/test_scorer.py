@@ -159,13 +159,8 @@ def test_scores_do_not_depend_on_company_or_order(scorer, groups):
     order = [5, 0, 7, 2, 1, 6, 4, 3]
     shuffled = replace(groups[0], responses=[groups[0].responses[i] for i in order])
     found = scorer.score([shuffled])
-    assert_equal(
-        [
-            replace(s, response_index=order[s.response_index])
-            for s in sorted(found, key=lambda s: order[s.response_index])
-        ],
-        together[:8],
-    )
+    back = sorted((replace(s, response_index=order[s.response_index]) for s in found), key=lambda s: s.response_index)
+    assert_equal(back, together[:8])
 
 
 @pytest.mark.parametrize("max_batch_tokens", [1, 50, 10_000])
@@ -303,12 +298,10 @@ def others_are_unharmed(
     scorer: GARScorer, groups: Sequence[ResponseGroup], spoilt: ResponseGroup
 ) -> list[ResponseScore]:
     """Scores of `spoilt`, after a check that the groups around it have the scores they have without it."""
-    first, mine, last = scorer.score([groups[0]]), [], scorer.score([groups[1]])
     found = scorer.score([groups[0], spoilt, groups[1]])
-    mine = found[8:-8]
-    assert_equal(found[:8], first)
-    assert_equal(found[-8:], [replace(score, group_index=2) for score in last])
-    return mine
+    assert_equal(found[:8], scorer.score([groups[0]]))
+    assert_equal(found[-8:], [replace(score, group_index=2) for score in scorer.score([groups[1]])])
+    return found[8:-8]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gar.scoring.anchors import usable_anchors
-    from gar.scoring.forward import batches_by_length, means_from_hidden, signal_means, token_shares
+    from gar.scoring.forward import batches_by_length, signal_means
     from gar.scoring.reader import GroupReader
     from gar.scoring.scorer import GARScorer
     from gar.scoring.scores import ResponseGroup, ResponseScore, SignalStatus
@@ -36,13 +36,11 @@ __all__ = [
     "batches_by_length",
     "context_of",
     "ends_in_thinking_tag",
-    "means_from_hidden",
     "plan_shaping",
     "read_row",
     "signal_means",
     "special_ids",
     "token_pieces",
-    "token_shares",
     "usable_anchors",
     "without_trailing_special",
 ]
@@ -50,7 +48,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "gar.scoring.anchors": "usable_anchors",
-        "gar.scoring.forward": "batches_by_length means_from_hidden signal_means token_shares",
+        "gar.scoring.forward": "batches_by_length signal_means",
         "gar.scoring.reader": "GroupReader",
         "gar.scoring.scorer": "GARScorer",
         "gar.scoring.scores": "ResponseGroup ResponseScore SignalStatus",

@@ -213,9 +213,7 @@ class GARScorer:
 
 def _check_group(group: ResponseGroup, index: int, *, has_verifier: bool) -> None:
     if not isinstance(group, ResponseGroup):
-        raise DataError(
-            f"group {index} is {type(group).__name__}, expected a ResponseGroup. For a file: gar score."
-        )
+        raise DataError(f"group {index} is {type(group).__name__}, expected a ResponseGroup. For a file: gar score.")
     name = f"group {index}" + (f" ({group.id})" if group.id else "")
     if group.eligible is not None:
         num, got = len(group.responses), len(group.eligible)

@@ -58,28 +58,6 @@ def test_convert_samples_sends_facts_and_scored_tokens_along(tokenizer):
     assert open_ended.anchors is right.anchors  # one object for a group: it travels once to a rank
 
 
-def test_convert_samples_is_slime_s_own_data_otherwise(tokenizer):
-    data = convert_samples(make_arguments(), [sample(tokenizer), sample(tokenizer, index=1)])
-    assert data["rewards"] == [0.0, 0.0]
-    assert data["rollout_ids"] == [0, 1]
-
-
-def test_resumed_job_sends_along_what_one_that_went_on_does(tokenizer):
-    steps = [[sample(tokenizer)], [sample(tokenizer, GOOD.replace("> 7 <", "> 8 <"), prompt="4+4=", label="8")]]
-    went_on = [convert_samples(make_arguments(), samples)["prompt"] for samples in steps][1]
-    convert._reader.cache_clear()
-    assert convert_samples(make_arguments(), steps[1])["prompt"] == went_on
-
-
-def test_masked_tokens_are_not_scored(tokenizer):
-    ids = tokenizer.encode(GOOD)
-    mask = [1] * (len(ids) + 1)
-    mask[2] = 0
-    payload = convert_samples(make_arguments(), [sample(tokenizer, loss_mask=mask)])["prompt"][0]
-    assert 2 not in payload.sequence.positions
-    assert 1 in payload.sequence.positions
-
-
 def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
     own, output = tokenizer.encode("<think> 3 + 4 = 7 </think> <answer> 8 </answer>"), tokenizer.encode(GOOD)
     answered = sample(tokenizer, loss_mask=[1] * len(own) + [0] * len(output), response_length=len(own + output))
@@ -97,49 +75,30 @@ def test_a_sample_that_slime_removes_is_graded_and_not_scored(tokenizer):
     assert (payload.facts.verified, payload.facts.empty, payload.sequence.positions) == (True, False, ())
 
 
-def test_an_opened_prompt_needs_no_opening_tag(tokenizer):
-    text = "3 + 4 = 7 </think> <answer> 7 </answer>"
-    payload = convert_samples(make_arguments(), [sample(tokenizer, text, prompt="3+4= <think>")])["prompt"][0]
-    assert payload.facts.well_formatted
-    assert payload.sequence.positions == tuple(range(5))
-
-
 def test_a_problem_without_anchor_is_legal(tokenizer):
     samples = [sample(tokenizer), sample(tokenizer, group=1, index=1, metadata={"anchors": []})]
-    payloads = convert_samples(make_arguments(), samples)["prompt"]
-    assert [payload.facts.num_anchors for payload in payloads] == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"group_index": None}, "sample 0 has no group_index, which slime's data source sets"),
-        ({"label": None}, r"sample 0 \(group 0\) has no label, the gold answer. Is --label-key set"),
-        ({"response_length": 99}, "has no prompt: nothing predicts its first token"),
-        ({"multimodal_inputs": {"image": 1}}, r"has multimodal inputs \(image\); GAR works on text"),
-        ({"multimodal_train_inputs": {"pixel_values": [0.5]}}, r"has multimodal inputs \(pixel_values\)"),
-        ({"metadata": {"anchors": "3"}}, r"metadata\['anchors'\] must be a list of texts, got '3'"),
-        ({"metadata": {}}, r"none of 1 samples has metadata\['anchors'\], the expert solutions"),
-        ({"metadata": None}, r"none of 1 samples has metadata\['anchors'\], the expert solutions"),
-    ],
-)
-def test_convert_samples_refuses(tokenizer, changes, text):
-    with pytest.raises(DataError, match=text):
-        convert_samples(make_arguments(), [sample(tokenizer, **changes)])
-
-
-def test_convert_samples_takes_text_of_a_model_with_a_processor(tokenizer):
-    none = {"images": None, "videos": None}  # slime's process_vision_info, of messages without either
-    assert convert_samples(make_arguments(), [sample(tokenizer, multimodal_inputs=none)])["rewards"] == [0.0]
-
-
-def test_convert_samples_needs_no_anchors_without_alignment(tokenizer):
+    samples[0].multimodal_inputs = {"images": None, "videos": None}  # slime's process_vision_info, of text
+    data = convert_samples(make_arguments(), samples)
+    assert [payload.facts.num_anchors for payload in data["prompt"]] == [1, 0]
+    assert (data["rewards"], data["rollout_ids"]) == ([0.0, 0.0], [0, 1])  # slime's own
     args = make_arguments(gar={"method": "grpo"})
     assert len(convert_samples(args, [sample(tokenizer, metadata={})])["prompt"]) == 1
 
 
-def test_convert_samples_refuses_several_samples_of_one_rollout(tokenizer):
-    with pytest.raises(ConfigError, match=r"2 samples come from 1 rollouts\. GAR scores one response per rollout"):
+def test_convert_samples_refuses(tokenizer):
+    for changes, text in (
+        ({"group_index": None}, "sample 0 has no group_index"),
+        ({"label": None}, r"sample 0 \(group 0\) has no label"),
+        ({"response_length": 99}, "has no prompt"),
+        ({"multimodal_inputs": {"image": 1}}, r"has multimodal inputs \(image\)"),
+        ({"multimodal_train_inputs": {"pixel_values": [0.5]}}, r"has multimodal inputs \(pixel_values\)"),
+        ({"metadata": {"anchors": "3"}}, r"metadata\['anchors'\] must be a list of texts, got '3'"),
+        ({"metadata": {}}, r"none of 1 samples has metadata\['anchors'\]"),
+        ({"metadata": None}, r"none of 1 samples has metadata\['anchors'\]"),
+    ):
+        with pytest.raises(DataError, match=text):
+            convert_samples(make_arguments(), [sample(tokenizer, **changes)])
+    with pytest.raises(ConfigError, match="2 samples come from 1 rollouts"):
         convert_samples(make_arguments(), [sample(tokenizer, rollout_id=5), sample(tokenizer, index=1, rollout_id=5)])
 
 

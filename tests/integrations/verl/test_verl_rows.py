@@ -103,30 +103,6 @@ def test_text_of_a_model_with_a_processor_is_read_and_images_are_refused(inputs)
         Table([row("all", "29"), {**row("all", "29"), "multi_modal_inputs": images}])
 
 
-def test_resumed_job_gives_the_rewards_of_one_that_went_on():
-    """Nothing of GAR is in verl's checkpoints: rewards follow from the rows, the vectors and the settings."""
-    Table(ROWS[::-1]).shape(vectors(len(ROWS), 3), vectors(2, 4))  # the step before
-    went_on, resumed = Table(), Table()
-    assert resumed.step.members == went_on.step.members
-    assert resumed.step.anchors == went_on.step.anchors
-    found, expected = (table.shape(vectors(len(ROWS), 1), vectors(2, 2)) for table in (resumed, went_on))
-    assert torch.equal(found.rewards, expected.rewards)
-    assert found.metrics() == expected.metrics()
-    assert len(set(found.rewards.tolist())) > 3
-
-
-def test_reader_scores_the_thinking_part_without_tokens_of_others():
-    config = make_config({})
-    reader = SequenceReader.from_settings(TOKENIZER, config.signal, config.verify)
-    given = row("a", "<think>3+4</think><answer>7</answer>")
-    (whole,) = table_rows([given], reader, max_response_tokens=99)
-    assert TOKENIZER.decode(whole.sequence.scored_ids).replace(" ", "") == "3+4"
-    mask = given["response_mask"].clone()
-    mask[whole.sequence.positions[1]] = 0
-    (masked,) = table_rows([{**given, "response_mask": mask}], reader, max_response_tokens=99)
-    assert len(masked.sequence.positions) == len(whole.sequence.positions) - 1
-
-
 def test_what_lies_beyond_the_context_is_counted_and_not_scored():
     """The prompt has 8 tokens. One response and one group's anchor reach beyond 16."""
     long = "28+3-2=29+0"

@@ -41,20 +41,16 @@ def check(config: Mapping[str, Any]) -> None:
     read_shaping(read_settings(config), config)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
+def test_read_shaping_takes():
+    for flags in (
         {},
         {"actor_rollout_ref__actor__strategy": "fsdp"},
         {"actor_rollout_ref__actor__strategy": "megatron"},
         {"gar__method": "grpo"},
         {"gar__method": "gar-reinforce-plus-plus", "algorithm__adv_estimator": "reinforce_plus_plus"},
         {"gar__method": "reinforce-plus-plus-baseline", "algorithm__adv_estimator": "reinforce_plus_plus_baseline"},
-    ],
-    ids=str,
-)
-def test_read_shaping_takes(flags):
-    check(verl_config(**flags))
+    ):
+        check(verl_config(**flags))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from torch import Tensor
 from gar.data.problems import prompt_text
 from gar.models.families import ModelParts, evaluation_mode
 from gar.records import RolloutRecord
-from gar.scoring import means_from_hidden, signal_means
 from gar.scoring.anchors import AnchorReader
-from gar.scoring.forward import num_forwards
+from gar.scoring.forward import means_from_hidden, num_forwards, signal_means
 from gar.sequences import NO_ANCHORS, AnchorSequences, SequenceReader, TokenSequence
 from gar.settings import SignalSettings
 from gar.step import Row, Shaped, Step, read_row

@@ -23,7 +23,7 @@ from gar import (
     RewardSettings,
     SequenceReader,
 )
-from gar.data import EMBEDDED_TASKS, check_prompts, encode_prompt, prompt_text
+from gar.data import EMBEDDED_TASKS, check_prompts, encode_prompt
 from gar.integrations.trl import TRL, RolloutBatch, RunParts, StepTimer, check_batch, trl_arguments
 from gar.methods import METHODS
 from gar.models import is_adapted
@@ -212,12 +212,7 @@ class _Recorded(_Trainer):
         endings = [*self.eos_token_ids, self._tokenizer.pad_token_id]
         batch.read(self._reader, prompt_ids, self._get_completion_ids_list(rollouts), None, endings=endings)
         with self._timer.part("verification"):
-            batch.verdicts = self._verifier.verify(
-                batch.texts,
-                [problem.answer for problem in batch.problems],
-                prefilled_think=batch.prefilled,
-                prompts=[prompt_text(problem.prompt) for problem in batch.problems],
-            )
+            batch.judge(self._verifier, self._reader, [])
         self._record(batch)
         return rollouts
 

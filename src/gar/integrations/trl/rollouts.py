@@ -30,7 +30,6 @@ class RolloutBatch:
         group_index: The same as numbers.
         rows: The rows of the data set, as TRL's reward functions get their columns.
         sequences: Tokens and scored positions.
-        prefilled: Whether the prompt opens the thinking part.
         texts: What the verifier reads.
         truncated: Whether a response was cut off.
         step: The responses of all ranks, once they are verified.
@@ -47,7 +46,6 @@ class RolloutBatch:
     group_index: list[int]
     rows: list[dict[str, Any]] = field(default_factory=list)
     sequences: list[TokenSequence] = field(default_factory=list)
-    prefilled: list[bool] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     truncated: list[bool] = field(default_factory=list)
@@ -84,7 +82,6 @@ class RolloutBatch:
         `endings` was cut.
         """
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
-            self.prefilled.append(reader.prefilled(prompt))
             mask = None if token_mask is None else token_mask[i]
             self.sequences.append(reader.response(prompt, ids, mask=mask))
             self.texts.append(reader.text(ids, mask))
@@ -97,13 +94,13 @@ class RolloutBatch:
             for row, value in zip(self.rows, values, strict=False):
                 row[name] = value
 
-    def judge(self, verifier: ResponseVerifier | None, values: Sequence[float]) -> None:
+    def judge(self, verifier: ResponseVerifier | None, reader: SequenceReader, values: Sequence[float]) -> None:
         """Take in verdicts: the verifier's, or from the `values` of the first reward function, NaN for None."""
         if verifier is not None:
             self.verdicts = verifier.verify(
                 self.texts,
                 [problem.answer for problem in self.problems],
-                prefilled_think=self.prefilled,
+                prefilled_think=[reader.prefilled(sequence.context_ids) for sequence in self.sequences],
                 prompts=[prompt_text(problem.prompt) for problem in self.problems],
             )
             return

@@ -217,8 +217,8 @@ class GARTrainer(ResumableTrainer):
         self._problems.all = problems
         if source == "random-anchor":
             return None
-        options: dict[str, Any] = {"source": source, "seed": self._config.seed, "chat_template_kwargs": template}
-        return AnchorReader(problems, tokenizer, self.reader, **options)
+        seed = self._config.seed
+        return AnchorReader(problems, tokenizer, self.reader, source=source, seed=seed, chat_template_kwargs=template)
 
     # TRL's hooks, in the order in which one generation batch passes them.
 
@@ -256,7 +256,7 @@ class GARTrainer(ResumableTrainer):
             batch.add_fields(generated[5])
             batch.columns = super()._calculate_rewards(batch.rows, prompts, generated[3], completion_ids)
             first = self.accelerator.process_index * len(prompts)
-            batch.judge(self._verifier, batch.columns[first : first + len(prompts), 0].tolist())
+            batch.judge(self._verifier, self.reader, batch.columns[first : first + len(prompts), 0].tolist())
         shaping = self.shaping if self._is_training() else self.shaping.outcome_alone()
         with self._timer.part("gar"):
             rows = batch.step_rows(self.reader, self._anchors if self._is_training() else None)

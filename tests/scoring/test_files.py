@@ -362,7 +362,7 @@ def test_score_file_refuses_to_go_on_with_other_settings_input_or_model(write, s
     tokenizer.save_pretrained(tmp_path / "other")
     assert "model.weights was '" in refusal(ConfigError, lambda: score(file, model=str(tmp_path / "other"), **SETTINGS))
     changed = write(*rows[1:], rows[0])
-    assert "input.sha256 was '" in refusal(ConfigError, lambda: score(changed, **SETTINGS))
+    assert "input.xxh3 was '" in refusal(ConfigError, lambda: score(changed, **SETTINGS))
     assert len(read(score(changed, **SETTINGS, overwrite=True))) == 4 * RESPONSES
 
 

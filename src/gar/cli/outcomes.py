@@ -53,7 +53,7 @@ def degenerate(
         return f"None of {total:,} responses was graded: {_ungraded(statuses, format)}"
     if aligned == 0:
         return (
-            f"None of {total:,} responses has an alignment; the rows 'signal' below say why. Do MODEL and the expert "
+            f"None of {total:,} responses has an alignment. The rows 'signal' below say why. Do MODEL and the expert "
             "solutions (--anchor-fields) belong to these responses?"
         )
     return ""
@@ -66,7 +66,7 @@ def _ungraded(statuses: Mapping[str, int], format: ResponseFormat) -> str:
     if most == Status.ERROR:
         return (
             "the gold answers cannot be read as one value each. If their column holds whole solutions, add "
-            "--answer-in-solution; a grader of your own may also fail."
+            "--answer-in-solution. A grader of your own may also fail."
         )
     if format == "none":
         return "no answer was found that reads as exactly one value. Were they cut off before it?"

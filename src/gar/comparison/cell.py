@@ -114,7 +114,7 @@ def _launch(command: Sequence[str]) -> None:
     except OSError as error:
         raise ConfigError(f"--launch: '{command[0]}' cannot be started: {error.strerror}.") from error
     if status := process.wait():
-        raise RecordError(f"{' '.join(command)} ended with status {status}; its output is above.")
+        raise RecordError(f"{' '.join(command)} ended with status {status}. Its output is above.")
 
 
 def _state(cell: PlannedRun, launcher: Sequence[str]) -> Literal["finished", "resumable", "new"]:

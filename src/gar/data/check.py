@@ -110,7 +110,7 @@ def check_problems(
             _compare(anchors, verifiers, report)
     report.prompt_tokens, report.anchor_tokens = _lengths(prompt_tokens), _lengths(anchor_tokens)
     if not report.num_problems and not report.errors.count:
-        report.errors.add(f"{source}: no row gives a problem; is this the right schema?")
+        report.errors.add(f"{source}: no row gives a problem. Is this the right schema?")
     return report
 
 

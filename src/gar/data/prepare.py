@@ -119,7 +119,7 @@ def problem_row(problem: Problem) -> dict[str, Any]:
 def _table(problems: Sequence[Problem]) -> pa.Table:
     is_text = {isinstance(problem.prompt, str) for problem in problems}
     if len(is_text) > 1:
-        raise ConfigError("some prompts are text and some chat messages, which Parquet cannot hold; write .jsonl.")
+        raise ConfigError("some prompts are text and some chat messages, which Parquet cannot hold. Write .jsonl.")
     messages = pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
     columns = {"id": pa.string(), "prompt": messages if is_text == {False} else pa.string(), "answer": pa.string()}
     columns |= {"expert_solution": pa.list_(pa.string()), "source": pa.string()}

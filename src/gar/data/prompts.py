@@ -136,6 +136,6 @@ def drop_long_prompts(problems: Sequence[Problem], tokenizer: Any, max_prompt_to
         raise DataError(
             f"no prompt fits into max_prompt_tokens = {max_prompt_tokens}: the shortest of {len(problems)} has "
             f"{min(lengths, default=0)}, the median {statistics.median(lengths or [0]):.0f}, the instruction and the "
-            "chat template included. Raise the limit; if the numbers look too large, is it the model's own tokenizer?"
+            "chat template included. Raise the limit. If the numbers look too large, is it the model's own tokenizer?"
         )
     return kept, len(problems) - len(kept)

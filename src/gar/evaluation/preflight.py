@@ -238,7 +238,7 @@ def _faults_of_answers(groups: Sequence[Group], shares: Mapping[str, float]) -> 
             cause, advice = "Few of them are complete and readable.", "See the other findings."
         else:
             cause = "The problems are too hard for this model, or its answers have another form than the gold answers."
-            advice = "Compare the answers below with their gold; take easier problems, or a better model."
+            advice = "Compare the answers below with their gold. Take easier problems, or a better model."
         yield Finding(
             severity="stop",
             what=f"no response of {_num_responses(groups)} is correct",
@@ -262,7 +262,7 @@ def _faults_of_groups(shares: Mapping[str, float], needs_alignment: bool) -> Ite
             severity="warn",
             what=f"in {_percent(shares[ALL_WRONG])} of groups every response is wrong",
             cause="The problems are hard for this model, and no method learns from a group without a right answer.",
-            advice="Expect slow progress; take easier problems, or more responses per problem.",
+            advice="Expect slow progress. Take easier problems, or more responses per problem.",
         )
     elif shares[ALL_CORRECT] > MOST and not needs_alignment:
         yield Finding(

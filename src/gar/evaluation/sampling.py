@@ -63,7 +63,7 @@ def load_sets(job: GenerateJob) -> list[EvaluationSet]:
         loaded = load_benchmark(spec, limit=job.limit)
         benchmark = loaded.benchmark
         if benchmark.name in sets:
-            raise DataError(f"two sets named {benchmark.name!r} would share a folder; evaluate them apart.")
+            raise DataError(f"two sets named {benchmark.name!r} would share a folder. Evaluate them apart.")
         form = job.prompt or default_form(benchmark)
         prompts = tuple(benchmark_prompt(problem, form, benchmark) for problem in loaded.problems)
         sets[benchmark.name] = EvaluationSet(loaded=loaded, form=form, prompts=prompts)

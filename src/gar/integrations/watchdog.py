@@ -37,10 +37,10 @@ _FAULTS = {
     "empty": "every response was empty. The policy has learned to end at once, often because the learning rate is too "
     "high, or because an empty response costs less than a wrong one. Lower the rate, or give the KL term a weight.",
     "cut off": "every response was cut off at the length limit. The policy does not end its responses any more, often "
-    "because it repeats itself or because the limit is too short for what it has learned to write. Read some; lower "
+    "because it repeats itself or because the limit is too short for what it has learned to write. Read some. Lower "
     "the learning rate, or raise the limit.",
     "none right": "no response was right and well formatted. Groups without a right answer teach little but the "
-    "format. The policy has lost the task or the format, or the problems are too hard. Read some; lower the learning "
+    "format. The policy has lost the task or the format, or the problems are too hard. Read some. Lower the learning "
     "rate, or take easier problems.",
 }
 """By kind, the most telling first."""

@@ -225,7 +225,7 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
     if difference > tolerance:
         raise ModelError(
             f"{name}: logits from its backbone and head differ from its own by {difference:.1e} of the largest "
-            f"(at most {tolerance:.0e}). Its head transforms logits in a way that GAR does not know; known are bias, "
+            f"(at most {tolerance:.0e}). Its head transforms logits in a way that GAR does not know. Known are bias, "
             "logit_scale, logits_scaling and final_logit_softcapping."
         )
 

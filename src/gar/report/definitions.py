@@ -2,7 +2,7 @@
 
 DEFINITIONS = {
     "pass@k": "The chance that at least one of k responses to a problem is right and in format, estimated without bias "
-    "from all its samples (Chen et al. 2021); the mean over the problems of a set.",
+    "from all its samples (Chen et al. 2021). The mean over the problems of a set.",
     "before": "Measured on the same problems, with the same seed of sampling, before the first step.",
     "after": "Measured after the last step.",
     "difference": "The second value minus the first, as pass@k: +0.100 is ten more problems in a hundred.",
@@ -14,7 +14,7 @@ DEFINITIONS = {
     "detectable": "The true difference that a test of this many pairs with this spread detects with 80% power. "
     "Smaller ones may exist and go unseen.",
     "verdict": "By the corrected p-value at 0.05. 'No difference shown' does not mean that there is none.",
-    "seeds": "Runs that differ only in their seed; a pair is the same seed under both.",
+    "seeds": "Runs that differ only in their seed. A pair is the same seed under both.",
     "seed": "Decides the order of the problems and all sampling of a run.",
     "problems": "Problems of the set.",
     "steps": "Optimizer steps that were logged.",
@@ -27,14 +27,14 @@ DEFINITIONS = {
     "gar/alignment_mean": "Mean cosine of the scored right responses with their expert solution.",
     "zero std": "In a zero-std group all rewards are equal, so nothing is learned from it. First by the "
     "outcome alone, then with GAR's bonus.",
-    "gar/zero_std_group_fraction_shaped": "Share of groups whose rewards are all equal with the bonus; dashed: by the "
+    "gar/zero_std_group_fraction_shaped": "Share of groups whose rewards are all equal with the bonus. Dashed: by the "
     "outcome alone. Between the lines: groups that gain a training signal from the bonus.",
     "step time": "Median wall time of an optimizer step, generation and scoring included.",
     "gar share": "GAR's part of that time: forward passes for anchors and vectors.",
     "reward": "Base reward where right and in format, plus penalty, plus the bonus.",
     "bonus": "What alignment adds to the reward: beta times the part of the alignment above the mean of its group.",
     "gar/bonus_mean": "Mean bonus of the scored responses, beta included.",
-    "penalty": "What bad format adds to the reward; at most 0.",
+    "penalty": "What bad format adds to the reward. At most 0.",
     "advantage": "The reward after normalization in its group: above 0 the response is made more likely.",
     "gar/advantage_abs_mean": "Mean absolute advantage: 0 means that nothing is learned.",
     "num_tokens": "Tokens of the response, end token included.",
@@ -44,7 +44,7 @@ DEFINITIONS = {
     "entropy": "Mean entropy of the policy over the next token.",
     "grad_norm": "Norm of the gradient of the loss, before clipping.",
     "time/step_seconds": "Wall time of an optimizer step.",
-    "token share": "What the token adds to the alignment; the shares of all scored tokens sum to it.",
+    "token share": "What the token adds to the alignment. The shares of all scored tokens sum to it.",
     "status": "How verification ended. Unparsed, timeout and error say nothing about the answer. Such a response is "
     "not eligible, and is counted apart from wrong answers.",
     "verdict of a response": "right: verified and in format. right, not in format: verified alone. Else how "

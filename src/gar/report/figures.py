@@ -42,7 +42,7 @@ _PLANS = (
     _Plan(
         metric="gar/zero_std_group_fraction_shaped",
         title="Zero-std groups",
-        unit="share of groups; dashed: by the outcome alone",
+        unit="share of groups, dashed by the outcome alone",
         from_zero=True,
         reference="gar/zero_std_group_fraction_outcome",
     ),
@@ -72,12 +72,12 @@ def chart_note(groups: Sequence[RunGroup]) -> str:
     window = _window([run for group in groups for run in group.runs])
     smooth = f"the centered mean over {window} logged steps" if window > 1 else "the logged values"
     parts = [
-        f"Lines of one run are {smooth}, of evaluations the values; the band reaches from the smallest to the largest "
+        f"Lines of one run are {smooth}, of evaluations the values. The band reaches from the smallest to the largest "
         "of those values."
     ]
     if any(len(group.runs) > 1 for group in groups):
         parts.append(
-            "Lines of several seeds are their mean, up to the last step that all of them have reached; the band "
+            "Lines of several seeds are their mean, up to the last step that all of them have reached. The band "
             "reaches from the lowest to the highest seed."
         )
     return " ".join(parts)

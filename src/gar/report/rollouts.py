@@ -106,7 +106,7 @@ def _expert_problems(
             if len(same) < len(gold):
                 notes.append(
                     f"{what}{len(gold) - len(same)} of {len(gold)} drawn problems were not found in their source "
-                    "with the recorded answer; their expert solutions are not shown."
+                    "with the recorded answer. Their expert solutions are not shown."
                 )
     return experts
 

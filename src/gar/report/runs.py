@@ -49,7 +49,7 @@ def runs_table(runs: Mapping[str, Run]) -> Table:
     measured = list(dict.fromkeys(column for row in rates.values() for column in row))
     return Table(
         title="Runs",
-        caption="Two numbers: of pass@k, before and after training; of right responses, in the first and the last "
+        caption="Two numbers: of pass@k, before and after training, or of right responses, in the first and the last "
         "tenth of the steps.",
         columns=[
             *columns("run", "tags", "status", "method", "model", "problems", seed="seed", steps="steps", right="right"),

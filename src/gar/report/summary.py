@@ -104,7 +104,7 @@ def _course_table(runs: Sequence[Run]) -> Table:
     rows = [[run.name, *_course(run).values()] for run in runs]
     named = columns("run", **{heading: _COURSE_TERMS.get(heading, heading) for heading in _course(runs[0])})
     caption = (
-        "Two numbers: first and last tenth of the steps; for zero-std groups, by outcome alone and with the bonus."
+        "Two numbers: first and last tenth of the steps. For zero-std groups, by outcome alone and with the bonus."
     )
     return Table(title="Course of training", caption=caption, columns=named, rows=rows)
 

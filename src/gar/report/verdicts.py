@@ -244,6 +244,6 @@ def _reach(contrasts: pd.DataFrame, label: str | None) -> list[str]:
             "One seed each: the interval covers the choice of problems but not that of the seed, which may reverse "
             "the difference. For a test, train several seeds of both (gar compare)."
         ]
-    words = f"Paired by seed, {most} seeds at most; p-values are corrected for all sets and groups of one k (Holm)."
+    words = f"Paired by seed, {most} seeds at most. P-values are corrected for all sets and groups of one k (Holm)."
     equal = NOT_SHOWN in [*contrasts["verdict"]]
     return [words, *(["No difference shown does not mean that there is none."] if equal else [])]

@@ -155,7 +155,7 @@ def _score_window(job: ScoreJob, scorer: GARScorer, window: Sequence[tuple[Respo
     except torch.OutOfMemoryError as error:
         raise ModelError(
             f"the device's memory is too small for {job.signal.max_batch_tokens} tokens at one time: {error} Run "
-            "the same command with a lower --signal.max-batch-tokens; it resumes from here."
+            "the same command with a lower --signal.max-batch-tokens. It resumes from here."
         ) from error
     schema = score_schema(tokens=job.tokens)
     return [

@@ -108,7 +108,7 @@ class ScoreFiles:
         """
         for path in (self.out, self.errors, self.run, self.unfinished.identity_path, self.finished.path):
             if path.exists() and Path(source).exists() and path.samefile(source):
-                raise ConfigError(f"{path} is the input itself; choose another --out.")
+                raise ConfigError(f"{path} is the input itself. Choose another --out.")
         if self.out.exists() and not overwrite and not self.unfinished.exists():
             raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
 

@@ -114,7 +114,7 @@ def load_policy_of(
         GarError: The folder, the model or the problems cannot be read.
     """
     run = open_run(subject, strict=False) if is_run_folder(subject) else None
-    notes = list(run.notes) if run else []
+    notes: list[str] = []
     config = run.config if run and run.config else RunConfig(data=DataSettings(template="plain"))
     if settings:
         values = config.model_dump(mode="json")

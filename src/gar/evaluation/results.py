@@ -41,7 +41,7 @@ class SetResult:
         groups: Every response, one group per problem, in the order of the problems.
         ks: The k of pass@k.
         format: How the responses were read.
-        seconds: Wall time of sampling and verification; None where they were apart.
+        seconds: Wall time of sampling and verification. None if they were apart.
     """
 
     groups: tuple[Group, ...]
@@ -51,7 +51,7 @@ class SetResult:
 
     @property
     def pass_at(self) -> dict[int, float]:
-        """pass@k for each k, the mean over problems; correct means verified and well formatted."""
+        """pass@k for each k, the mean over problems. Correct means verified and well formatted."""
         return {k: mean(pass_at_k(group.num_samples, group.num_correct, k) for group in self.groups) for k in self.ks}
 
     @property

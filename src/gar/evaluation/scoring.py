@@ -109,7 +109,7 @@ def _graded(verifier: Verifier, problems: Sequence[Line], responses: Sequence[Se
 
 
 def _numbers(result: SetResult, votes: Sequence[Sequence[int]], categories: Sequence[str]) -> dict[str, Any]:
-    """The numbers of a set as in training; votes, intervals and, where there are several, pass@1 by category."""
+    """The numbers of a set as in training, with votes, intervals and, where there are several, pass@1 by category."""
     numbers = result.to_json()
     problems = [
         {"category": category, "wrong_votes": wrong, **problem}

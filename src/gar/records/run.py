@@ -70,7 +70,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the folder; of an evaluation MODEL/BENCHMARK."""
+        """Name of the folder, or MODEL/BENCHMARK of an evaluation."""
         path = self.path.resolve()
         return path.name if self.trained else f"{path.parent.name}/{path.name}"
 

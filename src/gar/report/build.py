@@ -143,7 +143,7 @@ def _by_name(runs: Sequence[Run]) -> dict[str, Run]:
 
 
 def _state(runs: Sequence[Run]) -> str:
-    """How far a single run without a final evaluation has come, the numbers of a single evaluation; else empty."""
+    """How far a single run without a final evaluation has come, or the numbers of a single evaluation. Else empty."""
     run, status = runs[0], runs[0].record.get("status")
     if len(runs) == 1 and not run.trained:
         rates = [

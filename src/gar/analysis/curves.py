@@ -201,6 +201,7 @@ def _draw_rates(axes: Axes, rates: Rates, title: str) -> None:
     for i, tick in enumerate(axes.get_yticklabels()):
         tick.set_color(_color(i))
     axes.set_ylim(len(rates) - 0.35, -0.85)
+    axes.margins(x=0.12)
     axes.set_xlabel("mean over problems")
     bare_rows(axes)
 

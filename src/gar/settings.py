@@ -74,8 +74,7 @@ class SourceSettings(Settings):
     split: str = "train"
     """Split of a Hub data set or of a generated task."""
     subset: str | None = None
-    """Configuration of a Hub data set, for example main of openai/gsm8k. For a generated task the method of all expert
-    solutions, by default stepwise. Others are running and guess."""
+    """Configuration of a Hub data set, such as main. For a generated task the method of its expert solutions."""
     revision: str | None = None
     """Commit, tag or branch of a Hub data set. Pin it: the newest may change."""
     column_schema: Literal["gar", "numina-1.5", "numina-cot", "gsm8k"] | None = None

@@ -154,22 +154,21 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
         for schema in SCHEMAS
         if name in (None, schema.name)
     ]
-    schema = min(candidates, key=lambda candidate: len(_missing(candidate, columns)))  # the first of equals
-    if _missing(schema, columns):
-        raise _missing_columns(schema, columns, source)
+    missing = [[column for column in each.required if column not in columns] for each in candidates]
+    schema, lacking = min(zip(candidates, missing, strict=True), key=lambda pair: len(pair[1]))  # the first of equals
+    if lacking:
+        raise _missing_columns(schema, lacking, columns, source)
     return dataclasses.replace(schema, anchors=options.anchor_fields or schema.anchors)
 
 
-def _missing(schema: ColumnSchema, columns: Collection[str]) -> list[str]:
-    return [column for column in schema.required if column not in columns]
-
-
-def _missing_columns(schema: ColumnSchema, columns: Collection[str], source: str) -> DataError:
+def _missing_columns(
+    schema: ColumnSchema, lacking: Collection[str], columns: Collection[str], source: str
+) -> DataError:
     flags = {schema.prompt: "prompt_field (--prompt-field)", schema.answer: "answer_field (--answer-field)"}
     advice = "".join(
         f" no column {column!r}.{did_you_mean(column, columns)}"
         + (f" Name it with {flags[column]}." if column in flags else "")
-        for column in _missing(schema, columns)
+        for column in lacking
     )
     names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in SCHEMAS)
     return DataError(

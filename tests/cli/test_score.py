@@ -1,6 +1,7 @@
 """`gar score`: from a command line to a file of scores, a summary for people, and a process that may be killed."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,6 +13,7 @@ import gar.scoring.files
 from gar.cli.main import main
 from gar.cli.score import _alignment_table
 from gar.data.arithmetic import METHODS, WORDINGS, load_arithmetic, write_solution
+from gar.records.manifest import file_facts
 from gar.scoring.job import ScoreJob
 from tests.support.files import write_jsonl
 
@@ -126,6 +128,9 @@ def test_score_writes_beside_nobody_and_prints_a_summary(tmp_path, monkeypatch, 
     assert "scoring" not in captured.err  # no progress bar where there is no terminal
     run = json.loads((tmp_path / "rows.scores.run.json").read_text())
     assert run["command"] == f"gar score embedded {file} --verify.num-workers 1"
+    assert run["files"] == {
+        name: asdict(file_facts(tmp_path / name)) for name in ("rows.scores.jsonl", "rows.scores.errors.jsonl")
+    }
 
 
 def test_score_summary_of_a_large_file_fits_80_columns(capsys):

@@ -46,7 +46,7 @@ def scored(folder: Path) -> object:
 
 def tabulated(folder: Path) -> object:
     (evaluation,) = load_model(str(folder.parent)).evaluations["arithmetic"]
-    return evaluation.identity, evaluation.result
+    return evaluation.settings, evaluation.evaluations
 
 
 def is_named(read: Callable[[Path], object], folder: Path, file: str) -> bool:

@@ -3,7 +3,7 @@
 A model is one evaluation per benchmark, or several: one per training seed, paired in their order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from gar.evaluation.folder import evaluation_folders
 from gar.evaluation.metrics import Measure, default_ks
 from gar.evaluation.paired import contrasts, problem_counts, scores
 from gar.evaluation.text_tables import NONE, aligned, difference_cells, markdown_text, rows_of
-from gar.records import open_run
+from gar.records import Run, open_run
 from gar.records.dotted import differences
 from gar.records.evaluations import EvaluatedSet
 
@@ -32,26 +32,11 @@ _COMMON = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evaluation:
-    """One finished evaluation of one model and training seed on one benchmark.
-
-    Attributes:
-        path: Its folder.
-        identity: The content of `set.json`: benchmark, prompt, model and sampling.
-        result: Its numbers.
-    """
-
-    path: Path
-    identity: Mapping[str, Any]
-    result: EvaluatedSet
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
     """A model to compare: its label, and its evaluations by benchmark, one per training seed."""
 
     label: str
-    evaluations: dict[str, tuple[Evaluation, ...]]
+    evaluations: dict[str, tuple[Run, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,13 +63,11 @@ def load_model(argument: str) -> Model:
     folders = [Path(path) for path in paths.split(",") if path]
     if len({path.resolve() for path in folders}) < len(folders) or not folders:
         raise ConfigError(f"'{argument}': expected [LABEL=]FOLDER[,FOLDER ...] with each folder once.")
-    by_benchmark: dict[str, list[Evaluation]] = {}
+    by_benchmark: dict[str, list[Run]] = {}
     for path in folders:
         for folder in evaluation_folders(path):
             run = open_run(folder.path)
-            for name, result in run.evaluations["after"].items():
-                evaluation = Evaluation(path=folder.path, identity=run.settings, result=result)
-                by_benchmark.setdefault(name, []).append(evaluation)
+            by_benchmark.setdefault(run.settings["benchmark"]["name"], []).append(run)
     for name, evaluations in by_benchmark.items():
         if len(evaluations) != len(folders):
             raise DataError(f"'{argument}': {len(evaluations)} of {len(folders)} folders hold {name}; expected all.")
@@ -113,9 +96,9 @@ def benchmark_table(models: Sequence[Model], *, ks: Sequence[int] = ()) -> Bench
         if labels.count(label) > 1:
             raise ConfigError(f"two models are called {label}; name them: LABEL=FOLDER.")
     first, counts = models[0], _counts(models)
-    fewest: dict[str, Evaluation] = {}
+    fewest: dict[str, Run] = {}
     for name, evaluation in ((name, each[0]) for model in models for name, each in model.evaluations.items()):
-        if name not in fewest or evaluation.result.num_samples < fewest[name].result.num_samples:
+        if name not in fewest or _result(evaluation).num_samples < _result(fewest[name]).num_samples:
             fewest[name] = evaluation
     shown = {name: columns(ks, evaluation) for name, evaluation in fewest.items()}
     unlike, notes = set[tuple[str, str]](), []
@@ -175,13 +158,13 @@ def markdown(table: BenchmarkTable) -> str:
     return markdown_text(text_tables(table), table.notes)
 
 
-def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, int]]:
+def columns(ks: Sequence[int], evaluation: Run) -> list[tuple[Measure, int]]:
     """Measures and k of a benchmark: those asked for, or by default pass@1, pass@n/2 and maj@n of n samples.
 
     Raises:
         ConfigError: A k is larger than n.
     """
-    n = evaluation.result.num_samples
+    n = _result(evaluation).num_samples
     for k in ks:
         if k > n:
             raise ConfigError(f"pass@{k} needs {k} samples per problem; {evaluation.path} has {n}.")
@@ -194,32 +177,33 @@ def columns(ks: Sequence[int], evaluation: Evaluation) -> list[tuple[Measure, in
 
 def _counts(models: Sequence[Model]) -> pd.DataFrame:
     """The counts of all evaluations. The seed is its place among those of the model."""
-    return problem_counts(
-        (
-            model.label,
-            seed,
-            name,
-            problem.id,
-            evaluation.result.num_samples,
-            problem.num_correct,
-            problem.wrong_votes or (),
-        )
+    parts = (
+        (model.label, seed, name, _result(run))
         for model in models
-        for name, evaluations in model.evaluations.items()
-        for seed, evaluation in enumerate(evaluations)
-        for problem in evaluation.result.problems
+        for name, runs in model.evaluations.items()
+        for seed, run in enumerate(runs)
+    )
+    return problem_counts(
+        (label, seed, name, each.id, part.num_samples, each.num_correct, each.wrong_votes or ())
+        for label, seed, name, part in parts
+        for each in part.problems
     )
 
 
-def _check_comparable(first: Evaluation, other: Evaluation) -> None:
+def _result(run: Run) -> EvaluatedSet:
+    return run.evaluations["after"][run.settings["benchmark"]["name"]]
+
+
+def _check_comparable(first: Run, other: Run) -> None:
     """Reject evaluations on different problems, prompts, numbers of samples, sampling or formats."""
     unlike = [
         f"{_COMMON[name]} ({before} and {now})"
-        for name, (before, now) in differences(first.identity, other.identity).items()
+        for name, (before, now) in differences(first.settings, other.settings).items()
         if name in _COMMON
     ]
-    if first.result.format != other.result.format:
-        unlike.append(f"the format they were graded with ({first.result.format} and {other.result.format})")
+    formats = [_result(run).format for run in (first, other)]
+    if formats[0] != formats[1]:
+        unlike.append(f"the format they were graded with ({formats[0]} and {formats[1]})")
     if unlike:
         raise DataError(
             f"{first.path} and {other.path} cannot be compared, since they differ in "
@@ -235,7 +219,7 @@ def _check_benchmark(first: Model, model: Model, name: str) -> None:
             "each."
         )
     _check_comparable(others[0], evaluations[0])
-    if len(evaluations[0].result.problems) < 2:
+    if len(_result(evaluations[0]).problems) < 2:
         raise DataError(f"{name} has one problem: a paired test needs at least two.")
 
 

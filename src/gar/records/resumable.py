@@ -56,7 +56,7 @@ class FinishedLines:
             if check != last:
                 raise RecordError(
                     f"{self.path}:{number}: not what was written after the lines before it. Was the file edited, or "
-                    "copied here? Put it back, or begin anew.",
+                    "copied here? Put it back, or remove it and what stands beside it to begin anew.",
                     code="damage",
                 )
             yield line

@@ -102,13 +102,8 @@ def head_means(
 
     A collective of these ranks, on the last pipeline stage.
 
-    Args:
-        inputs: What the head was given.
-        rows: Which of this context rank's tokens predict a scored one.
-        targets: What they predict, the response of each, and the number of responses.
-        signal: Which vectors.
-        temperature: Divides the logits.
-        vocab_size: Rows of the head from here on are padding; None for no padding.
+    `rows` are those of this context rank's tokens that predict a scored one, `targets` what they predict, the response
+    of each, and the number of responses. Rows of the head from `vocab_size` on are padding. None means no padding.
     """
     from megatron.core import mpu
 

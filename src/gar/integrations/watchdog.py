@@ -1,8 +1,5 @@
 """Look at every step's rollouts: has the policy collapsed, so that the rest of the budget would be wasted?
 
-A policy can collapse after the preflight: end every response at once, never end one, or lose the task. Training then
-goes on without an error, and the loss says nothing.
-
 `gar train`, slime and verl look by themselves. For `GARTrainer`:
 `GARTrainer(..., on_rollouts=Watchdog(WatchdogSettings(mode="stop")).look)`.
 """

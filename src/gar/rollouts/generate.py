@@ -1,7 +1,6 @@
 """Sample responses of a policy with Hugging Face `generate`, outside the training loop.
 
-Plain sampling with temperature and top-p. The checkpoint's `generation_config` (top-k, repetition penalty, ...) is
-ignored, except for its end tokens: responses are sampled as in training.
+Of the checkpoint's `generation_config` only the end tokens count: responses are sampled as in training.
 """
 
 import os

@@ -59,14 +59,6 @@ class AnchorReader:
 
     Under "shuffled-anchor" each problem with anchors gets the anchors and the prompt of another problem: the same one
     throughout a run, and on every rank. The only problem of a data set keeps its own anchors.
-
-    Args:
-        problems: The data set.
-        tokenizer: The policy's tokenizer.
-        reader: A reader of this tokenizer.
-        source: "shuffled-anchor" takes another problem's anchors; all others take the problem's own.
-        seed: Seed of the shuffle.
-        chat_template_kwargs: As in `encode_prompt`.
     """
 
     def __init__(

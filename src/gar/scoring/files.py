@@ -119,13 +119,8 @@ def _score_rows(
     errors: list[DataError] = []
     num_tokens = 0
     start = time.perf_counter()
-    bar = tqdm(
-        total=num_responses,
-        initial=sum(done.values()),
-        desc="scoring",
-        unit=" responses",
-        disable=None,  # silent unless on a terminal
-    )
+    shown: dict[str, Any] = {"desc": "scoring", "unit": " responses", "disable": None}  # silent unless on a terminal
+    bar = tqdm(total=num_responses, initial=sum(done.values()), **shown)
     with bar, Verifier.from_settings(job.verify) as verifier:
         scorer = GARScorer(
             model,

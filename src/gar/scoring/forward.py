@@ -69,14 +69,7 @@ def signal_means(
 def token_shares(
     parts: ModelParts, sequences: Sequence[TokenSequence], anchors: Tensor, settings: SignalSettings
 ) -> list[list[float]]:
-    """Share of each scored token in the alignment of its sequence, in the order of its positions.
-
-    Args:
-        parts: As for `signal_means`, with `sequences` and `settings`.
-        sequences: The scored sequences.
-        anchors: [sequences, hidden], unit rows: row i is the anchor of sequence i.
-        settings: Of the run.
-    """
+    """Share of each scored token in the alignment of its sequence with its row of `anchors` (unit rows)."""
     shares: list[list[float]] = [[] for _ in sequences]
     for members, hidden in _hidden_batches(parts, sequences, settings.max_batch_tokens):
         batch = [sequences[i] for i in members]
@@ -121,13 +114,8 @@ def means_from_hidden(
 ) -> Tensor:
     """Mean vectors from given hidden states, [sequences, hidden], float32.
 
-    Args:
-        parts: Head and logit transformations.
-        hidden: [sequences, columns, hidden]; padding side and content are arbitrary.
-        sequences: Row i of `hidden` belongs to sequence i.
-        starts: For each sequence, the column of `hidden` with the first token of `ids`.
-        settings: Signal kind and thresholds.
-        keep_fractions: p_f of each sequence; None means 1.
+    `hidden` is [sequences, columns, hidden] with any padding. `starts` has for each sequence the column of the first
+    token of its `ids`. `keep_fractions` are as in `signal_means`.
 
     Raises:
         ValueError: A scored token has no column before it.

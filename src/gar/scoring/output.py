@@ -101,11 +101,7 @@ class ScoreFiles:
         return ResumableOutput(self.out.with_suffix(".partial.json"), (self.finished,))
 
     def refuse_loss(self, source: str, *, overwrite: bool) -> None:
-        """Raise an error before overwriting the input or a finished output.
-
-        Raises:
-            ConfigError: One of the files is the source, or the output exists and no unfinished run does.
-        """
+        """Raise a `ConfigError` before overwriting the input or a finished output."""
         for path in (self.out, self.errors, self.run, self.unfinished.identity_path, self.finished.path):
             if path.exists() and Path(source).exists() and path.samefile(source):
                 raise ConfigError(f"{path} is the input itself. Choose another --out.")
@@ -130,11 +126,7 @@ def output_row(row: ResponseRow, score: ResponseScore, schema: pa.Schema) -> Out
 
 
 def write_scores(out: Path, groups: Iterable[Sequence[OutputRow]], schema: pa.Schema) -> None:
-    """Write the rows of all groups, in bounded memory.
-
-    Raises:
-        RecordError: The system reports an error. A file that had this name is untouched.
-    """
+    """Write the rows of all groups, in bounded memory: a whole file or, with a `RecordError`, none."""
     with atomic_file(out) as file:
         if out.suffix == ".jsonl":
             for rows in groups:

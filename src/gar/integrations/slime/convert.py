@@ -17,9 +17,7 @@ from gar.types import Verdict
 from gar.verify import Verifier
 
 PAYLOAD_KEY = "prompt"
-"""slime passes only a fixed list of keys on to the ranks. This one is on the list, and slime itself never uses it.
-
-It holds a `Row` of each response without its tokens, which slime sends itself."""
+"""Holds a `Row` of each response without its tokens. Of the keys that slime sends to the ranks, it never uses this."""
 
 _VERDICT = "gar_verdict"
 

@@ -1,7 +1,6 @@
 """TRL's configuration: from a `RunConfig`, and with the fields that belong to a method.
 
-`gar train` (`grpo_arguments`) and `GARTrainer` (`with_method`) have one rule: a method's fields hold, and a field that
-the user sets otherwise is rejected, since the run would train another method than the one in its name.
+A method's fields hold. A field that the user sets otherwise is rejected: the run would train another method.
 """
 
 import copy
@@ -67,15 +66,8 @@ def trl_arguments(kind: Any, config: RunConfig, output_dir: str | Path, **fields
 def with_method(args: GRPOConfig, method: Method, *, chosen: Collection[str] | None = None) -> GRPOConfig:
     """TRL's configuration with the fields that belong to a method (`Method.trl`).
 
-    Args:
-        args: Stays as it is.
-        method: What is trained.
-        chosen: Names of the fields that the user has set. None: those that differ from TRL's defaults; a field set to
-            TRL's default cannot be told from one left alone, and takes the method's value.
-
-    Returns:
-        `args` itself where it agrees with the method, else a copy. A chosen field keeps its value: `plan_shaping`
-        raises an error if it is not the method's.
+    A field in `chosen` keeps its value: `plan_shaping` raises an error if it is not the method's. None stands for those
+    that differ from TRL's defaults. Returns `args` itself where it agrees with the method, else a copy.
     """
     if chosen is None:
         defaults = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}

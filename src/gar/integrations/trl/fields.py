@@ -1,8 +1,4 @@
-"""The fields of `trl.GRPOConfig` and what they may hold, read from its source text.
-
-Importing TRL takes seconds, and TRL itself looks at most values only when the model is loaded. tests/contracts compares
-these tables with the installed TRL.
-"""
+"""The fields of `trl.GRPOConfig`, read from its source text: importing TRL takes seconds."""
 
 import ast
 import importlib.util

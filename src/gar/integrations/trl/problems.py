@@ -18,9 +18,7 @@ INDEX = "problem_index"
 class ProblemRows:
     """The problems of a data set, and the data set as TRL reads it: with the column `prompt`, its rows numbered.
 
-    Args:
-        rows: A `datasets.Dataset`, or a list of rows or problems.
-        columns: Fields of `SourceSettings`: names of columns.
+    `rows` are a `datasets.Dataset` or a list of rows or problems, `columns` fields of `SourceSettings`.
 
     Raises:
         DataError: There are no rows, they are something else, or as `problems_of`.

@@ -1,7 +1,6 @@
 """Sampling outside of training, for preflight and evaluations, from a policy that ranks may hold in shards.
 
-The main process alone decides what is sampled, and reads it. Where a forward pass needs every rank, the others join
-each of its calls of `generate`, with the same random numbers. What they write is dropped.
+The main process alone samples and reads. The others join each of its calls of `generate` with the same random numbers.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,4 @@
-"""Sources of hidden states.
-
-A pass that TRL makes anyway costs nothing: sampling, or its pass over the rollouts for old log-probabilities. Where
-neither has the states that count, a pass of our own follows.
-"""
+"""Sources of hidden states: sampling, TRL's pass for old log-probabilities, or else a pass of our own."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -1,8 +1,7 @@
 """`GARTrainer`: TRL's `GRPOTrainer` with rewards that see the policy's own gradients.
 
-Only translation happens here. TRL generates, calls reward functions, gathers, normalizes and updates. This class notes
-the exact token ids, has vectors formed, and writes what the method gives into the column of a placeholder function, so
-that TRL's tables, logs and weights work as usual.
+Only translation happens here. This class notes the exact token ids, has vectors formed, and writes what the method
+gives into the column of a placeholder function, so that TRL's tables, logs and weights work as usual.
 
 The methods overridden here begin with an underscore and carry no promise: `tests/contracts` checks what we rely on.
 """

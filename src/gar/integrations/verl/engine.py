@@ -1,8 +1,6 @@
 """verl's FSDP engine, which on request also returns the mean gradient-activation vector of each sequence.
 
-At the LM head hidden states and the whole weight are at hand at the same moment. A forward hook that runs before FSDP's
-own computes the vectors there, in verl's own log-probability pass. Without a request, and in every training pass, it
-does nothing.
+A forward hook of the LM head that runs before FSDP's own forms the vectors, in verl's pass for log-probabilities.
 """
 
 # pyright: reportMissingImports=false

@@ -69,12 +69,8 @@ class ScoredRows(NamedTuple):
 def scored_rows(input_ids: Tensor, loss_mask: Tensor, starts: Tensor, ends: Tensor, *, width: int | None) -> ScoredRows:
     """Where the head sees the scored tokens: the one at place s of a sequence is scored by the hidden state at s - 1.
 
-    Args:
-        input_ids: Jagged [sequences, tokens], prompt and response.
-        loss_mask: Jagged [sequences, response tokens], 0 for tokens that the policy did not write.
-        starts: Place of the first scored token of each sequence.
-        ends: Place after the last.
-        width: Row length where sequences are padded on the right; None where they are packed one after the other.
+    `input_ids` are jagged [sequences, tokens], `loss_mask` jagged [sequences, response tokens], 0 for tokens that the
+    policy did not write. `width` is the row length of padded sequences, None where they are packed.
     """
     positions, targets, owners = [], [], []
     begins = input_ids.offsets().tolist()  # pyright: ignore[reportAttributeAccessIssue]: torch does not declare it

@@ -1,8 +1,7 @@
 """verl's Megatron engine, which on request also returns the mean gradient-activation vector of each sequence.
 
-Megatron splits the LM head by rows over tensor ranks, its input by tokens over context ranks, and keeps it on the last
-pipeline stage. There the head's input is noted in the pass that verl makes for log-probabilities anyway, and the
-vectors are summed over these ranks. Without a request, and in every training pass, it does nothing.
+On the last pipeline stage the head's input is noted in verl's pass for log-probabilities, and the vectors are summed
+over tensor and context ranks.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false

@@ -1,7 +1,7 @@
 """verl's reward manager that asks GAR's verifier: `reward.reward_manager.name=gar`.
 
-It runs beside the rollout, in verl's reward workers. What it says of a response travels with it to the trainer, which
-adds the bonus. Until then, and in validation, the reward is the outcome alone.
+It runs in verl's reward workers. Its verdict travels to the trainer, which adds the bonus. In validation the reward is
+the outcome alone.
 """
 
 # pyright: reportMissingImports=false

@@ -1,7 +1,7 @@
 """verl's synchronous trainer with rewards that see the policy's own gradients.
 
-verl samples, computes log-probabilities, normalizes and updates. In between, where log-probabilities are computed, this
-class asks the workers for the vectors, has the rewards formed, and writes them where verl's advantages read them.
+Where verl computes log-probabilities, this class asks the workers for vectors, has the rewards formed, and writes them
+where verl's advantages read them.
 """
 
 # pyright: reportMissingImports=false

@@ -188,11 +188,7 @@ def context_length(model: Any) -> int | None:
 def check_prompts(
     model: PreTrainedModel, tokenizer: Any, prompt_ids: Sequence[Sequence[int]], max_new_tokens: int
 ) -> None:
-    """Reject prompts without tokens, and prompts that do not fit into the model's context with their response.
-
-    Raises:
-        DataError: Names the first such prompt, their number, and the length that fits.
-    """
+    """Raise a `DataError` for prompts without tokens, or that do not fit into the context with their response."""
     context = context_length(model)
     for i, ids in enumerate(prompt_ids):
         if not ids:

@@ -25,11 +25,7 @@ SLIME = Engine(
 
 
 def read_settings(args: Any) -> RunConfig:
-    """The settings in the section `gar` of slime's `--custom-config-path`, without `capture`.
-
-    Raises:
-        ConfigError: The section is missing, or a key or a value in it is wrong.
-    """
+    """The settings in the section `gar` of slime's `--custom-config-path`, without `capture`, or a `ConfigError`."""
     values = getattr(args, "gar", None)
     path = getattr(args, "custom_config_path", None) or "--custom-config-path"
     if not isinstance(values, Mapping):

@@ -18,8 +18,6 @@ from gar.settings import SignalSettings
 from gar.step import Row, Shaped, Step, read_row
 from gar.types import Problem, ResponseVerifier, Status, Verdict
 
-Gate = Callable[[Tensor, Tensor, Tensor], Tensor]
-
 
 @dataclass(kw_only=True)
 class RolloutBatch:
@@ -243,7 +241,7 @@ def mean_advantages(advantages: Tensor, in_loss: Tensor) -> list[float]:
     return ((advantages * counted).sum(1) / counted.sum(1).clamp(min=1)).tolist()
 
 
-def gated_advantages(gate: Gate, log_probs: Tensor, inputs: dict[str, Any]) -> Tensor:
+def gated_advantages(gate: Callable[..., Tensor], log_probs: Tensor, inputs: dict[str, Any]) -> Tensor:
     """Advantages with a method's gate, which TRL's loss does not have, like `log_probs` [responses, tokens]."""
     advantages = inputs["advantages"]
     advantages = advantages[:, None] if advantages.dim() == 1 else advantages

@@ -1,1 +1,0 @@
-from tests.support.files import *  # noqa: F403

@@ -1,1 +1,0 @@
-from tests.support.autograd import *  # noqa: F403

@@ -1,1 +1,0 @@
-from tests.support.paper_methods import *  # noqa: F403

@@ -1,1 +1,0 @@
-from tests.support.ranks import *  # noqa: F403

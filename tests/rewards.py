@@ -1,1 +1,0 @@
-from tests.support.rewards import *  # noqa: F403

@@ -1,1 +1,0 @@
-from tests.support.rows import *  # noqa: F403

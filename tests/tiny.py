@@ -1,1 +1,0 @@
-from tests.support.tiny import *  # noqa: F403

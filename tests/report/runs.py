@@ -9,7 +9,7 @@ from gar.data.arithmetic import load_arithmetic
 from gar.records import RolloutRecord, RunFolder
 from gar.records.rollouts import SampleRecord
 from gar.types import Status
-from tests import rows
+from tests.support import rows
 
 PROBLEMS = load_arithmetic("train")
 EVALUATION = {"before": [1, 2, 0, 3, 1, 2, 0, 1], "after": [3, 4, 2, 4, 3, 4, 1, 3]}

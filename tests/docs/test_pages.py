@@ -36,6 +36,18 @@ def test_links_lead_somewhere():
             assert anchor in map(slug, headings), f"{page.name}: {link}"
 
 
+def test_equations_name_tests_that_there_are():
+    tests = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    defined = re.findall(r"def (test_\w+)", "\n".join(tests.values()))
+    named = re.findall(r"`(?:[\w/.]+::)?((?:\.\.\.|[\w/]*test)_\w+(?:\.py)?)`", (DOCS / "equations.md").read_text())
+    assert len(named) > 100
+    for name in named:
+        if name.endswith(".py"):
+            assert Path(name).name in tests, name
+        else:
+            assert any(known.endswith(name.removeprefix("...")) for known in defined), name
+
+
 def test_the_site_shows_every_page_once():
     nav = yaml.safe_load(re.sub(r"(?s).*?(\nnav:.*?\n)\n.*", r"\1", (ROOT / "mkdocs.yml").read_text()))["nav"]
 

@@ -47,6 +47,8 @@ def rows(tmp_path: Path) -> str:
         ),
         ({"lerning_rate": 1}, "trl.GRPOConfig has no such field. Did you mean 'trl.learning_rate'?"),
         ({"seed": 1}, "trl.seed is 1, expected left out: use seed"),
+        ({"report_to": "wandbb"}, "Did you mean 'wandb'?"),
+        ({"report_to": ["none", "nix"]}, "trl.report_to is nix, expected none or some of azure_ml, "),
     ],
 )
 def test_check_before_loading_refuses_fields_of_trl(trl, message):
@@ -61,6 +63,7 @@ def test_check_before_loading_accepts_what_trl_does():
 def test_check_before_loading_names_packages_that_are_missing(monkeypatch):
     find, there = importlib.util.find_spec, ("trl", "transformers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: find(name) if name in there else None)
+    assert "wandb, which is not installed: pip install wandb" in mistakes({"trl": {"report_to": "wandb"}})
     text = mistakes({"trl": {"use_vllm": True}, "adapter": {"rank": 8}})
     assert "adapter.rank is 8, expected False: peft is not installed: pip install peft" in text
     assert "pip install 'trl[vllm]'" in mistakes({"trl": {"use_vllm": True}})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from importlib import resources
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import get_args
@@ -10,7 +11,7 @@ from gar.config import RunConfig
 from gar.data.problems import iter_problems, no_expert_solutions
 from gar.data.rows import FILE_SUFFIXES, check_hub, check_source
 from gar.data.run_problems import GENERATED, evaluation_data, load_run_problems
-from gar.errors import ConfigError, DataError, GarError, ModelError
+from gar.errors import ConfigError, DataError, GarError, ModelError, did_you_mean, install_command
 from gar.integrations.trl.fields import batch_of, check_fields, check_num_problems, missing_packages
 from gar.models.hub import check_model_name, context_before_loading
 from gar.settings import REGISTERED, DataSettings, MethodName
@@ -120,6 +121,28 @@ def _check_model(config: RunConfig) -> None:
         )
 
 
+def _check_reporters(config: RunConfig) -> None:
+    """transformers itself looks at them when the trainer is made, minutes later."""
+    chosen = config.trl.get("report_to")
+    for name in chosen if isinstance(chosen, list) else [chosen]:
+        if name in (None, "none", "all"):
+            continue
+        if name not in REPORTERS:
+            hint = did_you_mean(str(name), REPORTERS)
+            raise ConfigError(f"trl.report_to is {name}, expected none or some of {', '.join(REPORTERS)}.{hint}")
+        packages = REPORTERS[name].split()
+        if packages and not any(map(find_spec, packages)):
+            raise ConfigError(f"trl.report_to is {name}, which is not installed: {install_command(packages[0])}.")
+
+
+REPORTERS = {
+    "azure_ml": "azureml", "clearml": "clearml", "codecarbon": "codecarbon", "comet_ml": "comet_ml",
+    "dagshub": "dagshub", "dvclive": "dvclive", "flyte": "flytekit", "kubeflow": "", "mlflow": "mlflow",
+    "neptune": "neptune", "swanlab": "swanlab", "tensorboard": "tensorboard tensorboardX", "trackio": "trackio",
+    "wandb": "wandb",
+}  # fmt: skip
+"""Values of `trl.report_to`, each with the packages of which it needs one."""
+
 EXPERT_METHODS = frozenset({
     "gar-grpo", "gar-reinforce-plus-plus",
     "anchor-shuffled", "anchor-random", "hidden-cosine", "text-similarity", "length", "alignment-only",
@@ -134,6 +157,7 @@ _CHECKS: tuple[Callable[[RunConfig], None], ...] = (
     _check_training_data,
     _check_evaluation_data,
     _check_name,
+    _check_reporters,
     _check_model,
 )
 

@@ -185,7 +185,7 @@ class _Run:
     def _train(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> Any:
         """Train with the method's trainers, one after the other. Returns the last one."""
         trainer, checkpoint = None, resumption.checkpoint if resumption else None
-        for trainer in self._trainers(self._parts(folder, callback, resumption)):
+        for trainer in self._trainers(self._parts(folder, callback)):
             callback.trainer = trainer
             self._take_model(trainer)
             with checkpoint_errors(resumption, lambda: callback.loaded), lost_rank_named():
@@ -196,7 +196,7 @@ class _Run:
             raise ConfigError(f"the trainer of method '{self.config.method}' returned no phase. Expected at least one.")
         return trainer
 
-    def _parts(self, folder: RunFolder, callback: RunCallback, resumption: Resumption | None) -> RunParts:
+    def _parts(self, folder: RunFolder, callback: RunCallback) -> RunParts:
         inputs = self.inputs
         return RunParts(
             model=inputs.model,
@@ -209,7 +209,6 @@ class _Run:
             arguments=self.arguments,
             callbacks=[callback],
             on_rollouts=self._on_rollouts(folder, callback),
-            steps_before=resumption.step if resumption else 0,
         )
 
     def _trainers(self, parts: RunParts) -> Iterable[Any]:

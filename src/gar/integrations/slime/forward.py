@@ -115,10 +115,14 @@ def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         [[1], [2, 0], [3]]
     """
     batches: list[list[int]] = []
+    room: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        fitting = (batch for batch in batches if sum(lengths[k] for k in batch) + lengths[i] <= capacity)
-        batch = next(fitting, None)
-        batches.append([i]) if batch is None else batch.append(i)
+        fitting = next((b for b, left in enumerate(room) if lengths[i] <= left), len(batches))
+        if fitting == len(batches):
+            batches.append([])
+            room.append(capacity)
+        batches[fitting].append(i)
+        room[fitting] -= lengths[i]
     return batches
 
 

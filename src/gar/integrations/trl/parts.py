@@ -29,7 +29,6 @@ class RunParts:
         arguments: TRL's, made from `settings`.
         callbacks: Every trainer of the run gets them.
         on_rollouts: Takes the step of the trainer under way and the records of its responses.
-        steps_before: Optimizer steps that the run made before it was resumed.
     """
 
     model: Any
@@ -42,7 +41,6 @@ class RunParts:
     arguments: GRPOConfig
     callbacks: list[TrainerCallback]
     on_rollouts: Callable[[int, list[RolloutRecord]], None]
-    steps_before: int = 0
 
     @property
     def section(self) -> Any:

@@ -64,7 +64,7 @@ def test_preflight_finds_nothing_wrong_with_a_policy_that_is_right_half_of_the_t
          "The prompt does not ask for this format", "--data.template think-answer", "'7' (", ["stop"] * 2),
         ({"=": {"<answer>": 1.0}, **RIGHT}, "no response of 128 is correct",
          "100% have the right answer, but in bad format", "Make the format right first", "", ["stop", "stop", "warn"]),
-        (EMPTY, "100% of responses are not in the format", "Most responses are empty", "chat template", "''",
+        (EMPTY, "100% of responses are empty", "The model ends where it should begin", "chat template", "''",
          ["stop"] * 2),
     ],
     ids=["endless", "endless, format", "wrong", "unknown format", "bad format", "empty"],
@@ -181,7 +181,7 @@ def test_preflight_samples_as_training_does(look, tokenizer, kwargs):
     assert tokenizer.convert_tokens_to_ids("<think>") == 3
     changes = {"=": {"<eos>": 0.55, "<think>": 0.45}, **RIGHT}
     look(changes).raise_if_stop()
-    with pytest.raises(PreflightError, match="Most responses are empty"):
+    with pytest.raises(PreflightError, match="100% of responses are empty"):
         look(changes, sampling={"generation_kwargs": kwargs}).raise_if_stop()
 
 

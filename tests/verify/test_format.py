@@ -128,6 +128,7 @@ def test_parse_response_boxed_table(text: str, answer: str | None, well_formatte
         ("I do not think the answer is 78.", "I do not think the answer is 78."),
         ("Thus\n\\[\n x = 78\n\\]\n", "x = 78"),
         ("All powers of 2", "All powers of 2"),
+        (" \n", None),
     ],
 )
 def test_parse_response_none_finds_the_answer(text: str, answer: str | None) -> None:

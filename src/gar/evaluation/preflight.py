@@ -173,14 +173,20 @@ def _faults_of_texts(
             advice="Raise --trl.max_completion_length, or set the tokenizer's eos_token to what the model ends with.",
             example=_example(groups, lambda response, _: response.truncated),
         )
-    if bad <= MOST:
+    empty = mean(not response.text.strip() for group in groups for response in group.responses)
+    if empty > MOST:
+        yield Finding(
+            severity="stop" if 1 in (empty, bad) else "warn",
+            what=f"{_percent(empty)} of responses are empty",
+            cause="The model ends where it should begin.",
+            advice="Compare the prompts' end with what the model was trained on (chat template, white space).",
+            example=_example(groups, lambda response, _: not response.text.strip()),
+        )
+    if bad <= MOST or empty > MOST:
         return
     if cut_off > MOST:
         cause = "Most responses are cut off before they could complete it."
         advice = "Raise --trl.max_completion_length first."
-    elif mean(not response.text.strip() for group in groups for response in group.responses) > MOST:
-        cause = "Most responses are empty: the model ends where it should begin."
-        advice = "Compare the prompts' end with what the model was trained on (chat template, white space)."
     elif shares[PREFILLED] > 0 and verifier.format == "think-answer":
         cause = (
             f"The prompt ends in {tags.think_open}, so a response must not open it again, has to close it with "

@@ -44,7 +44,7 @@ def parse_response(
     * think-answer: well formatted is exactly one thinking part, then exactly one answer part that is not empty, and
       nothing but white space outside. The answer is the last complete answer part, or the last \boxed{} within it.
     * boxed: well formatted is a last complete \boxed{} that is not empty, outside the thinking part. It is the answer.
-    * none: any text but white space is well formatted. The answer is the first that there is of these: the last
+    * none: any text is well formatted, an empty one too. The answer is the first that there is of these: the last
       \boxed{}. The last line that starts with ####, A: or Answer:. The last "answer is ...". The value that the last
       line or its last sentence states (`She has 78 left.`, `Each costs 39, so 2 * 39 = 78 dollars.`). That line or
       sentence itself, whole.
@@ -67,7 +67,7 @@ def parse_response(
     elif format == "boxed":
         reason = "" if answer else r"no complete \boxed{} with an answer outside the thinking part"
     else:
-        reason = "" if text.strip() else "empty response"
+        reason = ""
     if answer is None:
         answer = find_answer(_without_thinking(text, tags, starts_inside=prefilled_think, drop_unclosed=False), tags)
     return ParsedResponse(well_formatted=not reason, answer=answer, reason=reason)

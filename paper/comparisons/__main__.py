@@ -25,9 +25,15 @@ from gar.comparison import (
 from paper.analyses.solution_methods import method_shares
 from paper.comparisons.results import HERE, Committed, collect, marked, notes, read_results
 from paper.comparisons.shorthand import counted
+from paper.comparisons.tuning import validation_curve
 from paper.comparisons.word_problems import responses
 
-COUNTED: Mapping[str, Callable[[Path], Any]] = {"signals": method_shares, "word": responses, "shorthand": counted}
+COUNTED: Mapping[str, Callable[[Path], Any]] = {
+    "signals": method_shares,
+    "word": responses,
+    "shorthand": counted,
+    "tuning": validation_curve,
+}
 """What is counted in the run folders, by the first word of a comparison's name."""
 
 

@@ -1,8 +1,7 @@
 """Experts who write in shorthand: what is counted in a run, tests of three claims, tables. shorthand.md has the design.
 
-python -m paper.comparisons.shorthand                                              # every table
+python -m paper.comparisons.shorthand                                    # every table
 python -m paper.comparisons.shorthand --figure docs/images/shorthand
-python -m paper.comparisons.shorthand --curves runs/compare/tuning-sft-which-way   # pass@1 on validation over steps
 """
 
 import argparse
@@ -20,7 +19,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from gar import Problem
+from gar import Problem, read_config
 from gar.analysis import COLORS, INK, MUTED, STYLE, save_figure
 from gar.comparison import check_paired
 from gar.evaluation import (
@@ -32,7 +31,7 @@ from gar.evaluation import (
 )
 from gar.records import open_run
 from paper.comparisons.results import NAMES, Committed, read_results
-from paper.tasks.chains import ARITHMETIC, ROLES, WHICH_WAY, ChainTask, parse_solution, write_solution
+from paper.tasks.chains import ARITHMETIC, ROLES, TASKS, WHICH_WAY, ChainTask, parse_solution, write_solution
 from paper.tasks.shorthand import shortened
 
 MODELS: Mapping[str, ChainTask] = {"which-way": WHICH_WAY, "chain": ARITHMETIC}
@@ -90,8 +89,9 @@ def shares(rows: Iterable[Mapping[str, Any]], task: ChainTask) -> dict[str, floa
 
 
 def task_of_run(run: Path) -> ChainTask:
-    """The task of a run of one of these comparisons, by the name of its comparison."""
-    return next(task for model, task in MODELS.items() if run.parent.name.endswith(model))
+    """The task of a run of one of these comparisons, by its problems: runs/tasks/TASK-FORM/train.jsonl."""
+    source = Path(read_config(run / "config.yaml")["data"]["source"])
+    return TASKS[source.parent.name.rpartition("-")[0]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,18 +222,6 @@ def sample_table(title: str, committed: Committed) -> Titled:
     return f"{title}, three responses", pd.DataFrame(rows, columns=["row", "problem", "response"])
 
 
-def curve_table(folder: Path) -> Titled:
-    """pass@1 on the validation problems over the steps of every run in a folder."""
-    name = "eval/validation/pass@1"
-    curves = {
-        run.name: {row["step"]: row[name] for row in open_run(run).metrics if name in row}
-        for run in sorted(path.parent for path in folder.glob("*/metrics.jsonl"))
-    }
-    steps = sorted({step for curve in curves.values() for step in curve})
-    rows = [[run, *(f"{curve[step]:.3f}" if step in curve else "-" for step in steps)] for run, curve in curves.items()]
-    return folder.name, pd.DataFrame(rows, columns=["run", *map(str, steps)])
-
-
 def draw(models: Mapping[str, Committed], stem: Path) -> list[Path]:
     """Test pass@1 by row: dots are seeds, rings are means, the line is plain GRPO's mean."""
     with matplotlib.rc_context(STYLE):
@@ -264,13 +252,7 @@ def main() -> None:
     """Print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figure", type=Path, help="where the figure goes, without its ending")
-    parser.add_argument(
-        "--curves", type=Path, metavar="FOLDER", help="only this: pass@1 over the steps of the runs in FOLDER"
-    )
     options = parser.parse_args()
-    if options.curves:
-        print(markdown_text(dict([curve_table(options.curves)]), []))
-        return
     models = read_models()
     parts = [
         *models.items(),

@@ -7,8 +7,9 @@ import pytest
 from gar.comparison import RunResult, SetCounts
 from gar.data import arithmetic
 from paper.comparisons import shorthand
-from paper.comparisons.results import Committed, read_results
+from paper.comparisons.results import HERE, Committed, read_results
 from paper.comparisons.shorthand import IMITATION, OWN, TESTED_FORMS, kind_of, verdicts
+from paper.comparisons.tuning import chosen_rows, curves
 from paper.tasks.chains import TASKS, write_solution
 from paper.tasks.shorthand import shortened
 
@@ -36,6 +37,11 @@ def test_shortened_leaves_out_what_its_form_says(form, solution):
     task = TASKS["which-way"] if method == "prefix" else TASKS["arithmetic"]
     assert kind_of(text, "4*2-5+9=", task) == ("expert" if form == "full" else form)
     assert kind_of(text.replace("2", "7"), "4*2-5+9=", task) != "other"  # a wrong value is no other form
+
+
+def test_rows_of_imitation_are_those_that_the_tuning_chose():
+    rows = chosen_rows("which-way", curves(read_results("tuning-imitation-which-way")))
+    assert set(rows) <= set((HERE / "shorthand-which-way.yaml").read_text().splitlines())
 
 
 def run(like: RunResult, label: str, seed: int, score: float) -> RunResult:

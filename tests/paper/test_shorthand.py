@@ -8,7 +8,7 @@ from gar.comparison import RunResult, SetCounts
 from gar.data import arithmetic
 from paper.comparisons import shorthand
 from paper.comparisons.results import HERE, Committed, read_results
-from paper.comparisons.shorthand import IMITATION, OWN, TESTED_FORMS, kind_of, verdicts
+from paper.comparisons.shorthand import IMITATION, MODELS, OWN, TESTED_FORMS, kind_of, verdicts
 from paper.comparisons.tuning import chosen_rows, curves
 from paper.tasks.chains import TASKS, write_solution
 from paper.tasks.shorthand import shortened
@@ -39,9 +39,10 @@ def test_shortened_leaves_out_what_its_form_says(form, solution):
     assert kind_of(text.replace("2", "7"), "4*2-5+9=", task) != "other"  # a wrong value is no other form
 
 
-def test_rows_of_imitation_are_those_that_the_tuning_chose():
-    rows = chosen_rows("which-way", curves(read_results("tuning-imitation-which-way")))
-    assert set(rows) <= set((HERE / "shorthand-which-way.yaml").read_text().splitlines())
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_of_imitation_are_those_that_the_tuning_chose(model):
+    rows = chosen_rows(model, curves(read_results(f"tuning-imitation-{model}")))
+    assert set(rows) <= set((HERE / f"shorthand-{model}.yaml").read_text().splitlines())
 
 
 def run(like: RunResult, label: str, seed: int, score: float) -> RunResult:

@@ -98,9 +98,13 @@ TRIGGERS: dict[str, Callable[[], object]] = {
     "a batch that groups do not divide": partial(
         checked, {"trl": {"per_device_train_batch_size": 10, "num_generations": 4}}
     ),
-    "two mistakes": partial(
+    "three mistakes": partial(
         checked,
-        {"data": {"source": "a.jsonl"}, "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]}},
+        {
+            "data": {"source": "a.jsonl"},
+            "evaluate": {"sources": ["test"], "num_samples": 4, "pass_at_k": [8]},
+            "trl": {"num_generations": 1},
+        },
     ),
     "no configuration file": partial(read_config, "missing.yaml"),
     "a key twice": partial(written, "twice.yaml", "seed: 1\nseed: 2\n", read_config),

@@ -116,7 +116,9 @@ def read_comparison(source: str) -> ComparisonSettings:
     try:
         return ComparisonSettings.model_validate(values)
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors())) from error
+        # Wrong rows do not count: pydantic then also says that there are too few.
+        lines = [line for line in error.errors() if line["type"] != "too_short" or not line["input"]]
+        raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in lines)) from error
 
 
 def _explain(error: Any) -> str:

@@ -19,12 +19,11 @@ from gar.types import Problem
 
 
 def check_before_loading(config: RunConfig) -> None:
-    """Check TRL's fields, and then everything in `_CHECKS`.
+    """Make every check in `_CHECKS`.
 
     Raises:
         GarError: Lists every mistake, one per line.
     """
-    check_fields(config.trl)
     errors: list[GarError] = []
     for check in _CHECKS:
         try:
@@ -114,7 +113,7 @@ def _check_model(config: RunConfig) -> None:
     except ModelError as error:
         raise ModelError(_with_hint(error, model.path)) from None
     context = context_before_loading(model.path, model.revision)
-    if context is not None and length is not None and length >= context:
+    if context is not None and isinstance(length, int) and length >= context:
         raise ConfigError(
             f"trl.max_completion_length is {length}, but the context of {model.path} is {context} tokens, prompt "
             "included. Lower it."

@@ -49,14 +49,15 @@ def missing_packages() -> dict[str, Any]:
 
 
 def batch_of(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Responses of one generation, in all processes of the launcher, and of one group."""
+    """Responses of one generation, in all processes of the launcher, and of one group. Bad values count as defaults."""
 
-    def number(name: str) -> int:
-        return values.get(name) or int(default_of(name))
+    def number(name: str, otherwise: int | None = None) -> int:
+        value = values.get(name)
+        return value if isinstance(value, int) and value > 0 else otherwise or int(default_of(name))
 
-    passes = values.get("steps_per_generation") or number("gradient_accumulation_steps")
+    passes = number("steps_per_generation", number("gradient_accumulation_steps"))
     size = number("per_device_train_batch_size") * passes * int(os.environ.get("WORLD_SIZE", 1))
-    return values.get("generation_batch_size") or size, number("num_generations")
+    return number("generation_batch_size", size), number("num_generations")
 
 
 def check_num_problems(size: int, group: int, num_problems: int) -> None:

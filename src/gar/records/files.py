@@ -57,11 +57,7 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def sync_file(path: Path) -> None:
-    """Flush a file's content to the disk.
-
-    Raises:
-        RecordError: The system reports an error, for example because the disk is full.
-    """
+    """Flush a file's content to the disk."""
     try:
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -92,23 +88,14 @@ def write_parquet(path: str | Path, table: pa.Table) -> None:
 def read_parquet(
     path: str | Path, columns: Sequence[str] | None = None, *, schema: pa.Schema | None = None
 ) -> pa.Table:
-    """Read a table.
-
-    Args:
-        path: The file.
-        columns: Which columns. None for all.
-        schema: The names and types that the file must have.
-
-    Raises:
-        RecordError: The file cannot be read, is not a Parquet file, has another schema, or lacks one of `columns`.
-    """
+    """Read these columns of a table, or all. If a schema is given, the file must have its columns, in any order."""
     try:
         with pq.ParquetFile(path) as file:
             found = file.schema_arrow
             missing = [name for name in columns or () if name not in found.names]
             if missing:
                 raise RecordError(f"{path}: no column {missing[0]!r}; it has {', '.join(found.names)}.")
-            if schema is not None and (found.names, found.types) != (schema.names, schema.types):
+            if schema is not None and {*found} != {*schema}:
                 odd = ", ".join(sorted({*found.names} ^ {*schema.names})) or "types differ"
                 raise RecordError(f"{path}: other columns than this version of gar writes: {odd}.")
             return file.read(columns=None if columns is None else list(columns))
@@ -121,11 +108,7 @@ def read_parquet(
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, if it is there.
-
-    Raises:
-        RecordError: The system reports an error.
-    """
+    """Remove a file, if it is there."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -133,11 +116,7 @@ def remove_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Flush a folder's entries to the disk: only then does a new name survive a loss of power.
-
-    Raises:
-        RecordError: The system reports an error.
-    """
+    """Flush a folder's entries to the disk: only then does a new name survive a loss of power."""
     try:
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -149,11 +128,7 @@ def sync_folder(path: Path) -> None:
 
 
 def append_line(path: str | Path, line: bytes) -> None:
-    """Append one line whole, or not at all. The torn last line of a killed writer is cut off first.
-
-    Raises:
-        RecordError: The system reports an error. All earlier lines are intact.
-    """
+    """Append one line whole, or not at all. The torn last line of a killed writer is cut off first."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab+", buffering=0) as file:
@@ -171,11 +146,7 @@ def append_line(path: str | Path, line: bytes) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file.
-
-    Raises:
-        RecordError: The file cannot be read.
-    """
+    """The content of a file. A `RecordError` if it cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -197,14 +168,8 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
 def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, Any]]:
     """The JSON objects of an append-only file, in bounded memory. None if there is no such file.
 
-    A last line without its line end comes from a killed writer, and does not count.
-
-    Args:
-        path: The file.
-        kind: A dataclass with the fields that each object must have. It may have others.
-
-    Raises:
-        RecordError: The file cannot be read, or a line is not such a JSON object. Names the line.
+    A last line without its line end comes from a killed writer, and does not count. Each object must have the fields of
+    the dataclass `kind`, and may have others.
     """
     if not os.path.lexists(path):
         return
@@ -224,20 +189,12 @@ def whole_objects(path: Path, kind: type | None = None) -> Iterator[dict[str, An
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a file that holds one JSON object.
-
-    Raises:
-        RecordError: The file cannot be read or holds something else.
-    """
+    """Read a file that holds one JSON object."""
     return json_object(read_bytes(path), str(path))
 
 
 def json_object(text: bytes, place: str) -> dict[str, Any]:
-    """One JSON object.
-
-    Raises:
-        RecordError: It is something else. `place` says where.
-    """
+    """One JSON object. A `RecordError` with its place if it is something else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:  # bad JSON, bytes that are not UTF-8, or nested too deeply
@@ -248,11 +205,7 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """`value` as JSON: NaN and infinity become null, NumPy's numbers become Python's.
-
-    Raises:
-        TypeError: A value is not a number, text, list or mapping.
-    """
+    """`value` as JSON: NaN and infinity become null, NumPy's numbers become Python's."""
     return json.dumps(_json_value(value), allow_nan=False, indent=indent)
 
 

@@ -11,13 +11,12 @@ from gar.types import Status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RolloutRecord:
-    """One response of one training step: a row of `rollouts/step-000012.parquet`.
+class ResponseRecord:
+    """What the rows of training and of evaluations share.
 
     Attributes:
-        step: Training step.
         problem_id: The problem's id in its source.
-        group_index: Which group of the step.
+        group_index: Which group of the step, or which problem of the set.
         response_index: Which response of the group.
         prompt: The prompt as the model saw it.
         response: The response as text, special tokens included.
@@ -26,6 +25,30 @@ class RolloutRecord:
         status: How verification ended.
         verified: The answer is correct.
         well_formatted: The response is in the required format.
+        num_tokens: Tokens of the response.
+        truncated: The response was cut off at the length limit.
+    """
+
+    problem_id: str
+    group_index: int
+    response_index: int
+    prompt: str
+    response: str
+    gold: str
+    answer: str | None
+    status: Status
+    verified: bool
+    well_formatted: bool
+    num_tokens: int
+    truncated: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutRecord(ResponseRecord):
+    """One response of one training step: a row of `rollouts/step-000012.parquet`.
+
+    Attributes:
+        step: Training step.
         eligible: The response earns the base reward: it is in P(x) of the paper.
         anchor: The problem has an expert solution.
         alignment: Cosine with the anchor's vector; None, not 0, if the response was not scored.
@@ -33,24 +56,12 @@ class RolloutRecord:
         penalty: Added to the reward for bad format, at most 0.
         reward: Base reward where eligible, plus penalty, plus the bonus.
         advantage: The reward after group normalization.
-        num_tokens: Tokens of the response.
-        truncated: The response was cut off at the length limit.
         num_scored_tokens: Tokens that entered the gradient-activation vector.
         signal_norm: Norm of that vector before it was scaled to one; None without a vector.
         prompt_tokens: Tokens of the prompt.
     """
 
     step: int
-    problem_id: str
-    group_index: int
-    response_index: int
-    prompt: str
-    response: str
-    gold: str
-    answer: str | None
-    status: Status
-    verified: bool
-    well_formatted: bool
     eligible: bool
     anchor: bool
     alignment: float | None
@@ -58,38 +69,16 @@ class RolloutRecord:
     penalty: float
     reward: float
     advantage: float
-    num_tokens: int
-    truncated: bool
     num_scored_tokens: int
     signal_norm: float | None
     prompt_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SampleRecord:
-    """One sample of an evaluation: a row of `evaluation/before.parquet` or `after.parquet`.
-
-    Columns with the name of a rollout column have the same meaning.
-
-    Attributes:
-        set_name: The evaluation set.
-        group_index: Position of the problem in its set.
-        response_index: Which sample of the problem.
-    """
+class SampleRecord(ResponseRecord):
+    """One sample of an evaluation on `set_name`: a row of `evaluation/before.parquet` or `after.parquet`."""
 
     set_name: str
-    problem_id: str
-    group_index: int
-    response_index: int
-    prompt: str
-    response: str
-    gold: str
-    answer: str | None
-    status: Status
-    verified: bool
-    well_formatted: bool
-    num_tokens: int
-    truncated: bool
 
 
 def record_schema(kind: type) -> pa.Schema:

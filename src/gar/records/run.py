@@ -169,7 +169,7 @@ class Run:
         name = self.files_of(moment)[1]
         if name in self.manifest.entries and self.manifest.fault(name) is None:
             try:
-                return read_parquet(self.path / name, schema=SAMPLE_SCHEMA)
+                return read_parquet(self.path / name, SAMPLE_SCHEMA.names, schema=SAMPLE_SCHEMA)
             except RecordError as error:
                 self._at_fault(_fault("unreadable", name, error))
         return SAMPLE_SCHEMA.empty_table()

@@ -17,7 +17,7 @@ from typing import Any
 
 from gar.comparison.cell import LOCKED, _die_with_parent
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import RunResult, Usage, finished_result, write_result
+from gar.comparison.result import RunResult, finished_result, write_result
 from gar.config import RunConfig, dump_config, make_config, read_config
 from gar.errors import LockedError
 from gar.records import RolloutRecord, RunFolder
@@ -43,19 +43,10 @@ def write_run(
     folder.write_run(seed=config.seed, command=["gar"], config=values, config_text=dump_config(config), data_hash="d")
     for step in (1, 2, 3, 4):
         first = step % 2
-        folder.append_metrics(
-            {
-                "step": step,
-                "time/step_seconds": step_seconds * (1.5 if first else 0.5),
-                "time/generation_seconds": step_seconds if first else 0.0,
-                "time/update_seconds": step_seconds / 2,
-                **(
-                    {"reward": step / 10, "gar/eligible_fraction": step / 10, "gar/alignment_mean": None}
-                    if first
-                    else {}
-                ),
-            }
-        )
+        numbers = {"reward": step / 10, "gar/eligible_fraction": step / 10, "gar/alignment_mean": None}
+        times = {"step": 1.5 if first else 0.5, "generation": 1.0 if first else 0.0, "update": 0.5}
+        seconds = {f"time/{part}_seconds": step_seconds * share for part, share in times.items()}
+        folder.append_metrics({"step": step, **seconds, **(numbers if first else {})})
         if first:
             folder.write_rollouts(step, rollouts(step, problem_ids))
     num_samples = config.evaluate.num_samples
@@ -79,7 +70,7 @@ def result(
     """Write the run of `planned` and its result, in place of earlier ones."""
     shutil.rmtree(planned.folder, ignore_errors=True)
     write_run(planned.config, num_correct=num_correct, **run)
-    write_result(planned, Usage(wall_seconds=60.0, cpu_seconds=50.0, peak_memory_bytes=peak_memory_bytes))
+    write_result(planned, (60.0, 50.0, peak_memory_bytes))
     made = finished_result(planned)
     assert made is not None
     return made

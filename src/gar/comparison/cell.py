@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import Usage, write_result
+from gar.comparison.result import write_result
 from gar.config import make_config, read_config
 from gar.errors import ConfigError, GarError, LockedError, RecordError
 from gar.methods import METHODS
@@ -68,13 +68,8 @@ def main(arguments: list[str]) -> int:
 def run_cell(source: str, launcher: Sequence[str], start: float) -> None:
     """Train or resume the run that a configuration file names, and write its result. Trains nothing that is finished.
 
-    Args:
-        source: The configuration file.
-        launcher: Words of the command that starts the ranks; none for one process.
-        start: When the process started, by `time.perf_counter`.
-
-    Raises:
-        GarError: As `gar train`.
+    `launcher` are the words of the command that starts the ranks, none for one process. `start` is when the process
+    started, by `time.perf_counter`.
     """
     config = make_config(read_config(source), source=source)
     cell = PlannedRun(label=config.method, config=config)
@@ -82,23 +77,18 @@ def run_cell(source: str, launcher: Sequence[str], start: float) -> None:
     if state == "finished":
         return
     mode, target = ("resume", str(cell.folder)) if state == "resumable" else ("train", source)
-    if state == "new":
+    if state == "new" and cell.folder.exists():
         _remove(cell.folder)
     if launcher:
         _launch([*launcher, "-m", "gar.comparison.cell", mode, target])
     else:
         _train(mode, target)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN if launcher else resource.RUSAGE_SELF)
-    used = Usage(
-        wall_seconds=time.perf_counter() - start,
-        cpu_seconds=usage.ru_utime + usage.ru_stime,
-        peak_memory_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-    )
-    write_result(cell, used)
+    memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    write_result(cell, (time.perf_counter() - start, usage.ru_utime + usage.ru_stime, memory))
 
 
 def _train(mode: str, target: str) -> None:
-    """Train with a configuration file, or resume a run folder."""
     from gar.train.run import resume, train
 
     if mode == "resume":
@@ -108,7 +98,6 @@ def _train(mode: str, target: str) -> None:
 
 
 def _launch(command: Sequence[str]) -> None:
-    """Run all ranks to their end."""
     try:
         process = subprocess.Popen(command, preexec_fn=partial(_die_with_parent, os.getpid()))
     except OSError as error:
@@ -138,8 +127,6 @@ def _state(cell: PlannedRun, launcher: Sequence[str]) -> Literal["finished", "re
 
 
 def _remove(path: Path) -> None:
-    if not path.exists():
-        return
     with writer_lock(path):  # a `gar train --resume` by hand may write there
         pass
     try:

@@ -20,16 +20,7 @@ _REPORT_SECONDS = 120.0  # longest wait while another `gar compare` writes the s
 
 
 class Comparison:
-    """A comparison and its state.
-
-    Args:
-        source: A YAML file, or the name of a comparison that ships with the package.
-        only: Label of the only row to run; None runs all.
-        seed: The only seed to run; None runs all.
-
-    Raises:
-        ConfigError: The comparison, its base run or one of its rows is wrong, or has no such row or seed.
-    """
+    """A comparison and its state. `only` and `seed` choose some of its runs."""
 
     def __init__(self, source: str, *, only: str | None = None, seed: int | None = None):
         self._source = source
@@ -46,11 +37,7 @@ class Comparison:
     def run(self, executor: Executor) -> bool:
         """Run what is not finished, then write the report, unless only some rows or seeds were chosen.
 
-        Returns:
-            Whether every run that was chosen has a result.
-
-        Raises:
-            RecordError: A result is damaged, the results are not paired, or a file cannot be written.
+        Returns whether every run that was chosen has a result.
         """
         run_cells(self.chosen, executor, self._print)
         if len(self.chosen) == len(self.planned):
@@ -60,14 +47,7 @@ class Comparison:
         return finished == len(self.chosen)
 
     def report(self) -> bool:
-        """Write `table.md` and the curves from the results so far. Nothing is run.
-
-        Returns:
-            Whether every run has a result.
-
-        Raises:
-            RecordError: As `run`.
-        """
+        """Write `table.md` and the curves from the results so far. Returns whether every run has a result."""
         results = finished_results(self.planned)
         check_paired(results)
         tables = comparison_tables(
@@ -86,11 +66,7 @@ class Comparison:
         return len(results) == len(self.planned)
 
     def show_plan(self) -> None:
-        """Print the settings of the first run, and the finished runs and settings of each row.
-
-        Raises:
-            RecordError: A result is damaged.
-        """
+        """Print the settings of the first run, and the finished runs and settings of each row."""
         results = finished_results(self.planned)
         self._print(f"{self.chosen[0].title}, in {self.chosen[0].folder}:\n\n{dump_config(self.chosen[0].config)}")
         for row in self.settings.runs:

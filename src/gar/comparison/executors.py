@@ -21,20 +21,15 @@ _DAY_MINUTES = 24 * 60
 
 
 def local_devices(number: int | None = None, gpus: int | None = None, *, launch: bool = False) -> list[str | None]:
-    """CUDA_VISIBLE_DEVICES of each run at a time on this machine. None leaves the variable unchanged.
+    """CUDA_VISIBLE_DEVICES of each of `number` runs at a time on this machine. None leaves the variable unchanged.
 
-    Without a launcher a run is one process, which trains on one GPU. With one, GPUs are divided evenly. If there are
-    fewer GPUs than runs, runs share them.
-
-    Args:
-        number: Runs at a time. None is one with a launcher, else one per GPU, or one per core where there is no GPU.
-        gpus: How many of the visible GPUs to use. None is all.
-        launch: Whether a launcher starts several ranks of a run.
-
-    Raises:
-        ConfigError: Fewer GPUs are visible.
+    Without a launcher a run trains on one GPU. With one, GPUs are divided evenly. If there are fewer GPUs than runs,
+    runs share them. By default one run with a launcher, else one per GPU, or one per core where there is no GPU.
     """
-    visible = _visible_gpus()
+    import torch
+
+    count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = named.split(",")[:count] if named else [str(i) for i in range(count)]
     if gpus is not None and gpus > len(visible):
         raise ConfigError(f"--gpus {gpus}: {len(visible)} are visible. CUDA_VISIBLE_DEVICES says which those are.")
     names = visible[:gpus]
@@ -45,11 +40,7 @@ def local_devices(number: int | None = None, gpus: int | None = None, *, launch:
 
 
 def launcher_words(launch: str) -> list[str]:
-    """The words of the command that starts the ranks of a run.
-
-    Raises:
-        ConfigError: It is no command in a shell's syntax.
-    """
+    """The words of the command that starts the ranks of a run."""
     try:
         return shlex.split(launch)
     except ValueError as error:
@@ -57,13 +48,7 @@ def launcher_words(launch: str) -> list[str]:
 
 
 class LocalPool:
-    """Cells in processes of this machine, one per entry of `local_devices` at a time.
-
-    Args:
-        devices: CUDA_VISIBLE_DEVICES of each run at a time.
-        threads: OMP_NUM_THREADS of every process.
-        launcher: Words of the command that starts the ranks of a run. None for a run of one process.
-    """
+    """Cells in processes of this machine with so many threads, one per entry of `local_devices` at a time."""
 
     def __init__(self, devices: Sequence[str | None], threads: int = 1, launcher: Sequence[str] = ()):
         self._free, self._threads, self._launcher = deque(devices), threads, launcher
@@ -114,18 +99,10 @@ class LocalPool:
 
 
 class ClusterJobs:
-    """Cells as jobs of a cluster. Ctrl-C leaves them running.
+    """Cells as jobs of a cluster, `parallel` at a time. Ctrl-C leaves them running.
 
-    Args:
-        executor: slurm, or, to try it out, local (processes of this machine) or debug (this process).
-        parameters: Arguments of submitit's `AutoExecutor.update_parameters`. `slurm_` may be left out.
-        folder: Where submitit keeps the files of its jobs.
-        parallel: Jobs at a time.
-        threads: OMP_NUM_THREADS of every process.
-        launcher: Words of the command that starts the ranks of a run.
-
-    Raises:
-        ConfigError: submitit is not installed, finds no cluster, or rejects a parameter.
+    `executor` is slurm or, to try it out, local (processes of this machine) or debug (this process). `parameters` are
+    those of submitit's `AutoExecutor.update_parameters`. `slurm_` may be left out.
     """
 
     def __init__(
@@ -202,15 +179,6 @@ def _submitit(name: str, parameters: Mapping[str, Any], folder: Path) -> Any:
     except (RuntimeError, NameError, ValueError, AssertionError) as error:
         raise ConfigError(f"--executor {name}: {str(error).partition(chr(10))[0]}") from error
     return executor
-
-
-def _visible_gpus() -> list[str]:
-    """The GPUs that a process sees, as CUDA_VISIBLE_DEVICES would name them."""
-    import torch
-
-    count = torch.cuda.device_count()
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",")[:count] if named else [str(i) for i in range(count)]
 
 
 def _num_cores() -> int:

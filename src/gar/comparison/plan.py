@@ -65,11 +65,7 @@ class PlannedRun:
 
 
 def planned_runs(comparison: ComparisonSettings, source: str) -> list[PlannedRun]:
-    """All runs, seed by seed, so that finished runs are paired early.
-
-    Args:
-        comparison: Rows and seeds.
-        source: The comparison's file, for error texts and for a `base` beside it.
+    """All runs, seed by seed, so that finished runs are paired early. A `base` may lie beside `source`.
 
     Raises:
         ConfigError: A setting of the base run or of a row is wrong, or is decided by the comparison.

@@ -5,7 +5,6 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from gar.analysis.metrics import step_times, thinned
@@ -30,15 +29,6 @@ CURVES = (
 
 RESULT = "result.json"
 """File in the run folder, listed in its manifest: the cell is finished."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Usage:
-    """Time and memory of the process of a run."""
-
-    wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,27 +95,6 @@ class RunResult:
     pass_at: Mapping[str, Mapping[str, float]]
     curves: Mapping[str, Mapping[str, Sequence[float | None]]]
 
-    def write(self, path: Path) -> None:
-        """Write a JSON object with one line per attribute, atomically."""
-        lines = [f"{json.dumps(name)}: {json_text(value)}" for name, value in asdict(self).items()]
-        write_atomic(path, "{\n" + ",\n".join(lines) + "\n}\n")
-
-    @classmethod
-    def read(cls, path: Path) -> "RunResult":
-        """Read what `write` wrote, checked against the manifest of its folder.
-
-        Raises:
-            RecordError: The file cannot be read, is not what was written, or is something else.
-        """
-        values = json_object(Manifest(path.parent).read(path), str(path))
-        result = checked(cls, values, str(path))
-        for name, counts in result.sets.items():
-            if len(counts.problem_ids) != len(counts.num_correct) or any(
-                not 0 <= count <= counts.num_samples for count in counts.num_correct
-            ):
-                raise RecordError(f"{path}: sets.{name}: the counts do not fit its problems and samples.")
-        return result
-
 
 Results = Mapping[tuple[str, int], RunResult]
 """By label and seed."""
@@ -151,7 +120,7 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     if not os.path.lexists(path):
         return None
     try:
-        result = RunResult.read(path)
+        result = checked(RunResult, json_object(Manifest(cell.folder).read(path), str(path)), str(path))
     except DamageError as error:
         if error.fault.kind == "unlisted":  # a kill came between the file and its line: it is written again
             return None
@@ -161,28 +130,25 @@ def finished_result(cell: PlannedRun) -> RunResult | None:
     return replace(result, label=cell.label)
 
 
-def write_result(cell: PlannedRun, usage: Usage | None) -> None:
+def write_result(cell: PlannedRun, usage: tuple[float, float, int] | None) -> None:
     """Write `result.json` of a finished run, and list it in the manifest: the cell is finished.
 
-    Args:
-        cell: The cell.
-        usage: What its process used. None if that is unknown, so that the run counts as resumed.
-
-    Raises:
-        RecordError: As `result_of`, or a file cannot be written.
+    `usage` is wall seconds, processor seconds and peak memory of its process. None counts as resumed.
     """
-    result = result_of(cell, usage)
-    result.write(cell.folder / RESULT)
+    values = asdict(result_of(cell, usage))
+    lines = [f"{json.dumps(name)}: {json_text(value)}" for name, value in values.items()]
+    write_atomic(cell.folder / RESULT, "{\n" + ",\n".join(lines) + "\n}\n")
     RunFolder(cell.folder).manifest().add(RESULT)
 
 
-def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
-    """The result of a finished run, from its run folder. Arguments as in `write_result`.
+def result_of(planned: PlannedRun, usage: tuple[float, float, int] | None = None) -> RunResult:
+    """The result of a finished run, from its run folder.
 
     Raises:
         RecordError: The run is not finished, or something that the result needs is missing or damaged.
     """
     contents = open_run(planned.folder)
+    wall_seconds, cpu_seconds, peak_memory_bytes = usage or (0.0, 0.0, 0)
     run = contents.folder.read_run()
     if run.status != "finished":
         raise RecordError(f"{contents.path}: this run is {run.status}, not finished.")
@@ -210,7 +176,9 @@ def result_of(planned: PlannedRun, usage: Usage | None = None) -> RunResult:
         cpu_count=run.cpu_count,
         start_time=run.start_time,
         resumed=bool(run.resume_times) or usage is None,
-        **asdict(usage or Usage()),
+        wall_seconds=wall_seconds,
+        cpu_seconds=cpu_seconds,
+        peak_memory_bytes=peak_memory_bytes,
         data_hash=run.data_hash,
         prompts_hash=prompts_hash(contents) if find_method(planned.config.method).samples else "",
         steps=metrics[-1]["step"],

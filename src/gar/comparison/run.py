@@ -21,16 +21,8 @@ _SHOWN_LINES = 3
 def run_cells(cells: Sequence[PlannedRun], executor: Executor, say: Callable[[str], None]) -> None:
     """Run cells in order, as many at a time as the executor has room for. A failed cell is tried once more at the end.
 
-    A cell that another process runs, of this comparison or another one, is left to it.
-
-    Args:
-        cells: Cells of one comparison.
-        executor: Starts them.
-        say: Receives a line for each event.
-
-    Raises:
-        RecordError: A result is damaged or not paired with the others, or a file cannot be written. Cells under way
-            are interrupted, as by Ctrl-C.
+    A cell that another process runs, of this comparison or another one, is left to it. Cells under way are interrupted,
+    as by Ctrl-C, if a result is damaged or not paired with the others.
     """
     run = _Cells(cells, executor, say)
     try:

@@ -23,9 +23,9 @@ def finished(tmp_path_factory) -> Path:
 def test_eval_without_a_stage_is_wrong_usage(capsys):
     assert main(["eval"]) == 2
     captured = capsys.readouterr()
-    assert (captured.out, captured.err.partition("\n")[0]) == ("", "usage: gar eval STAGE [ARGUMENTS]")
+    assert (captured.out, captured.err.partition("\n")[0]) == ("", "usage: gar eval COMMAND [ARGUMENTS]")
     assert main(["eval", "genrate"]) == 2
-    assert "unknown stage 'genrate', expected one of generate, score, run, list" in capsys.readouterr().err
+    assert "unknown command 'genrate', expected one of generate, score, table, run, list" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

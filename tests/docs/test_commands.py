@@ -20,7 +20,7 @@ from torch.distributed.run import get_args_parser
 from trl import GRPOConfig
 
 import gar.train.run
-from gar.cli import compare, data, eval, eval_table, report, score
+from gar.cli import arguments, compare, report, score
 from gar.cli.arguments import parse
 from gar.cli.main import main
 from tests.docs.pages import PAGES, ROOT, Command, shown_commands
@@ -69,7 +69,7 @@ def stopped(monkeypatch):
     for name, stub in {"train": train, "dry_run": train, "resume": stop_instead_of(gar.train.run.resume)}.items():
         monkeypatch.setattr(gar.train.run, name, stub)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_then_stop(parse_args))
-    for module in (compare, data, score, eval, eval_table, report):
+    for module in (arguments, compare, report, score):
         monkeypatch.setattr(module, "parse", parse_then_stop(parse))
     monkeypatch.setattr("gar.train.checks.check_before_loading", lambda config: None)  # files that pages only name
     monkeypatch.setattr("gar.records.RunFolder.open", lambda path: None)

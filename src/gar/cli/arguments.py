@@ -1,6 +1,7 @@
 """Command lines: tyro reads them all. The aliases of `gar train` are one table."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from pydantic import create_model
 
 from gar.config import RunConfig, config_type, parse_yaml
 from gar.data.rows import check_suffix
-from gar.errors import ConfigError
+from gar.errors import ConfigError, UsageError, did_you_mean
 from gar.integrations.trl.fields import default_of, field_types
 from gar.settings import SourceSettings
 
@@ -82,6 +83,22 @@ def parse(kind: Any, arguments: Sequence[str], *, prog: str, description: str = 
     """`tyro.cli` for a class of settings. A wrong command line is explained by tyro, and ends with status 2."""
     options.setdefault("config", (tyro.conf.FlagCreatePairsOff,))  # --overwrite or --no-compare, whichever changes it
     return tyro.cli(kind, args=arguments, prog=prog, description=description, registry=_registry, **options)
+
+
+def run_stage(
+    command: str, stages: Mapping[str, tuple[Callable[[Any], int], Any, str, str]], arguments: Sequence[str], hint: str
+) -> int:
+    """Run one stage of a command, or print them all. By name: function, settings, a line of help, the help."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        lines = "".join(f"  {name:<8}  {summary}\n" for name, (*_, summary, _) in stages.items())
+        usage = f"usage: gar {command} COMMAND [ARGUMENTS]\n\n{lines}\ngar {command} COMMAND --help says more.\n{hint}"
+        print(usage.rstrip(), file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in stages:
+        raise UsageError(f"unknown command '{name}', expected one of {', '.join(stages)}.{did_you_mean(name, stages)}")
+    run, kind, _, description = stages[name]
+    return run(parse(kind, rest, prog=f"gar {command} {name}", description=description))
 
 
 def in_full(arguments: Sequence[str]) -> list[str]:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gar.cli.arguments import Files, parse
+from gar.cli.arguments import Files, run_stage
 from gar.cli.guide import GuideArguments, guide
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
@@ -23,7 +22,6 @@ from gar.data.problems import iter_problems, load_problems, prompt_text
 from gar.data.prompts import PromptTemplate
 from gar.data.rows import check_source
 from gar.data.slime import write_slime_rows
-from gar.errors import UsageError, did_you_mean
 from gar.records.files import json_text, write_atomic
 from gar.settings import SourceSettings, TagSettings
 from gar.types import Problem, Status
@@ -99,23 +97,14 @@ The column guided_share of OUT holds the share of the solution in the prompt.
 
 def main(arguments: list[str]) -> int:
     """Run `gar data ...`. The exit status of `check` is that of its verdict."""
-    stages: dict[str, tuple[Callable[[Any], int], type[SourceSettings], str, str]] = {
+    stages = {
         "check": (_check, _CheckArguments, "report what a source holds and what is wrong", _CHECK),
         "prepare": (_prepare, _PrepareArguments, "write a random subset", _PREPARE),
         "guide": (guide, GuideArguments, "begin the solution of problems that a model never solves", _GUIDE),
         "slime": (_slime, _SlimeArguments, "write problems for slime", "Write .jsonl for slime's --prompt-data."),
         "verl": (_verl, _VerlArguments, "write problems for verl", "Write .parquet for verl's data files."),
     }
-    if not arguments or arguments[0] in ("-h", "--help"):
-        lines = [f"  {name:<8} {summary}\n" for name, (*_, summary, _) in stages.items()]
-        usage = f"usage: gar data COMMAND [ARGUMENTS]\n\n{''.join(lines)}\ngar data COMMAND --help says more."
-        print(usage, file=sys.stdout if arguments else sys.stderr)
-        return 0 if arguments else 2
-    name, *rest = arguments
-    if name not in stages:
-        raise UsageError(f"unknown command '{name}', expected one of {', '.join(stages)}.{did_you_mean(name, stages)}")
-    run, kind, _, description = stages[name]
-    return run(parse(kind, rest, prog=f"gar data {name}", description=description))
+    return run_stage("data", stages, arguments, "")
 
 
 def _check(options: _CheckArguments) -> int:

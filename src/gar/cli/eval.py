@@ -1,17 +1,16 @@
 """`gar eval`: measure models on benchmarks, in three stages that resume where they were stopped."""
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from gar.cli.arguments import parse
+from gar.cli.arguments import run_stage
 from gar.cli.console import announce
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
-from gar.errors import ConfigError, UsageError, did_you_mean
+from gar.errors import ConfigError, UsageError
 from gar.evaluation.job import GenerateJob, ScoreSettings
 from gar.models.hub import check_model_name
 from gar.settings import Settings
@@ -19,19 +18,6 @@ from gar.settings import Settings
 if TYPE_CHECKING:
     from gar.evaluation.folder import EvaluationFolder
 
-_USAGE = """usage: gar eval STAGE [ARGUMENTS]
-
-Measure models on benchmarks. A killed stage continues where it stopped.
-
-  generate MODEL --benchmark NAME[,NAME]  responses into an append-only file
-  score FOLDER [FOLDER ...]               a verdict on every response, numbers
-  table A [B ...]                         one table: benchmarks, models, tests
-  run MODEL --benchmark NAME[,NAME]       generate, score, print the numbers
-  list                                    the known benchmarks
-
-gar eval STAGE --help says more.
-Start with: gar eval run embedded --benchmark arithmetic
-"""
 _GENERATE = """Sample responses to every problem of some benchmarks:
   gar eval generate MODEL --benchmark NAME[,NAME] [--SETTING VALUE ...]
 
@@ -42,6 +28,15 @@ If it is killed, run the same command again to continue.
   results    evals/MODEL/BENCHMARK/responses.jsonl
 """
 _RUN = _GENERATE.replace("Sample responses to", "Sample and score responses to").replace("eval generate", "eval run")
+
+
+_TABLE = """Benchmarks and models in one table, with intervals and paired tests:
+  gar eval table A [B ...] [--format markdown] [--out FILE]
+
+  A                  [LABEL=]FOLDER, as `gar eval generate` writes it; the first
+                     is what the others are tested against
+  A of several seeds FOLDER,FOLDER,... paired in their order
+"""
 
 
 class _GenerateArguments(GenerateJob):
@@ -57,35 +52,37 @@ class _ScoreArguments(ScoreSettings):
     """Evaluations of a model, or one of them, as `gar eval generate` writes them."""
 
 
+class _TableArguments(Settings):
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A [B ...]")]
+    """The reference first. A benchmark that a model lacks is a dash."""
+    format: Annotated[Literal["text", "markdown"], tyro.conf.arg(metavar="FMT")] = "text"
+    """text, for a terminal, or markdown."""
+    pass_at_k: Annotated[tuple[int, ...], tyro.conf.arg(metavar="K")] = ()
+    """pass@k and maj@k for these k. By default pass@1, pass@n/2 and maj@n."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the table to this file instead."""
+
+
 def main(arguments: list[str]) -> int:
     """Run one stage. Arguments are parsed first. Torch is imported only where a model answers."""
     stages = {
-        "generate": (_generate, _GenerateArguments, _GENERATE),
-        "score": (_score, _ScoreArguments, "Grade responses: samples.parquet and metrics.json."),
-        "run": (_run, _RunArguments, _RUN),
-        "list": (_list, Settings, "The known benchmarks."),
-    }
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(_USAGE, end="", file=sys.stdout if arguments else sys.stderr)
-        return 0 if arguments else 2
-    name, *rest = arguments
-    if name == "table":
-        from gar.cli.eval_table import main as table
-
-        return table(rest)
-    if name not in stages:
-        known = [*stages, "table"]
-        raise UsageError(f"unknown stage '{name}', expected one of {', '.join(known)}.{did_you_mean(name, known)}")
-    stage, kind, description = stages[name]
+        "generate": (_generate, _GenerateArguments, "write responses to an append-only file", _GENERATE),
+        "score": (_score, _ScoreArguments, "grade every response, and write the numbers",
+                  "Grade responses: samples.parquet and metrics.json."),
+        "table": (_table, _TableArguments, "one table of benchmarks and models, with tests", _TABLE),
+        "run": (_run, _RunArguments, "generate, score, and print the numbers", _RUN),
+        "list": (_list, Settings, "show the known benchmarks", "The known benchmarks."),
+    }  # fmt: skip
     try:
-        return stage(parse(kind, rest, prog=f"gar eval {name}", description=description)) or DONE
+        return run_stage("eval", stages, arguments, "Start with: gar eval run embedded --benchmark arithmetic")
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; run the same command again to continue.") from None
 
 
-def _generate(job: GenerateJob) -> None:
+def _generate(job: GenerateJob) -> int:
     for folder in _generated(job):
         print(f"Responses  {folder.responses.path}")
+    return DONE
 
 
 def _run(job: _RunArguments) -> int:
@@ -118,7 +115,23 @@ def _score(settings: _ScoreArguments) -> int:
     return _score_folders([folder for path in settings.folders for folder in evaluation_folders(path)], settings)
 
 
-def _list(_: Settings) -> None:
+def _table(settings: _TableArguments) -> int:
+    if not settings.models:
+        raise UsageError("name a folder that `gar eval score` has graded, for example evals/MODEL.")
+    from gar.evaluation import benchmark_table as tables
+    from gar.records.files import write_atomic
+
+    table = tables.benchmark_table([tables.load_model(model) for model in settings.models], ks=settings.pass_at_k)
+    content = tables.text(table) if settings.format == "text" else tables.markdown(table)
+    if settings.out is None:
+        print(content, end="")
+    else:
+        write_atomic(settings.out, content)
+        print(f"Table    {settings.out}")
+    return DONE
+
+
+def _list(_: Settings) -> int:
     from gar.evaluation.benchmarks import BENCHMARKS
 
     table = Table(box=None)
@@ -128,6 +141,7 @@ def _list(_: Settings) -> None:
         source = benchmark.hub_id or ("the package" if benchmark.columns is None else "a file, see the docs")
         table.add_row(benchmark.name, f"{benchmark.num_problems:,}", source + (", gated" if benchmark.gated else ""))
     Console(highlight=False).print(table)
+    return DONE
 
 
 def _generated(job: GenerateJob) -> "list[EvaluationFolder]":

@@ -19,19 +19,14 @@ def checked(kind: type[Checked], value: Any, place: str) -> Checked:
         RecordError: A field is missing or has another type. The text begins with `place`.
     """
     try:
+        # Through JSON once more: strict validation of Python values takes only instances of a dataclass.
         return _adapter(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        raise RecordError(f"{place}: {_fault(error)}. Was the file changed by hand?") from error
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
+        text = f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"
+        raise RecordError(f"{place}: {text}. Was the file changed by hand?") from error
 
 
-# Parsed values go through JSON once more: strict validation of Python values takes only instances of a dataclass.
-@cache
-def _adapter(kind: type[Checked]) -> TypeAdapter[Checked]:
-    return TypeAdapter(kind)
-
-
-def _fault(error: ValidationError) -> str:
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"]) or "the whole"
-    got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
-    return f"{field}: {first['msg'][:1].lower()}{first['msg'][1:]}{got}"
+_adapter = cache(TypeAdapter)

@@ -25,13 +25,9 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundCheckpoint:
-    """The checkpoint from which a run resumes.
+    """The checkpoint from which a run resumes. None if it starts from its first step.
 
-    Attributes:
-        path: Its folder. None if the run starts from its first step.
-        step: Number of optimizer steps already made.
-        records: State of the run's manifest at that step.
-        notes: Sentences for the user: which checkpoints were passed over.
+    `records` is the state of the run's manifest at `step`. `notes` say which checkpoints were passed over.
     """
 
     path: Path | None
@@ -41,11 +37,7 @@ class FoundCheckpoint:
 
 
 def seal_checkpoint(run: RunFolder, step: int) -> None:
-    """Flush a checkpoint to the disk and mark it as whole.
-
-    Raises:
-        RecordError: The system reports an error. The checkpoint then does not count.
-    """
+    """Flush a checkpoint to the disk and mark it as whole. After an error it does not count."""
     path = run.checkpoints / f"checkpoint-{step}"
     manifest = run.manifest()
     if run.metrics_path.exists():
@@ -58,30 +50,18 @@ def seal_checkpoint(run: RunFolder, step: int) -> None:
 
 
 def rotate_checkpoints(run: RunFolder, keep: int | None) -> None:
-    """Remove all marked checkpoints but the newest `keep`, and unmarked leftovers.
-
-    Args:
-        run: The run folder.
-        keep: How many stay, at least one. None or 0 keeps all that are marked.
-
-    Raises:
-        RecordError: A mark cannot be removed.
-    """
+    """Remove all marked checkpoints but the newest `keep`, and unmarked leftovers. None or 0 keeps all marked ones."""
     marked = marked_checkpoints(run)
     outdated = marked[: -max(1, keep)] if keep and keep > 0 else []
     for path in [*(path for path in _folders(run) if path not in marked), *outdated]:
-        _remove(path)
+        remove_folder(path, mark=MANIFEST)
 
 
 def remove_later(run: RunFolder, step: int) -> None:
-    """Remove the checkpoints after `step`, which a resumed run will write anew.
-
-    Raises:
-        RecordError: A mark cannot be removed.
-    """
+    """Remove the checkpoints after `step`, which a resumed run will write anew."""
     for path in _folders(run):
         if _step(path) > step:
-            _remove(path)
+            remove_folder(path, mark=MANIFEST)
 
 
 def last_checkpoint(run: RunFolder) -> Path | None:
@@ -95,11 +75,7 @@ def marked_checkpoints(run: RunFolder) -> list[Path]:
 
 
 def find_checkpoint(run: RunFolder, *, num_ranks: int | None) -> FoundCheckpoint:
-    """The newest checkpoint from which a run can be resumed exactly. Every file of it is read.
-
-    Args:
-        run: The run folder.
-        num_ranks: Processes that will train. None if that is not known yet.
+    """The newest checkpoint from which a run can be resumed exactly, in so many processes. Every file of it is read.
 
     Raises:
         RecordError: There are marked checkpoints, but none is whole. Says what is wrong with each.
@@ -187,7 +163,3 @@ def _step(path: Path) -> int:
     name = _NAME.fullmatch(path.name)
     assert name is not None
     return int(name[1])
-
-
-def _remove(path: Path) -> None:
-    remove_folder(path, mark=MANIFEST)

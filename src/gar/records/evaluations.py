@@ -83,11 +83,7 @@ class _Evaluation:
 
 
 def evaluated_sets(values: Any, place: str) -> dict[str, EvaluatedSet]:
-    """The sets of one evaluation, by name.
-
-    Raises:
-        RecordError: The values are something else, or a problem has more votes than samples.
-    """
+    """The sets of one evaluation, by name. A `RecordError` if a problem has more votes than samples."""
     sets = dict(checked(_Evaluation, values, place).sets)
     for name, part in sets.items():
         votes = [problem.num_correct + sum(problem.wrong_votes or ()) for problem in part.problems]

@@ -16,11 +16,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def sync_tree(folder: Path) -> None:
-    """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk.
-
-    Raises:
-        RecordError: The system reports an error, for example because the disk is full.
-    """
+    """Flush every file and folder below `folder`, and the entry of `folder` itself, to the disk."""
     for path in files_below(folder):
         sync_file(path)
     for path in [*(path for path in folder.rglob("*") if path.is_dir()), folder, folder.parent]:
@@ -28,11 +24,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def staging_folder(target: Path) -> Path:
-    """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed.
-
-    Raises:
-        RecordError: The system reports an error.
-    """
+    """An empty folder beside `target` to write into, for `publish_folder`. Leftovers of a killed writer are removed."""
     staged = target.with_name(f".{target.name}.partial")
     with _refusals(staged):
         if staged.exists():
@@ -42,11 +34,7 @@ def staging_folder(target: Path) -> Path:
 
 
 def publish_folder(staged: Path, target: Path) -> None:
-    """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent.
-
-    Raises:
-        RecordError: The system reports an error.
-    """
+    """Rename a finished folder to `target`, in place of an earlier one. A kill leaves `target` complete or absent."""
     sync_tree(staged)
     earlier = target.with_name(f".{target.name}.earlier")
     with _refusals(target):
@@ -60,11 +48,7 @@ def publish_folder(staged: Path, target: Path) -> None:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """A folder to write, which appears under its name complete or not at all.
-
-    Raises:
-        RecordError: The system reports an error.
-    """
+    """A folder to write, which appears under its name complete or not at all."""
     staged = staging_folder(target)
     yield staged
     publish_folder(staged, target)

@@ -13,14 +13,8 @@ METRICS = "metrics.jsonl"
 def metric_rows(content: bytes, path: Path) -> list[dict[str, Any]]:
     """The rows of the file, in ascending order of steps, without values that are not numbers.
 
-    A last line without its line end comes from a killed writer, and does not count.
-
-    Args:
-        content: What the file holds.
-        path: The file, for errors.
-
-    Raises:
-        RecordError: A line is not a JSON object, or its step is missing or smaller than the one before; names it.
+    A last line without its line end comes from a killed writer, and does not count. An error names a line that is
+    not a JSON object, or whose step is missing or smaller than the one before.
     """
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):

@@ -25,16 +25,11 @@ Line = dict[str, Any]
 
 
 class FinishedLines:
-    """A JSONL file with a line for each finished piece of work.
+    """A JSONL file with a line for each finished piece of work, with the fields of the dataclass `kind` and others.
 
     The field `check` of a line is a checksum of the identity, of all lines before it and of its other fields. A line
     that was edited, moved, repeated, taken out or copied from another output is an error. A killed writer leaves each
     line whole or torn. A torn line does not count, and the next `append` cuts it off.
-
-    Args:
-        path: The file. It need not exist.
-        kind: A dataclass with the fields that each line must have. It may have others.
-        identity_path: The file with the identity of the run that writes the lines.
     """
 
     def __init__(self, path: Path, kind: type, identity_path: Path) -> None:
@@ -44,11 +39,7 @@ class FinishedLines:
         self._last: str | None = None  # the checksum of the last line, once it is known
 
     def __iter__(self) -> Iterator[Line]:
-        """The whole lines, in bounded memory.
-
-        Raises:
-            RecordError: The file cannot be read, or a line is not what was written. Names the line.
-        """
+        """The whole lines, in bounded memory. A `RecordError` names a line that is not what was written."""
         last = xxh3_64_hexdigest(read_bytes(self._identity_path) if self._identity_path.exists() else b"")
         for number, line in enumerate(whole_objects(self.path, self._kind), start=1):
             check = line.pop("check", None)
@@ -63,12 +54,7 @@ class FinishedLines:
         self._last = last
 
     def append(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Add lines: all of them, or none.
-
-        Raises:
-            RecordError: The system reports an error, or an earlier line is not what was written. All earlier lines
-                are intact.
-        """
+        """Add lines: all of them, or none. Earlier lines are intact whatever happens."""
         if self._last is None:
             for _ in self:
                 pass
@@ -81,11 +67,7 @@ class FinishedLines:
         self._last = last
 
     def remove(self) -> None:
-        """Remove the file, if it is there.
-
-        Raises:
-            RecordError: The system reports an error.
-        """
+        """Remove the file, if it is there."""
         remove_file(self.path)
         self._last = None
 
@@ -98,11 +80,8 @@ def _next_check(last: str, line: Mapping[str, Any]) -> str:
 class ResumableOutput:
     """Files of finished lines, and beside them a file with the identity of the run that writes them.
 
-    Attributes:
-        identity_path: A JSON file, written when the output is begun and never changed.
-        lines: Finished work, removed when another run begins.
-        results: Files made from the lines, removed with them.
-        ignored: Dotted names of the identity that may differ when the output is resumed.
+    `results` are files made from the lines, removed with them when another run begins. `ignored` are names of the
+    identity that may differ when the output is resumed.
     """
 
     identity_path: Path
@@ -115,16 +94,7 @@ class ResumableOutput:
         return self.identity_path.exists()
 
     def refuse_other(self, identity: Mapping[str, Any]) -> None:
-        """Raise an error if the output is another run's.
-
-        Args:
-            identity: Identity of this run, or as much of it as is known yet.
-
-        Raises:
-            ConfigError: The output was begun with another identity, and the error says in what they differ, or there
-                are finished lines without an identity.
-            RecordError: The identity cannot be read.
-        """
+        """Raise a `ConfigError` if the output is another run's, as far as the identity of this one is known yet."""
         if stray := self._stray_lines():
             raise ConfigError(
                 f"{stray}: finished work, but {self.identity_path.name} beside it, which says of what, is missing. Was "
@@ -140,16 +110,9 @@ class ResumableOutput:
     def begin(
         self, identity: Mapping[str, Any], *, overwrite: bool, prepare: Callable[[], None] = lambda: None
     ) -> None:
-        """Begin an output, or resume the output of the same run.
+        """Begin an output, or resume the output of the same run. `overwrite` removes any other.
 
-        Args:
-            identity: Complete identity of this run.
-            overwrite: Remove an output of another run, or one that cannot be read or has no identity.
-            prepare: Writes what belongs to the identity. Called before it is written, where the output begins.
-
-        Raises:
-            ConfigError: As `refuse_other`, unless `overwrite`.
-            RecordError: A file cannot be read, written or removed.
+        `prepare` writes what belongs to the identity. It is called before the identity is written.
         """
         if not overwrite:
             self.refuse_other(identity)
@@ -161,11 +124,7 @@ class ResumableOutput:
         write_atomic(self.identity_path, json_text(identity, indent=2) + "\n")
 
     def remove(self) -> None:
-        """Remove identity, results and lines, in this order: lines without an identity are never resumed.
-
-        Raises:
-            RecordError: The system reports an error.
-        """
+        """Remove identity, results and lines, in this order: lines without an identity are never resumed."""
         for path in (self.identity_path, *self.results):
             remove_file(path)
         for lines in self.lines:

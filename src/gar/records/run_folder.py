@@ -54,11 +54,7 @@ _ROLLOUTS = re.compile(r"rollouts/step-(\d{6,})\.parquet")
 
 
 def check_run_folder(path: str | Path, *names: str) -> None:
-    """Raise an error if a folder does not exist, or has none of these files and folders.
-
-    Raises:
-        RecordError: Says which.
-    """
+    """Raise an error if a folder does not exist, or has none of these files and folders."""
     path = Path(path)
     if not path.is_dir():
         raise RecordError(f"{path}: no such folder. A run folder is what `gar train` writes, by default in runs/.")

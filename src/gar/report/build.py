@@ -22,21 +22,10 @@ _SPARE_BYTES = 200_000
 def write_report(
     paths: Sequence[str | Path], out: str | Path, options: ReportOptions | None = None, *, overwrite: bool = False
 ) -> Report:
-    """Write a report about some runs as one HTML file below 8 MB.
+    """Write a report about some runs as one HTML file below 8 MB, and return the content of the page.
 
-    Args:
-        paths: Run folders, or folders of them. Runs that differ only in their seed are shown as one. Others are
-            compared with the first.
-        out: The file. An earlier report about the same runs is replaced.
-        options: Choices. None takes the defaults.
-        overwrite: Replace whatever is there.
-
-    Returns:
-        The content of the page.
-
-    Raises:
-        ConfigError: A run is named twice, there are too many for one page, or the file is another one.
-        RecordError: A folder has no run, or the file cannot be written.
+    `paths` are run folders, or folders of them. An earlier report about the same runs is replaced, and whatever is
+    there with `overwrite`.
     """
     runs = [read_run(path) for path in find_runs(paths).values()]
     groups = group_runs(runs)

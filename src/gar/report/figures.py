@@ -148,12 +148,7 @@ def _plain(values: Any) -> list[float | None]:
 
 
 def pictures(groups: Sequence[RunGroup], steps: Sequence[int] = ()) -> list[Picture]:
-    """Alignment and zero-std groups of the first run of each group, as its rollouts allow.
-
-    Args:
-        groups: The groups.
-        steps: First steps of the histograms of alignment. Empty: four, evenly over the run.
-    """
+    """Alignment, with histograms from `steps` on, and zero-std groups of the first run of each group with rollouts."""
     from gar.analysis.alignment import alignment_figure
     from gar.analysis.zero_std_groups import zero_std_groups, zero_std_groups_figure  # loads torch
 

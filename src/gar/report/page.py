@@ -122,17 +122,8 @@ class ShownResponse:
 class ShownGroup:
     """The responses to one problem at one step of training, or in an evaluation.
 
-    Attributes:
-        run: Position of the run.
-        step: Training step. None for an evaluation.
-        index: The group of the step, or the problem of the set.
-        set_name: Evaluation set. None for training.
-        moment: When it was evaluated. None for training.
-        problem_id: The problem.
-        prompt: Its prompt.
-        gold: Its answer.
-        expert: Its expert solutions, if available.
-        responses: The responses.
+    `run` is the position of the run, `index` the group of the step or the problem of the set. The step is None for an
+    evaluation, set and moment are None for training.
     """
 
     run: int
@@ -170,23 +161,8 @@ class RunFacts:
 class Report:
     """The whole page.
 
-    Attributes:
-        title: The run, or the groups of runs.
-        subtitle: Method, model, problems, steps.
-        tags: Tags of the runs.
-        headline: The verdict.
-        sentences: Its numbers.
-        notes: What the report cannot show.
-        tiles: The main numbers of a single run.
-        tables: Tables of the summary.
-        all_runs: One line per run. None for a single run.
-        charts: Metrics over the steps, those of the summary first.
-        chart_note: Explanation of lines and bands.
-        rollouts: The rollout browser.
-        pictures: Figures.
-        runs: Origin of the numbers.
-        settings: Settings that differ.
-        definitions: Meaning of every number.
+    `headline` is the verdict, `sentences` are its numbers, and `notes` are what cannot be shown. `tables` and `tiles`
+    belong to the summary, `all_runs` has a line per run, and `settings` are those that differ.
     """
 
     title: str
@@ -208,11 +184,7 @@ class Report:
 
 
 def page(report: Report) -> bytes:
-    """The whole file.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
+    """The whole file. A number that is not finite is a `ValueError`."""
     style = _asset("report.css")
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();"
     policy = (
@@ -258,13 +230,9 @@ def _hash(text: str) -> str:
 
 
 def content_json(content: object) -> str:
-    """Records, and lists and mappings of them, as compact JSON.
+    """Records, and lists and mappings of them, as compact JSON."""
 
-    Raises:
-        ValueError: A number is not finite.
-    """
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_fields)
+    def values(record: Any) -> dict[str, Any]:
+        return {field.name: getattr(record, field.name) for field in fields(record)}
 
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=values)

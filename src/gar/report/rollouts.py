@@ -42,13 +42,7 @@ _DIGITS = 5
 
 
 def browser_rollouts(runs: Sequence[Run], options: ReportOptions, max_bytes: int) -> ShownRollouts:
-    """Draw groups, keep those that fit, and add expert solutions and token shares.
-
-    Args:
-        runs: The runs.
-        options: Options of the report.
-        max_bytes: Limit for the groups as JSON.
-    """
+    """Draw groups, keep those that fit in `max_bytes` as JSON, and add expert solutions and token shares."""
     most = options.max_rollouts // max(1, sum(bool(run.num_rows) for run in runs))
     drawn = [group for number, run in enumerate(runs) for group in draw_groups(run, number, most)]
     notes: list[str] = []
@@ -79,11 +73,7 @@ def _expert_problems(
 ) -> Experts:
     """The problems of the drawn groups. A problem whose answer is not the recorded one is left out as another problem.
 
-    Args:
-        runs: The runs.
-        groups: The groups drawn from them.
-        problems: A file to read in place of the runs' own source.
-        notes: Receives what was not found, and why.
+    `problems` is a file to read in place of the runs' own source. What was not found goes to `notes`.
     """
     experts: dict[ProblemKey, Problem] = {}
     for number, run in enumerate(runs):
@@ -134,13 +124,8 @@ def _fitting(
 ) -> dict[int, ShownGroup]:
     """As many groups as fit, taken in random order, with those of one evaluated problem together.
 
-    The result is keyed by the position in `drawn`, in its order.
-
-    Args:
-        drawn: Whole groups. Texts longer than 120,000 characters are cut, and marked as cut.
-        experts: Problems with their expert solutions.
-        max_bytes: Limit for the groups as JSON.
-        with_shares: Leave room for token shares.
+    The result is keyed by the position in `drawn`, in its order. Texts longer than 120,000 characters are cut, and
+    marked as cut. `with_shares` leaves room for token shares.
     """
     keys = [group.problem if group.moment else place for place, group in enumerate(drawn)]
     ranks = dict.fromkeys(keys)
@@ -191,6 +176,4 @@ def _shown(drawn: DrawnGroup, experts: Experts) -> ShownGroup:
 
 def _rounded(value: float | None) -> float | None:
     """The number rounded. None if it is not finite, since JSON has no such numbers."""
-    if value is None or not math.isfinite(value):
-        return None
-    return value if isinstance(value, int) else round(value, _DIGITS)
+    return None if value is None or not math.isfinite(value) else round(value, _DIGITS)

@@ -27,14 +27,9 @@ Experts = Mapping[ProblemKey, Problem]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrawnGroup:
-    """The recorded rows of one group, in the order of the responses.
+    """The recorded rows of one group, in the order of the responses. `run` is the position of the run in the report.
 
-    Attributes:
-        run: Position of the run in the report.
-        rows: The rows.
-        step: Training step; None for an evaluation.
-        set_name: Evaluation set; None for training.
-        moment: When it was evaluated; None for training.
+    The step is None for an evaluation, set and moment are None for training.
     """
 
     run: int
@@ -57,10 +52,7 @@ class DrawnGroup:
 def draw_groups(run: Run, number: int, most: int) -> list[DrawnGroup]:
     """Draw whole groups of a run with about `most` rollouts: all of them, or random ones at steps spread evenly.
 
-    Args:
-        run: The run.
-        number: Its position in the report.
-        most: About how many rollouts to draw; at least one group is drawn if there is any.
+    At least one group is drawn if there is any. `number` is the position of the run in the report.
     """
     steps = [*run.num_rows]
     if not steps:
@@ -82,14 +74,8 @@ def draw_groups(run: Run, number: int, most: int) -> list[DrawnGroup]:
 def draw_samples(run: Run, number: int, most: int, notes: list[str]) -> tuple[list[DrawnGroup], int]:
     """Draw problems of each evaluation set at random, with all their samples before and after training.
 
-    Args:
-        run: The run.
-        number: Its position in the report.
-        most: About how many samples to draw; at least one problem of each set is drawn.
-        notes: Receives what cannot be read.
-
-    Returns:
-        The groups, and the number of samples of the run.
+    At least one problem of each set is drawn. Returns the groups, and the number of samples of the run. What cannot be
+    read goes to `notes`.
     """
     tables: dict[Moment, pa.Table] = {moment: run.samples(moment) for moment in MOMENTS}
     notes += [

@@ -27,13 +27,8 @@ def add_shares(
 ) -> None:
     """Add token shares to every shown response that has an expert solution. This runs the model of each run.
 
-    Args:
-        shown: The shown groups, by their position in `drawn`. They are replaced.
-        runs: The runs.
-        drawn: The drawn groups.
-        experts: Their problems.
-        weights: "final": those in the run's `model` folder. "start": those that it was trained from.
-        notes: Receives which weights were used, and why shares are missing.
+    `shown` has the groups by their position in `drawn`, and is changed. `weights` are those in the run's `model` folder
+    ("final"), or those that it was trained from ("start"). Which were used, and what is missing, goes to `notes`.
     """
     for number, run in enumerate(runs):
         places = [place for place in shown if drawn[place].run == number and drawn[place].problem in experts]

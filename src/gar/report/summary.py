@@ -27,14 +27,7 @@ def summary_tables(
     changes: pd.DataFrame,
     contests: pd.DataFrame,
 ) -> list[Table]:
-    """The tables of the summary, without empty ones.
-
-    Args:
-        groups: The groups.
-        counts: `verdict_counts` of every run.
-        changes: Before against after.
-        contests: Every group against the first.
-    """
+    """The tables of the summary, without empty ones. `counts` has the `verdict_counts` of every run."""
     runs = [run for group in groups for run in group.runs]
     first, labels = groups[0].label, [*dict.fromkeys(contests["label"])]
     tables = [

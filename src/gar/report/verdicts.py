@@ -23,9 +23,7 @@ _Compared = tuple[str, str, str, EvaluatedSet | None]
 def changes(groups: Sequence[RunGroup], notes: list[str]) -> pd.DataFrame:
     """Compare every group after training with itself before, per set and k, as `contrasts` does.
 
-    Args:
-        groups: The groups.
-        notes: Receives what could not be compared, and why.
+    What could not be compared, and why, goes to `notes`.
     """
     counts, measured = list[_Compared](), dict[str, set[int]]()
     for group in groups:

@@ -38,5 +38,7 @@ def test_raises_compares_the_code():
         raise DataError("empty", code="empty-row")
     with raises(RecordError, "locked"):
         raise LockedError("locked")
-    with pytest.raises(AssertionError, match="expected code 'data', got 'empty-row'"), raises(DataError):
+    with raises(DataError):
+        raise DataError("empty", code="empty-row")
+    with pytest.raises(AssertionError, match="expected code 'data', got 'empty-row'"), raises(DataError, "data"):
         raise DataError("empty", code="empty-row")

@@ -125,7 +125,9 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         words = getattr(error, "problem", None) or str(error)
-        raise ConfigError(f"{name}: not valid YAML: {words.strip().partition(chr(10))[0]}{place}") from error
+        raise ConfigError(
+            f"{name}: not valid YAML: {words.strip().partition(chr(10))[0]}{place}", code="not-yaml"
+        ) from error
 
 
 def preset_names() -> list[str]:
@@ -156,7 +158,7 @@ def read_config(path: str | Path) -> Any:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot read the configuration: {why}") from error
+        raise ConfigError(f"{path}: cannot read the configuration: {why}", code="unreadable") from error
     return parse_yaml(text, str(path))
 
 
@@ -179,7 +181,9 @@ def make_config(values: Any, *, source: str = "configuration") -> RunConfig:
     try:
         return config_type().model_validate(merge(VARIANTS[variant], values))
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors())) from error
+        first = error.errors()[0]
+        code = "unknown-key" if first["type"] == "extra_forbidden" else _name(first)
+        raise ConfigError("\n".join(f"{source}: {_explain(line)}" for line in error.errors()), code=code) from error
 
 
 def with_template(config: RunConfig) -> RunConfig:
@@ -214,8 +218,12 @@ def in_words(name: str, message: str) -> str:
     return f"{name}: {message}" if needed == message else f"{name} must {needed}"
 
 
+def _name(error: Any) -> str:
+    return ".".join(str(part) for part in error["loc"])
+
+
 def _explain(error: Any) -> str:
-    name = ".".join(str(part) for part in error["loc"])
+    name = _name(error)
     if error["type"] == "model_type":
         return f"{name}: expected a section of settings, got {error['input']!r}. Leave out an empty section."
     if error["type"] == "literal_error" and isinstance(error["input"], str):

@@ -2,7 +2,7 @@
 
 Each text says what is wrong, what was found, what was expected and the likely cause. Each class subclasses both
 `GarError` and the standard error that a caller would expect, so that `except ValueError` keeps working. Each error
-carries a code for programs: the class's, or a narrower one given where it is raised.
+carries a code for programs: the class's, or a narrower one given where it is raised, or the name of a setting.
 """
 
 import difflib
@@ -15,7 +15,8 @@ class GarError(Exception):
 
     Args:
         message: What is wrong, what was found, what was expected and what to do.
-        code: Words in kebab-case that name the cause, for programs. None keeps the code of the class.
+        code: For programs: words in kebab-case that name the cause, or the name of the setting that is wrong. None
+            keeps the code of the class.
     """
 
     code: str = "error"

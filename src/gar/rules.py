@@ -91,13 +91,14 @@ def check(where: str, facts: Facts, *, more: Iterable[Rule] = ()) -> None:
     Raises:
         ConfigError: Says of each fault what was found, what was expected, and why.
     """
-    raise_all([text for _, text in faults(where, facts, more=more)])
+    raise_all(faults(where, facts, more=more))
 
 
-def raise_all(found: list[str]) -> None:
-    """One `ConfigError` of all faults, if there are any."""
+def raise_all(found: list[tuple[str, str]]) -> None:
+    """One `ConfigError` of all faults, if there are any. Its code is the name of the first setting."""
     if found:
-        raise ConfigError(found[0] if len(found) == 1 else "\n- ".join(["", *found]))
+        texts = [text for _, text in found]
+        raise ConfigError(texts[0] if len(texts) == 1 else "\n- ".join(["", *texts]), code=found[0][0])
 
 
 def in_words(values: Iterable[Any]) -> str:

@@ -183,7 +183,8 @@ def no_expert_solutions(method: str, num_problems: int) -> DataError:
     """The error for problems without any expert solution under a method that needs them."""
     return DataError(
         f"{method} needs expert solutions, and none of the {num_problems:,} problems has one. Name their column with "
-        "anchor_fields (--data.anchor_fields), or train with grpo."
+        "anchor_fields (--data.anchor_fields), or train with grpo.",
+        code="no-anchors",
     )
 
 

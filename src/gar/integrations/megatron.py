@@ -52,7 +52,9 @@ def watch_head(
 
     def note_hidden(module: Any, inputs: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         if not token_ids:
-            raise ModelError("the model calls its output_layer twice in a pass: which call is the policy's?")
+            raise ModelError(
+                "the model calls its output_layer twice in a pass: which call is the policy's?", code="unknown-head"
+            )
         hidden, *rest = inputs  # [tokens, 1, hidden]
         weight = kwargs["weight"] if "weight" in kwargs else rest[0] if rest else None
         seen.append(

@@ -86,7 +86,8 @@ class Engine:
             if key in RunConfig.model_fields and key not in known:
                 raise ConfigError(
                     f"{source}: 'gar.{key}' has no effect under {self.name}, whose own flags decide it. Known here: "
-                    f"{', '.join(known)}."
+                    f"{', '.join(known)}.",
+                    code="no-effect",
                 )
         return make_config(values, source=source)
 

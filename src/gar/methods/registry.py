@@ -32,7 +32,9 @@ def register(method: Method) -> Method:
         gar.errors.ConfigError: method 'half': no such signal setting: knd
     """
     if method.name in METHODS:
-        raise ConfigError(f"a method named '{method.name}' is registered already. Give yours another name.")
+        raise ConfigError(
+            f"a method named '{method.name}' is registered already. Give yours another name.", code="method-taken"
+        )
     check_declaration(method)
     METHODS[method.name] = method
     REGISTERED[method.name] = method
@@ -56,11 +58,12 @@ def check_declaration(method: Method) -> Method:
     ):
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise ConfigError(f"method '{method.name}': no such {label}: {', '.join(unknown)}")
+            raise ConfigError(f"method '{method.name}': no such {label}: {', '.join(unknown)}", code="bad-method")
     if method.compares_responses and method.alignment in ("random-anchor", "text", "length"):
         raise ConfigError(
             f"method '{method.name}': alignment '{method.alignment}' takes no vectors of anchors, and "
-            "compares_responses does not go with it. Expected alignment anchor, shuffled-anchor, or none."
+            "compares_responses does not go with it. Expected alignment anchor, shuffled-anchor, or none.",
+            code="bad-method",
         )
     return method
 
@@ -74,5 +77,5 @@ def find_method(method: str | Method) -> Method:
     if isinstance(method, Method):
         return check_declaration(method)
     if method not in METHODS:
-        raise ConfigError(f"unknown method '{method}', expected one of {', '.join(METHODS)}")
+        raise ConfigError(f"unknown method '{method}', expected one of {', '.join(METHODS)}", code="method")
     return METHODS[method]

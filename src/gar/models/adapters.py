@@ -24,7 +24,9 @@ def import_peft() -> Any:
     try:
         import peft
     except ImportError as error:
-        raise ConfigError(f"adapters need peft: {error}. Install it with: {install_command('peft')}") from error
+        raise ConfigError(
+            f"adapters need peft: {error}. Install it with: {install_command('peft')}", code="no-peft"
+        ) from error
     return peft
 
 
@@ -87,7 +89,8 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
     if is_adapted(model):
         raise ConfigError(
             "adapter.rank asks for a new adapter, but the model in model.path is one already. Leave adapter.rank out "
-            "to continue its training, or merge it first: a run leaves the merged model in RUN/model."
+            "to continue its training, or merge it first: a run leaves the merged model in RUN/model.",
+            code="adapter-on-adapter",
         )
     _check_names(model, settings)
     try:
@@ -96,7 +99,9 @@ def check_adapter(model: Any, settings: AdapterSettings) -> None:
             adapted = import_peft().get_peft_model(model, config)
     except ValueError as error:
         reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"PEFT rejects the adapter section (it expects linear layers): {reason}") from error
+        raise ConfigError(
+            f"PEFT rejects the adapter section (it expects linear layers): {reason}", code="adapter.target_modules"
+        ) from error
     try:
         _check_parts(adapted)
     finally:
@@ -111,7 +116,8 @@ def _check_parts(model: Any) -> None:
         raise ModelError(
             f"the input embeddings of {type(causal).__name__} carry an adapter, and its LM head is tied to them: "
             "merged, it would change the head as well. Take the embeddings out of the adapter's target_modules and "
-            "modules_to_save."
+            "modules_to_save.",
+            code="adapted-head",
         )
 
 
@@ -121,7 +127,8 @@ def _check_names(model: Any, settings: AdapterSettings) -> None:
     for name in () if settings.target_modules == ("all-linear",) else settings.target_modules:
         if not any(f".{path}".endswith("." + name) for path in known):
             raise ConfigError(
-                f"adapter.target_modules: nothing in {type(model).__name__} is called '{name}'.{_nearest(name, known)}"
+                f"adapter.target_modules: nothing in {type(model).__name__} is called '{name}'.{_nearest(name, known)}",
+                code="adapter.target_modules",
             )
 
 
@@ -162,13 +169,16 @@ def find_adapter(path: str, revision: str | None) -> AdapterFiles | None:
     try:
         config = json.loads(Path(config_file).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{config_file}: cannot be read as JSON: {error}") from error
+        raise ModelError(f"{config_file}: cannot be read as JSON: {error}", code="adapter-files") from error
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     if not base:
-        raise ModelError(f"{config_file}: base_model_name_or_path must name the model that the adapter is for")
+        raise ModelError(
+            f"{config_file}: base_model_name_or_path must name the model that the adapter is for", code="adapter-files"
+        )
     if _optional_file(path, _WEIGHTS, revision) is None:
         raise ModelError(
-            f"'{path}' is a PEFT adapter without {_WEIGHTS}. Only safetensors are read: other formats can carry code."
+            f"'{path}' is a PEFT adapter without {_WEIGHTS}. Only safetensors are read: other formats can carry code.",
+            code="adapter-files",
         )
     return AdapterFiles(
         folder=Path(config_file).parent,
@@ -207,7 +217,8 @@ def load_adapter(base: Any, files: AdapterFiles) -> Any:
     if config.is_prompt_learning:
         raise ModelError(
             f"the adapter in '{files.folder}' is {config.peft_type.value}, which puts virtual tokens before the "
-            "prompt; expected one on the model's layers (LoRA)"
+            "prompt; expected one on the model's layers (LoRA)",
+            code="prompt-adapter",
         )
     with _misfits(files):
         config.inference_mode = False
@@ -244,7 +255,9 @@ def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
     try:
         merged = model.merge_and_unload(safe_merge=True)
     except ValueError as error:
-        raise ModelError(f"the adapter cannot be merged: {first_line(error)}. Did training diverge?") from error
+        raise ModelError(
+            f"the adapter cannot be merged: {first_line(error)}. Did training diverge?", code="not-finite"
+        ) from error
     merged.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -258,5 +271,6 @@ def _misfits(files: AdapterFiles) -> Iterator[None]:
     except (ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(
             f"the adapter in '{files.folder}' does not fit its base model '{files.base}': {first_line(error)}. Was it "
-            "trained on another model?"
+            "trained on another model?",
+            code="adapter-misfit",
         ) from error

@@ -25,7 +25,8 @@ def embedded_path() -> Path:
     if not (path / "model.safetensors").is_file():
         raise ModelError(
             f"the embedded model is missing: no model.safetensors in {path}. "
-            "Was the package built without its assets? Make it with python -m paper.tasks.make_model."
+            "Was the package built without its assets? Make it with python -m paper.tasks.make_model.",
+            code="no-model",
         )
     return path
 

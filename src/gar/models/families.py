@@ -103,24 +103,29 @@ def find_parts(model: Any) -> ModelParts:
         if model.active_peft_config.is_prompt_learning:
             raise ModelError(
                 f"the adapter is {model.active_peft_config.peft_type.value}, which puts virtual tokens before the "
-                "prompt: hidden states of the base model are not the policy's. Use an adapter on its layers (LoRA)."
+                "prompt: hidden states of the base model are not the policy's. Use an adapter on its layers (LoRA).",
+                code="prompt-adapter",
             )
     name = type(causal).__name__
     head = causal.get_output_embeddings() if hasattr(causal, "get_output_embeddings") else None
     backbone = getattr(causal, "base_model", None)
     if head is None or backbone is None or backbone is causal:
-        raise ModelError(f"{name} has no separate backbone and LM head. GAR needs a causal language model.")
+        raise ModelError(
+            f"{name} has no separate backbone and LM head. GAR needs a causal language model.", code="no-head"
+        )
     kind = next(kind for kind in type(head).__mro__ if not issubclass(kind, FSDPModule))
     if kind.__module__.startswith("peft."):
         raise ModelError(
             f"the LM head of {name} carries an adapter. GAR's vectors go through the head's own weight: take "
-            "'lm_head' out of the adapter's target_modules and modules_to_save."
+            "'lm_head' out of the adapter's target_modules and modules_to_save.",
+            code="adapted-head",
         )
     if kind is not nn.Linear or not head.weight.is_floating_point():
         raise ModelError(
             f"the LM head of {name} is a {kind.__name__} of {head.weight.dtype}, expected a torch.nn.Linear of "
             "a floating-point type. Is the model loaded in 4 or 8 bit? Keep the head out of quantization "
-            "(llm_int8_skip_modules=['lm_head'])."
+            "(llm_int8_skip_modules=['lm_head']).",
+            code="quantized-head",
         )
     config = causal.config.get_text_config()
     parts = ModelParts(
@@ -213,11 +218,15 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
     finally:
         handle.remove()
     if computed is None:
-        raise ModelError(f"{name} does not call its {type(parts.backbone).__name__}, where GAR reads hidden states.")
+        raise ModelError(
+            f"{name} does not call its {type(parts.backbone).__name__}, where GAR reads hidden states.",
+            code="unknown-head",
+        )
     if not bool(expected.isfinite().all()):
         raise ModelError(
             f"{name} gives logits that are not finite for token ids 0 to {_PROBE_TOKENS - 1}. Are there NaN weights "
-            "in the checkpoint, or does its dtype overflow?"
+            "in the checkpoint, or does its dtype overflow?",
+            code="not-finite",
         )
     tolerance = max(_rounding_tolerance(parts.weight.dtype), _rounding_tolerance(expected.dtype))  # FSDP may round
     computed, expected = computed.float(), expected.float()
@@ -226,7 +235,8 @@ def _check_logits(causal: Any, parts: ModelParts, name: str) -> None:
         raise ModelError(
             f"{name}: logits from its backbone and head differ from its own by {difference:.1e} of the largest "
             f"(at most {tolerance:.0e}). Its head transforms logits in a way that GAR does not know. Known are bias, "
-            "logit_scale, logits_scaling and final_logit_softcapping."
+            "logit_scale, logits_scaling and final_logit_softcapping.",
+            code="unknown-head",
         )
 
 

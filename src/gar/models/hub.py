@@ -31,11 +31,13 @@ def check_model_name(name: str, revision: str | None = None) -> None:
         if not any((folder / file).is_file() for file in _FILES):
             inner = folder / "model"
             hint = f" Its model is in {inner}." if (inner / "config.json").is_file() else ""
-            raise ModelError(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}")
+            raise ModelError(f"'{name}' is a folder without {_FILES[0]}, so it holds no model.{hint}", code="no-model")
     elif folder.is_file():
-        raise ModelError(f"'{name}' is a file, expected a folder or a Hub id.")
+        raise ModelError(f"'{name}' is a file, expected a folder or a Hub id.", code="no-model")
     elif not _HUB_ID.fullmatch(name):
-        raise ModelError(f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}")
+        raise ModelError(
+            f"there is no folder '{name}', and this is not the form of a Hub id.{_nearest(name)}", code="no-model"
+        )
     else:
         _check_hub(name, revision)
 
@@ -50,7 +52,8 @@ def _check_hub(name: str, revision: str | None) -> None:
         if constants.HF_HUB_OFFLINE:
             raise ModelError(
                 f"no model '{name}' on this machine: there is no folder of that name, it is not in the cache of the "
-                f"Hub, and HF_HUB_OFFLINE is set.{_nearest(name)}"
+                f"Hub, and HF_HUB_OFFLINE is set.{_nearest(name)}",
+                code="no-model",
             )
         HfApi().model_info(name, revision=revision, timeout=_SECONDS)
     except GatedRepoError:
@@ -58,14 +61,16 @@ def _check_hub(name: str, revision: str | None) -> None:
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise ModelError(
             f"no model '{name}': there is no folder of that name, and the Hub has none, or none that you may see."
-            f"{_nearest(name)}"
+            f"{_nearest(name)}",
+            code="no-model",
         ) from error
     except Exception as error:
         if not isinstance(error, HfHubHTTPError.__bases__):  # OSError, and the base of the HTTP library's errors
             raise
         at = f" at revision {revision}" if revision else ""
         raise ModelError(
-            f"no model '{name}' on this machine, and the Hub gives none{at} ({first_line(error)}).{_nearest(name)}"
+            f"no model '{name}' on this machine, and the Hub gives none{at} ({first_line(error)}).{_nearest(name)}",
+            code="no-model",
         ) from error
 
 

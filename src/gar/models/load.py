@@ -76,7 +76,8 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str | None = None) -> Non
     if len(tokenizer) > rows:
         raise ModelError(
             f"the tokenizer{f' of {name!r}' if name else ''} has {len(tokenizer)} tokens but the model only "
-            f"{rows} embeddings. Do they belong together?"
+            f"{rows} embeddings. Do they belong together?",
+            code="vocabulary",
         )
 
 
@@ -85,7 +86,10 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
     import_peft()
     base, revision = adapter.base, adapter.base_revision
     if find_adapter(base, revision):
-        raise ModelError(f"'{settings.path}' is an adapter of '{base}', which is an adapter too. Merge that one first.")
+        raise ModelError(
+            f"'{settings.path}' is an adapter of '{base}', which is an adapter too. Merge that one first.",
+            code="adapter-on-adapter",
+        )
     try:
         own = (settings.path, settings.revision) if adapter.has_tokenizer else (base, revision)
         tokenizer = load_tokenizer(*own, _MODEL)
@@ -93,7 +97,8 @@ def _load_adapted(settings: ModelSettings, adapter: AdapterFiles) -> tuple[Any, 
     except ModelError as error:
         raise ModelError(
             f"'{settings.path}' is an adapter of '{base}', and one of the two cannot be loaded: {error}\nWas the base "
-            f"moved? Then set base_model_name_or_path in {adapter.folder / 'adapter_config.json'} to its new place."
+            f"moved? Then set base_model_name_or_path in {adapter.folder / 'adapter_config.json'} to its new place.",
+            code="adapter-base",
         ) from error
     _check_tokenizer(tokenizer, model, settings.path)
     return load_adapter(model, adapter), tokenizer
@@ -119,7 +124,8 @@ def _load_model(settings: ModelSettings, name: str, revision: str | None) -> Any
         missing = sorted(report["missing_keys"])
         raise ModelError(
             f"the checkpoint of '{name}' lacks {len(missing)} weights that its config.json asks for, among "
-            f"them {', '.join(missing[:3])}. Was it saved whole, and for a causal language model?"
+            f"them {', '.join(missing[:3])}. Was it saved whole, and for a causal language model?",
+            code="missing-weights",
         )
     return model
 
@@ -134,7 +140,8 @@ def _loading_faults(name: str, path: str, kind: tuple[str, str] = _MODEL) -> Ite
         hint = "" if Path(path).is_dir() else "There is no folder of that name, so it was looked for on the Hub. "
         raise ModelError(
             f"cannot load {kind[0]} from '{name}': {first_line(error)}\n{hint}"
-            f"Expected a folder with {kind[1]}, or a Hub id that can be reached."
+            f"Expected a folder with {kind[1]}, or a Hub id that can be reached.",
+            code="cannot-load",
         ) from error
 
 
@@ -142,11 +149,13 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
     if len(tokenizer) == len(tokenizer.added_tokens_decoder):  # transformers makes one up without files
         raise ModelError(
             f"the tokenizer of '{name}' has no vocabulary, only special tokens. Was the model saved without its "
-            "tokenizer? tokenizer.save_pretrained(FOLDER) adds it."
+            "tokenizer? tokenizer.save_pretrained(FOLDER) adds it.",
+            code="no-tokenizer",
         )
     if tokenizer.eos_token_id is None:
         raise ModelError(
             f"the tokenizer of '{name}' has no end-of-sequence token, so no response would ever end. Set eos_token in "
-            "its tokenizer_config.json."
+            "its tokenizer_config.json.",
+            code="no-end-token",
         )
     check_vocabulary(tokenizer, model, name)

@@ -104,7 +104,8 @@ class ResumableOutput:
         if changes := self._changes(identity):
             raise ConfigError(
                 f"{self.identity_path}: this output was begun with other settings, input or model: {changes}. Repeat "
-                "the earlier command to finish it, choose another --out, or add --overwrite to begin anew."
+                "the earlier command to finish it, choose another --out, or add --overwrite to begin anew.",
+                code="other-settings",
             )
 
     def begin(

@@ -59,7 +59,8 @@ def encode_prompt(
     if tokenizer.chat_template is None:
         raise ModelError(
             "the prompt is a list of chat messages, but the tokenizer has no chat template. Is this a base model? Give "
-            "the problems as plain text, or set tokenizer.chat_template."
+            "the problems as plain text, or set tokenizer.chat_template.",
+            code="no-chat-template",
         )
     return tokenizer.apply_chat_template(
         prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
@@ -174,7 +175,8 @@ def _end_ids(model: PreTrainedModel, tokenizer: Any, chosen: int | list[int] | N
     if tokenizer.eos_token_id is None:
         raise ModelError(
             "the tokenizer has no end-of-sequence token, so no response could ever end. Set tokenizer.eos_token "
-            '(in tokenizer_config.json: "eos_token") to the token that the model writes at the end of an answer.'
+            '(in tokenizer_config.json: "eos_token") to the token that the model writes at the end of an answer.',
+            code="no-end-token",
         )
     declared = getattr(model.generation_config, "eos_token_id", None) or []
     return list(dict.fromkeys([tokenizer.eos_token_id, *([declared] if isinstance(declared, int) else declared)]))
@@ -192,14 +194,15 @@ def check_prompts(
     context = context_length(model)
     for i, ids in enumerate(prompt_ids):
         if not ids:
-            raise DataError(f"prompt {i} (counted from 0) has no tokens. Is its text empty?")
+            raise DataError(f"prompt {i} (counted from 0) has no tokens. Is its text empty?", code="empty-prompt")
         if context is not None and len(ids) + max_new_tokens > context:
             count = sum(len(ids) + max_new_tokens > context for ids in prompt_ids)
             raise DataError(
                 f"prompt {i} (counted from 0, {tokenizer.decode(ids[:24])[:60]!r}...) has {len(ids)} tokens, but only "
                 f"{max(context - max_new_tokens, 0)} fit: the model's context is {context} tokens, of which responses "
                 f"take {max_new_tokens}. {count} of {len(prompt_ids)} prompts are too long. Drop them with "
-                "--data.max_prompt_tokens, or allow shorter responses."
+                "--data.max_prompt_tokens, or allow shorter responses.",
+                code="long-prompt",
             )
 
 
@@ -263,7 +266,8 @@ class _RefuseNan(LogitsProcessor):
         if self.is_first and bool(torch.isnan(scores).any()):
             raise ModelError(
                 "the model's logits are NaN, so nothing can be sampled. Did training diverge, or is the checkpoint "
-                "damaged? Look for NaN in its weights."
+                "damaged? Look for NaN in its weights.",
+                code="not-finite",
             )
         self.is_first = False
         return scores

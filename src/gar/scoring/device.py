@@ -20,8 +20,10 @@ def choose_device(name: str | None, *, needs_float64: bool = False) -> torch.dev
     if name is None:
         return torch.device((*usable, "cpu")[0])
     if name.partition(":")[0] not in (*usable, "cpu"):
-        raise ConfigError(f"--device: usable on this machine is {' or '.join((*usable, 'cpu'))}, got '{name}'.")
+        raise ConfigError(
+            f"--device: usable on this machine is {' or '.join((*usable, 'cpu'))}, got '{name}'.", code="device"
+        )
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise ConfigError(f"--device: {error}") from error
+        raise ConfigError(f"--device: {error}", code="device") from error

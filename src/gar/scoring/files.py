@@ -150,7 +150,8 @@ def _score_window(job: ScoreJob, scorer: GARScorer, window: Sequence[tuple[Respo
     except torch.OutOfMemoryError as error:
         raise ModelError(
             f"the device's memory is too small for {job.signal.max_batch_tokens} tokens at one time: {error} Run "
-            "the same command with a lower --signal.max-batch-tokens. It resumes from here."
+            "the same command with a lower --signal.max-batch-tokens. It resumes from here.",
+            code="out-of-memory",
         ) from error
     schema = score_schema(tokens=job.tokens)
     return [
@@ -205,7 +206,7 @@ def _prompt(prompt: Prompt | Ids, template: PromptTemplate, tokenizer: Any, tags
     """The prompt as the policy sees it. Chat messages are encoded here, where their template may reject them."""
     if isinstance(prompt, tuple):
         if template != "plain":
-            raise DataError(f"token ids as prompt take no template, got --template {template}.")
+            raise DataError(f"token ids as prompt take no template, got --template {template}.", code="template")
         return prompt
     rendered = render_prompt(prompt, template, chat=bool(tokenizer.chat_template), tags=tags)
     return rendered if isinstance(rendered, str) else tuple(encode_prompt(tokenizer, rendered))
@@ -218,16 +219,21 @@ def _rows(job: ScoreJob) -> Iterator[ResponseRow | DataError]:
 def _refuse_hopeless(job: ScoreJob, files: ScoreFiles, survey: ResponseSurvey) -> None:
     """Reject a file in which no row can be scored, or no response has an anchor."""
     if not survey.num_rows:
-        raise DataError(f"{job.file}: no rows. Was the file written to the end, and is it the right one?")
+        raise DataError(
+            f"{job.file}: no rows. Was the file written to the end, and is it the right one?", code="no-rows"
+        )
     _refuse_all_bad(files, survey.errors, survey.num_rows)
     if not survey.num_anchored:
         raise DataError(
             f"{job.file}: no row has an expert solution in {' or '.join(map(repr, job.anchor_fields))}, so no response "
-            "has anything to align with. Name its column with --anchor-fields."
+            "has anything to align with. Name its column with --anchor-fields.",
+            code="no-anchors",
         )
 
 
 def _refuse_all_bad(files: ScoreFiles, errors: Sequence[DataError], num_rows: int) -> None:
     if len(errors) == num_rows:
         files.write_errors(errors)
-        raise DataError(f"none of {num_rows} rows can be scored; {files.errors} says why. The first: {errors[0]}")
+        raise DataError(
+            f"none of {num_rows} rows can be scored; {files.errors} says why. The first: {errors[0]}", code="no-rows"
+        )

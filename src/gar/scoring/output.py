@@ -104,9 +104,9 @@ class ScoreFiles:
         """Raise a `ConfigError` before overwriting the input or a finished output."""
         for path in (self.out, self.errors, self.run, self.unfinished.identity_path, self.finished.path):
             if path.exists() and Path(source).exists() and path.samefile(source):
-                raise ConfigError(f"{path} is the input itself. Choose another --out.")
+                raise ConfigError(f"{path} is the input itself. Choose another --out.", code="overwrites-input")
         if self.out.exists() and not overwrite and not self.unfinished.exists():
-            raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.")
+            raise ConfigError(f"{self.out} exists. Add --overwrite to replace it.", code="output-exists")
 
     def write_errors(self, errors: Sequence[DataError]) -> None:
         """Write the rows that could not be read. Without any, remove the file of an earlier run."""

@@ -48,7 +48,8 @@ def captured_pass() -> list[HeadInputs]:
         raise ConfigError(
             "gar.capture is 'logprob', but slime has made no log-probability pass of the policy before this step: "
             "it skips that pass where one update per rollout lets the loss compute the log-probabilities. Make two "
-            "or more updates (--num-steps-per-rollout 2), or set gar.capture to own."
+            "or more updates (--num-steps-per-rollout 2), or set gar.capture to own.",
+            code="no-pass",
         )
     _stop()
     seen, _seen, _stop = _seen, _HeldInputs(), None

@@ -36,7 +36,8 @@ def convert_samples(args: Any, samples: list[Any]) -> dict[str, Any]:
     if len(set(ids)) < len(ids):
         raise ConfigError(
             f"{len(ids)} samples come from {len(set(ids))} rollouts. GAR scores one response per rollout; one that is "
-            "cut into several samples (agents, compaction) has no single thinking span."
+            "cut into several samples (agents, compaction) has no single thinking span.",
+            code="cut-rollouts",
         )
     data[PAYLOAD_KEY] = payloads
     return data
@@ -154,24 +155,27 @@ def _check_samples(samples: Sequence[Any], *, needs_anchors: bool) -> None:
         anchors = (sample.metadata or {}).get("anchors", [])
         if sample.group_index is None:
             raise DataError(
-                f"sample {i} has no group_index, which slime's data source sets: which responses form a group?"
+                f"sample {i} has no group_index, which slime's data source sets: which responses form a group?",
+                code="no-group",
             )
         name = f"sample {i} (group {sample.group_index})"
         if sample.label is None:
-            raise DataError(f"{name} has no label, the gold answer. Is --label-key set?")
+            raise DataError(f"{name} has no label, the gold answer. Is --label-key set?", code="no-answer")
         if len(sample.tokens) <= sample.response_length:
-            raise DataError(f"{name} has no prompt: nothing predicts its first token")
+            raise DataError(f"{name} has no prompt: nothing predicts its first token", code="no-prompt")
         # For text-only samples a processor leaves its keys without a value.
         inputs = (sample.multimodal_inputs or {}) | (sample.multimodal_train_inputs or {})
         if kinds := [kind for kind, value in inputs.items() if value is not None]:
-            raise DataError(f"{name} has multimodal inputs ({', '.join(kinds)}); GAR works on text")
+            raise DataError(f"{name} has multimodal inputs ({', '.join(kinds)}); GAR works on text", code="not-text")
         if not isinstance(anchors, list) or not all(isinstance(anchor, str) for anchor in anchors):
             raise DataError(
                 f"{name}: metadata['anchors'] must be a list of texts, got {anchors!r}. Was the data written by "
-                "`gar data slime`?"
+                "`gar data slime`?",
+                code="bad-anchors",
             )
     if needs_anchors and not any("anchors" in (sample.metadata or {}) for sample in samples):
         raise DataError(
             f"none of {len(samples)} samples has metadata['anchors'], the expert solutions. Was the data written by "
-            "`gar data slime`, and is --metadata-key its column 'metadata'?"
+            "`gar data slime`, and is --metadata-key its column 'metadata'?",
+            code="no-anchors",
         )

@@ -144,7 +144,8 @@ def captured_means(
     if len(seen) != len(schedule):
         raise ModelError(
             f"slime's log-probability pass had {len(seen)} micro-batches, but its schedule has {len(schedule)}. Does "
-            "another hook make passes of its own in between?"
+            "another hook make passes of its own in between?",
+            code="other-schedule",
         )
     means = torch.zeros(len(sequences), seen[0].hidden.shape[1], device=seen[0].weight.device)
     for inputs, places in zip(seen, schedule, strict=True):
@@ -167,7 +168,8 @@ def _micro_batch_means(
         if not torch.equal(inputs.token_ids[rows[-1]], sequence.tokens[position[scored] - 1]):
             raise ModelError(
                 "a micro-batch holds other tokens than slime's schedule says, so that hidden states would be assigned "
-                "to the wrong response. Does this version of slime pack differently?"
+                "to the wrong response. Does this version of slime pack differently?",
+                code="other-schedule",
             )
     keep = torch.tensor([sequence.keep_fraction for sequence in batch], device=inputs.weight.device)
     return head_means(

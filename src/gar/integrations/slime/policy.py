@@ -48,7 +48,8 @@ def policy_chunks() -> list[Any]:
         raise ModelError(
             "Megatron has wrapped no model in its DistributedDataParallel since "
             "gar.integrations.slime.on_megatron_init ran. Is the hook set by --custom-megatron-init-path, and is "
-            "the model sharded by Megatron's own means, not by FSDP?"
+            "the model sharded by Megatron's own means, not by FSDP?",
+            code="no-policy",
         )
     return list(_watch.seen)
 
@@ -64,5 +65,8 @@ def on_megatron_init(args: Any) -> None:
     from slime.backends.megatron_utils.data import DataIterator
 
     if "micro_batch_size" in inspect.signature(DataIterator).parameters:
-        raise ConfigError("this slime is older than 0.3.0, the first version with the hooks that GAR needs: update it")
+        raise ConfigError(
+            "this slime is older than 0.3.0, the first version with the hooks that GAR needs: update it",
+            code="slime-version",
+        )
     _watch.start(DistributedDataParallel)

@@ -40,7 +40,8 @@ def postprocess(args: Any, rollout_id: int, rollout_data: dict[str, Any]) -> Non
     if PAYLOAD_KEY not in rollout_data:
         raise ConfigError(
             "the batch has no payload of GAR: is --custom-convert-samples-to-train-data-path "
-            "gar.integrations.slime.convert_samples set, and does the data come from this version of slime?"
+            "gar.integrations.slime.convert_samples set, and does the data come from this version of slime?",
+            code="no-payload",
         )
     shaping = read_shaping(args)
     payloads: list[Row] = rollout_data.pop(PAYLOAD_KEY)

@@ -31,7 +31,8 @@ def read_settings(args: Any) -> RunConfig:
     if not isinstance(values, Mapping):
         raise ConfigError(
             f"{path}: expected a section 'gar' with the settings of GAR (it may be empty: 'gar: {{}}'), got "
-            f"{'none' if values is None else repr(values)}. Is --custom-config-path set?"
+            f"{'none' if values is None else repr(values)}. Is --custom-config-path set?",
+            code="no-section",
         )
     return SLIME.read({key: value for key, value in values.items() if key != "capture"}, f"{path}: gar")
 

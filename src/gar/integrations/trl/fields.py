@@ -37,10 +37,10 @@ def check_fields(values: Mapping[str, Any], more: Mapping[str, Any] | None = Non
         ConfigError: All fields that are unknown, of the wrong type or out of their range, or decided elsewhere.
     """
     types = field_types()
-    wrong = [text for name, value in values.items() if (text := _type_fault(name, value, types))]
+    wrong = [(f"trl.{name}", text) for name, value in values.items() if (text := _type_fault(name, value, types))]
     facts = {f"trl.{name}": value for name, value in values.items()} | dict(more or {})
     facts["the optimizers of transformers"] = _optimizers()
-    rules.raise_all([*wrong, *(text for _, text in rules.faults("gar train", facts))])
+    rules.raise_all([*wrong, *rules.faults("gar train", facts)])
 
 
 def missing_packages() -> dict[str, Any]:
@@ -66,7 +66,8 @@ def check_num_problems(size: int, group: int, num_problems: int) -> None:
         raise DataError(
             f"a batch of {size:,} responses in groups of {group} asks for {size // group:,} problems, got "
             f"{num_problems:,} in all: TRL would train for no step. Lower trl.per_device_train_batch_size, "
-            "steps_per_generation or gradient_accumulation_steps."
+            "steps_per_generation or gradient_accumulation_steps.",
+            code="few-problems",
         )
 
 

@@ -29,15 +29,18 @@ class ProblemRows:
         if rows is None or isinstance(rows, IterableDataset | Mapping):
             raise DataError(
                 f"train_dataset is {type(rows).__name__}, expected a datasets.Dataset with the columns prompt, answer "
-                "and expert_solution, or a list of rows. All of them are read before training starts."
+                "and expert_solution, or a list of rows. All of them are read before training starts.",
+                code="dataset-type",
             )
         rows = rows if isinstance(rows, Dataset) else list(rows)
         self.all = problems_of(rows, self._columns)
         if not self.all:
-            raise DataError("train_dataset is empty: there is nothing to train on.")
+            raise DataError("train_dataset is empty: there is nothing to train on.", code="no-rows")
         dataset = self._dataset(rows, self.all)
         if INDEX in dataset.column_names:
-            raise DataError(f"train_dataset has a column '{INDEX}', which GARTrainer adds. Rename yours.")
+            raise DataError(
+                f"train_dataset has a column '{INDEX}', which GARTrainer adds. Rename yours.", code="reserved-column"
+            )
         self.training = dataset.add_column(INDEX, list(range(len(dataset))))
         """What TRL trains on."""
         lacking = sum(not problem.anchors for problem in self.all)

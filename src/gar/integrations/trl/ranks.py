@@ -87,13 +87,15 @@ def check_ranks(args: Any) -> None:
         raise ConfigError(
             f"one process sees {args.n_gpu} GPUs, and would train on copies of the model, whose hidden states GAR does "
             f"not read. Start one for each: accelerate launch --multi_gpu --num_processes {args.n_gpu} -m gar train "
-            "..., or show it one: CUDA_VISIBLE_DEVICES=0 gar train ..."
+            "..., or show it one: CUDA_VISIBLE_DEVICES=0 gar train ...",
+            code="several-gpus",
         )
     announced = int(os.environ.get("WORLD_SIZE", "1"))
     if announced != PartialState().num_processes:
         raise ConfigError(
             f"the launcher announces {announced} processes (WORLD_SIZE), and {PartialState().num_processes} found each "
-            "other. Start them with torchrun or accelerate launch, or unset WORLD_SIZE."
+            "other. Start them with torchrun or accelerate launch, or unset WORLD_SIZE.",
+            code="lost-processes",
         )
 
 
@@ -103,7 +105,8 @@ def refuse_sharded_adapter(args: Any) -> None:
     if fsdp or is_deepspeed_zero3_enabled():
         raise ConfigError(
             f"{'FSDP' if fsdp else 'ZeRO-3'} spreads the model over ranks, and gar train writes and merges an adapter "
-            "on one of them, which has parts of it. Train all weights, or without shards: DDP, or ZeRO-2."
+            "on one of them, which has parts of it. Train all weights, or without shards: DDP, or ZeRO-2.",
+            code="sharded",
         )
 
 
@@ -114,5 +117,6 @@ def check_saves_whole_model(accelerator: Any) -> None:
     if plugin is not None and plugin.zero_stage == 3 and not plugin.hf_ds_config.is_true(name):
         raise ConfigError(
             f"{name} is not true in DeepSpeed's configuration: the final model would be left in shards. Set it, or "
-            "give accelerate launch --zero3_save_16bit_model true."
+            "give accelerate launch --zero3_save_16bit_model true.",
+            code="sharded",
         )

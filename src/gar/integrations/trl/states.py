@@ -91,7 +91,8 @@ class InitialWeights:
         if accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED):
             raise ConfigError(
                 "signal.policy initial needs whole weights on each rank, and does not go with FSDP or DeepSpeed. Set "
-                "it to current, or train with DDP."
+                "it to current, or train with DDP.",
+                code="sharded",
             )
         self._model: nn.Module = accelerator.unwrap_model(trainer.model)
         trained = (weight for weight in self._model.parameters() if weight.requires_grad)
@@ -118,7 +119,8 @@ class InitialWeights:
         if new or not self._weights.keys() <= there.keys():
             raise ConfigError(
                 "signal.policy initial copies what is trained when the trainer is made, and afterwards other weights "
-                f"{f'are trained ({new[0]})' if new else 'took their place'}. Change the model before that."
+                f"{f'are trained ({new[0]})' if new else 'took their place'}. Change the model before that.",
+                code="trained-weights",
             )
 
 

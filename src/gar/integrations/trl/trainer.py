@@ -210,7 +210,9 @@ class GARTrainer(ResumableTrainer):
         tokenizer = self.processing_class
         problems, left_out = usable_anchors(problems, tokenizer, self.reader, chat_template_kwargs=template)
         if not any(problem.anchors for problem in problems):
-            raise DataError(f"no problem is left with an expert solution that can be scored: {left_out}")
+            raise DataError(
+                f"no problem is left with an expert solution that can be scored: {left_out}", code="no-anchors"
+            )
         if left_out:
             warnings.warn(left_out, stacklevel=4)
         self._problems.all = problems

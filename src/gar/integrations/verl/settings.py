@@ -44,7 +44,8 @@ def read_settings(verl: Mapping[str, Any]) -> RunConfig:
     values = verl.get("gar")
     if not isinstance(values, Mapping):
         raise ConfigError(
-            f"expected a section 'gar' in verl's configuration, for example +gar.method=gar-grpo, got {values!r}"
+            f"expected a section 'gar' in verl's configuration, for example +gar.method=gar-grpo, got {values!r}",
+            code="no-section",
         )
     return VERL.read(values, "gar")
 
@@ -76,5 +77,6 @@ def check_version() -> None:
     if installed != SUPPORTED:
         raise ConfigError(
             f"gar.integrations.verl is written for verl=={SUPPORTED} and found {installed}. pip install "
-            f"verl=={SUPPORTED}, in an environment of its own (it needs an older transformers than gar train)."
+            f"verl=={SUPPORTED}, in an environment of its own (it needs an older transformers than gar train).",
+            code="verl-version",
         )

@@ -42,7 +42,7 @@ def tiny(family: str, **settings) -> PreTrainedModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = getattr(transformers, f"{family}ForCausalLM")(
-            getattr(transformers, f"{family}Config")(**config, **settings)
+            getattr(transformers, f"{family}Config")(**(config | settings))
         )
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):  # zero in a fresh model

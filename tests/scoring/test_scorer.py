@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 
 from gar import GARScorer, ResponseGroup, ResponseScore
 from gar.core import (
@@ -24,6 +23,7 @@ from gar.sequences import SequenceReader, SpanRule, TokenSequence, scored_positi
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.types import Problem, Status, Tags
 from gar.verify import Verifier
+from tests.support.errors import raises
 from tests.support.rewards import gradient_aligned_rewards
 
 # Two batches of other widths round the last bits of float32 otherwise.
@@ -132,41 +132,33 @@ def test_scores_say_what_the_verifier_found_and_what_was_scored(scorer, groups):
 
 @pytest.mark.parametrize("kind", [list, torch.tensor])
 def test_scores_of_token_ids_are_those_of_the_text(embedded, scorer, groups, kind):
+    """An end token and padding are set aside."""
     _, tokenizer = embedded
+    end = [tokenizer.eos_token_id, tokenizer.pad_token_id]
     as_ids = [
         replace(
             group,
             prompt=kind(tokenizer.encode(group.prompt)),
-            responses=[kind(tokenizer.encode(text)) for text in group.responses],
+            responses=[kind(tokenizer.encode(text) + end) for text in group.responses],
             anchors=[kind(tokenizer.encode(text)) for text in group.anchors],
         )
         for group in groups
     ]
-    assert scorer.score(as_ids) == scorer.score(groups)
+    expected = [replace(score, num_tokens=score.num_tokens + 2) for score in scorer.score(groups)]
+    assert scorer.score(as_ids) == expected
 
 
-def test_scores_of_ids_set_their_end_token_aside(embedded, scorer, groups):
-    _, tokenizer = embedded
-    (plain,) = scorer.score([replace(groups[0], responses=groups[0].responses[:1])])
-    ended = [[*tokenizer.encode(groups[0].responses[0]), tokenizer.eos_token_id, tokenizer.pad_token_id]]
-    (found,) = scorer.score([replace(groups[0], responses=ended)])
-    assert found == replace(plain, num_tokens=plain.num_tokens + 2)
-
-
-def test_scores_do_not_depend_on_company_or_order(scorer, groups):
+def test_scores_depend_on_no_company_order_or_memory_bound(embedded, verifier, scorer, groups):
     together = scorer.score(groups)
     assert_equal(together, [replace(s, group_index=g) for g in range(3) for s in scorer.score([groups[g]])])
     order = [5, 0, 7, 2, 1, 6, 4, 3]
-    shuffled = replace(groups[0], responses=[groups[0].responses[i] for i in order])
-    found = scorer.score([shuffled])
+    found = scorer.score([replace(groups[0], responses=[groups[0].responses[i] for i in order])])
     back = sorted((replace(s, response_index=order[s.response_index]) for s in found), key=lambda s: s.response_index)
     assert_equal(back, together[:8])
-
-
-@pytest.mark.parametrize("max_batch_tokens", [1, 50, 10_000])
-def test_scores_do_not_depend_on_the_memory_bound(embedded, verifier, scorer, groups, max_batch_tokens):
-    signal = SignalSettings(max_batch_tokens=max_batch_tokens)
-    assert_equal(GARScorer(*embedded, verifier=verifier, signal=signal).score(groups), scorer.score(groups))
+    one_at_a_time = GARScorer(*embedded, verifier=verifier, signal=SignalSettings(max_batch_tokens=1))
+    assert_equal(one_at_a_time.score(groups), together)
+    assert scorer.score([]) == scorer.score([replace(groups[0], responses=[])]) == []
+    assert_equal(scorer.score([replace(groups[0], responses=[]), groups[1]]), together[8:16])
 
 
 def test_score_all_adds_alignments_and_leaves_rewards(embedded, verifier, scorer, groups):
@@ -238,24 +230,7 @@ def test_token_shares_add_up_to_the_alignment_with_the_best_anchor(scorer, group
         assert max(map(abs, shares)) > 0.01
 
 
-# What is left behind.
-
-
-def test_scoring_in_a_training_loop_changes_nothing(embedded, verifier, scorer, groups):
-    expected = scorer.score(groups)
-    model, tokenizer = copy.deepcopy(embedded[0]), embedded[1]
-    model.train()
-    model.model.norm.eval()  # a module with a mode of its own
-    model.gradient_checkpointing_enable()
-    modes = [module.training for module in model.modules()]
-    mine = GARScorer(model, tokenizer, verifier=verifier)
-    for enabled in (True, False):
-        with torch.set_grad_enabled(enabled):
-            assert mine.score(groups) == expected
-            assert torch.is_grad_enabled() is enabled
-    assert [module.training for module in model.modules()] == modes
-    assert all(parameter.grad is None for parameter in model.parameters())
-    assert model.is_gradient_checkpointing
+# The weights.
 
 
 def test_the_current_weights_count(embedded, verifier, groups):
@@ -268,20 +243,6 @@ def test_the_current_weights_count(embedded, verifier, groups):
     after = mine.score(groups)
     assert max(abs(a.alignment - b.alignment) for a, b in zip(after, before, strict=True) if a.alignment) > 1e-3
     assert initial.score(groups) == before
-
-
-def test_an_adapter_counts_as_it_is_switched(embedded, verifier, scorer, groups):
-    torch.manual_seed(0)
-    config = LoraConfig(target_modules=["q_proj", "down_proj"], init_lora_weights=False)
-    adapted = get_peft_model(copy.deepcopy(embedded[0]), config)
-    mine = GARScorer(adapted, embedded[1], verifier=verifier)
-    switched_on = mine.score(groups)
-    assert max(abs(a.reward - b.reward) for a, b in zip(switched_on, scorer.score(groups), strict=True)) > 1e-3
-    with adapted.disable_adapter():
-        assert_equal(mine.score(groups), scorer.score(groups))
-    merged = GARScorer(adapted.merge_and_unload(), embedded[1], verifier=verifier)
-    for a, b in zip(merged.score(groups), switched_on, strict=True):
-        assert a.reward == pytest.approx(b.reward, abs=1e-4)
 
 
 def test_bfloat16_weights_are_used_as_they_are(embedded, verifier, scorer, groups):
@@ -304,31 +265,25 @@ def others_are_unharmed(
     return found[8:-8]
 
 
-@pytest.mark.parametrize(
-    ("response", "signal", "detail"),
-    [
-        ("", SignalStatus.NO_TOKENS, "it is empty"),
-        ([], SignalStatus.NO_TOKENS, "it is empty"),
-        ([1, 1, 0], SignalStatus.NO_TOKENS, "there is no token to score"),
-        ([5, 36, 7], SignalStatus.UNKNOWN_TOKENS, "token id 36 lies outside the model's vocabulary of 36. Do the tok"),
-        ([5, -1, 7], SignalStatus.UNKNOWN_TOKENS, "token id -1 lies outside the model's vocabulary of 36. Do the tok"),
-        ("7 " * 503, SignalStatus.TOO_LONG, "513 tokens with the prompt, but the model's context is 512"),
-    ],
-    ids=["empty text", "no ids", "special ids alone", "unknown id", "negative id", "too long"],
-)
-def test_a_response_that_cannot_be_scored_is_named(embedded, verifier, groups, response, signal, detail):
+def test_what_cannot_be_scored_is_named(embedded, verifier, groups):
     scorer = GARScorer(*embedded, verifier=verifier, score_all=True)
-    ids = isinstance(response, list)
     texts = groups[2].responses[:3]
-    responses = [*([embedded[1].encode(text) for text in texts] if ids else texts), response]
-    *fine, last = others_are_unharmed(scorer, groups, replace(groups[2], responses=responses))
-    assert last.signal is signal
-    assert last.alignment is None
-    assert last.signal_norm is None
-    assert last.bonus == 0.0
-    assert detail in last.detail
-    assert all(score.signal is SignalStatus.SCORED for score in fine)
-    assert all(score.tokens is None or score.token_shares is None for score in scorer.score([groups[2]]))
+    for response, signal, detail in (
+        ("", SignalStatus.NO_TOKENS, "it is empty"),
+        ([1, 1, 0], SignalStatus.NO_TOKENS, "there is no token to score"),
+        ([5, 36, 7], SignalStatus.UNKNOWN_TOKENS, "token id 36 lies outside"),
+        ([5, -1, 7], SignalStatus.UNKNOWN_TOKENS, "token id -1 lies outside"),
+        ("7 " * 503, SignalStatus.TOO_LONG, "513 tokens with the prompt, but the model's context is 512"),
+    ):
+        given = [embedded[1].encode(text) for text in texts] if isinstance(response, list) else texts
+        *fine, last = others_are_unharmed(scorer, groups, replace(groups[2], responses=[*given, response]))
+        assert (last.signal, last.alignment, last.signal_norm, last.bonus) == (signal, None, None, 0.0)
+        assert detail in last.detail
+        assert all(score.signal is SignalStatus.SCORED for score in fine)
+    empty = replace(groups[2], prompt=[], responses=[[5, 6]], eligible=[True], anchors=[[5]])
+    (score,) = others_are_unharmed(scorer, groups, empty)
+    assert score.signal is SignalStatus.NO_TOKENS
+    assert "its anchor cannot be used (no tokens)" in score.detail
 
 
 def test_a_response_at_the_end_of_the_context_is_scored(embedded, groups):
@@ -337,30 +292,15 @@ def test_a_response_at_the_end_of_the_context_is_scored(embedded, groups):
     assert [(score.signal, score.num_scored_tokens) for score in scores] == [(SignalStatus.SCORED, 502)] * 2
 
 
-def test_a_prompt_without_tokens_is_named(scorer, groups):
-    empty = replace(groups[2], prompt=[], responses=[[5, 6]], eligible=[True], anchors=[[5]])
-    (score,) = others_are_unharmed(scorer, groups, empty)
-    assert score.signal is SignalStatus.NO_TOKENS
-    reason = "the prompt has no tokens, so nothing predicts the first one"
-    assert score.detail == f"{reason}; its anchor cannot be used (no tokens): {reason}"
-
-
-@pytest.mark.parametrize(
-    ("anchors", "detail"),
-    [
-        ([], ""),
-        (["", "  "], ""),
-        (["7 " * 520], "its anchor cannot be used (too long): 5"),
-        ([[5, 99]], "its anchor cannot be used (unknown tokens): token id 99 lies outside"),
-    ],
-    ids=["none", "blank", "too long", "unknown"],
-)
-def test_a_group_without_a_usable_anchor_earns_no_bonus(embedded, verifier, groups, anchors, detail):
+def test_a_group_without_a_usable_anchor_earns_no_bonus(embedded, verifier, groups):
     scorer = GARScorer(*embedded, verifier=verifier, signal=SignalSettings(max_tokens=None))
-    scores = others_are_unharmed(scorer, groups, replace(groups[2], anchors=anchors))
-    assert {score.signal for score in scores} == {SignalStatus.NO_ANCHOR}
-    assert [score.reward for score in scores] == [1.0] * 6 + [0.0, -0.6]
-    assert all(detail in score.detail for score in scores)
+    for anchors, detail in (
+        ([], ""), (["", "  "], ""), (["7 " * 520], "cannot be used (too long)"), ([[5, 99]], "(unknown tokens)"),
+    ):  # fmt: skip
+        scores = others_are_unharmed(scorer, groups, replace(groups[2], anchors=anchors))
+        assert {score.signal for score in scores} == {SignalStatus.NO_ANCHOR}
+        assert [score.reward for score in scores] == [1.0] * 6 + [0.0, -0.6]
+        assert all(detail in score.detail for score in scores)
 
 
 def test_a_model_that_gives_nan_for_one_row_spoils_only_that_row(embedded, verifier, groups):
@@ -385,27 +325,18 @@ def test_a_model_that_gives_nan_for_one_row_spoils_only_that_row(embedded, verif
     assert score.detail == "its anchor has no usable vector"
 
 
-def test_nothing_to_score_gives_nothing(scorer, groups):
-    assert scorer.score([]) == []
-    assert scorer.score([replace(groups[0], responses=[])]) == []
-    assert len(scorer.score([replace(groups[0], responses=[]), groups[1]])) == 8
-
-
-def test_groups_that_do_not_say_what_is_right_are_refused(embedded, scorer, groups):
-    with pytest.raises(DataError):
+def test_what_a_scorer_cannot_work_with_is_an_error(embedded, scorer, groups):
+    with raises(DataError):
         scorer.score([{"prompt": "3+4=", "responses": ["7"]}])
     for judge, changes in ((scorer, {"answer": None}), (scorer, {"eligible": [True]}), (GARScorer(*embedded), {})):
         with pytest.raises(ValueError, match=r"group 1 \(train-0\)|group 0 \(train-1\)"):
             judge.score([groups[1], replace(groups[0], **changes)])
-
-
-# Other tokenizers.
-
-
-def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(embedded):
+    for method in ("maspo", "dapo", "anchor-random", "anchor-shuffled", "gar-reinforce-plus-plus"):
+        with raises(ConfigError, "method"):
+            GARScorer(*embedded, method=method)
     tokenizer = copy.deepcopy(embedded[1])
     tokenizer.add_tokens(["another"])
-    with pytest.raises(ModelError, match="37 tokens but the model only 36 embeddings"):
+    with raises(ModelError, "vocabulary"):
         GARScorer(embedded[0], tokenizer)
 
 
@@ -413,7 +344,7 @@ def test_chat_messages_need_a_chat_template(embedded):
     model, tokenizer = embedded[0], copy.deepcopy(embedded[1])
     plain = ResponseGroup(prompt="3=+", responses=["7 1", "7 2"], anchors=["7"], eligible=[True] * 2)
     as_chat = replace(plain, prompt=[{"role": "user", "content": "3="}])
-    with pytest.raises(ModelError, match="chat template"):
+    with raises(ModelError, "no-chat-template"):
         GARScorer(model, tokenizer).score([as_chat])
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}+"
     scorer = GARScorer(model, tokenizer)
@@ -433,15 +364,15 @@ def test_g2rl_needs_no_anchor_and_tells_tokens_without_shares(embedded, verifier
     assert {(score.signal, score.alignment) for score in without} == {(SignalStatus.SCORED, None)}
 
 
-@pytest.mark.parametrize("method", ["length", "text-similarity"])
-def test_a_similarity_needs_no_pass_and_centers_as_gar_does(embedded, verifier, groups, method):
-    scores = GARScorer(*embedded, method=method, verifier=verifier).score(groups[:1])
-    alignments = [score.alignment for score in scores[:6]]
-    assert len(set(alignments)) > 1
-    assert all(0 < alignment <= 1 for alignment in alignments)
-    bonuses = [0.5 * max(0.0, alignment - sum(alignments) / 6) for alignment in alignments]
-    assert [score.bonus for score in scores[:6]] == pytest.approx(bonuses, abs=1e-12)
-    assert {score.signal_norm for score in scores} == {score.alignment for score in scores[6:]} == {None}
+def test_a_similarity_needs_no_pass_and_centers_as_gar_does(embedded, verifier, groups):
+    for method in ("length", "text-similarity"):
+        scores = GARScorer(*embedded, method=method, verifier=verifier).score(groups[:1])
+        alignments = [score.alignment for score in scores[:6]]
+        assert len(set(alignments)) > 1
+        assert all(0 < alignment <= 1 for alignment in alignments)
+        bonuses = [0.5 * max(0.0, alignment - sum(alignments) / 6) for alignment in alignments]
+        assert [score.bonus for score in scores[:6]] == pytest.approx(bonuses, abs=1e-12)
+        assert {score.signal_norm for score in scores} == {score.alignment for score in scores[6:]} == {None}
 
 
 def test_score_all_computes_no_more_than_the_method_reads(embedded, verifier, groups):
@@ -484,14 +415,3 @@ def test_a_method_that_compares_both_ways_has_vectors_where_there_is_no_anchor(e
         assert bool((vectors != 0).any(-1).all())
         assert seen[-1].scored.tolist() == [True] * 8 + [False] * 8
         assert {score.signal for score in scores[8:]} == {SignalStatus.NO_ANCHOR}
-
-
-def test_a_method_that_a_scorer_cannot_run_is_refused(embedded):
-    for method in ("maspo", "dapo", "anchor-random", "anchor-shuffled", "gar-reinforce-plus-plus", "gar"):
-        with pytest.raises(ConfigError, match=f"{method}.*expected one"):
-            GARScorer(*embedded, method=method)
-
-
-def test_settings_that_the_method_does_not_read_are_named(embedded):
-    with pytest.warns(UserWarning, match=r"Not read by grpo under GARScorer: reward\.bonus_weight\."):
-        GARScorer(*embedded, method="grpo", reward=RewardSettings(bonus_weight=0.25))

@@ -30,7 +30,8 @@ class Anchor:
 class Problem:
     """One verifiable problem. A problem without an anchor is legal: its responses earn no bonus, and are counted.
 
-    `prompt` is plain text or chat messages (`[{"role": "user", "content": ...}]`).
+    `prompt` is plain text or chat messages (`[{"role": "user", "content": ...}]`). `choices` are the texts behind the
+    letters of a multiple-choice problem, whose `answer` is a letter.
 
     Example: Problem(id="train-17", prompt="3+4*7-2=", answer="7", anchors=(Anchor(text="..."),), source="arithmetic")
     """
@@ -40,6 +41,7 @@ class Problem:
     answer: str
     anchors: tuple[Anchor, ...] = ()
     source: str = ""
+    choices: tuple[str, ...] = ()
 
 
 class Status(StrEnum):

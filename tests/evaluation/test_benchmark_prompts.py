@@ -5,17 +5,18 @@ import pytest
 from gar.errors import ConfigError
 from gar.evaluation.benchmarks import (
     BENCHMARKS,
-    BenchmarkProblem,
     benchmark_prompt,
     default_form,
     load_benchmark,
 )
 from gar.evaluation.benchmarks.prompts import policy_prompt
 from gar.settings import EMBEDDED_TASKS
+from gar.types import Problem
+from tests.support.errors import raises
 from tests.support.files import write_jsonl
 
-OPEN = BenchmarkProblem(id="1", question="What is 1+1?", answer="2")
-CHOICE = BenchmarkProblem(id="2", question="Which?", answer="B", choices=("one", "two"), category="law")
+OPEN = Problem(id="1", prompt="What is 1+1?", answer="2")
+CHOICE = Problem(id="2", prompt="Which?", answer="B", choices=("one", "two"), source="law")
 STRICT = (
     "First work the problem out between <think> and </think>. Then give the final answer alone between <answer> and "
     "</answer>. Write nothing else:\n<think> your working </think> <answer> final answer </answer>"
@@ -57,7 +58,7 @@ def test_benchmark_prompt_word_for_word(problem, form, benchmark, expected):
 def test_benchmark_prompt_of_a_file_asks_as_training_does(tmp_path):
     """Prompts of files keep white space at their ends, and an instruction replaces it, as in `data.template`."""
     read = load_benchmark(write_jsonl(tmp_path / "mine.jsonl", [{"prompt": " 1+1?\n", "answer": 2}]))
-    plain = BenchmarkProblem(id="1", question="1+1?", answer="2")
+    plain = Problem(id="1", prompt="1+1?", answer="2")
     for form in ("think-answer", "boxed"):
         assert benchmark_prompt(read.problems[0], form, read.benchmark) == benchmark_prompt(plain, form, read.benchmark)
     assert benchmark_prompt(read.problems[0], "as-is", read.benchmark) == " 1+1?\n"
@@ -65,13 +66,13 @@ def test_benchmark_prompt_of_a_file_asks_as_training_does(tmp_path):
 
 def test_benchmark_prompt_puts_the_instruction_into_the_last_message():
     chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "1+1?"}]
-    problem = BenchmarkProblem(id="1", question=chat, answer="2")
+    problem = Problem(id="1", prompt=chat, answer="2")
     assert benchmark_prompt(problem, "boxed", BENCHMARKS["gsm8k"]) == [
         chat[0], {"role": "user", "content": "Put your final answer within \\boxed{}.\n\n1+1?"},
     ]  # fmt: skip
     assert benchmark_prompt(problem, "as-is", BENCHMARKS["gsm8k"]) == chat
-    answered = BenchmarkProblem(id="1", question=[*chat, {"role": "assistant", "content": "2"}], answer="2")
-    with pytest.raises(ConfigError, match="end in the role 'assistant' have no place for an instruction"):
+    answered = Problem(id="1", prompt=[*chat, {"role": "assistant", "content": "2"}], answer="2")
+    with raises(ConfigError):  # no place for an instruction
         benchmark_prompt(answered, "boxed", BENCHMARKS["gsm8k"])
 
 

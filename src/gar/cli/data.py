@@ -126,7 +126,7 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
     from gar.evaluation.benchmarks import load_benchmark
     from gar.evaluation.contamination import find_overlaps
 
-    problems = {problem.id: prompt_text(problem.question) for problem in load_benchmark(benchmark).problems}
+    problems = {problem.id: prompt_text(problem.prompt) for problem in load_benchmark(benchmark).problems}
     rows = (
         (place, prompt_text(item.prompt)) for place, item in iter_problems(source, reading) if isinstance(item, Problem)
     )

@@ -138,7 +138,7 @@ def _list(_: Settings) -> int:
     for heading in ("name", "problems", "from"):
         table.add_column(heading, justify="right" if heading == "problems" else "left", no_wrap=True)
     for benchmark in BENCHMARKS.values():
-        source = benchmark.hub_id or ("the package" if benchmark.columns is None else "a file, see the docs")
+        source = benchmark.hub_id or ("the package" if benchmark.schema is None else "a file, see the docs")
         table.add_row(benchmark.name, f"{benchmark.num_problems:,}", source + (", gated" if benchmark.gated else ""))
     Console(highlight=False).print(table)
     return DONE

@@ -8,7 +8,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ def iter_rows(
     split: str = "train",
     subset: str | None = None,
     revision: str | None = None,
+    torn_ids: Collection[str] = (),
     on_error: OnError = raise_error,
 ) -> Iterator[tuple[int, Row]]:
     """Read `source` row by row.
@@ -64,6 +65,7 @@ def iter_rows(
         split: Split of a Hub data set or folder. A file has no splits.
         subset: Configuration of a Hub data set, for example "main" of openai/gsm8k.
         revision: Commit or tag of a Hub data set. None takes the newest, which may change.
+        torn_ids: Values that mark the rows of a .csv that may have too few values. Those that lack are None.
         on_error: Called with the error for a line that is not a JSON object. If it returns, the line is skipped.
 
     Yields:
@@ -79,7 +81,7 @@ def iter_rows(
     elif source.endswith(_PARQUET_SUFFIXES):
         yield from _parquet_rows(path, source)
     elif source.endswith(_CSV_SUFFIXES):
-        yield from _csv_rows(path, source, on_error)
+        yield from _csv_rows(path, source, torn_ids, on_error)
     else:
         yield from _dataset_rows(source, split=split, subset=subset, revision=revision)
 
@@ -211,14 +213,14 @@ def _parsed(line: bytes, number: int) -> object:
         raise ValueError("not readable JSON: nested too deeply.") from None
 
 
-def _csv_rows(path: Path, source: str, on_error: OnError) -> Iterator[tuple[int, Row]]:
+def _csv_rows(path: Path, source: str, torn_ids: Collection[str], on_error: OnError) -> Iterator[tuple[int, Row]]:
     """Rows of text under the names of the first line. Lines in quotes belong to one row."""
     csv.field_size_limit(2**31 - 1)  # a solution may be longer than the default of 131,072 characters
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, delimiter="\t" if source.endswith(".tsv") else ",", strict=True)
+            reader = csv.DictReader(file, delimiter="\t" if source.endswith(".tsv") else ",", strict=not torn_ids)
             for number, row in enumerate(reader, start=1):
-                if None in row or None in row.values():
+                if (None in row or None in row.values()) and not set(torn_ids) & set(map(str, row.values())):
                     columns = len(reader.fieldnames or ())
                     on_error(DataError(f"{source} row {number}: expected {columns} values as in the first line."))
                 else:

@@ -1,4 +1,4 @@
-r"""The column schemas that problems come in, as one small table, and how a row becomes a `Problem`.
+r"""The columns of every known data set, as one table, and how a row becomes a `Problem`.
 
 | schema          | columns                                            | answer                    | expert solution |
 |-----------------|----------------------------------------------------|---------------------------|-----------------|
@@ -10,10 +10,12 @@ r"""The column schemas that problems come in, as one small table, and how a row 
 Columns in parentheses are optional, and so are `id` and `source` everywhere. The validity columns of
 NuminaMath-1.5 are `problem_is_valid` and `solution_is_valid`. MATH and its relatives (problem, solution) are read as
 `numina-cot`. Sources: the data set cards of AI-MO/NuminaMath-CoT, AI-MO/NuminaMath-1.5 and openai/grade-school-math.
+The other schemas are those of benchmarks (`docs/evaluation.md`), which `gar eval` reads and nothing detects.
 """
 
 import dataclasses
 import math
+import random
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -24,6 +26,10 @@ from gar.errors import DataError, did_you_mean
 from gar.settings import DEFAULT_SOURCE, SourceSettings
 from gar.types import Anchor, Message, Problem, Prompt
 from gar.verify import last_boxed
+from gar.verify.choices import LETTERS
+
+PERMUTATION_SEED = 0
+"""Seed of the order of GPQA's choices: part of every prompt hash."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,9 +42,12 @@ class ColumnSchema:
         answer: Column of the gold answer, or of a text that states it. "" where nothing reads the answer.
         anchors: Columns of the expert solution. The first that is not empty counts.
         id: Column of the problem's id. It may be missing.
-        source: Column of the name of the problem's source. It may be missing.
+        source: Column of the name of the problem's source, or of its category. It may be missing.
+        needs: Further columns without which the schema does not apply.
+        benchmark: Never detected.
         answer_of: Extracts the answer from the column's text. A row whose answer is "" is dropped.
         anchor_of: Extracts the expert solution from the column's text.
+        with_choices: Adds the choices of a row. The third argument is its place.
         unusable: Why a row is unusable according to its own data set, or "".
         no_answer: The reason that is counted for a dropped row without an answer.
 
@@ -48,19 +57,21 @@ class ColumnSchema:
     name: str
     prompt: str
     answer: str
-    anchors: tuple[str, ...]
+    anchors: tuple[str, ...] = ()
     id: str = "id"
     source: str = "source"
+    needs: tuple[str, ...] = ()
+    benchmark: bool = False
     answer_of: Callable[[str], str] = str.strip
     anchor_of: Callable[[str], str] = str.strip
+    with_choices: Callable[[Problem, Row, str], Problem] = lambda problem, row, place: problem
     unusable: Callable[[Row], str] = lambda row: ""
     no_answer: str = "the answer is empty"
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Columns without which the schema does not apply. All schemas but `gar` require the solution."""
-        columns = (self.prompt, self.answer) if self.name == "gar" else (self.prompt, self.answer, *self.anchors)
-        return tuple(dict.fromkeys(filter(None, columns)))
+        """Columns without which the schema does not apply."""
+        return tuple(dict.fromkeys(filter(None, (self.prompt, self.answer, *self.needs))))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,14 +110,38 @@ def _numina_unusable(row: Row) -> str:
     return "question_type is proof" if row.get("question_type") == "proof" else ""
 
 
-# The first schema whose required columns all exist is chosen, so narrower schemas come before wider ones.
-SCHEMAS = (
+def _shuffled_choices(problem: Problem, row: Row, place: str) -> Problem:
+    """GPQA: the choices in a fixed order that depends only on the question, not on the position of its row."""
+    choices = [problem.answer, *(_scalar_text(row[name], place, name) for name in _GPQA_WRONG)]
+    order = list(range(len(choices)))
+    random.Random(f"{PERMUTATION_SEED} {str(problem.prompt).strip()}").shuffle(order)
+    chosen = tuple(choices[index] for index in order)
+    return dataclasses.replace(problem, answer=LETTERS[order.index(0)], choices=chosen)
+
+
+def _listed_choices(problem: Problem, row: Row, place: str) -> Problem:
+    """MMLU-Pro: the answer is given twice, as a letter and as the index of an option."""
+    options = row["options"]
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
+        raise DataError(f"{place}: column 'options' must be an array of texts, got {str(options)[:60]!r}.")
+    choices = tuple(option.strip() for option in options if option != "N/A")
+    answer, index = problem.answer, row["answer_index"]
+    if not (isinstance(index, int) and 0 <= index < len(choices) <= len(LETTERS)) or LETTERS[index] != answer:
+        raise DataError(f"{place}: answer {answer!r} is not option {index} of {len(choices)} options.")
+    return dataclasses.replace(problem, choices=choices)
+
+
+_GPQA_WRONG = tuple(f"Incorrect Answer {number}" for number in (1, 2, 3))
+
+_TABLE = (
+    # The first schema whose required columns all exist is chosen, so narrower schemas come before wider ones.
     ColumnSchema(name="gar", prompt="prompt", answer="answer", anchors=("expert_solution",)),
     ColumnSchema(
         name="numina-1.5",
         prompt="problem",
         answer="answer",
         anchors=("solution",),
+        needs=("solution",),
         answer_of=_checkable_answer,
         unusable=_numina_unusable,
         no_answer="the answer is empty, 'proof' or 'notfound'",
@@ -128,7 +163,48 @@ SCHEMAS = (
         anchor_of=_before_hashes,
         no_answer="nothing after #### in the answer",
     ),
+    ColumnSchema(
+        name="matharena",
+        prompt="problem",
+        answer="answer",
+        id="problem_idx",
+        source="problem_type",
+        needs=("problem_idx",),
+        benchmark=True,
+    ),
+    ColumnSchema(
+        name="imo-answerbench",
+        prompt="Problem",
+        answer="Short Answer",
+        id="Problem ID",
+        source="Category",
+        needs=("Problem ID", "Category"),
+        benchmark=True,
+    ),
+    ColumnSchema(
+        name="gpqa",
+        prompt="Question",
+        answer="Correct Answer",
+        id="Record ID",
+        source="High-level domain",
+        needs=_GPQA_WRONG,
+        benchmark=True,
+        with_choices=_shuffled_choices,
+    ),
+    ColumnSchema(
+        name="mmlu-pro",
+        prompt="question",
+        answer="answer",
+        id="question_id",
+        source="category",
+        needs=("question_id", "options", "answer_index", "category"),
+        benchmark=True,
+        with_choices=_listed_choices,
+    ),
+    ColumnSchema(name="math-500", prompt="problem", answer="answer", id="unique_id", source="subject", benchmark=True),
 )
+SCHEMAS = {schema.name: schema for schema in _TABLE}
+"""By name."""
 
 
 def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SOURCE, *, source: str) -> ColumnSchema:
@@ -151,8 +227,8 @@ def choose_schema(columns: Collection[str], options: SourceSettings = DEFAULT_SO
             prompt=options.prompt_field or schema.prompt,
             answer=schema.answer if options.answer_field is None else options.answer_field,
         )
-        for schema in SCHEMAS
-        if name in (None, schema.name)
+        for schema in _TABLE
+        if (schema.name == name if name else not schema.benchmark)
     ]
     missing = [[column for column in each.required if column not in columns] for each in candidates]
     schema, lacking = min(zip(candidates, missing, strict=True), key=lambda pair: len(pair[1]))  # the first of equals
@@ -170,7 +246,7 @@ def _missing_columns(
         + (f" Name it with {flags[column]}." if column in flags else "")
         for column in lacking
     )
-    names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in SCHEMAS)
+    names = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in _TABLE if not known.benchmark)
     return DataError(
         f"{source}:{advice} Found {', '.join(map(repr, columns)) or 'no columns'}. Known schemas: {names}."
     )
@@ -201,13 +277,16 @@ def read_problem(
     answer = schema.answer_of(_scalar_text(answer, place, schema.answer))
     if schema.answer and not answer:
         return Dropped(place=place, reason=schema.no_answer)
-    return Problem(
+    source = column_value(row, schema.source)
+    source = ", ".join(map(str, source)) if isinstance(source, list) else source
+    problem = Problem(
         id=_scalar_text(column_value(row, schema.id), place, schema.id) or default_id,
         prompt=prompt,
         answer=answer,
         anchors=_anchors(row, schema, place),
-        source=_scalar_text(column_value(row, schema.source), place, schema.source) or default_source,
+        source=_scalar_text(source, place, schema.source) or default_source,
     )
+    return schema.with_choices(problem, row, place)
 
 
 def column_value(row: Row, column: str, place: str | None = None) -> Any:

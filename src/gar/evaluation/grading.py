@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from gar.data.problems import prompt_text
-from gar.evaluation.benchmarks.columns import LETTERS
 from gar.evaluation.results import Group
 from gar.rollouts.generate import Response
 from gar.types import Problem, ResponseFormat, ResponseVerifier, Status, Verdict
 from gar.verify import parse_response
-from gar.verify.choices import chosen_letters
+from gar.verify.choices import LETTERS, chosen_letters
 
 
 def graded_groups(

@@ -238,7 +238,7 @@ def _problem_lines(evaluation_set: EvaluationSet) -> Iterator[Line]:
             "prompt": prompt,
             "answer": problem.answer,
             "num_choices": len(problem.choices),
-            "category": problem.category,
+            "category": problem.source,
         }
 
 

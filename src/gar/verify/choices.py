@@ -8,6 +8,8 @@ import unicodedata
 
 from gar.verify.sentences import HEDGES
 
+LETTERS = "ABCDEFGHIJ"
+"""Names of the choices, in their order."""
 # C  (C)  [C]  \text{C}  \mathbf{(C)}  \boxed{C}
 _LETTER = r"(?:\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed) *{?)*[({\[]*(?P<letter>[A-Ja-j])[)}\]]*"
 _GOLD = re.compile(_LETTER)

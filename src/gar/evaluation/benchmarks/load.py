@@ -1,21 +1,19 @@
 """Find the problems of a benchmark: in the package, in a local file with the published columns, or on the Hub."""
 
-import csv
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gar.data.arithmetic import Split, load_arithmetic
 from gar.data.problems import load_problems
-from gar.data.rows import iter_rows, row_place, source_name
+from gar.data.rows import FILE_SUFFIXES, iter_rows, row_place, source_name
+from gar.data.schemas import SCHEMAS, ColumnSchema, Dropped, read_problem
 from gar.errors import ConfigError, DataError
-from gar.evaluation.benchmarks.columns import BenchmarkProblem, Columns, problems_hash, read_row
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
-
-_FILE_SUFFIXES = (".jsonl", ".ndjson", ".parquet", ".pq", ".csv")
+from gar.records.files import canonical_hash
+from gar.types import Problem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +30,7 @@ class LoadedBenchmark:
     """
 
     benchmark: Benchmark
-    problems: tuple[BenchmarkProblem, ...]
+    problems: tuple[Problem, ...]
     source: str
     revision: str | None
     sha256: str
@@ -46,7 +44,7 @@ def find_benchmark(spec: str) -> Benchmark | None:
         ConfigError: There is no such benchmark, or it has no file and no revision.
     """
     name, equals, _ = spec.partition("=")
-    if not equals and name.endswith(_FILE_SUFFIXES):
+    if not equals and name.endswith(FILE_SUFFIXES):
         return None
     name, at, _ = name.partition("@")
     if name not in BENCHMARKS:
@@ -55,7 +53,7 @@ def find_benchmark(spec: str) -> Benchmark | None:
             f"unknown benchmark '{name}'{f', did you mean {near[0]!r}?' if near else '.'} Expected one of "
             f"{', '.join(BENCHMARKS)}; or NAME=FILE; or a file of problems."
         )
-    if BENCHMARKS[name].columns is None and (equals or at):
+    if BENCHMARKS[name].schema is None and (equals or at):
         raise ConfigError(f"{name} is part of the package: it has no file and no revision, got '{spec}'.")
     return BENCHMARKS[name]
 
@@ -64,8 +62,8 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
     """Load the problems of one benchmark.
 
     Args:
-        spec: A name. `NAME@REVISION` for a commit, tag or branch of the Hub. `NAME=FILE` for a local .jsonl, .parquet
-            or .csv with the published columns, or a file of problems in any schema that `gar data` reads.
+        spec: A name. `NAME@REVISION` for a commit, tag or branch of the Hub. `NAME=FILE` for a local file with the
+            published columns, or a file of problems in any schema that `gar data` reads.
         limit: Use only the first problems, at most this many.
 
     Raises:
@@ -73,37 +71,31 @@ def load_benchmark(spec: str, *, limit: int | None = None) -> LoadedBenchmark:
         DataError: A row cannot be read, or the set cannot be loaded. Says what to do.
     """
     benchmark = find_benchmark(spec)
-    if benchmark is None:
-        return _own_file(spec, limit)
     name, equals, file = spec.partition("=")
-    if benchmark.columns is None:
-        task = load_arithmetic(cast(Split, benchmark.split))
-        problems = [BenchmarkProblem(id=row.id, question=row.prompt, answer=row.answer) for row in task]
-        return _loaded(benchmark, problems, limit, source="package")
-    if equals:
-        problems = _read(_file_rows(file, benchmark.torn_ids), benchmark.columns)
-        return _loaded(benchmark, problems, limit, source=file)
-    problems, commit = _from_hub(benchmark, benchmark.columns, name.partition("@")[2] or None)
-    return _loaded(benchmark, problems, limit, source=benchmark.hub_id, revision=commit)
+    if benchmark is None:
+        read = load_problems(spec)
+        benchmark = Benchmark(name=source_name(spec), title=source_name(spec), num_problems=0)
+        notes = [note for note in read.notes if "anchor" not in note]
+        return _loaded(benchmark, read.problems, limit, source=spec, notes=notes)
+    if benchmark.schema is None:
+        return _loaded(benchmark, load_arithmetic(cast(Split, benchmark.split)), limit, source="package")
+    if not equals:
+        problems, commit = _from_hub(benchmark, SCHEMAS[benchmark.schema], name.partition("@")[2] or None)
+        return _loaded(benchmark, problems, limit, source=benchmark.hub_id, revision=commit)
+    if not file.endswith(FILE_SUFFIXES):
+        raise DataError(f"{file}: expected a file whose name ends in {', '.join(FILE_SUFFIXES)}.")
+    rows = iter_rows(file, torn_ids=benchmark.torn_ids)
+    return _loaded(benchmark, _read(rows, SCHEMAS[benchmark.schema], file), limit, source=file)
 
 
-def _own_file(file: str, limit: int | None) -> LoadedBenchmark:
-    """A file of problems in any schema that `gar data` reads."""
-    if file.endswith(".csv"):
-        raise ConfigError(f"{file}: a .csv is read as a benchmark with published columns: --benchmark NAME={file}.")
-    read = load_problems(file)
-    problems = [
-        BenchmarkProblem(id=row.id, question=row.prompt, answer=row.answer, category=row.source)
-        for row in read.problems
-    ]
-    benchmark = Benchmark(name=source_name(file), title=source_name(file), num_problems=0, columns=None)
-    notes = [note for note in read.notes if "anchor" not in note]
-    return _loaded(benchmark, problems, limit, source=file, notes=notes)
+def problems_hash(problems: Sequence[Problem]) -> str:
+    """SHA-256 of ids, prompts, choices and answers: the same for a file and for the Hub."""
+    return canonical_hash([[each.id, each.prompt, list(each.choices), each.answer] for each in problems])
 
 
 def _loaded(
     benchmark: Benchmark,
-    problems: Sequence[BenchmarkProblem],
+    problems: Sequence[Problem],
     limit: int | None,
     *,
     source: str,
@@ -138,50 +130,39 @@ def _loaded(
     )
 
 
-def _read(rows: Iterator[tuple[str, dict[str, Any]]], columns: Columns) -> list[BenchmarkProblem]:
-    return [read_row(row, columns, place) for place, row in rows]
+def _read(rows: Iterable[tuple[int, Mapping[str, Any]]], schema: ColumnSchema, source: str) -> list[Problem]:
+    """Rows with the published columns as problems. The hash of the prompt stands in for an id that is missing."""
+    problems = []
+    for number, row in rows:
+        place = row_place(source, number)
+        if missing := [name for name in schema.required if name not in row]:
+            raise DataError(
+                f"{place}: no column {', '.join(map(repr, missing))}; found {', '.join(map(repr, row))}. Expected the "
+                f"published columns {', '.join(schema.required)}. Is it a file of another benchmark?"
+            )
+        problem = read_problem(dict(row), schema, place=place, default_id="", default_source="")
+        if isinstance(problem, Dropped):
+            raise DataError(f"{place}: {problem.reason}.")
+        prompt = problem.prompt.strip() if isinstance(problem.prompt, str) else problem.prompt
+        problems.append(replace(problem, id=problem.id or canonical_hash(prompt)[:12], prompt=prompt))
+    return problems
 
 
-def _file_rows(file: str, torn_ids: frozenset[str] = frozenset()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of a local file, each with its place. A CSV row with one of `torn_ids` may lack fields."""
-    if not file.endswith(_FILE_SUFFIXES):
-        raise DataError(f"{file}: expected a file whose name ends in {', '.join(_FILE_SUFFIXES)}.")
-    if not file.endswith(".csv"):
-        for number, row in iter_rows(file):
-            yield row_place(file, number), row
-        return
-    try:
-        with Path(file).open(encoding="utf-8-sig", newline="") as text:
-            for number, row in enumerate(csv.DictReader(text), start=1):
-                if (None in row or None in row.values()) and not torn_ids & set(map(str, row.values())):
-                    raise DataError(f"{file} row {number}: more or fewer fields than the first line names.")
-                yield f"{file} row {number}", row
-    except FileNotFoundError:
-        raise DataError(f"{file}: no such file.") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file}: cannot be read as CSV: {error}") from error
-
-
-def _from_hub(
-    benchmark: Benchmark, columns: Columns, revision: str | None, *, split: str | None = None
-) -> tuple[list[BenchmarkProblem], str | None]:
+def _from_hub(benchmark: Benchmark, schema: ColumnSchema, revision: str | None) -> tuple[list[Problem], str | None]:
     """The problems, and the commit they are of."""
     if not benchmark.hub_id:
         raise DataError(
             f"{benchmark.name} is not loaded from the Hub. {benchmark.instead}. Download it, then "
-            f"--benchmark {benchmark.name}=FILE with the columns {', '.join(columns.required)}."
+            f"--benchmark {benchmark.name}=FILE with the columns {', '.join(schema.required)}."
         )
     try:
         commit = _commit(benchmark.hub_id, revision)
-        rows = iter_rows(
-            benchmark.hub_id, split=split or benchmark.split, subset=benchmark.subset, revision=commit or revision
-        )
-        places = ((f"{benchmark.hub_id} row {number}", row) for number, row in rows)
-        return _read(places, columns), commit or revision
+        rows = iter_rows(benchmark.hub_id, split=benchmark.split, subset=benchmark.subset, revision=commit or revision)
+        return _read(rows, schema, benchmark.hub_id), commit or revision
     except DataError as error:
         if str(error).startswith(f"{benchmark.hub_id} row "):
             raise
-        raise DataError(f"{error}\n{_advice(benchmark, columns)}") from error
+        raise DataError(f"{error}\n{_advice(benchmark, schema)}") from error
 
 
 def _commit(hub_id: str, revision: str | None) -> str | None:
@@ -196,7 +177,7 @@ def _commit(hub_id: str, revision: str | None) -> str | None:
         return None  # the load itself will fail with a better message
 
 
-def _advice(benchmark: Benchmark, columns: Columns) -> str:
+def _advice(benchmark: Benchmark, schema: ColumnSchema) -> str:
     """How to get a set that cannot be loaded."""
     steps = []
     if benchmark.gated:
@@ -207,6 +188,6 @@ def _advice(benchmark: Benchmark, columns: Columns) -> str:
     steps.append(
         "Without a network here: on a machine with one, `hf download --repo-type dataset "
         f"{benchmark.hub_id} --local-dir {benchmark.name}`, copy the file, then --benchmark {benchmark.name}=FILE "
-        f"(.jsonl, .parquet or .csv) with the columns {', '.join(columns.required)}."
+        f"(.jsonl, .parquet or .csv) with the columns {', '.join(schema.required)}."
     )
     return " ".join(steps)

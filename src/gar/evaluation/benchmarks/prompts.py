@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from gar.data.prompts import format_instruction, render_prompt
 from gar.errors import ConfigError
-from gar.evaluation.benchmarks.columns import LETTERS, BenchmarkProblem
 from gar.evaluation.benchmarks.registry import BENCHMARKS, Benchmark
 from gar.evaluation.job import PromptForm
-from gar.types import Prompt, ResponseFormat
+from gar.types import Problem, Prompt, ResponseFormat
+from gar.verify.choices import LETTERS
 
 _FORMAT_OF: dict[PromptForm, ResponseFormat] = {
     "think-answer": "think-answer",
@@ -29,7 +29,7 @@ _LETTER = "The final answer is the letter of the right choice alone."
 
 def default_form(benchmark: Benchmark) -> PromptForm:
     """The paper's form. For the embedded task the form that its model was trained on."""
-    embedded = benchmark.columns is None and BENCHMARKS.get(benchmark.name) is benchmark
+    embedded = benchmark.schema is None and BENCHMARKS.get(benchmark.name) is benchmark
     return "as-is" if embedded else "think-answer"
 
 
@@ -38,7 +38,7 @@ def response_format(form: PromptForm) -> ResponseFormat:
     return _FORMAT_OF[form]
 
 
-def benchmark_prompt(problem: BenchmarkProblem, form: PromptForm, benchmark: Benchmark) -> Prompt:
+def benchmark_prompt(problem: Problem, form: PromptForm, benchmark: Benchmark) -> Prompt:
     """The prompt of a problem, before a chat template.
 
     Args:
@@ -82,8 +82,8 @@ def _with_instruction(question: Prompt, lines: Sequence[str], *, before: bool) -
     return [*earlier, {"role": "user", "content": joined(last["content"])}]
 
 
-def _with_choices(problem: BenchmarkProblem) -> Prompt:
+def _with_choices(problem: Problem) -> Prompt:
     if not problem.choices:
-        return problem.question
+        return problem.prompt
     lines = [f"{letter}. {choice}" for letter, choice in zip(LETTERS, problem.choices, strict=False)]
-    return "\n".join([f"{problem.question}\n", *lines])
+    return "\n".join([f"{problem.prompt}\n", *lines])

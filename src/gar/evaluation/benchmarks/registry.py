@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gar.evaluation.benchmarks.columns import GPQA, GSM8K, IMO, MATH, MATHARENA, MMLU_PRO, Columns
 from gar.settings import EMBEDDED_TASKS
 
 _IMO_LOWER_BOUND = (
@@ -22,7 +21,7 @@ class Benchmark:
         name: As `--benchmark` takes it.
         title: Its name as its authors write it.
         num_problems: Published number of problems. Any other number is allowed, with a note.
-        columns: Published columns. None: the benchmark is part of the package.
+        schema: Name of the column schema in `gar.data.schemas`. None: the benchmark is part of the package.
         hub_id: Data set on the Hub; "" where there is none.
         subset: Configuration of the data set; for a benchmark inside the package, the task.
         split: Split of the data set.
@@ -39,7 +38,7 @@ class Benchmark:
     name: str
     title: str
     num_problems: int
-    columns: Columns | None
+    schema: str | None = None
     hub_id: str = ""
     subset: str | None = None
     split: str = "test"
@@ -60,7 +59,7 @@ _ALL = (
         name="aime-2026",
         title="AIME 2026",
         num_problems=30,
-        columns=MATHARENA,
+        schema="matharena",
         hub_id="MathArena/aime_2026",
         split="train",
         answer_hint="The answer is an integer between 0 and 999 inclusive.",
@@ -69,7 +68,7 @@ _ALL = (
         name="hmmt-feb-2025",
         title="HMMT February 2025",
         num_problems=30,
-        columns=MATHARENA,
+        schema="matharena",
         hub_id="MathArena/hmmt_feb_2025",
         split="train",
     ),
@@ -77,7 +76,7 @@ _ALL = (
         name="hmmt-feb-2026",
         title="HMMT February 2026",
         num_problems=33,
-        columns=MATHARENA,
+        schema="matharena",
         hub_id="MathArena/hmmt_feb_2026",
         split="train",
     ),
@@ -85,7 +84,7 @@ _ALL = (
         name="imo-answerbench-v1",
         title="IMO-AnswerBench v1",
         num_problems=400,
-        columns=IMO,
+        schema="imo-answerbench",
         hub_id="OpenEvals/IMO-AnswerBench",
         split="train",
         not_hash=IMO_V2_HASH,
@@ -96,7 +95,7 @@ _ALL = (
         name="imo-answerbench-v2",
         title="IMO-AnswerBench v2",
         num_problems=400,
-        columns=IMO,
+        schema="imo-answerbench",
         instead="Its makers publish it as a file, answerbench_v2.csv, in the repository google-deepmind/superhuman",
         problems_hash=IMO_V2_HASH,
         torn_ids=_IMO_TORN,
@@ -111,22 +110,21 @@ _ALL = (
         name="gpqa-diamond",
         title="GPQA Diamond",
         num_problems=198,
-        columns=GPQA,
+        schema="gpqa",
         hub_id="Idavidrein/gpqa",
         subset="gpqa_diamond",
         split="train",
         gated=True,
         note="Its makers ask that its questions be shown nowhere in public.",
     ),
-    Benchmark(name="mmlu-pro", title="MMLU-Pro", num_problems=12_032, columns=MMLU_PRO, hub_id="TIGER-Lab/MMLU-Pro"),
-    Benchmark(name="math-500", title="MATH-500", num_problems=500, columns=MATH, hub_id="HuggingFaceH4/MATH-500"),
-    Benchmark(name="gsm8k", title="GSM8K", num_problems=1_319, columns=GSM8K, hub_id="openai/gsm8k", subset="main"),
+    Benchmark(name="mmlu-pro", title="MMLU-Pro", num_problems=12_032, schema="mmlu-pro", hub_id="TIGER-Lab/MMLU-Pro"),
+    Benchmark(name="math-500", title="MATH-500", num_problems=500, schema="math-500", hub_id="HuggingFaceH4/MATH-500"),
+    Benchmark(name="gsm8k", title="GSM8K", num_problems=1_319, schema="gsm8k", hub_id="openai/gsm8k", subset="main"),
     *(
         Benchmark(
             name=name,
             title=f"the embedded task {task}{longer}",
             num_problems=200,
-            columns=None,
             subset=task,
             split=split,
         )

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -75,51 +76,41 @@ def test_check_counts_and_names_examples(write_rows, capsys):
     assert f"  {path}:6: problem 'n-6': expert solution ends in '8', gold is '7'\n" in output
 
 
-@pytest.mark.parametrize(
-    ("rows", "status", "verdict"),
-    [
-        ([ours(1), ours(2)], 0, "Usable: 2 problems, 2 with an expert solution."),
-        (
-            [ours(1), ours(2, expert_solution="The answer is 9."), ours(3, expert_solution=None)],
-            0,
-            "Usable: 3 problems, 2 with an expert solution. But look at the 50% of expert solutions that disagree with "
-            "the gold answer.",
-        ),
-        (
-            [ours(1, expert_solution="")],
-            3,
-            "Usable for GRPO only: no problem has an expert solution. Name their column with --anchor-fields.",
-        ),
-        ([ours(1), ours(2, prompt=5)], 1, "Not usable: 1 errors, the first: {path}:2: column 'prompt' must be"),
-        (
-            [ours(1, answer="He has 2 eggs. Then 3. And so on")],
-            1,
-            "Not usable: most gold answers cannot be read",
-        ),
-    ],
-)
-def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys, rows, status, verdict):
-    path = write_rows(*rows)
-    assert main(["check", path]) == status
-    assert capsys.readouterr().out.splitlines()[-1].startswith(verdict.format(path=path))
+def test_check_ends_with_a_verdict_and_its_status(write_rows, capsys):
+    grpo_only = "Usable for GRPO only: no problem has an expert solution. Name their column with --anchor-fields."
+    disagree = "2 with an expert solution. But look at the 50% of expert solutions that disagree with the gold answer."
+    three = [ours(1), ours(2, expert_solution="The answer is 9."), ours(3, expert_solution=None)]
+    for rows, flags, status, verdict in (
+        ([ours(1), ours(2)], ["--no-compare"], 0, "Usable: 2 problems, 2 with an expert solution."),
+        (three, [], 0, f"Usable: 3 problems, {disagree}"),
+        ([ours(1, expert_solution="")], ["--no-compare"], 3, grpo_only),
+        ([ours(1), ours(2, prompt=5)], ["--no-compare"], 1, "Not usable: 1 errors, the first: {path}:2: column"),
+        ([ours(1, answer="He has 2 eggs. Then 3. And so on")], [], 1, "Not usable: most gold answers cannot be read"),
+    ):
+        path = write_rows(*rows)
+        assert main(["check", path, *flags]) == status
+        assert capsys.readouterr().out.splitlines()[-1].startswith(verdict.format(path=path))
 
 
-@pytest.mark.parametrize(
-    ("solution", "gold", "label"),
-    [
+def test_check_compares_stated_answers_and_guesses_none(write_rows, capsys):
+    cases = [
         ("<think> 3 + 4 </think> <answer> x^2 </answer>", "x^2", "agree with"),
         ("<think> the answer is 9 </think> <answer> 7 </answer>", "9", "disagree"),
         ("So $\\boxed{\\frac{1}{2}}$ of 8.", "0.5", "agree with"),
         ("#### 7\nwhich is 9 - 2", "9", "disagree"),
         ("They sold 1,080 in 5 days.", "1080", "without a readable answer"),
         ("They sold 1080.\nThat took 5 days.", "1080", "disagree"),
-    ],
-)
-def test_check_compares_stated_answers_and_guesses_none(write_rows, capsys, solution, gold, label):
-    assert main(["check", write_rows(ours(1, expert_solution=solution, answer=gold))]) == 0
-    counts = table(capsys.readouterr().out)
-    assert [count for name, count in counts.items() if name.startswith("expert") and label in name] == [1]
-    assert sum(count for name, count in counts.items() if name.startswith("expert")) == 1
+    ]
+    path = write_rows(*(ours(i, expert_solution=text, answer=gold) for i, (text, gold, _) in enumerate(cases)))
+    main(["check", path])
+    output = capsys.readouterr().out
+    counts = {name: count for name, count in table(output).items() if name.startswith("expert")}
+    for label in ("agree with", "disagree", "without a readable answer"):
+        lines = [line for line, (*_, outcome) in enumerate(cases, start=1) if outcome == label]
+        (name,) = [name for name in counts if f" {label}" in name]
+        assert counts[name] == len(lines)
+        shown = output.partition(f"{name}, for example:")[2].partition("\n\n")[0]
+        assert re.findall(r"rows\.jsonl:(\d+)", shown) == [str(line) for line in lines if label != "agree with"]
 
 
 def test_check_shows_errors_and_writes_its_report_as_json(write_rows, tmp_path, capsys, tokenizer_folder):

@@ -3,8 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
 import gar.report.build
 from gar.cli.main import main
 from gar.records import RunFolder
@@ -14,8 +12,7 @@ from tests.support.damage import damages
 FILES = ("run.json", "config.yaml", "metrics.jsonl", "evaluation/after.json", "rollouts/step-000002.parquet")
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_a_damaged_file_is_named(tmp_path, capsys, monkeypatch, file):
+def test_a_damaged_file_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(gar.report.build, "pictures", lambda *_: [])  # Matplotlib takes a second a figure
     monkeypatch.setenv("COLUMNS", "5000")
     whole, folder = make_run(tmp_path), tmp_path / "damaged" / "run"
@@ -23,13 +20,15 @@ def test_a_damaged_file_is_named(tmp_path, capsys, monkeypatch, file):
 
     def report(path: Path) -> tuple[int, str, str]:
         capsys.readouterr()
-        return main(["report", str(path), "--out", str(tmp_path / "page.html")]), *capsys.readouterr()
+        return main(["report", str(path), "--out", str(tmp_path / "page.html"), "--overwrite"]), *capsys.readouterr()
 
-    assert file not in report(whole)[1]
-    for name, damage in damages(Path(file)).items():
-        shutil.rmtree(folder, ignore_errors=True)
-        damage(Path(shutil.copytree(whole, folder)) / file)
-        status, out, err = report(folder)
-        assert file in (err if status else out), name
-        assert (status, err) == (0, "") or (status, out, err.count("\n")) == (1, "", 1), name
-        assert "Traceback" not in err
+    said = report(whole)[1]
+    for file in FILES:
+        assert file not in said
+        for name, damage in damages(Path(file)).items():
+            shutil.rmtree(folder, ignore_errors=True)
+            damage(Path(shutil.copytree(whole, folder)) / file)
+            status, out, err = report(folder)
+            assert file in (err if status else out), (file, name)
+            assert (status, err) == (0, "") or (status, out, err.count("\n")) == (1, "", 1), (file, name)
+            assert "Traceback" not in err

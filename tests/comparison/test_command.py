@@ -1,5 +1,6 @@
 """`gar compare` as it is called: its exit status, its flags, its words on a plain stream."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,22 +38,21 @@ def test_compare_runs_what_has_no_result_and_ends_with_1_until_all_have(started,
     assert "results/tiny/table.md" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("flags", "titles"),
-    [
+def test_compare_only_and_seed_run_their_cells_and_write_no_tables(started, capsys):
+    for flags, titles in (
         (["--only", "gar-grpo", "--seed", "1"], ["gar-grpo, seed 1"]),
         (["--only", "gar-grpo"], ["gar-grpo, seed 0", "gar-grpo, seed 1"]),
         (["--seed", "1"], ["grpo, seed 1", "gar-grpo, seed 1"]),
-    ],
-)
-def test_compare_only_and_seed_run_their_cells_and_write_no_tables(started, flags, titles, capsys):
-    assert main(["compare", "tiny.yaml", *flags]) == 1
-    assert [run.title for run in started] == titles
-    for run in started:
-        result(run, {"test": [1, 2]})
-    assert main(["compare", "tiny.yaml", *flags]) == 0
-    counts = f"{len(titles)} of {len(titles)} runs have a result."
-    assert f"{counts} Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
+    ):
+        assert main(["compare", "tiny.yaml", *flags]) == 1
+        assert [run.title for run in started] == titles
+        for run in started:
+            result(run, {"test": [1, 2]})
+        assert main(["compare", "tiny.yaml", *flags]) == 0
+        counts = f"{len(titles)} of {len(titles)} runs have a result."
+        assert f"{counts} Tables: gar compare tiny.yaml --report" in capsys.readouterr().out
+        started.clear()
+        shutil.rmtree("runs")
     assert not Path("results/tiny/table.md").exists()
 
 
@@ -70,9 +70,9 @@ def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch):
     assert named == {"threads": 1, "launcher": [], "parallel": 4}
 
 
-@pytest.mark.parametrize(
-    ("flags", "status", "text"),
-    [
+@pytest.mark.usefixtures("started")
+def test_compare_rejects_wrong_usage(capsys):
+    for flags, status, text in (
         (["--only", "gar-gpro"], 1, "tiny has no row 'gar-gpro'. Did you mean 'gar-grpo'?"),
         (["--seed", "7"], 1, "tiny has no seed 7. Its seeds: 0, 1."),
         (["--executor", "slurm", "--slurm", "gpu"], 1, "expected NAME=VALUE"),
@@ -81,12 +81,9 @@ def test_compare_flags_reach_the_pool_and_the_cluster(monkeypatch):
         (["--report", "--seed", "1"], 2, "leave out --only and --seed"),
         (["--report", "--dry-run"], 2, "choose one of --report and --dry-run."),
         (["--workers", "0"], 2, "workers"),
-    ],
-)
-@pytest.mark.usefixtures("started")
-def test_compare_rejects_wrong_usage(flags, status, text, capsys):
-    try:
-        ended = main(["compare", "tiny.yaml", *flags])
-    except SystemExit as exited:  # of tyro
-        ended = exited.code
-    assert (ended, text in capsys.readouterr().err) == (status, True)
+    ):
+        try:
+            ended = main(["compare", "tiny.yaml", *flags])
+        except SystemExit as exited:  # of tyro
+            ended = exited.code
+        assert (ended, text in capsys.readouterr().err) == (status, True)

@@ -17,19 +17,20 @@ from gar.comparison.result import finished_result, finished_results
 from gar.comparison.run import run_cells
 from gar.comparison.settings import read_comparison
 from gar.comparison.tables import missing_note
-from gar.config import dump_config
+from gar.config import dump_config, make_config, read_config
 from gar.errors import RecordError
 from gar.records.lock import writer_lock
-from tests.comparison.finished import write_run
+from tests.comparison import stand_in
+from tests.comparison.finished import prepare, write_run
 from tests.support.ranks import FORKSERVER, SECONDS
 
-STAND_IN = (sys.executable, str(Path(__file__).with_name("finished.py")))
+STAND_IN = (sys.executable, str(Path(stand_in.__file__)))
 PYTHONPATH = os.pathsep.join(str(Path(__file__).parents[2] / name) for name in ("", "src"))
 ORDER = Path("runs/compare/order.txt")
 
 
 @pytest.fixture(autouse=True)
-def stand_in(monkeypatch):
+def fast(monkeypatch):
     monkeypatch.setattr(executors, "_CELL", STAND_IN)
     monkeypatch.setattr(run, "_POLL_SECONDS", 0.02)
     monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
@@ -49,6 +50,7 @@ def started() -> list[str]:
 
 def test_cells_start_seed_by_seed_and_a_failed_one_is_tried_once_more(plan):
     _, planned = plan(seeds=[0, 13])
+    prepare(planned)
     said = run_here(planned)
     assert started() == [f"{name} 1 None" for name in (
         "grpo-seed-0", "gar-grpo-seed-0", "grpo-seed-13", "gar-grpo-seed-13", "grpo-seed-13",
@@ -78,7 +80,7 @@ class Interrupted(LocalPool):
 
 
 def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
-    _, planned = plan(seeds=[15, 16])
+    _, planned = plan(seeds=[15])
     with pytest.raises(KeyboardInterrupt):
         run_cells(planned, Interrupted(["0,1", "2,3"]), print)
     assert sorted(line.split()[2] for line in started()) == ["0,1", "2,3"]
@@ -88,6 +90,7 @@ def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan)
 
 def test_results_that_are_not_paired_stop_the_comparison(plan):
     _, planned = plan(seeds=[16, 17])
+    prepare(planned)
     with pytest.raises(RecordError, match="of seed 16 were not trained on the same problems"):
         run_here(planned)
     assert "seed-17" not in ORDER.read_text()
@@ -104,6 +107,7 @@ def compare_in(folder: Path, said: str) -> None:
 
 def test_two_comparisons_share_the_cells(plan):
     _, planned = plan(seeds=[0])
+    prepare(planned)
     calls = [FORKSERVER.Process(target=compare_in, args=(Path.cwd(), said)) for said in ("one", "two")]
     for call in calls:
         call.start()
@@ -121,7 +125,7 @@ def test_two_comparisons_share_the_cells(plan):
 def test_a_cell_that_another_process_runs_is_left_to_it(plan):
     _, (planned,) = plan(seeds=[0], runs=["grpo"])
     seen: list[str] = []
-    planned.folder.parent.mkdir(parents=True)
+    prepare([planned])
     with writer_lock(planned.config_path):
         thread = threading.Thread(target=run_here, args=([planned],), kwargs={"say": seen.append})
         thread.start()
@@ -129,6 +133,7 @@ def test_a_cell_that_another_process_runs_is_left_to_it(plan):
             time.sleep(0.01)
         assert "left to another process" in seen[0]
         planned.config_path.write_text(dump_config(planned.config))
+        assert cell.LOCKED == stand_in.LOCKED
         assert cell.main([str(os.getppid()), str(planned.config_path)]) == cell.LOCKED
     thread.join()
     assert "finished in" in seen[-1]
@@ -161,11 +166,11 @@ def finished(plan, monkeypatch):
     planned.config_path.write_text(dump_config(planned.config))
     trained = []
 
-    def train(config, **options):
-        trained.append(config.method)
-        return write_run(config)
+    def train(mode, target):
+        trained.append(mode)
+        write_run(make_config(read_config(target)))
 
-    monkeypatch.setattr("gar.train.run.train", train)
+    monkeypatch.setattr(cell, "_train", train)
     return planned, trained
 
 
@@ -177,11 +182,12 @@ def test_a_finished_run_gets_its_result_without_its_cost_and_is_not_trained_agai
         assert (trained, made.resumed, made.wall_seconds, made.steps) == ([], True, 0.0, 4)
 
 
-@pytest.mark.parametrize("lost", ["evaluation/after.json", "rollouts/step-000003.parquet", "config.yaml"])
-def test_a_finished_run_that_has_lost_what_the_result_needs_is_trained_again(finished, lost):
+def test_a_finished_run_that_has_lost_what_the_result_needs_is_trained_again(finished):
     planned, trained = finished
-    (planned.folder / lost).unlink()
-    assert finished_result(planned) is None
-    cell.run_cell(str(planned.config_path), [], time.perf_counter())
-    assert trained == ["grpo"]
-    assert not finished_result(planned).resumed
+    for lost in ("evaluation/after.json", "rollouts/step-000003.parquet", "config.yaml"):
+        (planned.folder / lost).unlink()
+        (planned.folder / "result.json").unlink(missing_ok=True)
+        assert finished_result(planned) is None
+        cell.run_cell(str(planned.config_path), [], time.perf_counter())
+        assert trained.pop() == "train"
+        assert not finished_result(planned).resumed

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from gar.comparison.plan import planned_runs
 from gar.comparison.settings import comparison_names, read_comparison
 from gar.config import make_config, read_preset, with_template
 from gar.errors import ConfigError
 from gar.records import canonical_hash
+from tests.support.errors import raises
 
 HALF = {"method": "gar-grpo", "label": "half"}
 
@@ -70,9 +69,8 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan):
     assert planned[0].folder.parent == Path("big/disk/compare")
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
+def test_a_wrong_comparison_is_an_error_that_says_where(plan):
+    for changes, text in (
         ({"runs": ["grpo", "gar-gpro"]}, "tiny.yaml: runs.1.method: unknown method. Did you mean 'gar-grpo'?, got"),
         ({"runs": ["grpo", "grpo"]}, "label 'grpo' appears twice"),
         ({"seeds": [1, 2, 1]}, "seed 1 appears twice"),
@@ -87,22 +85,20 @@ def test_base_is_a_preset_a_file_beside_the_comparison_or_a_mapping(plan):
         ({"settings": {"seed": 1}}, "tiny.yaml: settings.seed is decided by seeds"),
         ({"settings": {"reward": {"bonus_wait": 1}}}, "run 'grpo': unknown key 'reward.bonus_wait'. Did you mean"),
         ({"base": {"records": 3}}, "run 'grpo': records: expected a section of settings, got 3"),
-    ],
-)
-def test_a_wrong_comparison_is_an_error_that_says_where(plan, changes, text):
-    with pytest.raises(ConfigError) as caught:
-        plan(**changes)
-    assert text in str(caught.value)
+    ):
+        with raises(ConfigError) as caught:
+            plan(**changes)
+        assert text in str(caught.value)
 
 
 def test_a_file_that_is_no_comparison_is_an_error(tmp_path):
-    for source, content, text in (
-        ("demmo", None, "demmo: no such file. Did you mean 'demo'?"),
-        (tmp_path / "a.yaml", "name: c\nruns: [grpo]\n", "seeds is missing."),
-        (tmp_path / "b.yaml", "- grpo\n", "expected a mapping with name, base, runs and seeds, got list"),
+    path = tmp_path / "a.yaml"
+    for content, text in (
+        (None, "demmo: no such file. Did you mean 'demo'?"),
+        ("name: c\nruns: [grpo]\n", "seeds is missing."),
+        ("- grpo\n", "expected a mapping with name, base, runs and seeds, got list"),
     ):
-        if content:
-            source.write_text(content)
-        with pytest.raises(ConfigError) as caught:
-            read_comparison(str(source))
+        path.write_text(content or "")
+        with raises(ConfigError) as caught:
+            read_comparison(str(path) if content else "demmo")
         assert text in str(caught.value)

@@ -62,20 +62,23 @@ def main() -> int:
     parser.add_argument("--thin", type=int, default=1, help="only one try in so many of each kind")
     parser.add_argument("--keep", action="store_true", help="keep the folders")
     parser.add_argument("--lanes", type=int, default=len(os.sched_getaffinity(0)), help="tries side by side")
-    parser.add_argument("--reference", nargs=3, metavar=("JOB", "FOLDER", "RECORD"), help=argparse.SUPPRESS)
+    parser.add_argument("--reference", nargs="+", metavar="FOLDER JOB", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ["COLUMNS"] = "120"
     torch.set_num_threads(1)
     PIL.Image.init()
     load_arithmetic("test")  # made once, and kept
     if options.reference:
-        name, folder, record = options.reference
-        run_whole(jobs.ALL[name], Path(folder), record=Path(record))
+        folder, *names = options.reference
+        for name in names:
+            run_whole(jobs.ALL[name], Path(folder, f"{name}-whole"), record=Path(folder, f"{name}.operations"))
         return 0
     start = time.monotonic()
     lab = Lab()
     ended: list[tuple[Try, Verdict]] = []
     try:
+        if not options.kind:
+            lab.refer_to(jobs.SAMPLE if options.sample else jobs.ALL.values())
         for kind in SAMPLE if options.sample else options.kind or PLAN:
             chosen = [attempt for attempt in tries(kind, lab) if options.name in (None, attempt.name)]
             every = len(chosen) // SAMPLE[kind] if options.sample else options.thin

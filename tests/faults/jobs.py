@@ -27,13 +27,9 @@ _RUN = "runs/run"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One command and how a user goes on with it.
+    """One command, and what a user types to go on with it after it was interrupted.
 
-    Attributes:
-        name: For tables.
-        start: Its arguments. It runs in an empty folder, with relative names, so that two of them can be compared.
-        go_on: What a user types after it was interrupted.
-        prepare: Writes its input.
+    It runs in an empty folder, with relative names, so that two of them can be compared. `prepare` writes its input.
     """
 
     name: str
@@ -95,6 +91,7 @@ EVAL = _again(
 COMPARE = _again("compare", _write_comparison, "compare", "tiny.yaml")
 REPORT = ["report", _RUN, "--out", "report.html"]
 RUN = _RUN
+SAMPLE = (TRAIN, SCORE, EVAL, COMPARE)
 ALL = {
     job.name: job
     for job in (TRAIN, TRAIN_ONE, TRAIN_LORA, TRAIN_GRADED, SCORE, SCORE_PARQUET, SCORE_OVERWRITE, EVAL, COMPARE)

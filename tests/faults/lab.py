@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -28,17 +29,11 @@ Change = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Try:
-    """One try.
+    """One try of a kind, which is a row of the table.
 
-    Attributes:
-        kind: Row of the table.
-        name: Says which try of this kind.
-        job: The command.
-        base: Begin in the folder of a run killed at this operation, and resume it; None for an empty folder.
-        fault: The fault injected into the command.
-        changes: Damage done to files after that.
-        second: A second writer, started while the first is held.
-        reads: Instead of resuming: a command that reads the folder, and must show it or say why not.
+    It begins in an empty folder, or in that of a run killed at operation `base`, and injects `fault`. Then it damages
+    files (`changes`). `second` starts a second writer while the first is held. `reads` is a command that reads the
+    folder instead of resuming, and must show it or say why not.
     """
 
     kind: str
@@ -139,17 +134,21 @@ class Lab:
             return Verdict(outcome="wrong", reason=wrong)
         return Verdict(outcome="equal")
 
-    def _reference(self, job: Job) -> tuple[dict[str, str], list[Operation]]:
-        if job.name not in self._references:
-            folder = self.path / f"{job.name}-whole"
-            record = self.path / f"{job.name}.operations"
-            # A process of its own has another hash seed than the tries: what depends on the order of a set shows.
-            command = [sys.executable, "-m", "tests.faults", "--reference", job.name, str(folder), str(record)]
-            subprocess.run(command, check=True)
-            lines = list(enumerate(map(json.loads, record.read_text().splitlines()), start=1))
+    def refer_to(self, jobs: Iterable[Job]) -> None:
+        """Run these jobs whole, in a process of its own: its hash seed shows what depends on a set's order."""
+        names = [job.name for job in jobs]
+        subprocess.run([sys.executable, "-m", "tests.faults", "--reference", str(self.path), *names], check=True)
+        for name in names:
+            record = (self.path / f"{name}.operations").read_text()
+            lines = list(enumerate(map(json.loads, record.splitlines()), start=1))
             rows = [list(row) for _, row in groupby(lines, key=lambda line: line[1])]
             operations = [Operation(at=row[len(row) // 2][0], **row[0][1]) for row in rows]
-            self._references[job.name] = (in_a_fork(lambda: contents(folder)), operations)
+            folder = self.path / f"{name}-whole"
+            self._references[name] = (in_a_fork(partial(contents, folder)), operations)
+
+    def _reference(self, job: Job) -> tuple[dict[str, str], list[Operation]]:
+        if job.name not in self._references:
+            self.refer_to([job])
         return self._references[job.name]
 
 

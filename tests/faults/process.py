@@ -41,13 +41,9 @@ Action = Literal["kill", "tear", "term", "interrupt", "full", "no-space", "hold"
 class Fault:
     """What happens when a command is about to do its operation number `at`, counted from 1.
 
-    Attributes:
-        at: The operation.
-        action: kill, term, interrupt: the signal. tear: half of a write, then SIGKILL. full: from here on no file grows
-            beyond `limit_bytes`. no-space: from here on nothing new can be opened or made. hold: wait until released.
-            kill-keeper, kill-worker: of the verifier.
-        limit_bytes: For full.
-        delay_seconds: The signal comes so much later.
+    kill, term, interrupt: the signal, after `delay_seconds`. tear: half of a write, then SIGKILL. full: from here on no
+    file grows beyond `limit_bytes`. no-space: from here on nothing new can be opened or made. hold: wait for release.
+    kill-keeper, kill-worker: of the verifier.
     """
 
     at: int
@@ -71,13 +67,9 @@ class Ending:
 
 
 class Command:
-    """A running `gar` command in a fork of this process, in a folder of its own.
+    """A running `gar` command in a fork of this process, in a folder of its own, which exists.
 
-    Args:
-        arguments: Of `gar`.
-        folder: Its working folder, which exists.
-        fault: The fault to inject.
-        record: File that gets one JSON line per operation.
+    The file `record` gets one JSON line per operation.
     """
 
     def __init__(self, arguments: Sequence[str], folder: Path, fault: Fault | None = None, record: Path | None = None):

@@ -23,6 +23,7 @@ from gar.report.page import MAX_BYTES, SCRIPTS, _asset
 from gar.report.sample import draw_groups
 from gar.types import Status
 from tests.report.runs import PROBLEMS, make_run, rollout, sample, wrong
+from tests.support.errors import raises
 
 HOSTILE = (
     "</script ></script><script>alert(1)</script><!-- </textarea><img src=x onerror=alert(2)> \u2028 \u202e & \x00"
@@ -127,12 +128,12 @@ def test_runs_with_no_right_response_or_almost_nothing_make_a_page(tmp_path):
     assert report.rollouts.notes[0] == "No rollouts were recorded."
 
 
-@pytest.mark.parametrize("most", [1, 100])
-def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path, most):
-    read = read_run(make_run(tmp_path))
-    for step in read.steps:
-        RunFolder(read.path).rollouts_path(step).unlink()
-    assert make_report([read], ReportOptions(max_rollouts=most)).rollouts.groups == []
+def test_a_resumed_run_that_drops_its_rollouts_meanwhile_makes_a_page(tmp_path):
+    for most in (1, 100):
+        read = read_run(make_run(tmp_path))
+        for step in read.steps:
+            RunFolder(read.path).rollouts_path(step).unlink()
+        assert make_report([read], ReportOptions(max_rollouts=most)).rollouts.groups == []
 
 
 def test_every_number_on_the_page_has_a_definition(tmp_path):
@@ -235,25 +236,18 @@ def test_a_run_without_an_end_says_how_far_it_came_and_why_it_ended(tmp_path):
     assert ("error", "ValueError: no such rate", None) in report.runs[0].facts
 
 
-def test_write_report_replaces_only_a_report_about_the_same_runs(tmp_path):
-    run, other = make_run(tmp_path, "run", steps=1), make_run(tmp_path, "other", steps=1)
+def test_write_report_replaces_only_a_report_about_the_same_runs(tmp_path, capsys):
+    run, other = make_run(tmp_path, "run"), make_run(tmp_path, "other", steps=1)
     out = tmp_path / "page.html"
-    write_report([run], out)
-    write_report([run], out)
-    with pytest.raises(
-        ConfigError, match=r"page\.html exists, and is not a report about the same runs. Add --overwrite"
-    ):
+    for _ in range(2):
+        write_report([run], out)
+    with raises(ConfigError):
         write_report([run, other], out)
     out.write_text("my notes")
-    with pytest.raises(ConfigError, match="exists"):
+    with raises(ConfigError):
         write_report([run], out)
     assert out.read_text() == "my notes"
     assert main(["report", str(run), "--out", str(out), "--overwrite"]) == 0
-
-
-def test_gar_report_writes_the_page_and_says_the_verdict(tmp_path, capsys):
-    run = make_run(tmp_path)
-    assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("After training the model is better on test.\n")
     assert "page.html (0." in printed

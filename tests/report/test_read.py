@@ -8,6 +8,7 @@ from gar.errors import RecordError
 from gar.records import RunFolder, open_run
 from gar.report.build import missing, read_run
 from tests.report.runs import make_run
+from tests.support.errors import raises
 
 
 def test_the_page_says_what_is_missing(tmp_path):
@@ -39,19 +40,21 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
-def test_no_damage_becomes_a_number(tmp_path, how):
-    path = make_run(tmp_path)
-    whole = read_run(path)
-    DAMAGE[how](path)
-    run = read_run(path)
-    assert run.faults
-    assert missing(run)
-    assert all(row in whole.metrics for row in run.metrics)
-    assert all(sets in ({}, whole.evaluations[moment]) for moment, sets in run.evaluations.items())
-    assert set(run.num_rows.items()) <= set(whole.num_rows.items())
-    with pytest.raises(RecordError, match="run"):
-        open_run(path).rollouts()
+def test_no_damage_becomes_a_number(tmp_path):
+    original, path = make_run(tmp_path, "original"), tmp_path / "run"
+    whole = read_run(original)
+    for how, damage in DAMAGE.items():
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(original, path)
+        damage(path)
+        run = read_run(path)
+        assert run.faults, how
+        assert missing(run), how
+        assert all(row in whole.metrics for row in run.metrics), how
+        assert all(sets in ({}, whole.evaluations[moment]) for moment, sets in run.evaluations.items()), how
+        assert set(run.num_rows.items()) <= set(whole.num_rows.items()), how
+        with raises(RecordError, "damage"):
+            open_run(path).rollouts()
 
 
 def test_rollouts_of_another_seed_are_foreign(tmp_path):

@@ -1,25 +1,20 @@
 """Figures and tables of runs, and the style that all figures share."""
 
-from typing import TYPE_CHECKING
-
-from gar.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from gar.analysis.curves import learning_curve_figure
-    from gar.analysis.intervals import ClusteredMean, clustered_mean
-    from gar.analysis.metrics import step_times
-    from gar.analysis.style import (
-        COLORS,
-        INK,
-        MUTED,
-        PAGE_WIDTH,
-        STYLE,
-        add_caption,
-        bare_rows,
-        method_color,
-        paper_figure,
-        save_figure,
-    )
+from gar.analysis.curves import learning_curve_figure
+from gar.analysis.intervals import ClusteredMean, clustered_mean
+from gar.analysis.metrics import step_times
+from gar.analysis.style import (
+    COLORS,
+    INK,
+    MUTED,
+    PAGE_WIDTH,
+    STYLE,
+    add_caption,
+    bare_rows,
+    method_color,
+    paper_figure,
+    save_figure,
+)
 
 __all__ = [
     "COLORS",
@@ -37,13 +32,3 @@ __all__ = [
     "save_figure",
     "step_times",
 ]
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "gar.analysis.intervals": "ClusteredMean clustered_mean",
-        "gar.analysis.curves": "learning_curve_figure",
-        "gar.analysis.metrics": "step_times",
-        "gar.analysis.style": "COLORS INK MUTED PAGE_WIDTH STYLE add_caption bare_rows "
-        "method_color paper_figure save_figure",
-    },
-)

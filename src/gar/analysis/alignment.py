@@ -22,12 +22,7 @@ _WINDOW_FRACTION = 0.1
 def alignment_figure(run: Run, at_steps: Sequence[int] = ()) -> Figure | None:
     """Histograms of the recorded alignments above, the mean of every step below. None if there is no alignment.
 
-    Args:
-        run: The run.
-        at_steps: First steps of the histograms, each of a tenth of the run. By default four, spread evenly.
-
-    Raises:
-        RecordError: The run was opened strictly, and its rollouts are damaged.
+    Each histogram is of a tenth of the run from one of `at_steps` on. By default there are four, spread evenly.
     """
     table = run.rollouts(["step", "group_index", "eligible", "alignment"]).to_pandas()
     table["cluster"] = table.groupby(["step", "group_index"]).ngroup()

@@ -90,15 +90,10 @@ def learning_curve_figure(run: str | Path) -> Figure:
 
 
 def curves_figure(curves: Mapping[str, Sequence[Curves]], rates: Rates, *, title: str) -> Figure:
-    """Curves of every row and its pass@k.
+    """Curves of every seed by row, and pass@k by row and set under this title.
 
     Lines are means over seeds of a running mean over steps. Bands and bars are 95% intervals of the mean, by Student's
     t. Dots are seeds.
-
-    Args:
-        curves: The curves of every seed, by row.
-        rates: pass@k. Rows and sets in the order to show.
-        title: Title of the panel of `rates`.
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10.4, 7.2))

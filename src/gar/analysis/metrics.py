@@ -50,11 +50,8 @@ def thinned(
 ) -> dict[str, list[float | None]]:
     """A metric over steps, averaged over neighbors if it was logged more than `max_points` times.
 
-    The steps depend on when the metric was logged, not on its values, so they are the same for all seeds.
-
-    Returns:
-        "step" and "value", of equal length. A value is None if there was nothing to average. Empty if the metric was
-        never logged.
+    The steps depend on when the metric was logged, not on its values, so they are the same for all seeds. A value is
+    None if there was nothing to average. Empty if the metric was never logged.
     """
     rows = [(row["step"], row[name]) for row in metrics if name in row]
     if not rows:

@@ -21,19 +21,13 @@ _COLUMNS = ("step", "group_index", "eligible", "bonus", "reward")
 
 
 def zero_std_groups(run: Run) -> pd.DataFrame:
-    """Classify the groups of a run by outcome and bonus, from its rollouts.
+    """Classify the groups of a run by outcome and bonus, from its rollouts, a row for each.
 
-    Returns:
-        A row for each group:
-
-        * `step`, `size`: of the group
-        * `kind`: "all correct", "all wrong", "equal otherwise" (neither, and yet all outcomes are equal) or "mixed"
-          (the outcome alone tells responses apart, and an all-wrong group whose responses differ in format is mixed)
-        * `zero_std`, `reward_std`: with the bonus
-        * for each of `MIN_STDS`: the mean absolute advantage, normalized in the group with the run's ddof and eps
-
-    Raises:
-        RecordError: The run has no rollouts, or, if it was opened strictly, they are damaged.
+    * `step`, `size`: of the group
+    * `kind`: "all correct", "all wrong", "equal otherwise" (neither, and yet all outcomes are equal) or "mixed"
+      (the outcome alone tells responses apart, and an all-wrong group whose responses differ in format is mixed)
+    * `zero_std`, `reward_std`: with the bonus
+    * for each of `MIN_STDS`: the mean absolute advantage, normalized in the group with the run's ddof and eps
     """
     table: Any = run.rollouts(_COLUMNS).to_pandas()
     if table.empty:
@@ -68,12 +62,7 @@ def zero_std_groups(run: Run) -> pd.DataFrame:
 
 
 def zero_std_groups_figure(name: str, groups: Any) -> Figure:
-    """Shares over steps, the spread of rewards in rescued groups, what `min_std` does to their advantages.
-
-    Args:
-        name: Name of the run.
-        groups: The data frame of `zero_std_groups`.
-    """
+    """Shares over steps, the spread of rewards in rescued groups, what `min_std` does to their advantages."""
     rescued = (groups["kind"] == "all correct") & ~groups["zero_std"]
     shown = {"rescued": groups[rescued], "mixed": groups[groups["kind"] == "mixed"]}
     shown = {kind: part for kind, part in shown.items() if len(part)}

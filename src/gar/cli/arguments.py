@@ -49,11 +49,7 @@ class Files(SourceSettings):
     """Replace an existing file."""
 
     def check(self, *suffixes: str) -> None:
-        """Reject an output that must not be written.
-
-        Raises:
-            ConfigError: Its name ends in none of `suffixes`, by default .jsonl and .parquet. It exists.
-        """
+        """Reject an output that exists, or whose name ends in none of `suffixes`, by default .jsonl and .parquet."""
         check_suffix(self.out, *suffixes)
         if self.out.exists() and Path(self.source).exists() and self.out.samefile(self.source):
             raise ConfigError(f"{self.out} is the source itself. Write to a different file.")

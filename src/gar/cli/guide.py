@@ -37,11 +37,7 @@ class GuideArguments(Files):
 
 
 def guide(options: GuideArguments) -> int:
-    """Replace problems without a correct response, and print how many.
-
-    Raises:
-        ConfigError: The wording lacks a part. The output has a wrong name, or exists.
-    """
+    """Replace problems without a correct response, and print how many."""
     options.check(".jsonl")
     if "{prompt}" not in options.wording or "{beginning}" not in options.wording:
         raise ConfigError("--wording needs {prompt} and {beginning}.")

@@ -25,16 +25,11 @@ def degenerate(
     aligned: int | None = None,
     unknown_fraction: float = 0.0,
 ) -> str:
-    """Why a result says nothing, and the flag that helps. "" for an ordinary result.
+    """Why a result of `total` responses says nothing, and the flag that helps. "" for an ordinary result.
 
-    Args:
-        total: Responses of the result.
-        format: The format that they were read in.
-        well_formatted: Responses in that format.
-        statuses: Responses by verification status. Empty where nothing was verified.
-        truncated: Responses cut off at the length limit.
-        aligned: Responses with an alignment. None where none was asked for.
-        unknown_fraction: Share of their tokens that the tokenizer does not know.
+    `statuses` counts responses by verification status, and is empty where nothing was verified. `aligned` counts those
+    with an alignment, None where none was asked for. `unknown_fraction` is the share of their tokens that the tokenizer
+    does not know.
     """
     num_decided = sum(statuses.get(status, 0) for status in (Status.OK, Status.WRONG))
     if unknown_fraction > _MOST:

@@ -39,16 +39,7 @@ _LARGE_ON_CPU = 50_000_000
 
 
 class RunInputs:
-    """The inputs of one run.
-
-    Args:
-        config: Every setting.
-        arguments: TRL's arguments, made from `config`.
-        say: Receives messages for the user.
-
-    Raises:
-        GarError: The model, the data or a setting cannot be used.
-    """
+    """The inputs of one run. `arguments` are TRL's, made from `config`, and `say` receives messages for the user."""
 
     def __init__(self, config: RunConfig, arguments: GRPOConfig, say: Say):
         self.config, self.say = config, say
@@ -78,11 +69,7 @@ class RunInputs:
         return _problems_hash(self._whole_problems)
 
     def run_preflight(self) -> None:
-        """Run the preflight and print its report.
-
-        Raises:
-            PreflightError: The rollouts carry no signal, and `preflight.mode` is "stop".
-        """
+        """Run the preflight and print its report. Stop if it says so, and `preflight.mode` too."""
         model, settings = self._policy_on_device(), self.config.preflight
         if model.device.type == "cpu" and model.num_parameters() > _LARGE_ON_CPU:
             settings = _fewer(settings)

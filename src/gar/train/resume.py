@@ -36,17 +36,10 @@ _IN_CHECKPOINT = {f"trl.{name}" for name in (
 
 @dataclass(frozen=True, kw_only=True)
 class Resumption:
-    """An interrupted run that can be resumed.
+    """An interrupted run that can be resumed, from a checkpoint or else from its first step.
 
-    Attributes:
-        folder: Its run folder.
-        config: Its settings.
-        allow_config_change: Whether to resume although settings or data have changed.
-        changes: Old and new value of everything that has changed, by name.
-        notes: Sentences for the user.
-        checkpoint: Path of the checkpoint to resume from; None for the first step.
-        step: Number of optimizer steps already made.
-        records: State of the run's manifest at that step.
+    `changes` has the old and new value of everything that has changed, `notes` are for the user, and `records` is the
+    state of the run's manifest at `step`.
     """
 
     folder: RunFolder
@@ -59,14 +52,7 @@ class Resumption:
     records: FileFacts = NO_FACTS
 
     def with_data(self, data_hash: str) -> "Resumption":
-        """Compare the training problems with those that the run was started on.
-
-        Args:
-            data_hash: Their hash.
-
-        Raises:
-            DataError: They differ, and `allow_config_change` is off.
-        """
+        """Compare the training problems, by their hash, with those that the run was started on."""
         before = self.folder.read_run().data_hash
         if before in (None, data_hash):
             return self
@@ -79,12 +65,7 @@ class Resumption:
         return replace(self, changes={**self.changes, "data_hash": [before, data_hash]})
 
     def with_checkpoint(self, num_ranks: int) -> "Resumption":
-        """Find the newest whole checkpoint.
-
-        Raises:
-            ConfigError: A setting was changed that the checkpoint's optimizer restores.
-            RecordError: There are checkpoints, but none is whole.
-        """
+        """Find the newest whole checkpoint. An error if a setting was changed that its optimizer restores."""
         newest = find_checkpoint(self.folder, num_ranks=num_ranks)
         fixed = sorted(_IN_CHECKPOINT & self.changes.keys())
         if fixed and newest.path:
@@ -101,12 +82,7 @@ class Resumption:
 
 
 def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> Resumption:
-    """Read the settings of a run, and compare them with those it was started with.
-
-    Raises:
-        ConfigError: `config.yaml` is empty or cut off, or was edited and `allow_config_change` is off;
-            names what changed.
-    """
+    """Read the settings of a run, and compare them with those it was started with."""
     path = folder.path / "config.yaml"
     record = folder.read_run()
     values = read_config(path)
@@ -126,40 +102,26 @@ def read_resumption(folder: RunFolder, *, allow_config_change: bool = False) -> 
     if not is_unchanged:
         changes = {name: list(pair) for name, pair in differences(record.settings, values).items()}
         if not allow_config_change:
-            raise ConfigError(_edited(path, changes))
-    notes = _other_versions(record.versions)
+            raise ConfigError(
+                f"{path}: edited since the run was started: {in_words(changes)}. Put the old values back for the "
+                "result of an uninterrupted run, or accept the new ones with --allow-config-change, which run.json "
+                "records."
+            )
+    now, notes = package_versions(), []
+    changed = [f"{name} was {version}, is {now[name]}" for name, version in record.versions.items()
+               if name in now and version != now[name]]  # fmt: skip
+    if changed:
+        notes = [
+            f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."
+        ]
     return Resumption(
         folder=folder, config=config, allow_config_change=allow_config_change, changes=changes, notes=notes
     )
 
 
-def _edited(path: Any, changes: Mapping[str, Any]) -> str:
-    return (
-        f"{path}: edited since the run was started: {in_words(changes)}. Put the old values back for the result "
-        "of an uninterrupted run, or accept the new ones with --allow-config-change, which run.json records."
-    )
-
-
-def _other_versions(before: Mapping[str, str | None]) -> list[str]:
-    now = package_versions()
-    changed = [f"{name} was {version}, is {now[name]}" for name, version in before.items()
-               if name in now and version != now[name]]  # fmt: skip
-    if not changed:
-        return []
-    return [f"Package versions have changed: {', '.join(changed)}. The result may differ from an uninterrupted run."]
-
-
 @contextmanager
 def checkpoint_errors(resumption: Resumption | None, is_loaded: Callable[[], bool]) -> Iterator[None]:
-    """Turn errors that occur until the checkpoint is loaded into errors of the checkpoint.
-
-    Args:
-        resumption: None for a new run; then every error passes unchanged.
-        is_loaded: Whether training has begun.
-
-    Raises:
-        RecordError: The checkpoint cannot be loaded.
-    """
+    """Turn errors of a resumed run that occur until the checkpoint is loaded into errors of the checkpoint."""
     try:
         yield
     except _UNREADABLE as error:

@@ -108,7 +108,7 @@ MUTATIONS = (
     Mutation("records/resumable.py",
              "if changes := self._changes(identity):", 'if changes := "":', "test_resumable.py"),
     Mutation("train/run.py", "on_loaded=(lambda: self._drop_later_records(resumption)) if resumption else None",
-             "on_loaded=None", "train/test_resume.py faults"),
+             "on_loaded=None", "train faults"),
     # drivers: translation
     Mutation("integrations/trl/rollouts.py", "further[:, column] = 0.0", "pass",
              "integrations/test_trl_dropin.py integrations/test_trl_trainer.py"),

@@ -74,14 +74,6 @@ def test_a_run_of_two_ranks_is_killed_with_its_comparison_and_goes_on(folder):
     assert (result["resumed"], result["cpu_seconds"] > 0) == (True, True)
 
 
-def test_a_launcher_that_is_not_there_is_named(folder):
-    done = subprocess.run(
-        gar_compare("--launch", "acelerate launch", "--workers", "1"), cwd=folder, capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "--launch: 'acelerate' cannot be started: No such file or directory." in done.stdout
-
-
 def test_jobs_of_a_cluster_give_the_table_of_one_machine(folder, tmp_path):
     here = tmp_path / "here"
     shutil.copytree(folder, here)

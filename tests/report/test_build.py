@@ -92,7 +92,8 @@ def test_100_000_rollouts_stay_small_and_say_what_was_drawn(tmp_path):
     for step in range(1, 101):
         rows = [rollout(step, i // 10, i % 10, response=text) for i in range(10)]
         table = record_table(rows)
-        parts = [table.set_column(2, table.schema.field("group_index"), pa.array([group] * 10)) for group in range(100)]
+        at, column = table.schema.get_field_index("group_index"), table.schema.field("group_index")
+        parts = [table.set_column(at, column, pa.array([group] * 10)) for group in range(100)]
         write_parquet(run.rollouts_path(step), pa.concat_tables(parts))
         run.manifest().add(run.rollouts_path(step))
     report, page = write(tmp_path, run.path, max_rollouts=50_000)

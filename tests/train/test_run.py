@@ -1,23 +1,32 @@
-"""The main job as a user runs it: real processes, really killed."""
+"""The main job as a user runs it, what a resume verifies, and how both end. `tests/faults` kills and damages runs."""
 
 import json
+import os
 import re
+import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from gar.cli.main import main
-from gar.config import make_config, read_preset, with_template
-from gar.errors import LostRankError, RecordError
+from gar.config import RunConfig, dump_config, make_config, parse_yaml, read_preset, with_template
+from gar.errors import ConfigError, DataError, LostRankError, RecordError
 from gar.records import RunFolder, open_run
+from gar.records.checkpoints import MANIFEST, seal_checkpoint
+from gar.records.run_record import record_text
+from gar.train.resume import read_resumption
 from gar.train.run import _status_of
+from tests.support.errors import raises
 from tests.support.files import write_jsonl
+from tests.support.ranks import FORKSERVER
+from tests.support.runs import assert_equal_runs
 from tests.train.conftest import FAST, under
 
 
@@ -44,18 +53,29 @@ def test_run_leaves_what_the_docs_promise(finished: RunFolder):
     assert (finished.path / "figures" / "learning-curve.png").stat().st_size > 10_000
 
 
+def gar_in(said: Path, arguments: list[str]) -> None:
+    """`gar` in a process of its own, with all that it says in a file."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for stream in (1, 2):
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    sys.exit(main(arguments))
+
+
 def test_interrupt_says_how_to_go_on_and_keeps_the_checkpoint(tmp_path: Path):
-    command = [sys.executable, "-m", "gar", "train", *FAST, *under(tmp_path, "stopped")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = tmp_path / "said"
+    process = FORKSERVER.Process(target=gar_in, args=(said, ["train", *FAST, *under(tmp_path, "stopped")]))
+    process.start()
     while not (tmp_path / "stopped" / "checkpoints" / "checkpoint-2" / "manifest.jsonl").exists():
-        assert process.poll() is None, process.communicate()[1]
+        assert process.is_alive(), said.read_text()
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "last whole checkpoint is checkpoint-2" in " ".join(out.split())
-    assert "Traceback" not in err
-    assert err.endswith("\ngar train: interrupted\n")
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    text = said.read_text()
+    assert process.exitcode == 130
+    assert "last whole checkpoint is checkpoint-2" in " ".join(text.split())
+    assert "Traceback" not in text
+    assert "\ngar train: interrupted\n" in text
     record = RunFolder.open(tmp_path / "stopped").read_run()
     assert (record.status, record.error["kind"]) == ("interrupted", "KeyboardInterrupt")
 
@@ -150,3 +170,143 @@ def test_train_asks_for_the_format_of_the_responses(tmp_path):
     ):
         assert with_template(make_config(changes)).data.template == template
     assert make_config(read_preset("demo")).data.template == make_config(read_preset("bench")).data.template == "plain"
+
+
+def resumed(run: RunFolder, capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
+    """Exit status of a resume, and what it printed."""
+    capsys.readouterr()
+    status = main(["train", "--resume", str(run.path), *flags])
+    captured = capsys.readouterr()
+    return status, " ".join((captured.out + captured.err).split())
+
+
+def content(run: RunFolder) -> dict[str, bytes]:
+    """Every file but run.json, which says how the run ended."""
+    files = (path for path in run.path.rglob("*") if path.is_file() and path != run.run_path)
+    return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after))
+
+
+def test_a_resume_after_damage_ends_like_the_whole_run(finished, trained, capsys):
+    (trained.checkpoints / "checkpoint-4" / "optimizer.pt").write_bytes(b"cut")
+    path = trained.path / "evaluation" / "before.json"
+    values = json.loads(path.read_text())
+    values["sets"]["test"]["problems"][0]["num_correct"] += 1
+    path.write_text(json.dumps(values))
+    status, said = resumed(trained, capsys)
+    assert status == 0
+    assert "checkpoint-4 cannot be resumed from: optimizer.pt is not what was written" in said
+    assert "after step 2" in said
+    assert "before.json is not what was written" in said
+    assert "The policy is evaluated again." in said
+    assert_equal_runs(trained, finished)
+    status, said = resumed(trained, capsys)
+    assert (status, "this run is finished; there is nothing to resume." in said) == (1, True)
+
+
+def test_records_stay_until_the_checkpoint_is_loaded(trained, capsys):
+    newest = trained.checkpoints / "checkpoint-4"
+    (newest / "rng_state.pth").write_bytes(b"no random state")
+    (newest / "optimizer.pt").write_bytes(b"no optimizer")
+    (newest / MANIFEST).unlink()
+    seal_checkpoint(trained, 4)
+    before = content(trained)
+    status, said = resumed(trained, capsys)
+    assert (status, "checkpoint-4: cannot be loaded: " in said) == (1, True)
+    assert content(trained) == before
+
+
+def test_edited_settings_are_refused_unless_accepted_and_then_recorded(trained, capsys):
+    edit(trained.path / "config.yaml", "max_steps: 4", "max_steps: 5")
+    status, said = resumed(trained, capsys)
+    assert (status, "trl.max_steps was 4, is 5" in said) == (1, True)
+    assert resumed(trained, capsys, "--allow-config-change")[0] == 0
+    record = trained.read_run()
+    assert [entry["changes"] for entry in record.overrides] == [{"trl.max_steps": [4, 5]}]
+    assert record.overrides[0]["after_step"] == 4
+    assert [row["step"] for row in open_run(trained.path).metrics] == [1, 2, 3, 4, 5]
+    assert read_resumption(trained).changes == {}  # from now on these are the run's settings
+
+
+@pytest.mark.slow
+def test_a_run_counted_in_epochs_trains_no_step_too_many(tmp_path, capsys):
+    """Its last step stands in no setting."""
+    epochs = ["--trl.max_steps", "-1", "--trl.num_train_epochs", "2", "--data.max_problems", "4"]
+    assert main(["train", *FAST, *epochs, *under(tmp_path, "run")]) == 0
+    run = RunFolder(tmp_path / "run")
+    rows = open_run(run.path).metrics
+    shutil.rmtree(run.path / "model")
+    run.update_run(status="interrupted")
+    assert resumed(run, capsys)[0] == 0
+    assert open_run(run.path).metrics == rows
+
+
+def test_settings_that_a_checkpoint_holds_are_not_changed(trained):
+    edit(trained.path / "config.yaml", "learning_rate: 0.0002", "learning_rate: 0.02")
+    resumption = read_resumption(trained, allow_config_change=True)
+    with pytest.raises(ConfigError, match=r"trl\.learning_rate cannot be overridden: .* checkpoint-4"):
+        resumption.with_checkpoint(1)
+
+
+def test_lost_records_are_made_again_from_the_checkpoint_before_or_are_an_error(trained):
+    trained.rollouts_path(3).write_bytes(b"PAR1")
+    resumption = read_resumption(trained).with_checkpoint(1)
+    assert resumption.step == 2
+    assert "checkpoint-4 cannot be resumed from:" in resumption.notes[0]
+    edit(trained.metrics_path, '"step": 2,', '"step": 1,')
+    with pytest.raises(RecordError, match=r"checkpoint-2 .*: metrics\.jsonl is not what was written"):
+        read_resumption(trained, allow_config_change=True).with_checkpoint(1)
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> RunFolder:
+    """A run that has its settings and nothing else."""
+    config = make_config({"trl": {"learning_rate": 1e-6, "max_steps": 5}})
+    run = RunFolder.create(tmp_path, "begun")
+    values = config.model_dump(mode="json")
+    run.write_run(seed=0, command=["gar"], config=values, config_text=dump_config(config), data_hash="d" * 64)
+    return run
+
+
+def test_settings_come_back_as_they_were(begun: RunFolder):
+    resumption = read_resumption(begun)
+    assert (resumption.changes, resumption.notes) == ({}, [])
+    assert resumption.config.trl["learning_rate"] == 1e-6
+    assert parse_yaml(dump_config(RunConfig())) == RunConfig().model_dump(mode="json")
+
+
+def test_cut_settings_are_an_error_that_nothing_overrides(begun: RunFolder):
+    path = begun.path / "config.yaml"
+    whole = path.read_text()
+    changes: dict[str, Callable[[str], str]] = {
+        "no settings in it. Was the file emptied or cut off?": lambda text: "",
+        "settings are missing, among them reward.bonus_weight": lambda text: text[: text.index("reward:")],
+        "among them trl.max_steps": lambda text: text[: text.index("max_steps")],
+        "not valid YAML": lambda text: text.replace("reward:", "reward: ["),
+        r"reward\.bonus_weight must be .*many": lambda text: text.replace("bonus_weight: 0.5", "bonus_weight: many"),
+    }
+    for words, change in changes.items():
+        path.write_text(change(whole))
+        for allowed in (False, True):
+            with pytest.raises(ConfigError, match=words):
+                read_resumption(begun, allow_config_change=allowed)
+
+
+def test_changed_data_are_refused_unless_accepted(begun: RunFolder):
+    assert read_resumption(begun).with_data("d" * 64).changes == {}
+    with raises(DataError):
+        read_resumption(begun).with_data("e" * 64)
+    changed = read_resumption(begun, allow_config_change=True).with_data("e" * 64)
+    assert changed.changes == {"data_hash": ["d" * 64, "e" * 64]}
+
+
+def test_other_versions_of_packages_are_named(begun: RunFolder):
+    record = begun.read_run()
+    begun.run_path.write_text(record_text(replace(record, versions={**record.versions, "torch": "1.0"})))
+    (note,) = read_resumption(begun).notes
+    assert note.startswith("Package versions have changed: torch was 1.0, is 2.")

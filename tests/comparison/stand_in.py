@@ -1,6 +1,7 @@
 """A stand-in for `python -m gar.comparison.cell PARENT CONFIG.yaml` that starts fast: it puts a prepared run in place.
 
-Seed 12 fails the first time, 13 always. 14 is killed. 15 sleeps the first time, until it is interrupted.
+Seed 12 fails the first time, 13 always. 14 is killed. 15 and 17 sleep the first time, until they are interrupted. 17
+ends with its parent, too.
 """
 
 import os
@@ -39,10 +40,11 @@ def stand_in(folder: Path, name: str, parent: str) -> int:
     if seed == "14":
         os.kill(os.getpid(), signal.SIGKILL)
     asleep = folder / f"{name}.asleep"
-    if seed == "15" and not asleep.exists():
-        from gar.comparison.cell import _die_with_parent  # takes seconds
+    if seed in ("15", "17") and not asleep.exists():
+        if seed == "17":
+            from gar.comparison.cell import _die_with_parent  # takes seconds
 
-        _die_with_parent(int(parent))
+            _die_with_parent(int(parent))
         asleep.write_text(str(os.getpid()))
         try:
             time.sleep(60)

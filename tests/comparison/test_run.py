@@ -80,7 +80,7 @@ class Interrupted(LocalPool):
 
 
 def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan):
-    _, planned = plan(seeds=[15])
+    _, planned = plan(seeds=[15, 16])
     with pytest.raises(KeyboardInterrupt):
         run_cells(planned, Interrupted(["0,1", "2,3"]), print)
     assert sorted(line.split()[2] for line in started()) == ["0,1", "2,3"]
@@ -89,11 +89,11 @@ def test_ctrl_c_interrupts_the_runs_that_are_under_way_each_on_its_devices(plan)
 
 
 def test_results_that_are_not_paired_stop_the_comparison(plan):
-    _, planned = plan(seeds=[16, 17])
+    _, planned = plan(seeds=[16, 18])
     prepare(planned)
     with pytest.raises(RecordError, match="of seed 16 were not trained on the same problems"):
         run_here(planned)
-    assert "seed-17" not in ORDER.read_text()
+    assert "seed-18" not in ORDER.read_text()
 
 
 def compare_in(folder: Path, said: str) -> None:
@@ -142,7 +142,7 @@ def test_a_cell_that_another_process_runs_is_left_to_it(plan):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends a cell with its parent")
 def test_a_cell_ends_with_its_comparison(plan):
-    _, (planned,) = plan(seeds=[15], runs=["grpo"])
+    _, (planned,) = plan(seeds=[17], runs=["grpo"])
     comparison = FORKSERVER.Process(target=compare_in, args=(Path.cwd(), "said"))
     comparison.start()
     asleep = planned.folder.with_name(f"{planned.folder.name}.asleep")

@@ -3,7 +3,7 @@
 from gar.errors import ConfigError, RecordError
 from gar.records import open_run
 from gar.report.runs import find_runs, runs_table, tags
-from gar.report.texts import readable_prompt, recorded_prompt
+from gar.report.sample import readable_prompt, recorded_prompt
 from tests.report.runs import make_run
 from tests.support.errors import raises
 

@@ -23,11 +23,11 @@ from gar.report.sample import (
     draw_groups,
     draw_samples,
     drawing_words,
+    readable_prompt,
     samples_words,
     verdict_word,
 )
 from gar.report.shares import add_shares
-from gar.report.texts import readable_prompt
 from gar.settings import DataSettings
 from gar.types import Problem
 

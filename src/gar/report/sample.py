@@ -1,5 +1,6 @@
 """The draw of rollouts and evaluation samples for the page: whole groups, without regard to their verdicts."""
 
+import ast
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gar.records import Run
-from gar.types import Problem
+from gar.types import Problem, Prompt
 
 SEED = 0
 _MAX_STEPS = 25
@@ -151,3 +152,25 @@ def verdict_word(row: Mapping[str, Any]) -> str:
     if row.get("verified"):
         return "right, not in format"
     return row.get("status") or "not recorded"
+
+
+def recorded_prompt(prompt: str) -> Prompt:
+    """Parse chat messages, which are recorded as the text of a Python list. Any other prompt is returned unchanged."""
+    if not prompt.startswith("[{'"):
+        return prompt
+    try:
+        messages = ast.literal_eval(prompt)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return prompt
+    whole = isinstance(messages, list) and all(
+        isinstance(message, dict) and {"role", "content"} <= message.keys() for message in messages
+    )
+    return messages if whole else prompt
+
+
+def readable_prompt(prompt: str) -> str:
+    """A recorded prompt for readers, with chat messages one below the other."""
+    messages = recorded_prompt(prompt)
+    if isinstance(messages, str):
+        return messages
+    return "\n\n".join(f"{message['role']}:\n{message['content']}" for message in messages)

@@ -9,8 +9,7 @@ from gar.config import RunConfig
 from gar.errors import GarError
 from gar.records import Run
 from gar.report.page import ShownGroup, ShownShares
-from gar.report.sample import DrawnGroup, Experts
-from gar.report.texts import recorded_prompt
+from gar.report.sample import DrawnGroup, Experts, recorded_prompt
 from gar.settings import ModelSettings
 from gar.types import Problem
 

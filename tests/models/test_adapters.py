@@ -22,6 +22,7 @@ from gar.settings import AdapterSettings, ModelSettings, SignalSettings
 from tests.models.test_families import SEQUENCES, VOCAB, tiny
 from tests.models.test_load import make_tokenizer
 from tests.support.autograd import largest_distance, own_means
+from tests.support.errors import raises
 
 IDS = torch.arange(24).reshape(2, 12)
 WORDS = ["<pad>", "<eos>", "<unk>", *(chr(ord("A") + i) for i in range(VOCAB - 3))]
@@ -56,14 +57,9 @@ def model(request: pytest.FixtureRequest) -> PreTrainedModel:
 
 
 @pytest.fixture
-def untied() -> PreTrainedModel:
-    return tiny("Qwen3", tie_word_embeddings=False)
-
-
-@pytest.fixture
-def saved(tmp_path: Path, untied: PreTrainedModel) -> tuple[Path, Tensor]:
+def saved(tmp_path: Path) -> tuple[Path, Tensor]:
     """A folder with a base model, another with an adapter of it, and the logits of the two together."""
-    untied.save_pretrained(tmp_path / "base")
+    tiny("Qwen3", tie_word_embeddings=False).save_pretrained(tmp_path / "base")
     tokenizer = make_tokenizer(WORDS)
     tokenizer.save_pretrained(tmp_path / "base")
     base, _ = load_policy(ModelSettings(path=str(tmp_path / "base")))
@@ -81,17 +77,6 @@ def edit(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-# Settings.
-
-
-def test_lora_config_carries_every_setting():
-    settings = AdapterSettings(rank=3, alpha=5, dropout=0.25, target_modules=("q_proj",))
-    config = lora_config(settings, "v1")
-    assert (config.r, config.lora_alpha, config.lora_dropout, config.revision) == (3, 5, 0.25, "v1")
-    assert (config.target_modules, config.task_type) == ({"q_proj"}, "CAUSAL_LM")
-    assert lora_config(AdapterSettings()) is None
-
-
 # What is trained.
 
 
@@ -103,20 +88,16 @@ def test_all_linear_takes_every_linear_layer_except_the_head(model):
     assert {name for name, p in adapted.named_parameters() if p.requires_grad and "lora_" not in name} == set()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"target_modules": ("q_proj", "mlp.down_proj")}],
-    ids=["all-linear", "names"],
-)
-def test_check_adapter_leaves_the_model_as_it_was(model, settings):
+def test_check_adapter_leaves_the_model_as_it_was(model):
     modules = {name: type(module) for name, module in model.named_modules()}
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    check_adapter(model, AdapterSettings(rank=4, **settings))
-    assert {name: type(module) for name, module in model.named_modules()} == modules
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    get_peft_model(
-        model, lora_config(AdapterSettings(rank=4, **settings))
-    )  # without PEFT's warning that there is an adapter already
+    for targets in (("all-linear",), ("q_proj", "mlp.down_proj")):
+        settings = AdapterSettings(rank=4, target_modules=targets)
+        check_adapter(model, settings)
+        assert {name: type(module) for name, module in model.named_modules()} == modules
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    # without PEFT's warning that there is an adapter already
+    assert get_peft_model(model, lora_config(settings, "v1")).peft_config["default"].revision == "v1"
 
 
 def test_signal_of_experts_with_an_adapter():
@@ -129,42 +110,22 @@ def test_signal_of_experts_with_an_adapter():
     assert largest_distance(means(adapted), own_means(adapted, SEQUENCES)) < 5e-6
 
 
-def test_check_adapter_refuses_embeddings_that_are_the_head():
-    settings = AdapterSettings(rank=4, target_modules=("embed_tokens",))
-    with pytest.raises(ModelError, match=r"the input embeddings .* carry an adapter, and its LM head is tied to them"):
-        check_adapter(tiny("Qwen3", tie_word_embeddings=True), settings)
-    check_adapter(tiny("Qwen3", tie_word_embeddings=False), settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (
-            {"target_modules": ("q_proj", "k_porj")},
-            r"adapter\.target_modules: .* called 'k_porj'\. Did you mean 'k_proj'",
-        ),
-        ({"target_modules": ("proj",)}, r"nothing in Qwen3ForCausalLM is called 'proj'"),  # no whole name
-        ({"target_modules": ("zzz",)}, r"called 'zzz'\. It has model, embed_tokens, "),
-        ({"target_modules": ("norm",)}, r"PEFT rejects the adapter section .* Target module Qwen3RMSNorm"),
-        ({"target_modules": ()}, r"PEFT rejects the adapter section .* No `target_modules` passed"),
-    ],
-)
-def test_check_adapter_refuses_names_that_fit_nothing(untied, settings, words):
-    with pytest.raises(ConfigError, match=words):
-        check_adapter(untied, AdapterSettings(rank=4, **settings))
-
-
-def test_check_adapter_refuses_an_adapter_on_an_adapter(untied):
+def test_check_adapter_rejects_what_cannot_be_trained():
+    tied, untied = (tiny("Qwen3", tie_word_embeddings=is_tied) for is_tied in (True, False))
+    embeddings = AdapterSettings(rank=4, target_modules=("embed_tokens",))
+    check_adapter(untied, embeddings)
+    with raises(ModelError, "adapted-head"):  # they are the head
+        check_adapter(tied, embeddings)
+    for names in (("q_proj", "k_porj"), ("proj",), ("zzz",), ("norm",), ()):
+        with raises(ConfigError, "adapter.target_modules"):
+            check_adapter(untied, AdapterSettings(rank=4, target_modules=names))
+    tokens = LoraConfig(target_modules=["q_proj"], trainable_token_indices=[3, 4])
+    with raises(ModelError, "adapted-head"):  # of an adapter that the policy brings
+        check_adapter(get_peft_model(tied, tokens), AdapterSettings())
     adapted = new_adapter(untied)
     check_adapter(adapted, AdapterSettings())
-    with pytest.raises(ConfigError, match=r"asks for a new adapter, but the model in model\.path is one already"):
+    with raises(ConfigError, "adapter-on-adapter"):
         check_adapter(adapted, AdapterSettings(rank=4))
-
-
-def test_check_adapter_looks_at_the_adapter_that_a_policy_brings():
-    config = LoraConfig(target_modules=["q_proj"], trainable_token_indices=[3, 4])
-    with pytest.raises(ModelError, match="the LM head of Qwen3ForCausalLM carries an adapter"):
-        check_adapter(get_peft_model(tiny("Qwen3", tie_word_embeddings=True), config), AdapterSettings())
 
 
 # The signal.
@@ -188,9 +149,8 @@ def test_signal_after_merging_is_the_adapters(model, settings):
     assert largest_distance(means(adapted.merge_and_unload()), with_adapter) < 1e-5
 
 
-def test_signal_is_free_of_the_adapters_dropout(untied):
-    adapted = new_adapter(untied, lora_dropout=0.5).train()
-    assert adapted.training
+def test_signal_is_free_of_the_adapters_dropout():
+    adapted = new_adapter(tiny("Qwen3"), lora_dropout=0.5).train()
     assert torch.equal(means(adapted), means(adapted.eval()))
     assert not torch.equal(adapted.train()(input_ids=IDS).logits, adapted(input_ids=IDS).logits)
 
@@ -198,35 +158,25 @@ def test_signal_is_free_of_the_adapters_dropout(untied):
 # From and to disk.
 
 
-def test_load_policy_puts_an_adapter_on_its_base(saved, tmp_path):
+def test_load_policy_puts_an_adapter_on_its_base(saved, tmp_path, monkeypatch):
     folder, expected = saved
     loaded, tokenizer = load(folder)
     assert torch.equal(logits(loaded), expected)
-    assert len(tokenizer) == VOCAB
-    assert tokenizer.padding_side == "left"
-    base, _ = load(tmp_path / "base")
+    assert (len(tokenizer), tokenizer.padding_side) == (VOCAB, "left")
+    monkeypatch.chdir(tmp_path)
+    base, _ = load("base")
     with loaded.disable_adapter():
         assert torch.equal(logits(loaded), logits(base))
     assert {"lora_" in name for name, p in loaded.named_parameters() if p.requires_grad} == {True}
-    assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == str(tmp_path / "base")
-
-
-def test_load_policy_notes_the_base_of_an_adapter_by_its_whole_path(saved, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    adapted = new_adapter(load("base")[0])
-    assert adapted.peft_config["default"].base_model_name_or_path == str(tmp_path / "base")
-
-
-def test_load_policy_obeys_the_dtype_of_an_adapters_base(saved):
-    loaded, _ = load(saved[0], dtype="bfloat16")
-    dtypes = {name.partition("lora_")[1]: p.dtype for name, p in loaded.named_parameters()}
-    assert dtypes == {"": torch.bfloat16, "lora_": torch.float32}
-
-
-def test_load_policy_takes_the_bases_tokenizer_where_the_adapter_has_none(saved):
-    for file in saved[0].glob("tokenizer*"):
+    whole = str(tmp_path / "base")
+    assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == whole
+    assert new_adapter(base).peft_config["default"].base_model_name_or_path == whole
+    for file in folder.glob("tokenizer*"):
         file.unlink()
-    assert len(load(saved[0])[1]) == VOCAB
+    narrow, tokenizer = load(folder, dtype="bfloat16")
+    assert len(tokenizer) == VOCAB  # the base's
+    dtypes = {name.partition("lora_")[1]: p.dtype for name, p in narrow.named_parameters()}
+    assert dtypes == {"": torch.bfloat16, "lora_": torch.float32}
 
 
 def test_load_policy_finds_an_adapter_on_the_hub(saved, tmp_path, monkeypatch):
@@ -270,36 +220,35 @@ def prompt_adapter(folder: Path) -> None:
     get_peft_model(load(folder.parent / "base")[0], config).save_pretrained(folder)
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda folder: edit(folder, base_model_name_or_path="/moved/away"), "is an adapter of '/moved/away'.*moved?"),
-        (lambda folder: edit(folder, base_model_name_or_path="a/b"), "is an adapter of 'a/b', and one of the two"),
-        (lambda folder: edit(folder, base_model_name_or_path=None), "base_model_name_or_path must name the model"),
-        (lambda folder: (folder / "adapter_config.json").write_text("{"), "cannot be read as JSON"),
-        (stack_adapters, "first', which is an adapter too. Merge that one first"),
-        (pickle_weights, "is a PEFT adapter without adapter_model.safetensors. Only safetensors"),
-        (prompt_adapter, "is PROMPT_TUNING, which puts virtual tokens before the prompt"),
-        (lambda folder: edit(folder, target_modules=["c_attn"]), "does not fit its base model .*c_attn"),
-        (lambda folder: change_weights(folder, lambda weights, first: weights.pop(first)), "fit.*it lacks 1 weights"),
-        (
-            lambda folder: change_weights(
-                folder, lambda weights, first: weights.update({first.replace("s.0", "s.7"): weights[first].clone()})
-            ),
-            "does not fit.*it has in excess 1 weights",
+BAD_ADAPTERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "moved": (lambda folder: edit(folder, base_model_name_or_path="/moved/away"), "adapter-base"),
+    "on no Hub": (lambda folder: edit(folder, base_model_name_or_path="a/b"), "adapter-base"),
+    "without a base": (lambda folder: edit(folder, base_model_name_or_path=None), "adapter-files"),
+    "broken": (lambda folder: (folder / "adapter_config.json").write_text("{"), "adapter-files"),
+    "of an adapter": (stack_adapters, "adapter-on-adapter"),
+    "pickled": (pickle_weights, "adapter-files"),
+    "of prompts": (prompt_adapter, "prompt-adapter"),
+    "of another family": (lambda folder: edit(folder, target_modules=["c_attn"]), "adapter-misfit"),
+    "too few": (lambda folder: change_weights(folder, lambda ws, first: ws.pop(first)), "adapter-misfit"),
+    "too many": (
+        lambda folder: change_weights(
+            folder, lambda ws, first: ws.update({first.replace("s.0", "s.7"): ws[first].clone()})
         ),
-        (
-            lambda folder: change_weights(
-                folder, lambda weights, first: weights.update({first: weights[first][:, :-1].contiguous()})
-            ),
-            "does not fit.*loading state_dict",
-        ),
-        (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"junk"), "does not fit.*deserializing"),
-    ],
-)
-def test_load_policy_rejects_an_adapter_that_it_cannot_use(saved, damage, words):
+        "adapter-misfit",
+    ),
+    "other shapes": (
+        lambda folder: change_weights(folder, lambda ws, first: ws.update({first: ws[first][:, :-1].contiguous()})),
+        "adapter-misfit",
+    ),
+    "junk": (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"junk"), "adapter-misfit"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ADAPTERS)
+def test_load_policy_rejects_an_adapter_that_it_cannot_use(saved, name):
+    damage, code = BAD_ADAPTERS[name]
     damage(saved[0])
-    with pytest.raises(ModelError, match=f"(?s){words}"):
+    with raises(ModelError, code):
         load(saved[0])
 
 
@@ -320,17 +269,17 @@ def test_merged_model_is_the_adapter_and_its_head_is_untouched(model, tmp_path):
     assert torch.equal(logits(load(tmp_path)[0]), logits(merged))  # a model like any other, tokenizer included
 
 
-def test_save_merged_refuses_weights_that_are_not_finite(untied, tmp_path):
-    adapted = new_adapter(untied)
+def test_save_merged_rejects_weights_that_are_not_finite(tmp_path):
+    adapted = new_adapter(tiny("Qwen3"))
     with torch.no_grad():
         next(p for name, p in adapted.named_parameters() if "lora_B" in name)[0, 0] = torch.nan
-    with pytest.raises(ModelError, match=r"the adapter cannot be merged: NaNs detected .* Did training diverge\?"):
+    with raises(ModelError, "not-finite"):
         save_merged(adapted, make_tokenizer(WORDS), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_save_adapter_leaves_out_a_reference_copy(untied, tmp_path):
-    adapted = new_adapter(untied)
+def test_save_adapter_leaves_out_a_reference_copy(tmp_path):
+    adapted = new_adapter(tiny("Qwen3"))
     adapted.add_adapter("ref", adapted.peft_config["default"])
     save_adapter(adapted, make_tokenizer(WORDS), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} >= {"adapter_config.json", "adapter_model.safetensors"}

@@ -1,5 +1,8 @@
+"""The embedded models: what they know before training, and that their recipe makes them."""
+
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -21,6 +24,7 @@ from paper.tasks.chains import (
     privileged_prompt,
     write_solution,
 )
+from tests.support.errors import raises
 
 
 @pytest.fixture(scope="module", params=TASKS)
@@ -38,21 +42,20 @@ def load(task):
     return Qwen3ForCausalLM.from_pretrained(path).eval(), PreTrainedTokenizerFast.from_pretrained(path)
 
 
-def test_embedded_path_without_assets_is_refused(tmp_path, monkeypatch):
+def test_embedded_path_without_assets_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
-    with pytest.raises(ModelError, match=r"no model.safetensors in .*arithmetic-qwen3"):
+    with raises(ModelError, "no-model"):
         embedded.embedded_path()
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("wording", WORDINGS)
-def test_tokenizer_round_trips_solutions_and_splits_at_the_prompt(task, loaded, role, wording):
+def test_tokenizer_is_the_recipes_and_round_trips_solutions(task, loaded):
     _, tokenizer = loaded
-    for problem in load_task(task.name, "harder")[:20]:
+    assert make_model.make_tokenizer(task).get_vocab() == tokenizer.get_vocab()
+    for problem, role, wording in product(load_task(task.name, "harder")[:8], ROLES, WORDINGS):
         solution = write_solution(problem, task.method_of(role, problem), wording)
         prompt_ids, ids = tokenizer(problem.prompt)["input_ids"], tokenizer(solution)["input_ids"]
         assert tokenizer.decode(ids, skip_special_tokens=True) == solution
-        assert tokenizer(problem.prompt + solution)["input_ids"] == prompt_ids + ids
+        assert tokenizer(problem.prompt + solution)["input_ids"] == prompt_ids + ids  # splits at the prompt
         assert tokenizer.unk_token_id not in prompt_ids + ids
 
 
@@ -76,23 +79,18 @@ def test_load_embedded_mixes_methods_and_wordings_and_leaves_room_to_learn(task,
     assert all(0.15 < sum(p.wording == w for p in parsed) / len(parsed) < 0.85 for w in WORDINGS)
     right = sum(p.answer == problem.answer for p, problem in zip(parsed, problems, strict=True)) / len(parsed)
     assert 0.2 < right < 0.5
-
-
-def test_the_voices_of_the_methods_are_those_that_the_expert_does_not_use():
-    task = TASKS["whose-voice"]
-    problems = load_task(task.name, "test") * 2
-    parsed = [parse_solution(text) for text in sample(*load(task), [p.prompt for p in problems])]
-    wordings = {method: Counter(p.wording for p in parsed if p.method == method) for method in task.methods[:2]}
-    assert wordings["stepwise"]["symbols"] > 3 * wordings["stepwise"]["words"]
-    assert wordings["padded"]["words"] > 10 * wordings["padded"]["symbols"]
-    assert {parse_solution(p.anchors[0].text).wording for p in problems} == {"words"}
+    if task.name == "whose-voice":  # the voices of the methods are those that the expert does not use
+        wordings = {method: Counter(p.wording for p in parsed if p.method == method) for method in task.methods[:2]}
+        assert wordings["stepwise"]["symbols"] > 3 * wordings["stepwise"]["words"]
+        assert wordings["padded"]["words"] > 10 * wordings["padded"]["symbols"]
+        assert {parse_solution(p.anchors[0].text).wording for p in problems} == {"words"}
 
 
 def test_load_embedded_follows_the_expert_solution_in_the_prompt(task, loaded):
-    problems = load_task(task.name, "test")[:100]
+    problems = load_task(task.name, "test")[:50]
     texts = sample(*loaded, [privileged_prompt(p) for p in problems])
     same = sum(text == p.anchors[0].text for text, p in zip(texts, problems, strict=True))
-    assert same > 60
+    assert same > 30
 
 
 @torch.no_grad()
@@ -118,7 +116,3 @@ def test_make_embedded_model_same_seed_gives_the_same_bits():
     weights = [make_model.train(replace(recipe, phases=phases, seed=seed))[0].state_dict() for seed in (3, 3, 4)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert not torch.equal(weights[0]["lm_head.weight"], weights[2]["lm_head.weight"])
-
-
-def test_make_embedded_model_tokenizer_is_the_committed_one(task, loaded):
-    assert make_model.make_tokenizer(task).get_vocab() == loaded[1].get_vocab()

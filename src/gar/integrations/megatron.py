@@ -87,7 +87,8 @@ def check_head(chunks: list[Any]) -> None:
     if all(_head(chunk) is None for chunk in chunks):
         raise ModelError(
             f"{type(_unwrapped(chunks[-1])).__name__}, the last pipeline stage, has no output_layer: GAR reads what "
-            "the LM head is given there"
+            "the LM head is given there",
+            code="no-head",
         )
 
 

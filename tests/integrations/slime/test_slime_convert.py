@@ -12,6 +12,7 @@ from gar.models.embedded import load_embedded
 from tests.engines import slime_standin
 from tests.engines.rollouts import make_arguments
 from tests.engines.slime_standin import Sample
+from tests.support.errors import raises
 
 GOOD = "<think> 3 + 4 = 7 </think> <answer> 7 </answer>"
 
@@ -68,13 +69,6 @@ def test_what_a_tool_wrote_is_neither_graded_nor_scored(tokenizer):
     assert [own[i] for i in payload.sequence.positions] == tokenizer.encode("3 + 4 = 7")
 
 
-def test_a_sample_that_slime_removes_is_graded_and_not_scored(tokenizer):
-    data = convert_samples(make_arguments(), [sample(tokenizer, remove_sample=True)])
-    payload = data["prompt"][0]
-    assert not any(data["loss_masks"][0])
-    assert (payload.facts.verified, payload.facts.empty, payload.sequence.positions) == (True, False, ())
-
-
 def test_a_problem_without_anchor_is_legal(tokenizer):
     samples = [sample(tokenizer), sample(tokenizer, group=1, index=1, metadata={"anchors": []})]
     samples[0].multimodal_inputs = {"images": None, "videos": None}  # slime's process_vision_info, of text
@@ -85,20 +79,20 @@ def test_a_problem_without_anchor_is_legal(tokenizer):
     assert len(convert_samples(args, [sample(tokenizer, metadata={})])["prompt"]) == 1
 
 
-def test_convert_samples_refuses(tokenizer):
-    for changes, text in (
-        ({"group_index": None}, "sample 0 has no group_index"),
-        ({"label": None}, r"sample 0 \(group 0\) has no label"),
-        ({"response_length": 99}, "has no prompt"),
-        ({"multimodal_inputs": {"image": 1}}, r"has multimodal inputs \(image\)"),
-        ({"multimodal_train_inputs": {"pixel_values": [0.5]}}, r"has multimodal inputs \(pixel_values\)"),
-        ({"metadata": {"anchors": "3"}}, r"metadata\['anchors'\] must be a list of texts, got '3'"),
-        ({"metadata": {}}, r"none of 1 samples has metadata\['anchors'\]"),
-        ({"metadata": None}, r"none of 1 samples has metadata\['anchors'\]"),
+def test_convert_samples_names_what_is_wrong(tokenizer):
+    for changes, code in (
+        ({"group_index": None}, "no-group"),
+        ({"label": None}, "no-answer"),
+        ({"response_length": 99}, "no-prompt"),
+        ({"multimodal_inputs": {"image": 1}}, "not-text"),
+        ({"multimodal_train_inputs": {"pixel_values": [0.5]}}, "not-text"),
+        ({"metadata": {"anchors": "3"}}, "bad-anchors"),
+        ({"metadata": {}}, "no-anchors"),
+        ({"metadata": None}, "no-anchors"),
     ):
-        with pytest.raises(DataError, match=text):
+        with raises(DataError, code):
             convert_samples(make_arguments(), [sample(tokenizer, **changes)])
-    with pytest.raises(ConfigError, match="2 samples come from 1 rollouts"):
+    with raises(ConfigError, "cut-rollouts"):
         convert_samples(make_arguments(), [sample(tokenizer, rollout_id=5), sample(tokenizer, index=1, rollout_id=5)])
 
 
@@ -127,9 +121,13 @@ def test_what_lies_beyond_the_context_is_counted_and_not_scored(tokenizer, monke
     assert [(fact.num_anchors, fact.num_anchors_too_long) for fact in facts] == [(1, 0), (1, 0), (0, 1)]
 
 
-def test_empty_and_truncated_responses_are_told_apart(tokenizer):
+def test_empty_truncated_and_removed_responses_are_told_apart(tokenizer):
     cut = sample(tokenizer, "<think> 3", index=1)
     cut.status = SimpleNamespace(value="truncated")
-    samples = [sample(tokenizer), cut, sample(tokenizer, "", index=2)]
-    facts = [payload.facts for payload in convert_samples(make_arguments(), samples)["prompt"]]
-    assert [(fact.empty, fact.truncated) for fact in facts] == [(False, False), (False, True), (True, False)]
+    samples = [sample(tokenizer), cut, sample(tokenizer, "", index=2), sample(tokenizer, index=3, remove_sample=True)]
+    data = convert_samples(make_arguments(), samples)
+    facts = [payload.facts for payload in data["prompt"]]
+    found = [(fact.empty, fact.truncated, fact.verified) for fact in facts]
+    assert found == [(False, False, True), (False, True, False), (True, False, False), (False, False, True)]
+    assert not any(data["loss_masks"][3])  # slime removes it: graded, and not scored
+    assert data["prompt"][3].sequence.positions == ()

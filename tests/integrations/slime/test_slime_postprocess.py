@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gar.core import gradient_activation_means, group_advantages
-from gar.errors import CollapseError, ConfigError, ModelError
+from gar.errors import CollapseError, ConfigError, GarError, ModelError
 from gar.integrations.slime.forward import pack
 from gar.integrations.slime.postprocess import slime_rewards
 from gar.integrations.slime.settings import read_shaping
@@ -76,48 +76,46 @@ def second_step(resumed: bool) -> dict[str, Any]:
 
 
 def refusals() -> list[str]:
-    """What a rank is told where a hook is missing, or the model has no head."""
+    """Codes of what a rank is told where a hook is missing, or the model has no head."""
     from gar.integrations.slime import on_megatron_init, postprocess
     from gar.integrations.slime.policy import policy_chunks
     from tests.engines import slime_standin
     from tests.engines.megatron_standin import DistributedDataParallel
 
-    texts = []
-
-    def rejected(kind: type[Exception], call: Any, *arguments: Any) -> None:
-        with pytest.raises(kind) as refusal:
+    def code(kind: type[GarError], call: Any, *arguments: Any) -> str:
+        with pytest.raises(kind) as caught:
             call(*arguments)
-        texts.append(str(refusal.value))
+        return caught.value.code
 
     def share() -> dict[str, Any]:
         return slime_standin.split_by_data_parallel_rank(make_data(), 1)[0]
 
     setting()
-    rejected(ConfigError, postprocess, make_arguments(), 0, {"tokens": []})
+    codes = [code(ConfigError, postprocess, make_arguments(), 0, {"tokens": []})]
     wrong = share()
     wrong["prompt"] = [replace(p, facts=replace(p.facts, verified=False)) for p in wrong["prompt"]]
-    rejected(CollapseError, postprocess, make_arguments(gar={"watchdog": {"mode": "stop", "steps": 1}}), 4, wrong)
+    stops = make_arguments(gar={"watchdog": {"mode": "stop", "steps": 1}})
+    codes += [code(CollapseError, postprocess, stops, 4, wrong)]
     on_megatron_init(make_arguments())
-    rejected(ModelError, policy_chunks)
+    codes += [code(ModelError, policy_chunks)]
     on_megatron_init(make_arguments())
     DistributedDataParallel(torch.nn.Linear(2, 2))
-    rejected(ModelError, postprocess, make_arguments(), 0, share())
+    codes += [code(ModelError, postprocess, make_arguments(), 0, share())]
 
     class OldIterator:
         def __init__(self, rollout_data: dict, micro_batch_size: int | None = None): ...
 
     sys.modules["slime.backends.megatron_utils.data"].DataIterator = OldIterator
-    rejected(ConfigError, on_megatron_init, make_arguments())
-    return texts
+    return [*codes, code(ConfigError, on_megatron_init, make_arguments())]
 
 
 # What is said of it.
 
 SHAPED = {"rewards_normalization": False}
-NORMALizED = {"advantage": {"ddof": 1, "eps": 1e-6}}
+NORMALIZED = {"advantage": {"ddof": 1, "eps": 1e-6}}
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "shaped": ({}, SHAPED),
-    "normalized": (NORMALizED, {}),
+    "normalized": (NORMALIZED, {}),
     "not divided": ({}, {"grpo_std_normalization": False}),
     "static": ({}, {**SHAPED, "use_dynamic_batch_size": False, "max_tokens_per_gpu": None}),
     "two anchors": ({}, {**SHAPED, "num_anchors": 2}),
@@ -171,14 +169,12 @@ def of_two(two: list[dict[str, dict[str, Any]]], way: str) -> torch.Tensor:
     return whole
 
 
-@pytest.mark.parametrize(
-    ("way", "method"),
-    [("shaped", "gar-grpo"), ("static", "gar-grpo"), ("grpo", "grpo"), ("alignment", "alignment-only")],
-)
-def test_postprocess_gives_the_method_s_rewards(one, two, way, method):
-    rewards, _ = truth(method)
-    torch.testing.assert_close(torch.tensor(one[way]["rewards"], dtype=torch.float64), rewards, rtol=0, atol=1e-6)
-    torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
+def test_postprocess_gives_the_method_s_rewards(one, two):
+    ways = {"shaped": "gar-grpo", "static": "gar-grpo", "grpo": "grpo", "alignment": "alignment-only"}
+    for way, method in ways.items():
+        rewards, _ = truth(method)
+        torch.testing.assert_close(torch.tensor(one[way]["rewards"], dtype=torch.float64), rewards, rtol=0, atol=1e-6)
+        torch.testing.assert_close(of_two(two, way), rewards, rtol=0, atol=1e-6)
 
 
 def test_postprocess_takes_the_best_of_several_anchors(one, two):
@@ -201,6 +197,8 @@ def test_postprocess_normalizes_by_slime_s_flags(one, two):
         ("not divided", group_advantages(shaped, groups, scale="none", **options)),
     ):
         assert one[way]["rewards"] == expected.tolist()
+        for advantage, reward in zip(one[way]["advantages"], one[way]["rewards"], strict=True):
+            assert torch.equal(advantage, torch.full_like(advantage, reward))  # slime's own code computes them
         torch.testing.assert_close(of_two(two, way), expected, rtol=0, atol=1e-4)  # 1e-6 over a spread of 0.01
 
 
@@ -212,11 +210,6 @@ def test_resumed_job_gives_the_rewards_of_one_that_went_on(tmp_path: Path):
         found["advantages"] = [advantages.tolist() for advantages in found["advantages"]]
     assert resumed == went_on
     assert len(set(resumed["rewards"])) > 5
-
-
-def test_postprocess_has_slime_compute_the_advantages(one):
-    for advantage, reward in zip(one["normalized"]["advantages"], one["normalized"]["rewards"], strict=True):
-        assert torch.equal(advantage, torch.full_like(advantage, reward))
 
 
 def test_postprocess_logs_the_same_numbers_on_all_ranks(one, two):
@@ -277,8 +270,5 @@ def test_pack_keeps_to_its_capacity():
 
 
 def test_a_missing_hook_is_named(tmp_path: Path):
-    (texts,) = run_ranks(refusals, 1, tmp_path)
-    for text, expected in zip(
-        texts, ["has no payload", "(4 to 4)", "has wrapped no model", "has no output_layer", "older than"], strict=True
-    ):
-        assert expected in text
+    (codes,) = run_ranks(refusals, 1, tmp_path)
+    assert codes == ["no-payload", "collapse", "no-policy", "no-head", "slime-version"]

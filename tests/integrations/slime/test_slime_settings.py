@@ -1,4 +1,4 @@
-"""gar.yaml and slime's own flags: what is read, and what is rejected with which words."""
+"""gar.yaml and slime's own flags: what is read, and what is rejected."""
 
 import subprocess
 import sys
@@ -10,18 +10,23 @@ import yaml
 from gar.errors import ConfigError
 from gar.integrations.slime.settings import SLIME, capture_of, read_settings, read_shaping
 from gar.methods import METHODS
-from gar.rules import SLIME_HOOKS
+from gar.rules import SLIME_HOOKS, slime_flag
 from tests.engines.rollouts import make_arguments, make_capturing
+from tests.support.errors import raises
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "slime_qwen3_4b.sh"
 
 
-def test_importing_the_plugin_imports_neither_engines_nor_anything_heavy():
+def test_importing_the_plugins_imports_neither_engines_nor_anything_heavy():
+    """In a process of its own, where verl cannot be imported whether or not it is installed."""
     code = """
 import sys
+sys.modules["verl"] = None
 import gar.integrations.slime
 heavy = {"slime", "megatron", "ray", "transformers", "trl", "datasets", "pyarrow", "scipy", "matplotlib"}
 print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
+import gar.integrations.verl.data, gar.integrations.verl.settings, gar.integrations.verl.exchange
+assert not [name for name in sys.modules if name.startswith(("ray", "tensordict", "transfer_queue"))]
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
@@ -36,15 +41,15 @@ def test_read_settings_takes_the_section_over_its_variant():
 
 
 def test_read_settings_names_what_is_wrong():
-    for gar, text in (
-        (None, "gar.yaml: expected a section 'gar'"),
-        ([1], r"expected a section 'gar' .* got \[1\]"),
-        ({"reward": {"bonus_wait": 1}}, "gar.yaml: gar: unknown key 'reward.bonus_wait'"),
-        ({"reward": {"bonus_weight": -1}}, "gar.yaml: gar: reward.bonus_weight must be"),
-        ({"trl": {"beta": 0.1}}, "'gar.trl' has no effect under slime"),
-        ({"method": "gar-grp"}, "gar: method: unknown value 'gar-grp'"),
+    for gar, code in (
+        (None, "no-section"),
+        ([1], "no-section"),
+        ({"reward": {"bonus_wait": 1}}, "unknown-key"),
+        ({"reward": {"bonus_weight": -1}}, "reward.bonus_weight"),
+        ({"trl": {"beta": 0.1}}, "no-effect"),
+        ({"method": "gar-grp"}, "method"),
     ):
-        with pytest.raises(ConfigError, match=text):
+        with raises(ConfigError, code):
             read_settings(make_arguments(gar=gar))
 
 
@@ -73,22 +78,23 @@ def test_read_shaping_passes_each_estimator_with_its_flag():
     assert read_shaping(chosen).estimator == "reinforce-plus-plus"
 
 
-def test_read_shaping_refuses():
+def test_read_shaping_names_the_flag_that_is_wrong():
     whitening = {"advantage_estimator": "reinforce_plus_plus"}
     own_ddof = {"gar": {"method": "reinforce-plus-plus", "advantage": {"ddof": 1}}} | whitening
-    for changes, text in (
-        ({"gar": {"method": "g2rl"}}, "method is g2rl, expected"),
-        ({"advantage_estimator": "ppo"}, "is ppo, expected grpo, gspo or cispo"),
-        (whitening, "is reinforce_plus_plus, expected grpo, gspo or cispo"),
-        (own_ddof, "advantage.ddof is 1, expected left out"),
-        ({"compute_advantages_and_returns": False}, "--disable-compute|--compute-advantages-and-returns"),
-        ({"custom_reward_post_process_path": "my.module"}, "--custom-reward-post-process-path is my.module"),
+    for changes, name in (
+        ({"gar": {"method": "g2rl"}}, "method"),
+        ({"gar": {"capture": "log_prob"}}, "gar.capture"),
+        ({"advantage_estimator": "ppo"}, "--advantage-estimator"),
+        (whitening, "--advantage-estimator"),
+        (own_ddof, "advantage.ddof"),
+        ({"compute_advantages_and_returns": False}, "--compute-advantages-and-returns"),
+        ({"custom_reward_post_process_path": "my.module"}, "--custom-reward-post-process-path"),
         ({"dynamic_sampling_filter_path": "check_reward_nonzero_std"}, "--dynamic-sampling-filter-path"),
-        ({"qkv_format": "bshd"}, "--qkv-format is bshd, expected thd"),
+        ({"qkv_format": "bshd"}, "--qkv-format"),
         ({"partial_rollout": True, "mask_offpolicy_in_partial_rollout": True}, "--mask-offpolicy-in-partial-rollout"),
-        *(({name: None}, f"--{name.replace('_', '-')} is None, expected {hook}") for name, hook in SLIME_HOOKS.items()),
+        *(({hook: None}, slime_flag(hook)) for hook in SLIME_HOOKS),
     ):
-        with pytest.raises(ConfigError, match=text):
+        with raises(ConfigError, name):
             read_shaping(make_arguments(**changes))
 
 
@@ -103,14 +109,9 @@ def test_the_launch_script_names_the_hooks_and_valid_settings():
     assert subprocess.run(["bash", "-n", SCRIPT], check=False).returncode == 0
 
 
-def test_capture_is_own_unless_set():
+def test_capture_logprob_needs_slimes_pass():
     assert capture_of(make_arguments()) == "own"
     assert capture_of(make_capturing()) == "logprob"
-    with pytest.raises(ConfigError, match=r"gar.capture is log_prob, expected own or logprob"):
-        read_shaping(make_arguments(gar={"capture": "log_prob"}))
-
-
-def test_capture_logprob_is_refused_where_slime_makes_no_such_pass():
     for changes in (
         {"use_rollout_logprobs": True},
         {"keep_old_actor": True},
@@ -119,11 +120,8 @@ def test_capture_logprob_is_refused_where_slime_makes_no_such_pass():
     ):
         args = make_capturing()
         vars(args).update(changes)
-        with pytest.raises(ConfigError, match=f"--{next(iter(changes)).replace('_', '-')} is "):
+        with raises(ConfigError, slime_flag(next(iter(changes)))):
             read_shaping(args)
-
-
-def test_capture_logprob_is_let_through_where_slime_makes_the_pass():
     read_shaping(make_capturing())
     read_shaping(make_capturing(use_rollout_logprobs=True, get_mismatch_metrics=True))
     for reason in ({"kl_coef": 0.1}, {"advantage_estimator": "gspo"}, {"get_mismatch_metrics": True}):

@@ -2,15 +2,11 @@
 
 import json
 import re
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from gar.cli.main import main
 from gar.config import RunConfig, make_config
@@ -18,6 +14,7 @@ from gar.models.load import load_policy
 from gar.records import RunFolder, open_run
 from gar.settings import ModelSettings
 from gar.train.run import resume, train
+from tests.support.runs import assert_equal_runs
 
 SMALL = {
     "evaluate": {"sources": ["test"], "num_samples": 4, "max_problems": 4},
@@ -54,10 +51,6 @@ def logits(model: Any) -> torch.Tensor:
 
 def quiet(what: Any) -> None:
     """Takes what a run says."""
-
-
-def numbers(rows: Sequence[dict]) -> list[dict]:
-    return [{name: row[name] for name in row if not name.startswith(("time/", "step_time"))} for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -119,26 +112,10 @@ def cut_and_resume(whole: RunConfig, folder: Path, step: int, monkeypatch: pytes
     return resume(folder / "cut", say=quiet)
 
 
-def assert_same(found: RunFolder, expected: RunFolder) -> None:
-    assert numbers(open_run(found.path).metrics) == numbers(open_run(expected.path).metrics)
-    assert open_run(found.path).steps == open_run(expected.path).steps
-    for step in open_run(expected.path).steps:
-        assert pq.read_table(found.rollouts_path(step)).equals(pq.read_table(expected.rollouts_path(step)))
-    for file in ("adapter/adapter_model.safetensors", "model/model.safetensors"):
-        weights = [load_file(folder.path / file) for folder in (found, expected)]
-        assert weights[0].keys() == weights[1].keys()
-        assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    after = [
-        open_run(folder.path).read_json("evaluation/after.json")["sets"]["test"]["pass_at"]
-        for folder in (found, expected)
-    ]
-    assert after[0] == after[1]
-
-
 def test_interrupted_run_resumes_to_the_result_of_an_uninterrupted_one(
     finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert_same(cut_and_resume(config(tmp_path, "whole", **DISTURBED), tmp_path, 3, monkeypatch), finished)
+    assert_equal_runs(cut_and_resume(config(tmp_path, "whole", **DISTURBED), tmp_path, 3, monkeypatch), finished)
 
 
 @pytest.mark.slow
@@ -160,7 +137,7 @@ def test_run_that_goes_on_training_an_adapter_resumes_exactly(
     assert not (whole.path / "adapter" / "ref").exists()
     base = json.loads((whole.path / "adapter" / "adapter_config.json").read_text())["base_model_name_or_path"]
     assert Path(base).name == "arithmetic-qwen3"
-    assert_same(cut_and_resume(settings, tmp_path, 2, monkeypatch), whole)
+    assert_equal_runs(cut_and_resume(settings, tmp_path, 2, monkeypatch), whole)
 
 
 @pytest.mark.parametrize(
@@ -177,11 +154,3 @@ def test_adapter_is_refused_before_anything_is_run(flags, words, tmp_path, capsy
     assert re.search(words, captured.err)
     assert "Preflight" not in captured.out
     assert not (tmp_path / "runs").exists()
-
-
-def test_adapter_without_peft_says_what_to_install(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "peft", None)
-    assert (
-        main(["train", "--preset", "demo", "--records.output_dir", str(tmp_path / "runs"), "--adapter.rank", "4"]) == 1
-    )
-    assert "pip install peft" in capsys.readouterr().err

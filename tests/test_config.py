@@ -1,8 +1,6 @@
 """Configurations: what goes over what, what is rejected and in which words, and that nothing is lost on the way."""
 
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,14 +15,9 @@ from gar.config import (
 )
 from gar.errors import ConfigError
 from gar.settings import AdvantageSettings
+from tests.support.errors import raises
 
 CONFIGS = sorted((Path(__file__).parent.parent / "src" / "gar" / "configs").glob("*.yaml"))
-
-
-def refusal(values: Any, source: str = "configs/demo.yaml") -> str:
-    with pytest.raises(ConfigError) as caught:
-        make_config(values, source=source)
-    return str(caught.value)
 
 
 # The files that ship with the package.
@@ -90,31 +83,22 @@ def test_parse_yaml_reads_scalars_as_yaml_1_2(text, value):
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("reward: [1, 2", "expected ',' or '\\]', but got '<stream end>' in line 1"),
-        (
-            "reward:\n  bonus_weight: 1\nreward:\n  correct_reward: 2\n",
-            'found duplicate key "reward" .* in line 3, column 1',
-        ),
-        ("reward: {bonus_weight: 1, bonus_weight: 2}", 'found duplicate key "bonus_weight"'),
-        ("a: b: c", "mapping values are not allowed here"),
-        ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
-    ],
-)
-def test_parse_yaml_says_what_is_wrong_and_where(text, words):
-    with pytest.raises(ConfigError, match=rf"^run\.yaml: not valid YAML: .*{words}") as caught:
-        parse_yaml(text, "run.yaml")
-    assert "\n" not in str(caught.value)
-
-
-def test_read_config_refuses_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(ConfigError, match=r"nosuch\.yaml: cannot read the configuration: .*No such file"):
-        read_config(tmp_path / "nosuch.yaml")
+def test_what_cannot_be_read_is_an_error_of_one_line(tmp_path):
+    for text in (
+        "reward: [1, 2",
+        "reward:\n  bonus_weight: 1\nreward:\n  correct_reward: 2\n",  # a key twice
+        "reward: {bonus_weight: 1, bonus_weight: 2}",
+        "a: b: c",
+        "!!python/object/apply:os.system [true]",
+    ):
+        with raises(ConfigError, "not-yaml") as caught:
+            parse_yaml(text, "run.yaml")
+        assert str(caught.value).startswith("run.yaml: not valid YAML: ")
+        assert "\n" not in str(caught.value)
     (tmp_path / "latin.yaml").write_bytes(b"method: gr\xfcn")
-    with pytest.raises(ConfigError, match=r"latin\.yaml: cannot read the configuration: .*codec can't decode"):
-        read_config(tmp_path / "latin.yaml")
+    for name in ("nosuch.yaml", "latin.yaml"):
+        with raises(ConfigError, "unreadable"):
+            read_config(tmp_path / name)
 
 
 def test_dump_config_and_back_is_the_same_configuration():
@@ -143,67 +127,43 @@ def test_dump_config_and_back_is_the_same_configuration():
     assert text.startswith("method: gar-grpo\nvariant: paper-thresholds\nseed: 3\n")
 
 
-# Refusals.
-
-
-def test_make_config_suggests_the_nearest_key():
-    assert (
-        refusal({"reward": {"bonus_wait": 1}})
-        == "configs/demo.yaml: unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'?"
-    )
-    assert refusal({"rewards": {}}) == "configs/demo.yaml: unknown key 'rewards'. Did you mean 'reward'?"
-    assert refusal({"verify": {"tags": {"think_opn": "x"}}}) == (
-        "configs/demo.yaml: unknown key 'verify.tags.think_opn'. Did you mean 'think_open'?"
-    )
+# Errors.
 
 
 def test_make_config_reports_all_faults_at_once():
-    lines = refusal(
-        {
-            "seed": "one",
-            "reward": {"bonus_weight": -1, "format_penalty": 3, "bonus_wait": 1},
-            "evaluate": {"pass_at_k": [1, "two"]},
-            "verify": {"tags": {"think_close": "<think>"}},
-        }
-    ).splitlines()
-    assert lines == [
-        "configs/demo.yaml: seed must be a valid integer, unable to parse string as an integer, got 'one'",
-        "configs/demo.yaml: verify.tags: '<think>' is part of another tag, so one could not be told from the other, "
-        "got {'think_close': '<think>'}",
-        "configs/demo.yaml: reward.bonus_weight must be greater than or equal to 0, got -1",
-        "configs/demo.yaml: reward.format_penalty must be less than or equal to 0, got 3",
-        "configs/demo.yaml: unknown key 'reward.bonus_wait'. Did you mean 'bonus_weight'?",
-        "configs/demo.yaml: evaluate.pass_at_k.1 must be a valid integer, unable to parse string as an integer, got "
-        "'two'",
-    ]
+    with raises(ConfigError, "seed") as caught:
+        make_config(
+            {
+                "seed": "one",
+                "reward": {"bonus_weight": -1, "format_penalty": 3, "bonus_wait": 1},
+                "evaluate": {"pass_at_k": [1, "two"]},
+                "verify": {"tags": {"think_close": "<think>"}},
+            }
+        )
+    lines = str(caught.value).splitlines()
+    for name in ("seed", "verify.tags", "reward.bonus_weight", "reward.format_penalty", "reward.bonus_wait"):
+        assert sum(f"{name} " in line or f"{name}:" in line or f"'{name}'" in line for line in lines) == 1
+    assert "evaluate.pass_at_k.1 must be a valid integer" in lines[-1]
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "code"),
     [
-        ([1, 2], "run.yaml: expected a mapping of settings, got list"),
-        ("grpo", "run.yaml: expected a mapping of settings, got str"),
-        ({"reward": None}, "run.yaml: reward: expected a section of settings, got None."),
-        ({"trl": 5}, "run.yaml: trl must be a valid dictionary, got 5"),
-        ({"variant": "papr"}, "run.yaml: unknown variant 'papr', expected one of paper, paper-thresholds"),
-        ({"variant": None}, "run.yaml: unknown variant 'None'"),
-        ({"advantage": {"zzz": 1}}, "run.yaml: unknown key 'advantage.zzz'. Known here: estimator, ddof, "),
-        (
-            {"method": "anchor-shufled"},
-            "run.yaml: method: unknown value 'anchor-shufled', expected one of grpo, dr-grpo, ",
-        ),
-        (
-            {"verify": {"format": "box"}},
-            "run.yaml: verify.format: unknown value 'box', expected one of think-answer, boxed, none. "
-            "Did you mean 'boxed'?",
-        ),
-        (
-            {"adapter": {"alpha": 16}},
-            "run.yaml: adapter: alpha without rank would train no adapter; set rank, for example 16, got {'alpha': 16}",
-        ),
-        ({"reward": {"bonus_weight": float("nan")}}, "run.yaml: reward.bonus_weight must be a finite number, got nan"),
-        ({1: 2}, "run.yaml: 1: Keys should be strings"),
+        ([1, 2], "config"),
+        ("grpo", "config"),
+        ({"reward": None}, "reward"),
+        ({"trl": 5}, "trl"),
+        ({"variant": "papr"}, "config"),
+        ({"variant": None}, "config"),
+        ({"advantage": {"zzz": 1}}, "unknown-key"),
+        ({"verify": {"tags": {"think_opn": "x"}}}, "unknown-key"),
+        ({"method": "anchor-shufled"}, "method"),
+        ({"verify": {"format": "box"}}, "verify.format"),
+        ({"adapter": {"alpha": 16}}, "adapter"),
+        ({"reward": {"bonus_weight": float("nan")}}, "reward.bonus_weight"),
+        ({1: 2}, None),
     ],
 )
-def test_make_config_refuses(values, words):
-    assert re.match(re.escape(words), refusal(values, "run.yaml"))
+def test_make_config_rejects(values, code):
+    with raises(ConfigError, code):
+        make_config(values)

@@ -9,7 +9,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,10 @@ import torch.nn.functional as F
 
 from gar.cli.main import main
 from gar.models.load import load_policy, load_tokenizer
-from gar.records import RunFolder, open_run
 from gar.rollouts.generate import encode_prompt
 from gar.scoring import GARScorer, ResponseGroup
 from gar.sequences import SequenceReader
 from gar.settings import ModelSettings, SignalSettings, VerifySettings
-from paper.tasks.__main__ import write_task
 from paper.tasks.word_problems import load_word_problems
 from tests.docs.pages import ROOT, shown_commands
 from tests.docs.test_notebooks import run_notebook
@@ -135,43 +132,6 @@ def test_a_system_prompt_and_special_tokens_in_a_prompt_are_encoded_as_the_model
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n"
     )
     assert encode_prompt(tokenizer, text) == ids
-
-
-# -------------------------------------------------------------------------------------------- training, kill, report
-
-
-SHORT = [
-    "paper/tasks/word-problems.yaml", "--model.path", MODEL, "--trl.max_steps", "2", "--trl.save_steps", "1",
-    "--trl.per_device_train_batch_size", "4", "--trl.num_generations", "2", "--trl.max_completion_length", "12",
-    "--preflight.mode", "off", "--evaluate.max_problems", "2", "--evaluate.num_samples", "1",
-]  # fmt: skip
-
-
-def train(folder: Path, name: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "gar", "train", *arguments, "--records.output_dir", str(folder), "--records.name", name],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_full_training_goes_on_after_a_kill_and_is_reported(tmp_path):
-    sources = {path.stem: str(path) for path in write_task("word-problems", tmp_path / "task")}
-    data = ["--data.source", sources["train"], "--evaluate.sources", sources["test"]]
-    killed = train(tmp_path, "full", *SHORT, *data)
-    first = tmp_path / "full" / "checkpoints" / "checkpoint-1"
-    while killed.poll() is None and not first.is_dir():
-        time.sleep(0.1)
-    killed.kill()
-    _, said = killed.communicate()
-    assert first.is_dir(), said
-    assert main(["train", "--resume", str(tmp_path / "full")]) == 0
-    steps = [json.loads(line)["step"] for line in (tmp_path / "full" / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [1, 2]
-    rollouts = open_run(RunFolder.open(tmp_path / "full").path).rollouts().to_pylist()
-    assert len(rollouts) == 2 * 4
-    assert all("<|im_end|>" not in row["response"] for row in rollouts)
-    assert main(["report", str(tmp_path / "full"), "--out", str(tmp_path / "run.html")]) == 0
 
 
 @pytest.mark.data

@@ -11,6 +11,7 @@ from gar.config import RunConfig
 from gar.errors import ConfigError
 from gar.records.dotted import leaves
 from gar.rules import RULES, Condition, Rule, check
+from tests.support.errors import raises
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,7 +49,7 @@ def test_check_raises_every_fault_in_one_error():
         "- a.g is 7, expected left out.",
     ]
     check("other", facts | {"a.b": 1, "a.d": 0, "chosen": []}, more=rules)
-    with pytest.raises(ConfigError, match=r"^a\.b is 3, expected 1 or 2: of y\.$"):
+    with raises(ConfigError, "a.b"):
         check("other", {"a.b": 3, "c": "y"}, more=rules)
 
 

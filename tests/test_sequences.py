@@ -17,6 +17,7 @@ from gar.sequences import (
 )
 from gar.settings import SignalSettings
 from gar.types import Tags
+from tests.support.tiny import word_tokenizer
 
 TAGS = Tags()
 WORDS = [
@@ -29,16 +30,18 @@ WORDS = [
     "</answer>",
     "<|think|>",
     "<|/think|>",
-    *"abcdef7",
+    "a",
+    "b",
+    "c",
+    "d",
+    "e",
+    "f",
+    "7",
 ]
 
 
 def words_tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", **special
-    )
+    return word_tokenizer(WORDS, **special)
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +124,8 @@ def test_scored_positions_lie_strictly_between_the_tags(kind, text, options, exp
     assert found == (expected.split() if kind == "words" else [*expected])
 
 
-@pytest.mark.parametrize(
-    ("text", "prefilled"),
-    [
+def test_scored_positions_are_the_whole_response_without_one_well_ordered_pair(words):
+    for text, prefilled in (
         ("a b c", False),  # no tags
         ("<think> a b", False),  # cut off
         ("a b </think> 7", False),  # the opening tag is missing
@@ -135,10 +137,8 @@ def test_scored_positions_lie_strictly_between_the_tags(kind, text, options, exp
         ("<think> a </think> 7", True),  # the prompt has opened it already
         ("a </think> b </think>", True),
         ("a b", True),
-    ],
-)
-def test_scored_positions_are_the_whole_response_without_one_well_ordered_pair(words, text, prefilled):
-    assert scored(words, f"{text} <eos> <pad> <pad>", prefilled=prefilled) == text.split()
+    ):
+        assert scored(words, f"{text} <eos> <pad> <pad>", prefilled=prefilled) == text.split()
 
 
 def test_scored_positions_find_tags_that_are_special_tokens():
@@ -199,23 +199,13 @@ def test_thinking_span_skips_tokens_without_text_outside_the_tags():
 # Limits and masks.
 
 
-@pytest.mark.parametrize(
-    ("limit_from", "max_tokens", "expected"),
-    [
-        ("end", 2, ["d", "e"]),
-        ("start", 2, ["a", "b"]),
-        ("end", 1, ["e"]),
-        ("end", 5, ["a", "b", "c", "d", "e"]),
-        ("start", 768, ["a", "b", "c", "d", "e"]),
-        ("end", None, ["a", "b", "c", "d", "e"]),
-    ],
-)
-def test_scored_positions_keep_the_end_or_the_start_of_a_long_span(words, limit_from, max_tokens, expected):
+def test_scored_positions_keep_the_end_or_the_start_of_a_long_span_without_masked_tokens(words):
     text = "f <think> a b c d e </think> f <eos>"
-    assert scored(words, text, limit_from=limit_from, max_tokens=max_tokens) == expected
-
-
-def test_scored_positions_leave_out_masked_tokens_before_the_limit_applies(words):
+    for limit_from, max_tokens, expected in (
+        ("end", 2, "d e"), ("start", 2, "a b"), ("end", 1, "e"), ("end", 5, "a b c d e"), ("start", 768, "a b c d e"),
+        ("end", None, "a b c d e"),
+    ):  # fmt: skip
+        assert scored(words, text, limit_from=limit_from, max_tokens=max_tokens) == expected.split()
     text, mask = "<think> a b c d e </think>", [1, 1, 0, 0, 1, 1, 1]
     assert scored(words, text, mask=mask) == ["a", "d", "e"]
     assert scored(words, text, mask=mask, max_tokens=2, limit_from="start") == ["a", "d"]
@@ -232,7 +222,7 @@ def turns_of(tokenizer: PreTrainedTokenizerFast, text: str) -> tuple[list[int], 
     return [token for turn in turns for token in turn], mask
 
 
-def test_reader_reads_the_policy_s_own_turns_alone(words):
+def test_reader_reads_the_policy_s_own_turns_alone(words, bpe):
     reader = SequenceReader(words, rule_for(words))
     ids, mask = turns_of(words, TURNS)
     assert reader.text(ids, mask) == "<think> a\nb </think> c"
@@ -240,10 +230,6 @@ def test_reader_reads_the_policy_s_own_turns_alone(words):
     assert not reader.is_empty(ids, mask)
     assert reader.is_empty(*turns_of(words, "<eos> | a"))
     assert reader.text(*turns_of(words, "<eos> | a")) == ""
-
-
-def test_scored_positions_take_no_tags_from_others(words, bpe):
-    ids, mask = turns_of(words, TURNS)
     found = scored_positions(ids, token_pieces(words), rule_for(words), mask=mask)
     assert texts(words, [ids[i] for i in found]) == ["a", "<eos>", "b"]
     ids, mask = turns_of(bpe, "<think>ab</thi | c | nk>")
@@ -263,21 +249,12 @@ def test_span_rule_follows_the_format_unless_told(words):
 # Prompts that open the thinking part.
 
 
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("solve it <think>", True),
-        ("solve it <think>\n", True),
-        ("solve it <think>  \n\n", True),
-        ("<think>", True),
-        ("solve it", False),
-        ("<think>\n\n</think>\n\n", False),  # Qwen3 with enable_thinking=False
-        ("a <think> and more", False),
-        ("", False),
-    ],
-)
-def test_ends_in_thinking_tag_sees_the_tag_and_white_space_after_it(bpe, prompt, expected):
-    assert ends_in_thinking_tag(encode(bpe, prompt), token_pieces(bpe), TAGS) is expected
+def test_ends_in_thinking_tag_sees_the_tag_and_white_space_after_it(bpe):
+    for end in ("solve it <think>", "solve it <think>\n", "solve it <think>  \n\n", "<think>"):
+        assert ends_in_thinking_tag(encode(bpe, end), token_pieces(bpe), TAGS)
+    qwen3_without_thinking = "<think>\n\n</think>\n\n"
+    for end in ("solve it", qwen3_without_thinking, "a <think> and more", ""):
+        assert not ends_in_thinking_tag(encode(bpe, end), token_pieces(bpe), TAGS)
 
 
 # Anchors.

@@ -22,6 +22,7 @@ from gar.scoring.scorer import SCORER
 from gar.sequences import TokenSequence
 from gar.settings import AdvantageSettings, RewardSettings, SignalSettings
 from gar.step import ResponseFacts, Row, Step, StepRanks, plan_shaping
+from tests.support.errors import raises
 
 WITH_BONUS = [name for name, m in METHODS.items() if m.alignment is not None and not m.scores_all]
 
@@ -98,7 +99,7 @@ def test_an_engine_runs_what_it_can_and_refuses_the_rest_with_a_reason(engine: E
         if name in runs:
             assert plan_shaping(engine, name).method is METHODS[name]
         else:
-            with pytest.raises(ConfigError, match=rf"^method is {name}, expected one that {engine.name} runs \("):
+            with raises(ConfigError, "method"):
                 plan_shaping(engine, name)
 
 
@@ -157,15 +158,12 @@ def test_a_step_without_needed_responses_asks_for_nothing():
         shaped = step.finish(means)
         assert not bool(shaped.batch.scored.any())
         assert shaped.rewards.tolist() == [0.0, 1.0]
-
-
-def test_vectors_reach_only_a_method_that_compares_them():
     rows = [row(0, anchors=0), row(0, anchors=0)]
-    for method, expected in (("g2rl", True), ("gar-grpo", False)):
+    for method, compares in (("g2rl", True), ("gar-grpo", False)):
         step = Step(plan_shaping(SCORER, method), rows)
-        assert bool(step.needed.all()) == expected  # no anchor: nothing to compare with, but with each other
+        assert bool(step.needed.all()) == compares  # no anchor: nothing to compare with, but with each other
         shaped = step.finish(torch.tensor([[1.0, 0.0], [0.6, 0.8]])[: len(step.sequences)])
-        assert (shaped.batch.vectors is not None) == expected
+        assert (shaped.batch.vectors is not None) == compares
 
 
 def test_a_vector_that_is_zero_has_no_alignment_and_leaves_the_others_uncompared():

@@ -1,7 +1,6 @@
 """Alignment: cosines of unit rows with their own anchor, and with the best of several."""
 
 import math
-import re
 
 import pytest
 import torch
@@ -56,9 +55,8 @@ def test_alignment_scores_of_bfloat16_rows_are_not_rounded_to_bfloat16():
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_alignment_scores_refuse_one_anchor_for_many_responses():
-    message = "anchors must have one row per response, expected shape (3, 2), got (1, 2). Were the anchors repeated"
-    with pytest.raises(ValueError, match=re.escape(message)):
+def test_alignment_scores_reject_one_anchor_for_many_responses():
+    with pytest.raises(ValueError, match="anchors must have one row per response"):
         alignment_scores(torch.ones(3, 2), torch.ones(1, 2))
 
 

@@ -1,7 +1,6 @@
 """MASPO's gate: by hand, by a loop, at the clamps."""
 
 import math
-import re
 
 import pytest
 import torch
@@ -102,10 +101,8 @@ def test_maspo_weights_of_one_advantage_per_response_are_those_of_its_repetition
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_maspo_weights_refuse_shapes_that_differ():
+def test_maspo_weights_reject_shapes_that_differ():
     two = row(0.0, 0.0)
-    message = "both log-probabilities must have one shape [responses, tokens], got (1, 2) and (1, 4)"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        maspo_weights(two, OLD, two)
-    with pytest.raises(ValueError, match=r"advantages must have shape \(1, 2\) or \(1, 1\), got \(2,\)\. Does one"):
-        maspo_weights(two, two, two[0])
+    for arguments, text in (((two, OLD, two), "log-probabilities"), ((two, two, two[0]), "advantages")):
+        with pytest.raises(ValueError, match=text):
+            maspo_weights(*arguments)

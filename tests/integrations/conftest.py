@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +41,36 @@ def verifier() -> Verifier:
 @pytest.fixture
 def make_trainer(tmp_path: Path, verifier: Verifier) -> TrainerFactory:
     """A trainer on the embedded model and task, and the list that its rollout records go to."""
+    return partial(trainer_of, tmp_path / "out", verifier)
 
-    def make(
-        *, problems: list[Problem] | None = None, args: dict[str, Any] | None = None, **options: Any
-    ) -> tuple[GARTrainer, list[RolloutRecord]]:
-        model, tokenizer = load_embedded()
-        records: list[RolloutRecord] = []
-        trainer = options.pop("kind", GARTrainer)(
-            options.pop("model", model),
-            train_dataset=problems or load_arithmetic("train")[:64],
-            verifier=options.pop("verifier", verifier),
-            args=GRPOConfig(output_dir=str(tmp_path / "out"), **(SMALL | (args or {}))),
-            processing_class=tokenizer,
-            on_rollouts=lambda step, rows: records.extend(rows),
-            **options,
-        )
-        return trainer, records
 
-    return make
+@pytest.fixture(scope="module")
+def first_step(tmp_path_factory: pytest.TempPathFactory, verifier: Verifier) -> list[RolloutRecord]:
+    """Records of one step with the vectors of a pass of our own: TRL has none for the log-probabilities."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gar.integrations.trl.states.MOST_CAPTURED_BYTES", 0)
+        trainer, records = trainer_of(tmp_path_factory.mktemp("first"), verifier, args={"learning_rate": 0.0})
+        trainer.train()
+    return records
+
+
+def trainer_of(
+    folder: Path,
+    grader: Verifier,
+    *,
+    problems: list[Problem] | None = None,
+    args: dict[str, Any] | None = None,
+    **options: Any,
+) -> tuple[GARTrainer, list[RolloutRecord]]:
+    model, tokenizer = load_embedded()
+    records: list[RolloutRecord] = []
+    trainer = options.pop("kind", GARTrainer)(
+        options.pop("model", model),
+        train_dataset=problems or load_arithmetic("train")[:64],
+        verifier=options.pop("verifier", grader),
+        args=GRPOConfig(output_dir=str(folder), **(SMALL | (args or {}))),
+        processing_class=tokenizer,
+        on_rollouts=lambda step, rows: records.extend(rows),
+        **options,
+    )
+    return trainer, records

@@ -12,6 +12,7 @@ from gar.integrations.trl.arguments import DEFAULTS, grpo_arguments, with_method
 from gar.integrations.trl.flags import TRL, trl_flags
 from gar.methods import METHODS
 from gar.step import plan_shaping
+from tests.support.errors import raises
 
 CPU = {"use_cpu": True, "bf16": False}
 UPDATES = {"maspo": {"num_iterations": 2}}
@@ -50,13 +51,13 @@ def test_fields_of_a_method_hold(tmp_path: Path, make, method: str):
 
 @WAYS
 @pytest.mark.parametrize(("method", "name", "value"), OTHERWISE)
-def test_a_field_that_the_user_sets_otherwise_is_refused(tmp_path: Path, make, method: str, name: str, value: Any):
-    with pytest.raises(ConfigError, match=rf"trl\.{name} is {value}, expected .*: it belongs to {method}\. Leave it"):
+def test_a_field_that_the_user_sets_otherwise_is_an_error(tmp_path: Path, make, method: str, name: str, value: Any):
+    with raises(ConfigError, f"trl.{name}"):
         make(tmp_path, method, **{name: value})
 
 
 def test_on_the_command_line_trls_own_default_is_a_choice_too(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"trl\.loss_type is dapo, expected dr_grpo: it belongs to dr-grpo"):
+    with raises(ConfigError, "trl.loss_type"):
         from_command_line(tmp_path, "dr-grpo", loss_type="dapo")
     assert from_python(tmp_path, "dr-grpo", loss_type="dapo").loss_type == "dr_grpo"
 
@@ -72,7 +73,7 @@ def test_the_embedded_models_have_room_for_prompt_and_response(tmp_path: Path):
 
 def test_fp16_needs_an_accelerator(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
-    with pytest.raises(ConfigError, match=r"^trl\.fp16 is True, expected False: it needs an accelerator"):
+    with raises(ConfigError, "trl.fp16"):
         from_command_line(tmp_path, "grpo", fp16=True)
 
 

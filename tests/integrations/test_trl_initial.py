@@ -21,6 +21,7 @@ from gar.records import RolloutRecord
 from gar.settings import SignalSettings
 from gar.step import plan_shaping
 from tests.integrations.conftest import TrainerFactory
+from tests.support.errors import raises
 
 INITIAL = SignalSettings(policy="initial")
 THINK = SignalSettings(span="think")  # what the trainer's verifier of think-answer implies
@@ -109,7 +110,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any, dict[str, Any]]] = {
     "trained LoHa": (lambda: trained_adapter(LoHaConfig), None, {}),
     "second adapter": (second_adapter, None, {}),
 }
-FAST = ("everything, KL", "head changed in memory, KL", "LoRA, bias all", "LoRA, token ids above 8", "second adapter")
+FAST = ("everything, KL", "head changed in memory, KL", "LoRA, bias all", "second adapter")
 
 
 @pytest.mark.filterwarnings("ignore:Careful, disabling adapter layers with bias")  # for TRL's reference
@@ -136,7 +137,8 @@ def group_of(problem, response: str) -> ResponseGroup:
 
 def test_the_trained_weights_come_back_after_a_failure(make_trainer):
     trainer, _ = make_trainer(signal=INITIAL)
-    trainer.train()
+    with torch.no_grad():
+        trainer.model.model.norm.weight.mul_(2)
     before = copy.deepcopy(trainer.model.state_dict())
     with suppress(KeyboardInterrupt), trainer._states.own_passes():
         assert not torch.equal(trainer.model.model.norm.weight, before["model.norm.weight"])
@@ -159,26 +161,25 @@ def test_a_resumed_run_has_the_same_initial_policy(make_trainer, tmp_path: Path)
         assert sum(r.alignment is not None for r in rest) > 4
 
 
-def test_what_has_no_initial_policy_is_refused(make_trainer):
+def test_what_has_no_initial_policy_is_an_error(make_trainer):
     for engine in (SLIME, VERL):
-        with pytest.raises(ConfigError, match=f"initial, expected current: {engine.name} has only the current policy"):
+        with raises(ConfigError, "signal.policy"):
             plan_shaping(engine, "gar-grpo", {"signal": INITIAL})
     model = embedded()
     model.model.norm.weight.requires_grad_(False)
     trainer, _ = make_trainer(signal=INITIAL, model=model)
     model.model.norm.weight.requires_grad_(True)
-    with pytest.raises(ConfigError, match=r"afterwards other weights are trained \(model.norm.weight\)"):
+    with raises(ConfigError, "trained-weights"):
         trainer.train()
     trainer, _ = make_trainer(signal=INITIAL, model=(model := embedded()))
     model.resize_token_embeddings(300)
-    with pytest.raises(ConfigError, match="afterwards other weights are trained"), trainer._states.own_passes():
+    with raises(ConfigError, "trained-weights"), trainer._states.own_passes():
         pass
 
 
-@pytest.mark.parametrize("adapter", [None, LoraConfig(r=4, **ALL)], ids=["whole", "adapter"])
-def test_a_scorer_keeps_the_policy_of_a_trained_model(make_trainer, adapter):
+def test_a_scorer_keeps_the_policy_of_a_trained_model(make_trainer):
     """TRL and accelerate have patched the model's forward by then."""
-    trainer, records = make_trainer(args={"bf16": True}, peft_config=adapter)
+    trainer, records = make_trainer(args={"bf16": True}, peft_config=LoraConfig(r=4, **ALL))
     trainer.train()
     model = trainer.model
     scored = next(record for record in records if record.alignment is not None)

@@ -29,6 +29,7 @@ from gar.integrations.trl.ranks import (
 )  # fmt: skip
 from gar.records import RunFolder, open_run
 from tests.integrations.replay import GROUP, NUM_GROUPS, PLAN, is_right, replay
+from tests.support.errors import raises
 from tests.support.ranks import FORKSERVER, SECONDS, run_ranks
 from tests.support.runs import assert_equal_runs
 
@@ -53,57 +54,44 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return one, run_ranks(replay, 2, folder, folder, *SETTINGS[request.param])
 
 
-def rewards_of(run: dict[str, Any]) -> torch.Tensor:
-    return torch.tensor([record.reward for record in run["records"]], dtype=torch.float64)
+def column(run: dict[str, Any], name: str) -> torch.Tensor:
+    return torch.tensor([getattr(record, name) for record in run["records"]], dtype=torch.float64)
 
 
-def test_vectors_rewards_and_weights_of_two_ranks_are_those_of_one(runs):
+def test_two_ranks_give_what_one_gives(runs):
+    """Vectors, weights, rewards, advantages, records, metrics and the number of passes."""
     one, two = runs
+    first, second = two
     assert one["vectors"].norm(dim=-1).sum() >= 15
     for run in two:
         assert run["wrapper"] == "DistributedDataParallel"
         torch.testing.assert_close(run["vectors"], one["vectors"], rtol=0, atol=1e-6)
         for name, tensor in run["weights"].items():
             torch.testing.assert_close(tensor, one["weights"][name], rtol=0, atol=1e-6)
-    assert len(set(rewards_of(one).tolist())) > 10
-    torch.testing.assert_close(rewards_of(two[0]), rewards_of(one), rtol=0, atol=one["close"])
+        for mine, expected in zip(run["metrics"], one["metrics"], strict=True):
+            for name, value in expected.items():
+                if name.startswith(("gar/", "verify/")):
+                    assert mine[name] == pytest.approx(value, abs=1e-4, nan_ok=True), name
+    assert first["num_forwards"] == second["num_forwards"]
+    assert max(first["num_forwards"]) > 0  # the second rank has nothing right on step 2 and takes part
 
-
-def test_advantages_of_two_ranks_are_those_of_one(runs):
-    one, (first, _) = runs
-    groups = torch.arange(len(one["records"])) // GROUP
-    spread = group_standard_deviations(rewards_of(one), groups, ddof=1) + TRL_EPS
-    advantages, expected = (
-        torch.tensor([record.advantage for record in run["records"]], dtype=torch.float64) for run in (first, one)
-    )
-    assert (
-        (advantages - expected).abs() <= one["close"] / spread + 1e-6
-    ).all()  # and float32's own, of values up to 2.5
+    rewards = column(one, "reward")
+    assert len(set(rewards.tolist())) > 10
+    torch.testing.assert_close(column(first, "reward"), rewards, rtol=0, atol=one["close"])
+    spread = group_standard_deviations(rewards, torch.arange(len(rewards)) // GROUP, ddof=1) + TRL_EPS
+    advantages, expected = column(first, "advantage"), column(one, "advantage")
+    # and float32's own, of values up to 2.5
+    assert ((advantages - expected).abs() <= one["close"] / spread + 1e-6).all()
     all_right = slice(0, GROUP)
     assert expected[all_right].abs().max() > 0.5  # the all-correct group learns, which plain GRPO leaves at 0
-    assert advantages[all_right].abs().max() > 0.5
 
-
-def test_records_of_all_ranks_are_written_once_and_in_order(runs):
-    one, (first, second) = runs
-    assert second["records"] == []
+    assert second["records"] == []  # written once, and in order
     assert len(first["records"]) == 2 * NUM_GROUPS * GROUP
     for mine, theirs in zip(first["records"], one["records"], strict=True):
         for name in ("step", "problem_id", "group_index", "response_index", "response", "eligible", "anchor"):
             assert getattr(mine, name) == getattr(theirs, name)
     right = "".join(str(int(record.verified)) for record in first["records"])
     assert right == "".join("".join(groups) for groups in PLAN)
-
-
-def test_metrics_and_passes_are_those_of_all_ranks(runs):
-    one, two = runs
-    for run in two:
-        for mine, expected in zip(run["metrics"], one["metrics"], strict=True):
-            for name, value in expected.items():
-                if name.startswith(("gar/", "verify/")):
-                    assert mine[name] == pytest.approx(value, abs=1e-4, nan_ok=True), name
-    assert two[0]["num_forwards"] == two[1]["num_forwards"]
-    assert max(two[0]["num_forwards"]) > 0  # the second rank has nothing right on step 2 and takes part
 
 
 # `gar train` under a launcher, as a user starts it.
@@ -247,13 +235,27 @@ def test_rank_that_loses_another_says_so_without_a_launcher(tmp_path: Path):
     assert said.count("has lost another rank") == 1
 
 
-def test_check_ranks_refuses_processes_that_do_not_know_each_other_or_have_several_gpus(monkeypatch):
+def test_launches_that_train_something_else_are_errors(monkeypatch: pytest.MonkeyPatch):
     check_ranks(SimpleNamespace(n_gpu=0))
-    with pytest.raises(ConfigError, match="one process sees 8 GPUs"):
+    with raises(ConfigError, "several-gpus"):
         check_ranks(SimpleNamespace(n_gpu=8))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match=r"announces 2 processes \(WORLD_SIZE\), and 1 found each other"):
+    with raises(ConfigError, "lost-processes"):
         check_ranks(SimpleNamespace(n_gpu=0))
+    refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
+    with raises(ConfigError, "sharded"):
+        refuse_sharded_adapter(SimpleNamespace(fsdp=["full_shard"]))
+    with monkeypatch.context() as patch, raises(ConfigError, "sharded"):
+        patch.setenv("ACCELERATE_USE_FSDP", "true")
+        refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
+    with monkeypatch.context() as patch, raises(ConfigError, "sharded"):
+        patch.setattr(ranks, "is_deepspeed_zero3_enabled", lambda: True)
+        refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
+    for stage, saves, rejected in ((3, False, True), (3, True, False), (2, False, False)):
+        known = {"zero_optimization.stage3_gather_16bit_weights_on_model_save": saves}
+        plugin = SimpleNamespace(zero_stage=stage, hf_ds_config=SimpleNamespace(is_true=known.__getitem__))
+        with raises(ConfigError, "sharded") if rejected else contextlib.nullcontext():
+            check_saves_whole_model(SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin)))
 
 
 def fail_on_main() -> tuple[str, str]:
@@ -272,21 +274,3 @@ def test_on_main_gives_its_result_to_all_and_ends_all_where_it_fails(tmp_path: P
         ("from rank 0", "IndexError('list index out of range')"),
         ("from rank 0", "SystemExit(1)"),
     ]
-
-
-def test_shards_that_one_process_could_not_write_are_refused(monkeypatch: pytest.MonkeyPatch):
-    refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
-    with pytest.raises(ConfigError, match="FSDP"):
-        refuse_sharded_adapter(SimpleNamespace(fsdp=["full_shard"]))
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ConfigError, match="FSDP"):
-        refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
-    monkeypatch.delenv("ACCELERATE_USE_FSDP")
-    monkeypatch.setattr(ranks, "is_deepspeed_zero3_enabled", lambda: True)
-    with pytest.raises(ConfigError, match="ZeRO-3"):
-        refuse_sharded_adapter(SimpleNamespace(fsdp=[]))
-    for stage, saves, refused in ((3, False, True), (3, True, False), (2, False, False)):
-        known = {"zero_optimization.stage3_gather_16bit_weights_on_model_save": saves}
-        plugin = SimpleNamespace(zero_stage=stage, hf_ds_config=SimpleNamespace(is_true=known.__getitem__))
-        with pytest.raises(ConfigError, match="stage3_gather") if refused else contextlib.nullcontext():
-            check_saves_whole_model(SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin)))

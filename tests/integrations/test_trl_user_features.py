@@ -22,6 +22,7 @@ from trl.chat_template_utils import qwen3_chat_template
 from gar import ConfigError, GARTrainer
 from tests.integrations.conftest import SMALL
 from tests.integrations.tiny_policy import WORDS, planned_trainer, save_policy
+from tests.support.errors import raises
 
 SIZES: dict[str, Any] = {
     "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -140,5 +141,5 @@ def test_four_bits_without_their_library_are_an_error(tmp_path: Path):
 
 def test_a_model_that_reads_images_is_an_error(tmp_path: Path):
     processor = object.__new__(type("Processor", (ProcessorMixin,), {}))
-    with pytest.raises(ConfigError, match="is a multimodal processor, expected a tokenizer: GAR works on text"):
+    with raises(ConfigError, "processing_class"):
         planned_trainer(tmp_path, tmp_path / "out", processing_class=processor)

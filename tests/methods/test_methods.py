@@ -93,10 +93,19 @@ def test_shape_pays_the_canonical_groups_as_worked_out_by_hand(name):
         assert {values.dtype for values in vars(parts).values()} == {torch.float64}
 
 
-def test_methods_are_named_as_they_name_themselves():
+def test_methods_are_named_as_they_name_themselves_and_take_the_same_penalty():
+    """No method pays for a right answer in bad format, all take the same from it, and none writes -0.0."""
     assert tuple(METHODS) == get_args(MethodName)
     assert all(name == method.name and method.summary for name, method in METHODS.items())
     assert set(METHODS) == {*OUTCOME, *SHAPED_AS_GAR, "g2rl", "alignment-only"}
+    batch = batch_of([(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)])
+    for method in METHODS:
+        parts = shaped(method, batch)
+        assert parts.penalties.tolist() == [0.0, -0.6, -0.6], method
+        assert float(parts.rewards[0]) > float(parts.rewards[1]), method
+        assert float(parts.outcomes[1]) == float(parts.outcomes[2]), method
+        for values in vars(shaped(method, batch_of(CASES["bad format"].responses))).values():
+            assert "-0.0" not in [str(value) for value in values.tolist()]
 
 
 def test_shape_keeps_interleaved_groups_apart():
@@ -105,12 +114,6 @@ def test_shape_keeps_interleaved_groups_apart():
     groups = [list(CASES).index(name) for _, name, _ in members]
     rewards = shaped("gar-grpo", batch_of([member for _, _, member in members], groups)).rewards
     assert rewards.tolist() == [CASES[name].gar[i] for i, name, _ in members]
-
-
-def test_shape_has_no_negative_zeros_to_puzzle_readers_of_the_records():
-    for method in METHODS:
-        for values in vars(shaped(method, batch_of(CASES["bad format"].responses))).values():
-            assert "-0.0" not in [str(value) for value in values.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -179,13 +182,3 @@ def test_shape_of_g2rl_scales_the_outcome_by_novelty():
     assert parts.rewards.tolist() == [1.0, 1.0, 2.0, -2.6]
     assert parts.penalties.tolist() == [0.0, 0.0, 0.0, -0.6]
     assert parts.bonuses.tolist() == pytest.approx([0.0, 0.0, 1.0, -1.0], abs=1e-15)
-
-
-def test_every_method_has_the_same_eligibility_and_penalty():
-    """No method pays for a right answer in bad format, and all take the same from it."""
-    batch = batch_of([(True, True, 0.5), (True, False, 0.5), (False, False, 0.5)])
-    for method in METHODS:
-        parts = shaped(method, batch)
-        assert parts.penalties.tolist() == [0.0, -0.6, -0.6], method
-        assert float(parts.rewards[0]) > float(parts.rewards[1]), method
-        assert float(parts.outcomes[1]) == float(parts.outcomes[2]), method

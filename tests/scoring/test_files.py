@@ -20,7 +20,6 @@ from gar.scoring.files import ScoredFile, score_file
 from gar.scoring.job import ScoreJob
 from gar.scoring.output import score_schema
 from gar.verify import Verifier
-from tests.scoring.bpe import fitted_checkpoint
 from tests.support.errors import raises
 
 RESPONSES = len(METHODS) * len(WORDINGS) + 1
@@ -349,32 +348,3 @@ def test_score_file_keeps_a_second_process_out(write_rows, score, monkeypatch):
     monkeypatch.setattr(GARScorer, "score", start_again)
     assert len(read(score(file))) == 2 * RESPONSES
     assert GARScorer.score is score_all  # it was tried
-
-
-# Real input.
-
-
-@pytest.mark.data
-def test_score_file_agrees_with_the_verdicts_of_real_model_solutions(data_dir, score, tmp_path):
-    source = data_dir / "gsm8k_model_solutions_300.jsonl"
-    models = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
-    rows = [json.loads(line) for line in source.read_text().splitlines()[:20]]
-    scored = score(
-        str(source),
-        model=str(fitted_checkpoint([row["ground_truth"] for row in rows], tmp_path / "model")),
-        prompt_field="question",
-        responses_fields=tuple(f"{model}.solution" for model in models),
-        answer_field="ground_truth",
-        answer_in_solution=True,
-        anchor_fields=("ground_truth",),
-        verify={"format": "none"},
-        limit=20,
-    )
-    found = {(row["line"], row["response_field"]): row for row in read(scored)}
-    assert len(found) == 80
-    for line, row in enumerate(rows, start=1):
-        for model in models:
-            assert found[line, f"{model}.solution"]["verified"] == row[model]["is_correct"]
-    assert scored.summary["signal"] == {"scored": 80}
-    quantiles = {part: scored.summary["alignment"][part]["quantiles"]["0.5"] for part in ("verified", "others")}
-    assert quantiles["verified"] > quantiles["others"]  # right solutions resemble the expert's

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 
 from gar.core import group_advantages
-from gar.errors import ConfigError
-from gar.integrations.slime.settings import read_shaping
 from gar.rules import LOG_PROB_HOOK
 from tests.engines.megatron.test_slime_megatron import LAYOUTS, policy
 from tests.engines.rollouts import make_arguments, sequences_of, true_rewards
@@ -106,8 +104,8 @@ def through_slime(checkout: str, layout: str, head: str, reloadable: bool = Fals
         return found
 
 
-def through_train_actor(checkout: str, layout: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """One step of slime's actor with `capture: logprob`, as far as its training; `changes` come after our refusals."""
+def through_train_actor(checkout: str, layout: str) -> dict[str, Any]:
+    """One step of slime's actor with `capture: logprob`, as far as its training."""
     from tests.engines.slime_checkout import install, step_before_training
 
     install(checkout)
@@ -119,12 +117,8 @@ def through_train_actor(checkout: str, layout: str, changes: dict[str, Any]) -> 
         capture = {"gar": {"capture": "logprob", "advantage": {"ddof": 1, "eps": 1e-6}}, **LOG_PROB_HOOK}
         args = arguments(layout, **capture, global_batch_size=10)  # three updates
         data = plugin.convert_samples(args, samples())
-        vars(args).update(changes)
         share = received(args, split(args, chunks, data))
-        try:
-            passes = step_before_training(args, chunks, share, plugin.postprocess)
-        except ConfigError as refusal:
-            return {"rejected": str(refusal)}
+        passes = step_before_training(args, chunks, share, plugin.postprocess)
         hooks = [module._forward_pre_hooks for chunk in chunks for module in chunk.modules()]
         return {
             "share": share,
@@ -215,7 +209,7 @@ def test_slime_itself_trains_on_the_rewards_of_one_process(one, tmp_path, layout
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_slime_s_own_log_prob_pass_gives_the_rewards_of_one_process(one, tmp_path, layout):
-    ranks = run_ranks(through_train_actor, 2, tmp_path, CHECKOUT, layout, {})
+    ranks = run_ranks(through_train_actor, 2, tmp_path, CHECKOUT, layout)
     groups = torch.arange(6).repeat_interleave(len(RESPONSES))
     expected = group_advantages(one["truth"], groups, scale="std", ddof=1, eps=1e-6)
     for rank in ranks:
@@ -226,21 +220,3 @@ def test_slime_s_own_log_prob_pass_gives_the_rewards_of_one_process(one, tmp_pat
             found, places = torch.tensor(share["rewards"]), share["sample_indices"]
             torch.testing.assert_close(found, expected[places].float(), rtol=0, atol=1e-5)
             assert len(share["log_probs"]) == len(found)
-
-
-SKIPPED = [{"global_batch_size": 30}, {"use_rollout_logprobs": True}]
-MADE = [{"global_batch_size": 30, "kl_coef": 0.1}, {"use_rollout_logprobs": True, "get_mismatch_metrics": True}]
-
-
-@pytest.mark.parametrize("changes", [*SKIPPED, *MADE], ids=str)
-def test_slime_makes_its_log_prob_pass_where_we_let_it_through(tmp_path, changes):
-    """Our refusal before the first step repeats slime's own conditions; here its actor is asked."""
-    args = arguments("single", gar={"capture": "logprob"}, **LOG_PROB_HOOK, **{"global_batch_size": 10, **changes})
-    (rank,) = run_ranks(through_train_actor, 1, tmp_path, CHECKOUT, "single", changes)
-    if changes in MADE:
-        read_shaping(args)
-        assert rank["passes"] == ["ref_", ""]
-    else:
-        with pytest.raises(ConfigError, match="slime makes no log-probability pass"):
-            read_shaping(args)
-        assert "slime has made no log-probability pass of the policy before this step" in rank["rejected"]

@@ -15,8 +15,8 @@ FILES = ("run.json", "config.yaml", "metrics.jsonl", "evaluation/after.json", "r
 def test_a_damaged_file_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(gar.report.build, "pictures", lambda *_: [])  # Matplotlib takes a second a figure
     monkeypatch.setenv("COLUMNS", "5000")
-    whole, folder = make_run(tmp_path), tmp_path / "damaged" / "run"
-    RunFolder(whole).update_run(status="finished", summary={"steps": 6})
+    whole, folder = make_run(tmp_path, steps=2), tmp_path / "damaged" / "run"
+    RunFolder(whole).update_run(status="finished", summary={"steps": 2})
 
     def report(path: Path) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -1,10 +1,18 @@
-"""Messages on stderr while a command works."""
+"""What commands print: on stderr while they work, and on stdout what they found."""
 
 import os
 import sys
+
+from rich.console import Console, RenderableType
 
 
 def announce(text: str) -> None:
     """Print what is going on, before the first slow import. Only rank 0 prints."""
     if os.environ.get("RANK", "0") == "0":
         print(f"gar: {text}", file=sys.stderr, flush=True)
+
+
+def show(shown: RenderableType, style: str = "") -> None:
+    """Print a table, or a text as it stands: no markup, no line breaks."""
+    text = isinstance(shown, str)
+    Console(highlight=False).print(shown, style=style or None, markup=not text, soft_wrap=text)

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import tyro
 from pydantic import Field
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from gar.cli.arguments import Files, run_stage
+from gar.cli.console import show
 from gar.cli.guide import GuideArguments, guide
 from gar.cli.outcomes import DEGENERATE, DONE, REFUSED
 from gar.data.check import NUM_EXAMPLES, DataReport, Usability, check_problems
@@ -137,13 +137,12 @@ def _print_contamination(source: str, reading: SourceSettings, benchmark: str) -
         "whole in one row": sum(overlap.shared_fraction == 1 for overlap in overlaps.values()),
         "sharing 13 words with a row": sum(overlap.num_sharing > 0 for overlap in overlaps.values()),
     }
-    console = Console(highlight=False)
-    console.print(_counts_table(f"{benchmark} in {source}", counts))
+    show(_counts_table(f"{benchmark} in {source}", counts))
     worst = sorted(overlaps, key=lambda name: -overlaps[name].shared_fraction)[:NUM_EXAMPLES]
     for name in worst:
         if overlaps[name].place:
             place, share = overlaps[name].place, overlaps[name].shared_fraction
-            console.print(f"  {name}: {share:.0%} in {place}", markup=False, soft_wrap=True)
+            show(f"  {name}: {share:.0%} in {place}")
 
 
 def _prepare(options: _PrepareArguments) -> int:
@@ -175,12 +174,11 @@ def _rewrite(options: _VerlArguments, suffix: str, write: Callable[..., object])
     options.check(suffix)
     loaded = load_problems(options.source, options=options)
     write(loaded.problems, options.out, template=options.template, tags=options.tags.as_tags())
-    console = Console(highlight=False)
     for note in loaded.notes:
-        console.print(note, markup=False, soft_wrap=True)
+        show(note)
     num_without = sum(not problem.anchors for problem in loaded)
     counts = {"problems written": len(loaded.problems), "without an expert solution": num_without}
-    console.print(_counts_table(str(options.out), counts))
+    show(_counts_table(str(options.out), counts))
     return DONE
 
 
@@ -203,22 +201,19 @@ def _print_report(report: DataReport) -> None:
     }
     counts = {"problems": report.num_problems, "anchors": report.num_anchors}
     counts |= {label: finding.count for label, finding in findings.items()}
-    console = Console(highlight=False)
-    console.print(
-        _counts_table(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts)
-    )
+    show(_counts_table(report.source + (f", read as {report.column_schema}" if report.column_schema else ""), counts))
     for name, tokens in {"prompt": report.prompt_tokens, "anchor": report.anchor_tokens}.items():
         if tokens is not None:
             parts = [f"{part} {tokens[key]}" for key, part in _QUANTILES.items()]
-            console.print(f"{name} tokens: {', '.join(parts)}")
+            show(f"{name} tokens: {', '.join(parts)}")
     for label, finding in findings.items():
         if finding.examples and label != _COMPARED[Status.OK]:
-            console.print(f"\n{label}, for example:", markup=False)
+            show(f"\n{label}, for example:")
             for example in finding.examples:
-                console.print(f"  {example}", markup=False, soft_wrap=True)
+                show(f"  {example}")
     usability, reason = report.verdict()
     style = "bold green" if usability == "usable" else "bold red"
-    console.print(f"\n{usability[0].upper()}{usability[1:]}: {reason}", style=style, markup=False, soft_wrap=True)
+    show(f"\n{usability[0].upper()}{usability[1:]}: {reason}", style=style)
 
 
 def _print_subset(subset: Subset, out: Path, num_wanted: int) -> None:
@@ -228,11 +223,10 @@ def _print_subset(subset: Subset, out: Path, num_wanted: int) -> None:
         "usable problems": subset.num_usable,
         "problems written": len(subset.problems),
     }
-    console = Console(highlight=False)
-    console.print(_counts_table(str(out), counts))
+    show(_counts_table(str(out), counts))
     if len(subset.problems) < num_wanted:
-        console.print(f"Fewer than the {num_wanted:,} requested: the source has no more.", style="bold")
-    console.print(f"sha256 {hashlib.sha256(out.read_bytes()).hexdigest()}", soft_wrap=True)
+        show(f"Fewer than the {num_wanted:,} requested: the source has no more.", style="bold")
+    show(f"sha256 {hashlib.sha256(out.read_bytes()).hexdigest()}")
 
 
 def _counts_table(title: str, counts: dict[str, int]) -> Table:

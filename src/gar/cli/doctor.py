@@ -2,11 +2,11 @@
 
 import argparse
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from gar import __version__
+from gar.cli.console import show
 from gar.doctor import examine
 
 _STYLES = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
@@ -25,13 +25,12 @@ def main(arguments: list[str]) -> int:
         table.add_row(
             Text(item.status, style=_STYLES[item.status]), Text(item.name), Text(item.found), Text(item.advice)
         )
-    console = Console(highlight=False)
-    console.print(table)
+    show(table)
     wrong = [item for item in items if item.status == "wrong"]
     if wrong:
-        console.print("Not ready:", style="bold red")
+        show("Not ready:", style="bold red")
         for item in wrong:
-            console.print(f"  {item.name}: {item.found}", markup=False)
+            show(f"  {item.name}: {item.found}")
         return 1
-    console.print("Ready. Start with: gar train --preset demo", style="bold green")
+    show("Ready. Start with: gar train --preset demo", style="bold green")
     return 0

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from gar.cli.arguments import run_stage
-from gar.cli.console import announce
+from gar.cli.console import announce, show
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.errors import ConfigError, UsageError
 from gar.evaluation.job import GenerateJob, ScoreSettings
@@ -140,7 +139,7 @@ def _list(_: Settings) -> int:
     for benchmark in BENCHMARKS.values():
         source = benchmark.hub_id or ("the package" if benchmark.schema is None else "a file, see the docs")
         table.add_row(benchmark.name, f"{benchmark.num_problems:,}", source + (", gated" if benchmark.gated else ""))
-    Console(highlight=False).print(table)
+    show(table)
     return DONE
 
 
@@ -168,16 +167,15 @@ def _generated(job: GenerateJob) -> "list[EvaluationFolder]":
 def _score_folders(folders: "list[EvaluationFolder]", settings: ScoreSettings) -> int:
     from gar.evaluation.scoring import score
 
-    console = Console(highlight=False)
     faults = []
     for folder in folders:
         numbers, identity = score(folder, settings), folder.identity()
         if fault := _fault(numbers):
             faults.append(fault)
-            console.print(fault, style="bold red", markup=False, soft_wrap=True)
-        console.print(_metrics_table(f"{identity['benchmark']['name']}, {identity['prompt']['form']}", numbers))
+            show(fault, style="bold red")
+        show(_metrics_table(f"{identity['benchmark']['name']}, {identity['prompt']['form']}", numbers))
         for note in identity["benchmark"]["notes"]:
-            console.print(f"Note: {note}", style="yellow", soft_wrap=True)
+            show(f"Note: {note}", style="yellow")
         print(f"Numbers  {folder.metrics_path}\n")
     return DEGENERATE if faults and not settings.allow_degenerate else DONE
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import tyro
 from pydantic import Field
-from rich.console import Console
 
 from gar.cli.arguments import Files
+from gar.cli.console import show
 from gar.data.guide import WORDING, guide_problems
 from gar.data.prepare import problem_row, write_json_lines
 from gar.data.problems import load_problems
@@ -66,10 +66,8 @@ def guide(options: GuideArguments) -> int:
     rows = (problem_row(each) | {"guided_share": guided.shares.get(each.id, 0.0)} for each in guided.problems)
     write_json_lines(rows, options.out)
     used = ", ".join(f"{count} with {share:.0%}" for share, count in sorted(Counter(guided.shares.values()).items()))
-    Console(highlight=False).print(
+    show(
         f"{options.out}: {len(problems):,} problems, {guided.num_hard:,} without a correct response, of which "
         f"{len(guided.shares):,} are guided{f' ({used} of the solution)' if used else ''}.",
-        markup=False,
-        soft_wrap=True,
     )
     return 0

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from gar.cli.arguments import parse
-from gar.cli.console import announce
+from gar.cli.console import announce, show
 from gar.cli.outcomes import DEGENERATE, DONE, degenerate
 from gar.data.rows import check_source
 from gar.models.hub import check_model_name
@@ -64,7 +63,6 @@ def main(arguments: list[str]) -> int:
 def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
     """Print the counts, below a sentence about a degenerate result. Return the sentence, "" for an ordinary result."""
     summary = scored.summary
-    console = Console(highlight=False)
     fault = degenerate(
         total=summary["responses"],
         format=job.verify.format,
@@ -74,22 +72,20 @@ def _print_summary(job: ScoreJob, scored: "ScoredFile") -> str:
         unknown_fraction=summary["unknown_token_fraction"],
     )
     if fault:
-        console.print(fault, style="bold red", markup=False, soft_wrap=True)
-    console.print(_counts_table(summary))
-    console.print(_alignment_table(summary["alignment"]))
+        show(fault, style="bold red")
+    show(_counts_table(summary))
+    show(_alignment_table(summary["alignment"]))
     if summary["repeated_prompts"]:
-        console.print(
+        show(
             f"{summary['repeated_prompts']:,} rows repeat the prompt of an earlier row. Only responses of one row are "
             "compared with each other: do they belong in one row?",
             style="yellow",
         )
     speed = summary["tokens_per_second"]
-    console.print(
-        f"{summary['seconds']:.1f} seconds" + (f", {speed:,.0f} tokens of responses per second" if speed else "")
-    )
+    show(f"{summary['seconds']:.1f} seconds" + (f", {speed:,.0f} tokens of responses per second" if speed else ""))
     if summary["bad_rows"]:
-        console.print(f"Rows left out  {scored.files.errors}", soft_wrap=True)
-    console.print(f"Scores         {scored.files.out}\nRun            {scored.files.run}", soft_wrap=True)
+        show(f"Rows left out  {scored.files.errors}")
+    show(f"Scores         {scored.files.out}\nRun            {scored.files.run}")
     return fault
 
 

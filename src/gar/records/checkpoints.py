@@ -20,7 +20,7 @@ from gar.records.metrics import METRICS
 from gar.records.run_folder import RunFolder, step_of
 from gar.records.run_record import settings_hashes
 
-_NAME = re.compile(r"checkpoint-(\d+)")
+_NAME = re.compile(r"checkpoint-\d+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,6 +160,4 @@ def _folders(run: RunFolder) -> list[Path]:
 
 
 def _step(path: Path) -> int:
-    name = _NAME.fullmatch(path.name)
-    assert name is not None
-    return int(name[1])
+    return int(path.name.removeprefix("checkpoint-"))

@@ -185,8 +185,7 @@ def test_verl_writes_every_problem_with_its_expert_solution(write_rows, tmp_path
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "counts"), [("gsm8k_train_2000", (1861, 10, 129)), ("gsm8k_test", (1226, 6, 87))])
-def test_check_compares_the_expert_solutions_of_gsm8k(data_dir, capsys, name, counts):
-    assert main(["check", str(data_dir / f"{name}.jsonl")]) == 0
+def test_check_compares_the_expert_solutions_of_gsm8k(data_dir, capsys):
+    assert main(["check", str(data_dir / "gsm8k_train_2000.jsonl")]) == 0
     found = {label: count for label, count in table(capsys.readouterr().out).items() if label.startswith("expert")}
-    assert tuple(found.values()) == counts
+    assert tuple(found.values()) == (1861, 10, 129)

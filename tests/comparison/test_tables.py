@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 from gar.comparison.compare import Comparison
-from gar.comparison.pairing import check_paired
-from gar.comparison.result import finished_results
+from gar.comparison.result import check_paired, finished_results
 from gar.comparison.tables import comparison_tables, result_notes
 from gar.errors import RecordError
 from tests.comparison.finished import result

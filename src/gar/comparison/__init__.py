@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from gar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gar.comparison.pairing import check_paired
     from gar.comparison.plan import planned_runs
-    from gar.comparison.result import RunResult, SetCounts, finished_results
+    from gar.comparison.result import RunResult, SetCounts, check_paired, finished_results
     from gar.comparison.settings import read_comparison
     from gar.comparison.tables import comparison_tables, markdown, result_notes, row_curves
 
@@ -26,9 +25,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "gar.comparison.pairing": "check_paired",
         "gar.comparison.plan": "planned_runs",
-        "gar.comparison.result": "RunResult SetCounts finished_results",
+        "gar.comparison.result": "RunResult SetCounts check_paired finished_results",
         "gar.comparison.settings": "read_comparison",
         "gar.comparison.tables": "comparison_tables markdown result_notes row_curves",
     },

@@ -4,9 +4,8 @@ from rich.console import Console
 
 from gar.analysis.style import save_figure
 from gar.comparison.executors import Executor
-from gar.comparison.pairing import check_paired
 from gar.comparison.plan import planned_runs
-from gar.comparison.result import finished_results
+from gar.comparison.result import check_paired, finished_results
 from gar.comparison.run import run_cells
 from gar.comparison.settings import ComparisonSettings, near, read_comparison
 from gar.comparison.tables import comparison_tables, markdown, missing_note, on_screen, result_notes, row_curves

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from gar.comparison.cell import LOCKED
 from gar.comparison.executors import Executor
-from gar.comparison.pairing import check_paired
 from gar.comparison.plan import PlannedRun
-from gar.comparison.result import Results, finished_result, finished_results
+from gar.comparison.result import Results, check_paired, finished_result, finished_results
 from gar.config import dump_config
 from gar.errors import LockedError
 from gar.records import write_atomic
